@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Installs with apt-get what dbtime needs and this machine lacks (Debian 12 or later, a current Ubuntu).
+#
+#   scripts/deps.sh GROUP…     GROUP is one or more of
+#     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
+#     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
+#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv
+#
+# Presence is judged by files and commands, so a machine that has everything never runs a package manager.
+set -euo pipefail
+
+# The BPF programs use signed division, which older versions of clang cannot compile for BPF.
+readonly CLANG_MIN=16
+# The first release that exports my_wait_event_info.
+readonly POSTGRES_MIN=14
+readonly PRESET=/etc/postgresql-common/createcluster.d/dbtime.conf
+
+missing=()
+need_clang=no
+need_postgres=no
+
+die() {
+    echo "deps.sh: $*" >&2
+    exit 1
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# One header test for both layouts: Debian puts some headers below the multiarch directory.
+have_header() {
+    compgen -G "/usr/include/$1" >/dev/null || compgen -G "/usr/include/*/$1" >/dev/null
+}
+
+have_clang() {
+    local command version
+    for command in clang $(compgen -c clang- | grep -E '^clang-[0-9]+$' || true); do
+        version=$("$command" -dumpversion 2>/dev/null) || continue
+        [ "${version%%.*}" -lt "$CLANG_MIN" ] || return 0
+    done
+    return 1
+}
+
+have_postgres() {
+    local directory version
+    for directory in /usr/lib/postgresql/*/bin "$(dirname "$(command -v postgres || echo /nowhere/postgres)")"; do
+        if [ ! -x "$directory/postgres" ] || [ ! -x "$directory/initdb" ] || [ ! -x "$directory/pgbench" ]; then
+            continue
+        fi
+        version=$("$directory/postgres" --version | grep -oE '[0-9]+' | head -n 1)
+        [ "$version" -lt "$POSTGRES_MIN" ] || return 0
+    done
+    return 1
+}
+
+check_build() {
+    if ! have cargo && [ ! -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
+        die "no Rust toolchain: install one with rustup (https://rustup.rs), then run this again"
+    fi
+    if ! have cc || ! have make; then missing+=(build-essential); fi
+    have_header libelf.h || missing+=(libelf-dev)
+    have_header zlib.h || missing+=(zlib1g-dev)
+    have pkg-config || missing+=(pkg-config)
+    have_clang || need_clang=yes
+}
+
+check_demo() {
+    have_postgres || need_postgres=yes
+}
+
+check_test() {
+    have java || missing+=(default-jre-headless)
+    have mvn || missing+=(maven)
+    have xz || missing+=(xz-utils)
+    have unzip || missing+=(unzip)
+    # Debian splits ensurepip off: python3 alone makes environments without pip.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        have sudo || die "must be root, or have sudo, to run: $*"
+        sudo "$@"
+    fi
+}
+
+# Debian 12 has 16 tested with dbtime; elsewhere the newest that the distribution offers.
+clang_package() {
+    local newest
+    if grep -qx 'ID=debian' /etc/os-release && grep -qx 'VERSION_ID="12"' /etc/os-release; then
+        echo clang-16
+        return
+    fi
+    newest=$(apt-cache search --names-only '^clang-[0-9]+$' | sed -E 's/^clang-([0-9]+) .*/\1/' | sort -n | tail -n 1)
+    [ "${newest:-0}" -ge "$CLANG_MIN" ] ||
+        die "this release offers no clang >= $CLANG_MIN (newest: ${newest:-none}); install one and run this again"
+    echo "clang-$newest"
+}
+
+install_missing() {
+    local package
+    have apt-get || die "no apt-get here; install yourself: ${missing[*]}" \
+        "$([ "$need_clang" = no ] || echo "clang (>= $CLANG_MIN)")" \
+        "$([ "$need_postgres" = no ] || echo "postgresql (>= $POSTGRES_MIN, with pgbench)")"
+    as_root apt-get update
+    if [ "$need_clang" = yes ]; then
+        package=$(clang_package)
+        missing+=("$package")
+    fi
+    if [ "$need_postgres" = yes ]; then
+        missing+=(postgresql)
+        # dbtime only wants the programs. Without this the package would create and start a cluster; the preset goes
+        # away again so that a server package the owner of the machine installs later behaves as usual.
+        as_root mkdir -p "$(dirname "$PRESET")"
+        trap 'as_root rm -f "$PRESET"' EXIT
+        echo 'create_main_cluster = false' | as_root tee "$PRESET" >/dev/null
+    fi
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --yes --no-install-recommends "${missing[@]}" ||
+        die "apt-get could not install: ${missing[*]}"
+    [ "$need_clang" = no ] || have_clang || die "installed $package, but still find no clang >= $CLANG_MIN"
+    [ "$need_postgres" = no ] || have_postgres || die "this release offers no PostgreSQL >= $POSTGRES_MIN"
+}
+
+[ $# -gt 0 ] || set -- --help
+for group in "$@"; do
+    case $group in
+    build | demo | test) "check_$group" ;;
+    *)
+        echo "usage: scripts/deps.sh build|demo|test …" >&2
+        exit 2
+        ;;
+    esac
+done
+
+if [ ${#missing[@]} -gt 0 ] || [ "$need_clang" = yes ] || [ "$need_postgres" = yes ]; then
+    install_missing
+fi
