@@ -1,0 +1,19 @@
+//! The words of dbtime, and nothing that touches a kernel, a database or a terminal.
+//!
+//! Collectors and importers make [`Rows`]; a [`recording`] keeps them; reports ask questions of them.
+//! `docs/SCHEMA.md` is the contract of what is written to disk.
+
+pub mod recording;
+mod rows;
+mod session;
+mod stack;
+mod state;
+mod wait;
+
+pub use rows::{
+    ActivityRow, CounterRow, Fidelity, LatencyRow, Rows, SessionRow, StackRow, StatementRow, Table, counter,
+};
+pub use session::{BackendType, Session, SessionId};
+pub use stack::{Frame, NO_STACK, StackId, stack_id};
+pub use state::{State, StateGroup};
+pub use wait::{Wait, WaitKind};

@@ -1,0 +1,140 @@
+//! `meta.json`: what was recorded, how, and what is known to be missing.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema: String,
+    /// Version of dbtime that wrote it.
+    pub dbtime: String,
+    /// When recording began, microseconds since the Unix epoch.
+    pub start_us: i64,
+    /// When the last segment ended, microseconds since the Unix epoch.
+    pub end_us: i64,
+    /// False while recording, and for ever when the recorder was killed.
+    pub complete: bool,
+    /// Where it was recorded.
+    pub host: HostMeta,
+    /// What was recorded.
+    pub database: DatabaseMeta,
+    /// How it was recorded.
+    pub collector: CollectorMeta,
+    /// What is on disk.
+    pub segments: Segments,
+    /// What is known to be missing or doubtful.
+    pub quality: Quality,
+    /// What the recording cost.
+    pub cost: Cost,
+    /// Remarkable events, in order: server stopped, segment not written …
+    #[serde(default)]
+    pub notes: Vec<Note>,
+}
+
+/// The host that was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostMeta {
+    /// Host name.
+    pub name: String,
+    /// Kernel release, as `uname -r`.
+    pub kernel: String,
+    /// Machine architecture, as `uname -m`.
+    pub arch: String,
+    /// CPUs online.
+    pub cpus: u32,
+}
+
+/// The database that was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatabaseMeta {
+    /// Product, for example `PostgreSQL`.
+    pub product: String,
+    /// Version, as far as it is known without asking the server.
+    pub version: String,
+    /// Data directory of the server; empty when not known.
+    pub data_directory: String,
+    /// Executable of the server.
+    pub executable: String,
+    /// What was asked for: `server`, or `pid N`.
+    pub target: String,
+}
+
+/// How it was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CollectorMeta {
+    /// `sampled` or `exact`.
+    pub tier: String,
+    /// Samples per second and session.
+    pub rate_hz: u32,
+    /// Mechanisms in use, in words.
+    pub engine: String,
+    /// What this host lacks, and what was done instead.
+    pub reasons: Vec<String>,
+}
+
+/// What is on disk.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Segments {
+    /// Number of the last complete segment; files with a higher number are not part of the recording.
+    pub last: u64,
+    /// Rows written per table, over all segments.
+    pub rows: std::collections::BTreeMap<String, u64>,
+}
+
+/// What is known to be missing or doubtful, over the whole recording. What belongs to a session is in the
+/// `counters` table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Quality {
+    /// Samples taken.
+    pub samples: u64,
+    /// Samples dropped because the session ran while it was read.
+    pub torn: u64,
+    /// Samples kept without their stacks for the same reason.
+    pub torn_stacks: u64,
+    /// Passes over a session left out because the sampler itself had pushed it off its CPU.
+    pub displaced: u64,
+    /// Samples lost because the buffer to user space was full.
+    pub lost: u64,
+    /// Samples whose wait event could not be read.
+    pub waits_not_read: u64,
+    /// Distinct frames that could not be named.
+    pub unresolved_frames: u64,
+    /// Distinct frames in all.
+    pub frames: u64,
+    /// Sampler passes that came more than one period late.
+    pub late_passes: u64,
+    /// Sampler passes.
+    pub passes: u64,
+}
+
+/// What the recording cost.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cost {
+    /// CPU of the recorder's own threads, nanoseconds (user and kernel).
+    pub cpu_ns: u64,
+    /// Of that, the sampler thread's.
+    pub sampler_cpu_ns: u64,
+    /// Largest resident set of the recorder, bytes.
+    pub max_rss_bytes: u64,
+    /// Bytes of all segments.
+    pub bytes_written: u64,
+}
+
+/// A remarkable event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// When, microseconds since the Unix epoch.
+    pub time_us: i64,
+    /// What.
+    pub text: String,
+}

@@ -1,0 +1,264 @@
+//! The rows of a recording. One struct per table; `docs/SCHEMA.md` is written from this file.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{BackendType, Frame, Session, SessionId, StackId, State, Wait};
+
+/// How a number came to be. The two are never added without saying so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fidelity {
+    /// Measured from begin to end.
+    Exact,
+    /// An exact total, split by samples.
+    Sampled,
+}
+
+/// In this second this session spent `ns` in this wait event and state, at these stacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityRow {
+    /// Start of the second, microseconds since the Unix epoch.
+    pub time: i64,
+    /// Whose time it is.
+    pub session: SessionId,
+    /// What it executed; 0 = not known.
+    pub statement: u64,
+    /// See [`Wait::class`].
+    pub wait_class: String,
+    /// See [`Wait::event`].
+    pub wait_event: String,
+    /// See [`Wait::idle`].
+    pub idle: bool,
+    /// What the operating system says.
+    pub state: State,
+    /// Kernel stack, 0 = none.
+    pub kernel_stack: StackId,
+    /// User stack, 0 = none.
+    pub user_stack: StackId,
+    /// Nanoseconds.
+    pub ns: u64,
+    /// How often the interval occurred; 0 when the source samples.
+    pub count: u64,
+    /// Samples the row rests on; 0 when exact, or when only the kernel's total is known.
+    pub samples: u64,
+    /// Exact or sampled.
+    pub fidelity: Fidelity,
+}
+
+impl ActivityRow {
+    /// The wait of this row.
+    pub fn wait(&self) -> Wait {
+        Wait::event(&self.wait_class, &self.wait_event, self.idle)
+    }
+}
+
+/// `count` events of this kind fell into this latency bucket in this second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyRow {
+    /// Start of the second, microseconds since the Unix epoch.
+    pub time: i64,
+    /// Whose events; 0 = of no session.
+    pub session: SessionId,
+    /// `wait`, `syscall`, `block`, `sched` …
+    pub kind: String,
+    /// Name of the event: wait event, system call, block operation …
+    pub name: String,
+    /// Block device, empty when it does not apply.
+    pub device: String,
+    /// Bytes of the request, 0 when it does not apply.
+    pub bytes: u64,
+    /// Where the data came from, empty when not known.
+    pub source: String,
+    /// Lower bound of the bucket in nanoseconds.
+    pub from_ns: u64,
+    /// Upper bound of the bucket in nanoseconds, exclusive.
+    pub to_ns: u64,
+    /// Events in the bucket.
+    pub count: u64,
+    /// Sum of their latencies in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest of them in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// A source says that this named value grew by `value` in this second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterRow {
+    /// Start of the second, microseconds since the Unix epoch.
+    pub time: i64,
+    /// Whose value; 0 = of no session.
+    pub session: SessionId,
+    /// Who says it: `kernel`, `dbtime`, a database.
+    pub source: String,
+    /// Name of the value, unit included where it has one (`on_cpu_ns`).
+    pub name: String,
+    /// Growth since the row before.
+    pub value: i64,
+}
+
+/// Names of the counters that dbtime itself knows.
+pub mod counter {
+    /// Source of what the kernel's accounting says.
+    pub const KERNEL: &str = "kernel";
+    /// Source of what the recorder says about itself.
+    pub const DBTIME: &str = "dbtime";
+    /// `kernel`: time that passed for the session while it was recorded.
+    pub const ELAPSED_NS: &str = "elapsed_ns";
+    /// `kernel`: `sum_exec_runtime`.
+    pub const ON_CPU_NS: &str = "on_cpu_ns";
+    /// `kernel`: `sched_info.run_delay`, with the open interval.
+    pub const RUN_QUEUE_NS: &str = "run_queue_ns";
+    /// `dbtime`: rows dropped because the session ran while it was read.
+    pub const TORN: &str = "torn";
+    /// `dbtime`: rows kept without their stacks for the same reason.
+    pub const TORN_STACK: &str = "torn_stack";
+    /// `dbtime`: passes that found the session pushed off its CPU by the sampler itself; left out.
+    pub const DISPLACED: &str = "displaced";
+    /// `dbtime`: samples whose wait event could not be read.
+    pub const WAIT_NOT_READ: &str = "wait_not_read";
+}
+
+/// A session, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// Identity in this recording.
+    pub id: SessionId,
+    /// See [`Session::pid`].
+    pub pid: u32,
+    /// When the process started, microseconds since the Unix epoch.
+    pub started: i64,
+    /// See [`Session::backend_type`].
+    pub backend_type: String,
+    /// See [`Session::user`].
+    pub user: String,
+    /// See [`Session::database`].
+    pub database: String,
+    /// See [`Session::client`].
+    pub client: String,
+    /// See [`Session::leader_pid`].
+    pub leader_pid: u32,
+    /// See [`Session::title`].
+    pub title: String,
+}
+
+impl From<Session> for SessionRow {
+    fn from(session: Session) -> SessionRow {
+        SessionRow {
+            id: session.id,
+            pid: session.pid,
+            started: session.started_us,
+            backend_type: session.backend_type.0,
+            user: session.user,
+            database: session.database,
+            client: session.client,
+            leader_pid: session.leader_pid,
+            title: session.title,
+        }
+    }
+}
+
+impl From<SessionRow> for Session {
+    fn from(row: SessionRow) -> Session {
+        Session {
+            id: row.id,
+            pid: row.pid,
+            started_us: row.started,
+            backend_type: BackendType(row.backend_type),
+            user: row.user,
+            database: row.database,
+            client: row.client,
+            leader_pid: row.leader_pid,
+            title: row.title,
+        }
+    }
+}
+
+/// A stack, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackRow {
+    /// [`crate::stack_id`] of the frames.
+    pub id: StackId,
+    /// Root first.
+    pub frames: Vec<Frame>,
+}
+
+/// A statement, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatementRow {
+    /// Identity: the database's own id of the normalised statement.
+    pub id: u64,
+    /// Text; empty when not known.
+    pub text: String,
+}
+
+/// Rows of every table: what a collector or an importer hands on, and what a segment holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// See [`ActivityRow`].
+    pub activity: Vec<ActivityRow>,
+    /// See [`LatencyRow`].
+    pub latency: Vec<LatencyRow>,
+    /// See [`CounterRow`].
+    pub counters: Vec<CounterRow>,
+    /// See [`SessionRow`].
+    pub sessions: Vec<SessionRow>,
+    /// See [`StackRow`].
+    pub stacks: Vec<StackRow>,
+    /// See [`StatementRow`].
+    pub statements: Vec<StatementRow>,
+}
+
+impl Rows {
+    /// Number of rows in all tables.
+    pub fn len(&self) -> usize {
+        self.activity.len()
+            + self.latency.len()
+            + self.counters.len()
+            + self.sessions.len()
+            + self.stacks.len()
+            + self.statements.len()
+    }
+
+    /// True when there is no row at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A row type that has a table.
+pub trait Table: Serialize + DeserializeOwned {
+    /// Folder of the table inside a recording.
+    const NAME: &'static str;
+
+    /// Column that holds a moment (stored as a UTC timestamp), if there is one.
+    const MOMENT: Option<&'static str> = None;
+}
+
+impl Table for ActivityRow {
+    const NAME: &'static str = "activity";
+    const MOMENT: Option<&'static str> = Some("time");
+}
+
+impl Table for LatencyRow {
+    const NAME: &'static str = "latency";
+    const MOMENT: Option<&'static str> = Some("time");
+}
+
+impl Table for CounterRow {
+    const NAME: &'static str = "counters";
+    const MOMENT: Option<&'static str> = Some("time");
+}
+
+impl Table for SessionRow {
+    const NAME: &'static str = "sessions";
+    const MOMENT: Option<&'static str> = Some("started");
+}
+
+impl Table for StackRow {
+    const NAME: &'static str = "stacks";
+}
+
+impl Table for StatementRow {
+    const NAME: &'static str = "statements";
+}

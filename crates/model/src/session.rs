@@ -1,0 +1,68 @@
+//! A session: one connection or background process of the database, one schedulable task of the host.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Identity of a session inside one recording (a pid alone is reused). 0 is the recorder itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// Owner of counters that belong to no session, such as what the recorder lost.
+    pub const RECORDER: SessionId = SessionId(0);
+}
+
+/// What kind of server process a session is, in the words of `pg_stat_activity.backend_type`;
+/// whether its time belongs to DB time hangs on it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BackendType(pub String);
+
+impl BackendType {
+    /// A client's connection.
+    pub const CLIENT: &'static str = "client backend";
+    /// A worker of another session's parallel query.
+    pub const PARALLEL_WORKER: &'static str = "parallel worker";
+    /// The process ended before it could be asked.
+    pub const UNKNOWN: &'static str = "unknown";
+
+    /// Foreground time is what users wait for, and what DB time is made of: client backends, their
+    /// parallel workers, and processes that ended before they could be asked (short connections).
+    pub fn is_foreground(&self) -> bool {
+        matches!(
+            self.0.as_str(),
+            Self::CLIENT | Self::PARALLEL_WORKER | Self::UNKNOWN
+        )
+    }
+}
+
+impl fmt::Display for BackendType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// The facts of a session that do not change while it lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Identity in this recording.
+    pub id: SessionId,
+    /// Process id on the host.
+    pub pid: u32,
+    /// When the process started, microseconds since the Unix epoch.
+    pub started_us: i64,
+    /// Kind of server process.
+    pub backend_type: BackendType,
+    /// Database user; empty when not known or when the process has none.
+    pub user: String,
+    /// Database; empty when not known or when the process has none.
+    pub database: String,
+    /// Where the client connected from: `[local]` or `address(port)`; empty when not known.
+    pub client: String,
+    /// For a parallel worker: pid of the session it works for; 0 otherwise.
+    pub leader_pid: u32,
+    /// The process title as it was read, for whatever the fields above could not say.
+    pub title: String,
+}

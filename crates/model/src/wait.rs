@@ -1,0 +1,78 @@
+//! What the database says a session is waiting for.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A wait event: class and name in the database's own words, or one of two cases of our own
+/// (no wait event; not known).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wait {
+    /// Wait class, for example `IO`. `CPU` when the session was in no wait event.
+    pub class: Arc<str>,
+    /// Wait event, for example `DataFileRead`.
+    pub event: Arc<str>,
+    /// The session waits for work: not part of DB time. Decided where the event was decoded.
+    pub idle: bool,
+}
+
+/// What a wait says about the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitKind {
+    /// The database says it is not waiting ("on CPU" in the words of every wait interface).
+    None,
+    /// The database says it waits.
+    Event,
+    /// Nobody looked, or the value could not be read.
+    Unknown,
+}
+
+impl Wait {
+    /// Class and name of "in no wait event".
+    pub const NONE: &'static str = "CPU";
+    /// Class of time whose wait event is not known.
+    pub const UNKNOWN: &'static str = "unknown";
+
+    /// A wait event in the database's words.
+    pub fn event(class: &str, event: &str, idle: bool) -> Wait {
+        Wait {
+            class: class.into(),
+            event: event.into(),
+            idle,
+        }
+    }
+
+    /// The session was in no wait event.
+    pub fn none() -> Wait {
+        Wait::event(Wait::NONE, Wait::NONE, false)
+    }
+
+    /// The kernel counted this time, but no sample fell into it: its wait event is not known.
+    pub fn not_sampled() -> Wait {
+        Wait::event(Wait::UNKNOWN, "not sampled", false)
+    }
+
+    /// A sample was taken, but the wait event could not be read from the session's memory.
+    pub fn not_read() -> Wait {
+        Wait::event(Wait::UNKNOWN, "not read", false)
+    }
+
+    /// No wait, a wait, or not known.
+    pub fn kind(&self) -> WaitKind {
+        match &*self.class {
+            Wait::NONE => WaitKind::None,
+            Wait::UNKNOWN => WaitKind::Unknown,
+            _ => WaitKind::Event,
+        }
+    }
+}
+
+/// `Class:Event`, the way PostgreSQL DBAs write it; one word for the cases that are no wait event.
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind() {
+            WaitKind::None => f.pad(Wait::NONE),
+            WaitKind::Unknown => f.pad(&format!("[{}]", self.event)),
+            WaitKind::Event => f.pad(&format!("{}:{}", self.class, self.event)),
+        }
+    }
+}

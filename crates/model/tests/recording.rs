@@ -1,0 +1,331 @@
+//! A recording gives back what was written, whatever happened to its files in between.
+
+use std::fs;
+use std::path::Path;
+
+use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
+use dbtime_model::{
+    ActivityRow, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, Rows, SessionId, SessionRow, StackId,
+    StackRow, State, StatementRow, stack_id,
+};
+use proptest::prelude::*;
+
+fn meta() -> Meta {
+    Meta {
+        schema: SCHEMA_VERSION.into(),
+        dbtime: "test".into(),
+        start_us: 1_000_000,
+        end_us: 2_000_000,
+        complete: false,
+        host: Default::default(),
+        database: Default::default(),
+        collector: Default::default(),
+        segments: Default::default(),
+        quality: Default::default(),
+        cost: Default::default(),
+        notes: vec![],
+    }
+}
+
+fn any_state() -> impl Strategy<Value = State> {
+    prop::sample::select(State::ALL.to_vec())
+}
+
+prop_compose! {
+    fn any_activity()(
+        time in -1i64..i64::MAX / 2,
+        session: u64,
+        statement: u64,
+        class in ".{0,12}",
+        event in ".{0,24}",
+        idle: bool,
+        state in any_state(),
+        stacks: (u64, u64),
+        ns: u64,
+        count: u64,
+        samples: u64,
+        exact: bool,
+    ) -> ActivityRow {
+        ActivityRow {
+            time,
+            session: SessionId(session),
+            statement,
+            wait_class: class,
+            wait_event: event,
+            idle,
+            state,
+            kernel_stack: StackId(stacks.0),
+            user_stack: StackId(stacks.1),
+            ns,
+            count,
+            samples,
+            fidelity: if exact { Fidelity::Exact } else { Fidelity::Sampled },
+        }
+    }
+}
+
+prop_compose! {
+    fn any_frame()(symbol in ".{0,30}", module in ".{0,12}", build_id in "[0-9a-f]{0,40}", offset: u64) -> Frame {
+        Frame { symbol, module, build_id, offset }
+    }
+}
+
+prop_compose! {
+    fn any_rows()(
+        activity in prop::collection::vec(any_activity(), 0..40),
+        stacks in prop::collection::vec(prop::collection::vec(any_frame(), 0..8), 0..10),
+        texts in prop::collection::vec(".{0,40}", 0..5),
+        numbers in prop::collection::vec((any::<u64>(), any::<i64>()), 0..5),
+    ) -> Rows {
+        Rows {
+            activity,
+            stacks: stacks.into_iter().map(|frames| StackRow { id: stack_id(&frames), frames }).collect(),
+            statements: texts.iter().map(|text| StatementRow { id: text.len() as u64, text: text.clone() }).collect(),
+            sessions: texts.iter().map(|text| SessionRow {
+                id: SessionId(text.len() as u64),
+                pid: 7,
+                started: 3,
+                backend_type: text.clone(),
+                user: text.clone(),
+                database: text.clone(),
+                client: text.clone(),
+                leader_pid: 0,
+                title: text.clone(),
+            }).collect(),
+            latency: numbers.iter().map(|&(n, _)| LatencyRow {
+                time: 5,
+                session: SessionId(n),
+                kind: "wait".into(),
+                name: "x".into(),
+                device: String::new(),
+                bytes: n,
+                source: String::new(),
+                from_ns: n,
+                to_ns: n,
+                count: n,
+                sum_ns: n,
+                max_ns: n,
+            }).collect(),
+            counters: numbers.iter().map(|&(n, value)| CounterRow {
+                time: 5,
+                session: SessionId(n),
+                source: "kernel".into(),
+                name: "on_cpu_ns".into(),
+                value,
+            }).collect(),
+        }
+    }
+}
+
+fn read_all(recording: &Recording) -> Rows {
+    let mut rows = Rows::default();
+    let mut problems = vec![];
+    problems.extend(recording.read(|batch| rows.activity.extend(batch)));
+    problems.extend(recording.read(|batch| rows.latency.extend(batch)));
+    problems.extend(recording.read(|batch| rows.counters.extend(batch)));
+    problems.extend(recording.read(|batch| rows.sessions.extend(batch)));
+    problems.extend(recording.read(|batch| rows.stacks.extend(batch)));
+    problems.extend(recording.read(|batch| rows.statements.extend(batch)));
+    assert!(problems.is_empty(), "{problems:?}");
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rows_in_are_rows_out(segments in prop::collection::vec(any_rows(), 0..4)) {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("r.dbt");
+        let mut writer = RecordingWriter::create(&path, meta()).unwrap();
+        let mut all = Rows::default();
+        for rows in segments {
+            writer.write(&rows).unwrap();
+            all.activity.extend(rows.activity);
+            all.latency.extend(rows.latency);
+            all.counters.extend(rows.counters);
+            all.sessions.extend(rows.sessions);
+            all.stacks.extend(rows.stacks);
+            all.statements.extend(rows.statements);
+        }
+        writer.finish().unwrap();
+        let recording = Recording::open(&path).unwrap();
+        prop_assert!(recording.meta().complete);
+        prop_assert_eq!(read_all(&recording), all);
+    }
+
+    #[test]
+    fn a_stack_is_its_frames(a in prop::collection::vec(any_frame(), 0..5), b in prop::collection::vec(any_frame(), 0..5)) {
+        prop_assert_eq!(a == b, stack_id(&a) == stack_id(&b));
+        prop_assert_eq!(a.is_empty(), stack_id(&a) == NO_STACK);
+    }
+}
+
+fn some_activity(n: u64) -> Rows {
+    let row = ActivityRow {
+        time: 1,
+        session: SessionId(1),
+        statement: 0,
+        wait_class: "IO".into(),
+        wait_event: "DataFileRead".into(),
+        idle: false,
+        state: State::Disk,
+        kernel_stack: NO_STACK,
+        user_stack: NO_STACK,
+        ns: n,
+        count: 0,
+        samples: 1,
+        fidelity: Fidelity::Sampled,
+    };
+    Rows {
+        activity: vec![row; 3],
+        ..Rows::default()
+    }
+}
+
+fn three_segments(home: &Path) -> std::path::PathBuf {
+    let path = home.join("r.dbt");
+    let mut writer = RecordingWriter::create(&path, meta()).unwrap();
+    for n in 1..=3 {
+        writer.write(&some_activity(n)).unwrap();
+    }
+    path
+}
+
+/// Sum of `ns`, and what the reader complained about.
+fn sum(path: &Path) -> (u64, String) {
+    let recording = Recording::open(path).unwrap();
+    let mut sum = 0;
+    let problems = recording.read::<ActivityRow>(|rows| sum += rows.iter().map(|r| r.ns).sum::<u64>());
+    (sum, problems.into_iter().map(|p| p.0 + "\n").collect())
+}
+
+#[test]
+fn an_abandoned_recording_reads_up_to_its_last_segment() {
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    // What a killed writer leaves: an open temporary file and a segment that meta.json does not name yet.
+    fs::write(path.join("activity/000004.tmp"), b"PAR1 half").unwrap();
+    fs::copy(
+        path.join("activity/000003.parquet"),
+        path.join("activity/000004.parquet"),
+    )
+    .unwrap();
+    assert_eq!(sum(&path), (18, String::new()));
+    assert!(!Recording::open(&path).unwrap().meta().complete);
+}
+
+#[test]
+fn a_segment_cut_anywhere_costs_that_segment_and_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    let victim = path.join("activity/000002.parquet");
+    let whole = fs::read(&victim).unwrap();
+    for cut in 0..whole.len() {
+        fs::write(&victim, &whole[..cut]).unwrap();
+        let (ns, problems) = sum(&path);
+        assert_eq!(ns, 12, "cut at {cut}");
+        assert!(problems.contains("000002.parquet"), "{problems}");
+        assert!(problems.contains("6 of 9 rows"), "{problems}");
+    }
+}
+
+#[test]
+fn a_missing_segment_is_noticed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    fs::remove_file(path.join("activity/000001.parquet")).unwrap();
+    let (ns, problems) = sum(&path);
+    assert_eq!(ns, 15);
+    assert!(problems.contains("6 of 9 rows"), "{problems}");
+}
+
+#[test]
+fn a_foreign_segment_is_named_and_left_out() {
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    let mut other = RecordingWriter::create(&home.path().join("o.dbt"), meta()).unwrap();
+    let stack = vec![Frame {
+        symbol: "f".into(),
+        module: "m".into(),
+        build_id: String::new(),
+        offset: 1,
+    }];
+    other
+        .write(&Rows {
+            stacks: vec![StackRow {
+                id: stack_id(&stack),
+                frames: stack,
+            }],
+            ..Rows::default()
+        })
+        .unwrap();
+    fs::copy(
+        home.path().join("o.dbt/stacks/000001.parquet"),
+        path.join("activity/000002.parquet"),
+    )
+    .unwrap();
+    let (ns, problems) = sum(&path);
+    assert_eq!(ns, 12);
+    assert!(
+        problems.contains("not a segment of the table activity"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    assert!(matches!(
+        RecordingWriter::create(&path, meta()),
+        Err(RecordingError::Exists(_))
+    ));
+    assert_eq!(sum(&path).0, 18);
+}
+
+#[test]
+fn only_the_owner_may_read_a_recording() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o700);
+    assert_eq!(mode(&path.join("activity")), 0o700);
+    assert_eq!(mode(&path.join("activity/000001.parquet")), 0o600);
+    assert_eq!(mode(&path.join("meta.json")), 0o600);
+}
+
+#[test]
+fn what_is_no_recording_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let open = |p: &Path| Recording::open(p).unwrap_err().to_string();
+    assert!(open(&home.path().join("absent.dbt")).contains("absent.dbt: No such file"));
+    assert!(open(home.path()).contains("not a recording of dbtime"));
+    fs::write(home.path().join("meta.json"), "{\"schema\": 3").unwrap();
+    assert!(open(home.path()).contains("meta.json"));
+    fs::write(home.path().join("meta.json"), "{}").unwrap();
+    assert!(open(home.path()).contains("no field 'schema'"));
+}
+
+#[test]
+fn a_newer_minor_version_is_read_and_a_newer_major_version_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    let rewrite = |version: &str| {
+        let text = fs::read_to_string(path.join("meta.json")).unwrap();
+        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json["schema"] = version.into();
+        json["something_new"] = 1.into();
+        fs::write(path.join("meta.json"), json.to_string()).unwrap();
+    };
+    rewrite("1.99");
+    assert_eq!(sum(&path), (18, String::new()));
+    rewrite("2.0");
+    assert!(
+        Recording::open(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("schema version 2.0")
+    );
+}
