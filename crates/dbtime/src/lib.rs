@@ -1,0 +1,3 @@
+//! What the command `dbtime` shares with its tests and benchmarks.
+
+pub mod throwaway;
