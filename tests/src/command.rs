@@ -1,0 +1,114 @@
+//! Runs the command that is tested.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// How a run of the command ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Exit code; -1 when it was killed.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said beside.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Asserts the exit code, and shows everything that was said when it is another.
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Outcome {
+        assert_eq!(self.code, code, "exit code of {self:#?}");
+        self
+    }
+
+    /// Asserts that an error message has these words, in any case of letters.
+    #[track_caller]
+    pub fn expect_stderr(self, words: &[&str]) -> Outcome {
+        let said = self.stderr.to_lowercase();
+        for word in words {
+            assert!(
+                said.contains(&word.to_lowercase()),
+                "'{word}' is missing in {self:#?}"
+            );
+        }
+        self
+    }
+}
+
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Outcome {
+        Outcome {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// The command under test: `DBTIME_BIN`, or the one built beside this test.
+///
+/// # Panics
+/// When it was not built.
+pub fn dbtime_binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("DBTIME_BIN") {
+        return PathBuf::from(path);
+    }
+    let test = std::env::current_exe().expect("a test knows its own path");
+    // target/PROFILE/deps/TEST
+    let path = test
+        .ancestors()
+        .nth(2)
+        .expect("a test is two folders deep")
+        .join("dbtime");
+    assert!(
+        path.is_file(),
+        "{} is not built: run cargo build first, or set DBTIME_BIN",
+        path.display()
+    );
+    path
+}
+
+/// Runs the command to its end.
+pub fn dbtime<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
+    Command::new(dbtime_binary())
+        .args(arguments)
+        .output()
+        .expect("the command can be run")
+        .into()
+}
+
+/// Runs the command as user `nobody`, without any capability.
+pub fn dbtime_as_nobody<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
+    // A copy, because the build directory may lie where nobody is let in.
+    let open = open_directory();
+    let copy = open.path().join("dbtime");
+    fs::copy(dbtime_binary(), &copy).expect("the command can be copied");
+    Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy)
+        .args(arguments)
+        .current_dir(open.path())
+        .output()
+        .expect("setpriv can be run")
+        .into()
+}
+
+/// A temporary directory that everyone may read.
+pub(crate) fn open_directory() -> TempDir {
+    let directory = tempfile::Builder::new()
+        .prefix("dbtime-test-")
+        .tempdir()
+        .expect("a temporary directory");
+    open_to_all(directory.path());
+    directory
+}
+
+fn open_to_all(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions of an own directory");
+}

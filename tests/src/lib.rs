@@ -1,0 +1,46 @@
+//! What the end-to-end tests share: servers to record, sessions whose truth is known, the command itself.
+//!
+//! The tests run the command as a user would. They need root and BPF; without them a test says so loudly and
+//! ends, except under `CI=true`, where being skipped is a failure. Time is measured: run them one at a time
+//! (`--test-threads=1`).
+
+mod command;
+mod host;
+mod namespaces;
+pub mod pgbench;
+mod process;
+mod recorded;
+mod recorder;
+mod report;
+mod servers;
+mod session;
+
+pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary};
+pub use host::{can_record, skip};
+pub use namespaces::{NO_BTF, NO_PROCESSES, SmallDisk, dbtime_after};
+pub use process::{SchedStat, children, processes_in, schedstat, state_and_tracer};
+pub use recorded::{Recorded, SessionTime};
+pub use recorder::Recorder;
+pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
+pub use servers::{Server, builds, distribution};
+pub use session::{Session, Truth};
+
+/// Ends the test, loudly, when this host cannot record.
+#[macro_export]
+macro_rules! needs_recording {
+    () => {
+        if !$crate::can_record() {
+            return;
+        }
+    };
+}
+
+/// Asserts that two numbers differ by no more than a share of the second, or a floor when that is more.
+#[track_caller]
+pub fn assert_close(what: &str, found: f64, truth: f64, share: f64, floor: f64) {
+    let tolerance = (truth.abs() * share).max(floor);
+    assert!(
+        (found - truth).abs() <= tolerance,
+        "{what}: {found:.4}, but the truth is {truth:.4} (± {tolerance:.4})"
+    );
+}

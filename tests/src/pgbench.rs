@@ -1,0 +1,75 @@
+//! Load on a throw-away server.
+
+use std::process::{Child, Stdio};
+
+use dbtime::throwaway::Cluster;
+
+/// Makes the tables of pgbench.
+///
+/// # Panics
+/// When pgbench is missing or fails.
+pub fn initialise(cluster: &Cluster, scale: u32) {
+    run(
+        cluster,
+        &["--initialize", "--quiet", "--scale", &scale.to_string()],
+    );
+    cluster.psql("CHECKPOINT").expect("it works");
+}
+
+/// Runs pgbench to its end; returns what it printed.
+///
+/// # Panics
+/// When pgbench is missing or fails.
+#[track_caller]
+pub fn run(cluster: &Cluster, arguments: &[&str]) -> String {
+    let output = cluster
+        .client_program("pgbench")
+        .expect("pgbench is installed")
+        .args(arguments)
+        .arg("postgres")
+        .output()
+        .expect("pgbench runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// pgbench in the background; killed when dropped.
+#[derive(Debug)]
+pub struct Load(Child);
+
+impl Load {
+    /// Random single-row reads by two clients, until it is dropped.
+    ///
+    /// # Panics
+    /// When pgbench is missing.
+    pub fn of_reads(cluster: &Cluster) -> Load {
+        let child = cluster
+            .client_program("pgbench")
+            .expect("pgbench is installed")
+            .args([
+                "--select-only",
+                "--no-vacuum",
+                "--client=2",
+                "--jobs=1",
+                "--time=600",
+                "postgres",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("pgbench runs");
+        Load(child)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // Both do nothing when it has ended, as it has when its server was stopped.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

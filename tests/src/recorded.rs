@@ -1,0 +1,195 @@
+//! A finished recording, seen by its rows: what it says about each session.
+
+use std::path::{Path, PathBuf};
+
+use dbtime_model::recording::{Meta, Problem, Recording};
+use dbtime_model::{ActivityRow, CounterRow, SessionId, SessionRow, State, Table, counter};
+use tempfile::TempDir;
+
+use crate::{Report, dbtime};
+
+/// A recording that a test made.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What the recorder said.
+    pub stderr: String,
+    /// Its `meta.json`.
+    pub meta: Meta,
+    /// Its sessions.
+    pub sessions: Vec<SessionRow>,
+    /// Rows that could not be read.
+    pub problems: Vec<Problem>,
+    activity: Vec<ActivityRow>,
+    counters: Vec<CounterRow>,
+    _home: Option<TempDir>,
+}
+
+impl Recorded {
+    /// Reads a recording.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[track_caller]
+    pub fn open(path: &Path, stderr: String, home: Option<TempDir>) -> Recorded {
+        let recording = Recording::open(path).unwrap_or_else(|e| panic!("{e}\nrecord said: {stderr}"));
+        let mut problems = Vec::new();
+        Recorded {
+            path: path.to_path_buf(),
+            stderr,
+            meta: recording.meta().clone(),
+            sessions: rows(&recording, &mut problems),
+            activity: rows(&recording, &mut problems),
+            counters: rows(&recording, &mut problems),
+            problems,
+            _home: home,
+        }
+    }
+
+    /// What it says about the one session with this process id.
+    ///
+    /// # Panics
+    /// When there is no such session, or more than one.
+    #[track_caller]
+    pub fn session(&self, pid: u32) -> SessionTime {
+        let sessions: Vec<&SessionRow> = self
+            .sessions
+            .iter()
+            .filter(|session| session.pid == pid)
+            .collect();
+        let [session] = sessions[..] else {
+            panic!(
+                "{} sessions with pid {pid} in the recording: {sessions:#?}",
+                sessions.len()
+            );
+        };
+        self.session_by_id(session.id)
+    }
+
+    /// What it says about every session of client backends.
+    pub fn clients(&self) -> Vec<SessionTime> {
+        let clients = self
+            .sessions
+            .iter()
+            .filter(|session| session.backend_type == "client backend");
+        clients.map(|session| self.session_by_id(session.id)).collect()
+    }
+
+    fn session_by_id(&self, id: SessionId) -> SessionTime {
+        let sum = |name: &str| {
+            let of_name = self
+                .counters
+                .iter()
+                .filter(|row| row.session == id && row.name == name);
+            of_name.map(|row| row.value).sum::<i64>().max(0).cast_unsigned()
+        };
+        SessionTime {
+            row: self
+                .sessions
+                .iter()
+                .find(|session| session.id == id)
+                .expect("asked by id")
+                .clone(),
+            elapsed_ns: sum(counter::ELAPSED_NS),
+            torn: sum(counter::TORN),
+            activity: self
+                .activity
+                .iter()
+                .filter(|row| row.session == id)
+                .cloned()
+                .collect(),
+        }
+    }
+
+    /// Sum over all client backends of the time in this wait event (`Class:Event`) and these states.
+    pub fn clients_ns(&self, wait: &str, states: &[State]) -> u64 {
+        self.clients()
+            .iter()
+            .map(|session| session.ns(Some(wait), states))
+            .sum()
+    }
+
+    /// What `dbtime report --format json` says about it.
+    #[track_caller]
+    pub fn report(&self, arguments: &[&str]) -> Report {
+        Report::of(&self.path, arguments)
+    }
+
+    /// What `dbtime report` prints about it.
+    #[track_caller]
+    pub fn text(&self, arguments: &[&str]) -> String {
+        let path = self.path.to_str().expect("a plain path");
+        let outcome = dbtime(&[&["report", path], arguments].concat()).expect_code(0);
+        outcome.stdout + &outcome.stderr
+    }
+}
+
+/// What a recording says about one session.
+#[derive(Debug, Clone)]
+pub struct SessionTime {
+    /// Who it is.
+    pub row: SessionRow,
+    /// Time that it was recorded for.
+    pub elapsed_ns: u64,
+    /// Rows dropped because it ran while it was read.
+    pub torn: u64,
+    /// Its rows.
+    pub activity: Vec<ActivityRow>,
+}
+
+/// States on a CPU.
+pub(crate) const ON_CPU: [State; 3] = [State::User, State::Kernel, State::Cpu];
+
+impl SessionTime {
+    /// Time in this wait event (`Class:Event`, `CPU`; `None` = any) and these states.
+    pub fn ns(&self, wait: Option<&str>, states: &[State]) -> u64 {
+        let rows = self.activity.iter().filter(|row| {
+            wait.is_none_or(|wait| row.wait().to_string() == wait) && states.contains(&row.state)
+        });
+        rows.map(|row| row.ns).sum()
+    }
+
+    /// Sum of all its rows.
+    pub fn accounted_ns(&self) -> u64 {
+        self.ns(None, &State::ALL)
+    }
+
+    /// Time on a CPU.
+    pub fn cpu_ns(&self) -> u64 {
+        self.ns(None, &ON_CPU)
+    }
+
+    /// Share of its rows in this wait event, 0 to 1.
+    pub fn share_of_wait(&self, wait: &str) -> f64 {
+        self.ns(Some(wait), &State::ALL) as f64 / self.accounted_ns().max(1) as f64
+    }
+
+    /// Share of its rows in this state, 0 to 1.
+    pub fn share_of_state(&self, state: State) -> f64 {
+        self.ns(None, &[state]) as f64 / self.accounted_ns().max(1) as f64
+    }
+
+    /// Samples its rows rest on.
+    pub fn samples(&self) -> u64 {
+        self.activity.iter().map(|row| row.samples).sum()
+    }
+
+    /// Its ledger as lines of text, for messages.
+    pub fn ledger(&self) -> String {
+        let mut sums = std::collections::BTreeMap::new();
+        for row in &self.activity {
+            *sums.entry((row.wait().to_string(), row.state)).or_insert(0) += row.ns;
+        }
+        let lines = sums
+            .iter()
+            .map(|((wait, state), ns)| format!("{:>10.4} s {wait} {state}", *ns as f64 / 1e9));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn rows<T: Table>(recording: &Recording, problems: &mut Vec<Problem>) -> Vec<T> {
+    let mut rows = Vec::new();
+    problems.extend(recording.read(|batch| rows.extend(batch)));
+    rows
+}

@@ -1,0 +1,100 @@
+//! The PostgreSQL builds that the tests run: the distribution's, and those that scripts/postgres-builds.sh got.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dbtime::throwaway::{Cluster, Options, Programs};
+use tempfile::TempDir;
+
+use crate::command::open_directory;
+use crate::skip;
+
+/// Majors that scripts/postgres-builds.sh fetches.
+const MAJORS: [u32; 5] = [14, 15, 16, 17, 18];
+
+/// A build of PostgreSQL.
+#[derive(Debug)]
+pub struct Server {
+    /// For messages.
+    pub name: String,
+    /// Major version.
+    pub major: u32,
+    bin_dir: PathBuf,
+    _copy: Option<TempDir>,
+}
+
+impl Server {
+    /// Options for a cluster of this build.
+    pub fn options(&self) -> Options {
+        Options::default().bin_dir(&self.bin_dir)
+    }
+
+    /// A cluster of this build.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(&self, options: Options) -> Cluster {
+        Cluster::start(&options.bin_dir(&self.bin_dir)).unwrap_or_else(|e| panic!("{}: {e:#}", self.name))
+    }
+}
+
+/// The distribution's server: Debian builds it with frame pointers.
+///
+/// # Panics
+/// When there is none.
+pub fn distribution() -> Server {
+    let programs = Programs::find(None).expect("the distribution's PostgreSQL is installed");
+    Server {
+        name: format!("PostgreSQL {} of the distribution", programs.major()),
+        major: programs.major(),
+        bin_dir: programs.server_dir().to_path_buf(),
+        _copy: None,
+    }
+}
+
+/// The builds without frame pointers, of these majors or of all. What is missing is said loudly.
+///
+/// # Panics
+/// In CI, when one is missing.
+pub fn builds(majors: &[u32]) -> Vec<Server> {
+    let majors = if majors.is_empty() { &MAJORS } else { majors };
+    majors.iter().filter_map(|&major| build(major)).collect()
+}
+
+fn build(major: u32) -> Option<Server> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is inside the repository");
+    let tree = root.join("target/postgres").join(major.to_string());
+    if !tree.join("bin/postgres").is_file() {
+        skip(&format!(
+            "no build of PostgreSQL {major}: run scripts/postgres-builds.sh"
+        ));
+        return None;
+    }
+    // A checkout below a closed home directory: the server, which must not be root, could not read its programs.
+    let (tree, copy) = if tree.ancestors().all(open_to_all) {
+        (tree, None)
+    } else {
+        let copy = open_directory();
+        let done = Command::new("cp").arg("-a").arg(&tree).arg(copy.path()).status();
+        assert!(
+            done.is_ok_and(|status| status.success()),
+            "{} can be copied",
+            tree.display()
+        );
+        (copy.path().join(major.to_string()), Some(copy))
+    };
+    Some(Server {
+        name: format!("PostgreSQL {major} without frame pointers"),
+        major,
+        bin_dir: tree.join("bin"),
+        _copy: copy,
+    })
+}
+
+fn open_to_all(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0)
+}

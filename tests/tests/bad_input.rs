@@ -1,0 +1,418 @@
+//! Bad input gets a clear error that names the culprit, and nothing is lost.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use dbtime::throwaway::Options;
+use dbtime_model::recording::{
+    CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Quality, RecordingWriter, SCHEMA_VERSION, Segments,
+};
+use dbtime_model::{ActivityRow, Fidelity, NO_STACK, Rows, SessionId, SessionRow, State};
+use dbtime_tests::{
+    NO_BTF, NO_PROCESSES, Recorded, Recorder, Report, Session, SmallDisk, dbtime, dbtime_after,
+    dbtime_as_nobody, distribution, needs_recording, pgbench,
+};
+use tempfile::TempDir;
+
+fn scratch() -> TempDir {
+    TempDir::with_prefix("dbtime-test-").expect("a temporary directory")
+}
+
+fn plain(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[test]
+fn no_server_says_so() {
+    needs_recording!();
+    let home = scratch();
+    let output = home.path().join("x.dbt");
+    dbtime_after(NO_PROCESSES, &["record", "-d", "1", "-o", plain(&output)])
+        .expect_code(1)
+        .expect_stderr(&["no running PostgreSQL", "--postgres"]);
+    assert!(!output.exists(), "no recording is left of nothing");
+}
+
+#[test]
+fn of_two_servers_both_are_named() {
+    needs_recording!();
+    let clusters = [(); 2].map(|()| distribution().start(Options::default()));
+    let home = scratch();
+    let directories = clusters.each_ref().map(|cluster| plain(cluster.data_dir()));
+    dbtime(&["record", "-d", "1", "-o", plain(&home.path().join("x.dbt"))])
+        .expect_code(1)
+        .expect_stderr(&directories)
+        .expect_stderr(&["--postgres"]);
+}
+
+#[test]
+fn a_data_directory_without_a_server_is_named() {
+    needs_recording!();
+    let home = scratch();
+    let output = home.path().join("x.dbt");
+    let directory = plain(home.path());
+    dbtime(&["record", "--postgres", directory, "-o", plain(&output)])
+        .expect_code(1)
+        .expect_stderr(&[directory]);
+    let missing = home.path().join("missing");
+    dbtime(&["record", "--postgres", plain(&missing), "-o", plain(&output)])
+        .expect_code(1)
+        .expect_stderr(&[plain(&missing)]);
+}
+
+#[test]
+fn without_privileges_the_missing_capability_is_named() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    dbtime_as_nobody(&[
+        "record",
+        "--postgres",
+        plain(cluster.data_dir()),
+        "-d",
+        "1",
+        "-o",
+        "x.dbt",
+    ])
+    .expect_code(1)
+    .expect_stderr(&[
+        "root",
+        "CAP_BPF",
+        "CAP_PERFMON",
+        "CAP_SYS_PTRACE",
+        "CAP_DAC_READ_SEARCH",
+    ]);
+}
+
+#[test]
+fn a_kernel_without_type_information_is_named() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let home = scratch();
+    let output = home.path().join("x.dbt");
+    let arguments = [
+        "record",
+        "--postgres",
+        plain(cluster.data_dir()),
+        "-d",
+        "1",
+        "-o",
+        plain(&output),
+    ];
+    dbtime_after(NO_BTF, &arguments)
+        .expect_code(1)
+        .expect_stderr(&["/sys/kernel/btf/vmlinux", "BTF"]);
+}
+
+/// Only the data directory says the version for sure; a running server does not look at the file again.
+#[test]
+fn a_server_that_is_too_old_is_named_with_its_version() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    fs::write(cluster.data_dir().join("PG_VERSION"), "13\n").expect("a file of our own");
+    let home = scratch();
+    let output = home.path().join("x.dbt");
+    dbtime(&[
+        "record",
+        "--postgres",
+        plain(cluster.data_dir()),
+        "-d",
+        "1",
+        "-o",
+        plain(&output),
+    ])
+    .expect_code(1)
+    .expect_stderr(&["needs PostgreSQL 14"]);
+}
+
+#[test]
+fn a_pid_that_is_no_backend_is_named() {
+    needs_recording!();
+    let home = scratch();
+    let output = home.path().join("x.dbt");
+    let me = std::process::id().to_string();
+    dbtime(&["record", "-p", &me, "-d", "1", "-o", plain(&output)])
+        .expect_code(1)
+        .expect_stderr(&[&me, "not a PostgreSQL"]);
+
+    let mut ended = Command::new("true").spawn().expect("it can be run");
+    let gone = ended.id().to_string();
+    ended.wait().expect("it is our child");
+    dbtime(&["record", "-p", &gone, "-d", "1", "-o", plain(&output)])
+        .expect_code(1)
+        .expect_stderr(&[&gone, "no such process"]);
+    assert!(!output.exists(), "no recording is left of nothing");
+}
+
+#[test]
+fn an_output_that_exists_is_not_touched() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let home = scratch();
+    let file = home.path().join("file.dbt");
+    fs::write(&file, "mine").expect("a file of our own");
+    for output in [&file, home.path()] as [&Path; 2] {
+        dbtime(&[
+            "record",
+            "--postgres",
+            plain(cluster.data_dir()),
+            "-d",
+            "1",
+            "-o",
+            plain(output),
+        ])
+        .expect_code(1)
+        .expect_stderr(&[plain(output), "exists"]);
+    }
+    assert_eq!(fs::read_to_string(&file).expect("it is still there"), "mine");
+    assert_eq!(fs::read_dir(home.path()).expect("it is still there").count(), 1);
+}
+
+#[test]
+fn an_output_in_a_missing_directory_is_named() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let home = scratch();
+    let output = home.path().join("missing/x.dbt");
+    dbtime(&[
+        "record",
+        "--postgres",
+        plain(cluster.data_dir()),
+        "-d",
+        "1",
+        "-o",
+        plain(&output),
+    ])
+    .expect_code(1)
+    .expect_stderr(&["missing"]);
+}
+
+#[test]
+fn a_full_disk_is_named_and_what_was_written_stays_readable() {
+    needs_recording!();
+    let disk = SmallDisk::mount(128);
+    let cluster = distribution().start(Options::default());
+    pgbench::initialise(&cluster, 1);
+    let load = pgbench::Load::of_reads(&cluster);
+    let output = disk.join("x.dbt");
+    let arguments = ["--postgres", plain(cluster.data_dir()), "-d", "20", "-F", "999"];
+    let outcome = Recorder::start_at(&output, &arguments).outcome();
+    drop(load);
+    let outcome = outcome.expect_code(1).expect_stderr(&[plain(&output), "space"]);
+    let recorded = Recorded::open(&output, outcome.stderr, None);
+    assert_eq!(recorded.problems, vec![], "what counts as written is there");
+    if recorded.meta.segments.last > 0 {
+        assert!(recorded.report(&[]).db_time_ns > 0);
+    }
+}
+
+/// A recording of two segments, made without a server.
+fn synthetic(directory: &Path) {
+    let start_us = 1_750_000_000_000_000;
+    let mut writer = RecordingWriter::create(
+        directory,
+        Meta {
+            schema: SCHEMA_VERSION.to_string(),
+            dbtime: "0.0.0".to_string(),
+            start_us,
+            end_us: start_us + 2_000_000,
+            complete: false,
+            host: HostMeta::default(),
+            database: DatabaseMeta::default(),
+            collector: CollectorMeta::default(),
+            segments: Segments::default(),
+            quality: Quality::default(),
+            cost: Cost::default(),
+            notes: Vec::new(),
+        },
+    )
+    .expect("a new directory");
+    for second in 0..2 {
+        let mut rows = Rows::default();
+        if second == 0 {
+            rows.sessions.push(SessionRow {
+                id: SessionId(1),
+                pid: 4711,
+                started: start_us,
+                backend_type: "client backend".to_string(),
+                user: "ann".to_string(),
+                database: "shop".to_string(),
+                client: "[local]".to_string(),
+                leader_pid: 0,
+                title: "postgres: ann shop [local] SELECT".to_string(),
+            });
+        }
+        rows.activity.push(ActivityRow {
+            time: start_us + second * 1_000_000,
+            session: SessionId(1),
+            statement: 0,
+            wait_class: "Timeout".to_string(),
+            wait_event: "PgSleep".to_string(),
+            idle: false,
+            state: State::Sleep,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            ns: 1_000_000_000,
+            count: 0,
+            samples: 99,
+            fidelity: Fidelity::Sampled,
+        });
+        writer.write(&rows).expect("there is room");
+    }
+    writer.finish().expect("there is room");
+}
+
+#[test]
+fn a_damaged_or_foreign_segment_is_named_and_the_rest_is_reported() {
+    let home = scratch();
+    let recording = home.path().join("x.dbt");
+    synthetic(&recording);
+    assert_eq!(Report::of(&recording, &[]).db_time_ns, 2_000_000_000);
+
+    let segment = recording.join("activity/000002.parquet");
+    let whole = fs::read(&segment).expect("it is there");
+    let foreign = fs::read(recording.join("sessions/000001.parquet")).expect("it is there");
+    let damages: [(&str, &[u8]); 4] = [
+        ("truncated", &whole[..whole.len() / 2]),
+        ("empty", b""),
+        ("no Parquet", b"time,session\n1,2\n"),
+        ("another table", &foreign),
+    ];
+    for (damage, bytes) in damages {
+        fs::write(&segment, bytes).expect("a file of our own");
+        let report = Report::of(&recording, &[]);
+        assert_eq!(
+            report.db_time_ns, 1_000_000_000,
+            "{damage}: the other segment is reported"
+        );
+        let named = |text: &str| text.contains("activity/000002.parquet");
+        assert!(
+            report.quality.problems.iter().any(|problem| named(problem)),
+            "{damage}: {report:#?}"
+        );
+        let text = dbtime(&["report", plain(&recording)]).expect_code(0);
+        assert!(named(&text.stdout) || named(&text.stderr), "{damage}: {text:#?}");
+    }
+    fs::remove_file(&segment).expect("a file of our own");
+    let report = Report::of(&recording, &[]);
+    assert!(
+        !report.quality.problems.is_empty(),
+        "a missing segment: {report:#?}"
+    );
+}
+
+#[test]
+fn what_is_no_recording_is_named() {
+    let home = scratch();
+    for (name, make) in [("missing", None), ("file.dbt", Some("text"))] {
+        let path = home.path().join(name);
+        if let Some(text) = make {
+            fs::write(&path, text).expect("a file of our own");
+        }
+        for command in ["report", "flame"] {
+            let mut arguments = vec![command, plain(&path)];
+            if command == "flame" {
+                arguments.extend(["-o", "-"]);
+            }
+            dbtime(&arguments).expect_code(1).expect_stderr(&[plain(&path)]);
+        }
+    }
+    dbtime(&["report", plain(home.path())])
+        .expect_code(1)
+        .expect_stderr(&[plain(home.path()), "meta.json"]);
+}
+
+#[test]
+fn a_recording_of_a_later_major_version_is_refused() {
+    let home = scratch();
+    let recording = home.path().join("x.dbt");
+    synthetic(&recording);
+    let meta = recording.join("meta.json");
+    let text = fs::read_to_string(&meta).expect("it is there");
+    let later = text.replacen(
+        &format!("\"schema\": \"{SCHEMA_VERSION}\""),
+        "\"schema\": \"99.0\"",
+        1,
+    );
+    assert_ne!(text, later);
+    fs::write(&meta, later).expect("a file of our own");
+    dbtime(&["report", plain(&recording)])
+        .expect_code(1)
+        .expect_stderr(&["99.0"]);
+}
+
+#[test]
+fn an_empty_recording_is_reported_as_nothing_recorded() {
+    let home = scratch();
+    let recording = home.path().join("x.dbt");
+    synthetic(&recording);
+    for table in ["activity", "counters", "sessions"] {
+        let directory = recording.join(table);
+        fs::remove_dir_all(&directory).expect("a directory of our own");
+        fs::create_dir(&directory).expect("a directory of our own");
+    }
+    let meta = recording.join("meta.json");
+    let mut text: serde_json::Value =
+        serde_json::from_slice(&fs::read(&meta).expect("it is there")).expect("it is JSON");
+    text["segments"]["rows"] = serde_json::json!({});
+    fs::write(&meta, text.to_string()).expect("a file of our own");
+    dbtime(&["report", plain(&recording)]).expect_code(3);
+}
+
+#[test]
+fn wrong_usage_is_told_apart_from_failure() {
+    let home = scratch();
+    let recording = home.path().join("x.dbt");
+    synthetic(&recording);
+    let recording = plain(&recording);
+    let wrong: [&[&str]; 12] = [
+        &[],
+        &["frobnicate"],
+        &["record"],
+        &["record", "-F", "0", "-o", "x.dbt"],
+        &["record", "-F", "5000", "-o", "x.dbt"],
+        &["record", "-d", "soon", "-o", "x.dbt"],
+        &["record", "-p", "1", "--postgres", "/", "-o", "x.dbt"],
+        &["report"],
+        &["report", recording, "--format", "xml"],
+        &["report", recording, "--by", "weather"],
+        &["report", recording, "--from", "yesterday"],
+        &["flame", recording, "-o", "x.png"],
+    ];
+    for arguments in wrong {
+        let outcome = dbtime(arguments);
+        assert_eq!(outcome.code, 2, "{arguments:?}: {outcome:#?}");
+        assert!(!outcome.stderr.is_empty(), "{arguments:?} is not explained");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let home = scratch();
+    let recording = home.path().join("x.dbt");
+    synthetic(&recording);
+    let mut report = Command::new(dbtime_tests::dbtime_binary())
+        .args(["report", plain(&recording)])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    drop(report.stdout.take());
+    let output = report.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.is_empty(), "{stderr}");
+}
+
+#[test]
+fn a_session_that_ends_before_anything_is_recorded_is_no_crash() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let session = Session::connect(&cluster);
+    let pid = session.pid().to_string();
+    let home = scratch();
+    let output = home.path().join("x.dbt");
+    let recorder = Recorder::start_at(&output, &["-p", &pid, "-d", "3"]);
+    drop(session);
+    let outcome = recorder.outcome();
+    assert!([0, 3].contains(&outcome.code), "{outcome:#?}");
+}
