@@ -1,0 +1,19 @@
+//! A live host to rows: the only crate that touches BPF, /proc or a running database.
+//!
+//! [`Collector`] records the sessions of a PostgreSQL server in the sampled tier: a timer takes those that run, a
+//! sampler thread those that do not, the kernel's own counters say exactly how long each was on a CPU and in the run
+//! queue. Nothing is written to the server's processes, and nothing is asked of it.
+
+mod accounting;
+mod bpf;
+mod clock;
+mod collector;
+mod error;
+mod postgres;
+mod privilege;
+mod process;
+mod session;
+mod symbols;
+
+pub use collector::{Collector, Options, RATES_HZ, Status, Target};
+pub use error::CollectError;

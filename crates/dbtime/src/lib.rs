@@ -1,3 +1,6 @@
-//! What the command `dbtime` shares with its tests and benchmarks.
+//! What the command `dbtime` is made of, and what it shares with its tests and benchmarks.
 
+pub mod arguments;
+pub mod output;
+pub mod record;
 pub mod throwaway;

@@ -220,6 +220,16 @@ impl Rows {
             + self.statements.len()
     }
 
+    /// Adds the rows of another value behind these.
+    pub fn append(&mut self, mut other: Rows) {
+        self.activity.append(&mut other.activity);
+        self.latency.append(&mut other.latency);
+        self.counters.append(&mut other.counters);
+        self.sessions.append(&mut other.sessions);
+        self.stacks.append(&mut other.stacks);
+        self.statements.append(&mut other.statements);
+    }
+
     /// True when there is no row at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

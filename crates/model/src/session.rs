@@ -25,6 +25,8 @@ impl BackendType {
     pub const CLIENT: &'static str = "client backend";
     /// A worker of another session's parallel query.
     pub const PARALLEL_WORKER: &'static str = "parallel worker";
+    /// The parent of all others, which accepts connections.
+    pub const POSTMASTER: &'static str = "postmaster";
     /// The process ended before it could be asked.
     pub const UNKNOWN: &'static str = "unknown";
 

@@ -56,6 +56,11 @@ impl Wait {
         Wait::event(Wait::UNKNOWN, "not read", false)
     }
 
+    /// The process has no wait interface at all, for example a postmaster.
+    pub fn no_interface() -> Wait {
+        Wait::event(Wait::UNKNOWN, "no wait interface", false)
+    }
+
     /// No wait, a wait, or not known.
     pub fn kind(&self) -> WaitKind {
         match &*self.class {

@@ -22,7 +22,7 @@ const ID_MASK: u32 = 0x0000_FFFF;
 
 /// The wait events of one major version of PostgreSQL.
 #[derive(Debug)]
-pub struct WaitEventNames {
+pub(crate) struct WaitEventNames {
     major: u32,
     /// In ascending order of `info`.
     events: Vec<NamedEvent>,
@@ -40,7 +40,7 @@ impl WaitEventNames {
     /// The names for a major version, and whether they are those of exactly this version. If not, they are those of
     /// the nearest older version known (of the oldest, if there is no older one), and an event that the versions
     /// number differently gets a wrong name: say so to the user.
-    pub fn for_major(major: u32) -> (&'static WaitEventNames, bool) {
+    pub(crate) fn for_major(major: u32) -> (&'static WaitEventNames, bool) {
         static PARSED: OnceLock<Vec<WaitEventNames>> = OnceLock::new();
         let all = PARSED.get_or_init(|| TABLES.iter().map(|&(major, table)| parse(major, table)).collect());
         let newer = all.partition_point(|names| names.major <= major);
@@ -49,7 +49,7 @@ impl WaitEventNames {
     }
 
     /// The major version that these names belong to.
-    pub fn major(&self) -> u32 {
+    pub(crate) fn major(&self) -> u32 {
         self.major
     }
 
@@ -60,7 +60,7 @@ impl WaitEventNames {
     /// LWLock tranche of an extension, by tranche id) and `custom#3` (a custom event of class Extension or
     /// InjectionPoint, since version 17). A number without a name is shown as it is, `#0x0A0000FF`, in class `unknown`
     /// if the class has no name either.
-    pub fn decode(&self, info: u32) -> Option<(Cow<'static, str>, Cow<'static, str>)> {
+    pub(crate) fn decode(&self, info: u32) -> Option<(Cow<'static, str>, Cow<'static, str>)> {
         if info == 0 {
             return None;
         }
@@ -119,13 +119,30 @@ fn parse(major: u32, table: &'static str) -> WaitEventNames {
 ///
 /// All else is time in which somebody waits for something, also where the wait is on purpose (`Timeout:PgSleep`,
 /// `Timeout:CheckpointWriteDelay`) and in class Extension, where nobody but the extension knows.
-pub fn is_idle(class: &str, event: &str, client_backend: bool) -> bool {
+pub(crate) fn is_idle(class: &str, event: &str, client_backend: bool) -> bool {
     match (class, event) {
         ("Activity", _) => true,
         ("Client", "ClientRead") => client_backend,
         ("Client", "WalSenderWaitForWAL" | "WalSenderWaitForWal") => true,
         _ => false,
     }
+}
+
+/// Idle waits of client backends as numbers: classes that are idle as a whole (their top byte), and single events.
+pub(crate) fn idle_codes(names: &WaitEventNames) -> (Vec<u8>, Vec<u32>) {
+    let idle = |event: &NamedEvent| is_idle(event.class, event.name, true);
+    let (mut classes, mut single) = (Vec::new(), Vec::new());
+    for class in names
+        .events
+        .chunk_by(|a, b| a.info & CLASS_MASK == b.info & CLASS_MASK)
+    {
+        if class.iter().all(idle) {
+            classes.extend(class.first().map(|event| (event.info >> 24) as u8));
+        } else {
+            single.extend(class.iter().filter(|event| idle(event)).map(|event| event.info));
+        }
+    }
+    (classes, single)
 }
 
 #[cfg(test)]

@@ -112,8 +112,12 @@ pub struct Quality {
     pub frames: u64,
     /// Sampler passes that came more than one period late.
     pub late_passes: u64,
+    /// Sampler passes that the kernel refused.
+    pub failed_passes: u64,
     /// Sampler passes.
     pub passes: u64,
+    /// Sessions for which the recorder had no room.
+    pub sessions_not_recorded: u64,
 }
 
 /// What the recording cost.

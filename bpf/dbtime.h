@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* What crosses between the kernel and user space; the skeleton has the same in Rust. All times are
+ * CLOCK_MONOTONIC nanoseconds. */
+#ifndef DBTIME_H
+#define DBTIME_H
+
+#define MAX_FRAMES 127 /* of a kernel stack, and of a user stack: what perf takes too; a power of two less one */
+#define MAX_NO_STACK_WAITS 8
+
+/* A session is one task, known by pid and start time: a pid alone is reused. */
+struct dbt_task_id {
+	__u32 pid;
+	__u32 pad;
+	__u64 start_ns;
+};
+
+/* Value of the map `targets`: the tasks that are sampled. */
+struct dbt_target {
+	__u64 wait_address; /* of the pointer to the 32-bit wait event; 0 = the task has none */
+	__u32 is_parent;    /* its children become targets too: a postmaster */
+	__u32 slot;         /* where the sampler keeps it, counted from 1; 0 = not yet assigned */
+};
+
+/* Element of the map `slots`: one target as the sampler thread visits it. pid 0 = empty. User space writes a
+ * slot when a session begins (start_ns 0 = whatever task has the pid now) and empties it when it has ended;
+ * between the two only the sampler's program writes it. */
+struct dbt_slot {
+	struct dbt_task_id task;
+	__u64 wait_address;
+	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
+	__u32 state;           /* raw __state at the last row */
+	__u32 repeats;         /* passes since the last event in which that row still held */
+	__u32 torn;            /* since the last totals, like the following */
+	__u32 torn_stacks;
+	__u32 displaced;
+	__u32 pad;
+};
+
+/* Which waits need no stack. Filled by user space: what is idle is not decided here. */
+struct dbt_config {
+	__u64 no_stack_classes; /* bit n: waits whose top byte is n */
+	__u32 no_stack_waits[MAX_NO_STACK_WAITS];
+};
+
+/* Argument of one pass of the sampler. */
+struct dbt_pass {
+	__u32 slots;  /* slots in use */
+	__u32 totals; /* non-zero to report the totals of every session */
+};
+
+enum dbt_event_kind {
+	EVENT_RUNNING = 1, /* struct dbt_sample: the timer found the task on a CPU */
+	EVENT_WAITING = 2, /* struct dbt_sample: the sampler found it off CPU, with a row that is new */
+	EVENT_TOTALS = 3,  /* struct dbt_totals: a second has passed */
+	EVENT_BEGIN = 4,   /* struct dbt_begin: a target's child was forked */
+	EVENT_END = 5,     /* struct dbt_totals: the task exits */
+};
+
+struct dbt_event {
+	__u32 kind;
+	__u32 pad;
+	struct dbt_task_id task;
+	__u64 time_ns;
+};
+
+enum dbt_sample_flag {
+	SAMPLE_USER_MODE = 1,      /* EVENT_RUNNING: the timer hit user code */
+	SAMPLE_WAIT_NOT_READ = 2,  /* `wait` has no meaning */
+	SAMPLE_STACK_TORN = 4,     /* the task ran while its stacks were read: they were dropped */
+	SAMPLE_STACK_SKIPPED = 8,  /* a wait that needs no stack */
+};
+
+struct dbt_sample {
+	struct dbt_event event;
+	__u32 wait;
+	__u32 flags;
+	__u32 state;         /* EVENT_WAITING: raw __state */
+	__u32 repeats;       /* EVENT_WAITING: passes in which the row before still held */
+	__u16 kernel_frames;
+	__u16 user_frames;
+	__u32 pad;
+	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
+};
+
+struct dbt_totals {
+	struct dbt_event event;
+	__u64 on_cpu_ns;    /* since the task began */
+	__u64 run_queue_ns; /* the same, with the interval that is still open */
+	__u32 repeats;      /* as in struct dbt_sample */
+	__u32 torn;
+	__u32 torn_stacks;
+	__u32 displaced;
+};
+
+struct dbt_begin {
+	struct dbt_event event;
+	__u64 wait_address;
+};
+
+#endif

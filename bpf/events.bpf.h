@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The one way to user space: a ring buffer of variable-length events, in order. */
+#ifndef EVENTS_BPF_H
+#define EVENTS_BPF_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024); /* user space sets it by rate and CPUs */
+} events SEC(".maps");
+
+/* Events that found no room. */
+__u64 lost = 0;
+
+static __always_inline void emit(void *event, __u64 size, __u64 flags)
+{
+	if (bpf_ringbuf_output(&events, event, size, flags))
+		__sync_fetch_and_add(&lost, 1);
+}
+
+static __always_inline void fill_event(struct dbt_event *event, __u32 kind, __u32 pid, __u64 start_ns)
+{
+	event->kind = kind;
+	event->pad = 0;
+	event->task.pid = pid;
+	event->task.pad = 0;
+	event->task.start_ns = start_ns;
+	event->time_ns = bpf_ktime_get_ns();
+}
+
+/* Frames that a helper wrote, from the bytes it returned. A mask is a bound that the verifier follows. */
+static __always_inline __u64 frames_in(long bytes)
+{
+	return bytes > 0 ? ((__u64)bytes / sizeof(__u64)) & MAX_FRAMES : 0;
+}
+
+/* Sends a sample without the room it does not use. Nobody is woken: user space looks by itself. */
+static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel, __u64 user)
+{
+	kernel &= MAX_FRAMES;
+	user &= MAX_FRAMES;
+	sample->kernel_frames = kernel;
+	sample->user_frames = user;
+	emit(sample, sizeof(*sample) - sizeof(sample->frames) + (kernel + user) * sizeof(__u64), BPF_RB_NO_WAKEUP);
+}
+
+#endif

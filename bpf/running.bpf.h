@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The timer: takes a target that is on a CPU, in its own context. */
+#ifndef RUNNING_BPF_H
+#define RUNNING_BPF_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_sample);
+} running_scratch SEC(".maps");
+
+SEC("perf_event")
+int sample_running(struct bpf_perf_event_data *ctx)
+{
+	__u32 pid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
+	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct dbt_sample *sample;
+	__u64 pointer = 0, kernel = 0, user, cs;
+
+	if (!target)
+		return 0;
+	sample = bpf_map_lookup_elem(&running_scratch, &zero);
+	if (!sample)
+		return 0;
+	fill_event(&sample->event, EVENT_RUNNING, pid, task->start_time);
+	sample->wait = 0;
+	/* Read as a whole: the kernel allows no narrower access. */
+	cs = *(volatile unsigned long *)&ctx->regs.cs;
+	sample->flags = (cs & 3) ? SAMPLE_USER_MODE : 0;
+	sample->state = 0;
+	sample->repeats = 0;
+	sample->pad = 0;
+	if (target->wait_address &&
+	    (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)target->wait_address) ||
+	     bpf_probe_read_user(&sample->wait, sizeof(sample->wait), (void *)pointer)))
+		sample->flags |= SAMPLE_WAIT_NOT_READ;
+
+	if (!(sample->flags & SAMPLE_USER_MODE))
+		kernel = frames_in(bpf_get_stack(ctx, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
+	user = frames_in(bpf_get_stack(ctx, &sample->frames[kernel & MAX_FRAMES], MAX_FRAMES * sizeof(__u64),
+				       BPF_F_USER_STACK));
+	emit_sample(sample, kernel, user);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* The sampled tier: a timer for what runs, a sampler thread for what does not, no probe in the database's path. */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#include "dbtime.h"
+#include "events.bpf.h"
+#include "targets.bpf.h"
+#include "running.bpf.h"
+#include "waiting.bpf.h"
+
+/* Events that lie in no map: named here so that the skeleton has their types. */
+struct dbt_totals totals_type = {};
+struct dbt_begin begin_type = {};
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

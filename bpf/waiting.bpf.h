@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* One pass of the sampler thread: takes the targets that are not on a CPU.
+ *
+ * Another task is read while it may start to run. Its context switches are therefore compared before and after:
+ * equal, and off CPU at the end, means that it has not run in between, so that state, wait event and stacks are
+ * of one instant. A row that fails is dropped and counted. */
+#ifndef WAITING_BPF_H
+#define WAITING_BPF_H
+
+#define TASK_RUNNING 0
+#define STACK_COPY 4096 /* one copy of this size costs less than following the chain frame by frame */
+#define NO_ROW (~0ULL)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384); /* user space sets it */
+	__type(key, __u32);
+	__type(value, struct dbt_slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_config);
+} configuration SEC(".maps");
+
+struct dbt_waiting_scratch {
+	struct dbt_sample sample;
+	__u64 frame[2];
+	__u8 stack[STACK_COPY];
+};
+
+/* Only the sampler thread runs the program: one scratch is enough. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_waiting_scratch);
+} waiting_scratch SEC(".maps");
+
+/* Argument of the iterator, which takes none by itself. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_pass);
+} current_pass SEC(".maps");
+
+/* Since Linux 6.2. */
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *task) __ksym __weak;
+
+struct dbt_visit {
+	__u32 totals;
+	__u64 sampler_arrival; /* when the scheduler put the sampler on its CPU, in the scheduler's clock */
+};
+
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+}
+
+static __always_inline bool has_run(struct task_struct *task, __u64 switches)
+{
+	return BPF_CORE_READ(task, on_cpu) || switches_of(task) != switches;
+}
+
+static __always_inline bool needs_no_stack(__u32 wait)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	if (!config)
+		return false;
+	if (wait >> 24 < 64 && config->no_stack_classes & (1ULL << (wait >> 24 & 63)))
+		return true;
+	for (int i = 0; i < MAX_NO_STACK_WAITS; i++)
+		if (wait && config->no_stack_waits[i] == wait)
+			return true;
+	return false;
+}
+
+/* Frame-pointer walk over a copy of the top of the stack, and frame by frame below it. */
+struct dbt_walk {
+	struct task_struct *task;
+	struct dbt_waiting_scratch *scratch;
+	__u64 sp, bp;
+	__u32 copied; /* bytes of the stack in scratch, from sp upwards */
+	__u32 next;   /* index into frames */
+	__u32 end;
+};
+
+static long walk_frame(__u32 i, struct dbt_walk *walk)
+{
+	struct dbt_waiting_scratch *scratch = walk->scratch;
+	__u64 caller_bp, address, offset = walk->bp - walk->sp;
+	__u32 next = walk->next;
+
+	if (walk->bp <= walk->sp || walk->bp & 7 || next >= walk->end)
+		return 1;
+	if (offset + sizeof(scratch->frame) <= walk->copied && offset <= STACK_COPY - sizeof(scratch->frame)) {
+		caller_bp = *(__u64 *)&scratch->stack[offset];
+		address = *(__u64 *)&scratch->stack[offset + sizeof(__u64)];
+	} else {
+		/* Read into the map: the verifier of 6.18 loses track of a nested callback's own stack. */
+		if (bpf_copy_from_user_task(scratch->frame, sizeof(scratch->frame), (void *)walk->bp, walk->task, 0))
+			return 1;
+		caller_bp = scratch->frame[0];
+		address = scratch->frame[1];
+	}
+	if (!address || next >= 2 * MAX_FRAMES)
+		return 1;
+	scratch->sample.frames[next] = address;
+	walk->next = next + 1;
+	if (caller_bp <= walk->bp) /* the chain leads to older frames, at higher addresses, or it is none */
+		return 1;
+	walk->bp = caller_bp;
+	return 0;
+}
+
+static __always_inline __u32 user_stack(struct task_struct *task, struct dbt_waiting_scratch *scratch, __u64 first)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u64 ip = BPF_CORE_READ(regs, ip), top = BPF_CORE_READ(task, mm, start_stack);
+	struct dbt_walk walk = {
+		.task = task,
+		.scratch = scratch,
+		.sp = BPF_CORE_READ(regs, sp),
+		.bp = BPF_CORE_READ(regs, bp),
+		.copied = STACK_COPY,
+		.next = first + 1,
+		.end = first + MAX_FRAMES,
+	};
+
+	first &= MAX_FRAMES;
+	if (!ip)
+		return 0;
+	scratch->sample.frames[first] = ip;
+	/* A copy that crosses the end of the stack fails as a whole. */
+	if (walk.sp < top && top - walk.sp < STACK_COPY)
+		walk.copied = (top - walk.sp) & ~7ULL;
+	if (walk.copied > STACK_COPY ||
+	    bpf_copy_from_user_task(scratch->stack, walk.copied, (void *)walk.sp, task, 0))
+		walk.copied = 0;
+	bpf_loop(MAX_FRAMES - 1, walk_frame, &walk, 0);
+	return walk.next - first;
+}
+
+static __always_inline void report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
+	__u64 queued = BPF_CORE_READ(task, sched_info.last_queued);
+	struct dbt_totals totals = {};
+
+	fill_event(&totals.event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
+	totals.on_cpu_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	totals.run_queue_ns = BPF_CORE_READ(task, sched_info.run_delay);
+	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
+	if (queued && queued < visit->sampler_arrival)
+		totals.run_queue_ns += visit->sampler_arrival - queued;
+	totals.repeats = slot->repeats;
+	totals.torn = slot->torn;
+	totals.torn_stacks = slot->torn_stacks;
+	totals.displaced = slot->displaced;
+	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = 0;
+	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void sample_waiting(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
+	__u64 switches = switches_of(task), pointer = 0, kernel = 0, user = 0;
+	__u32 state, zero = 0;
+	struct dbt_waiting_scratch *scratch;
+	struct dbt_sample *sample;
+
+	if (BPF_CORE_READ(task, on_cpu))
+		return; /* the timer takes it */
+	state = BPF_CORE_READ(task, __state);
+	if (switches == slot->switches && state == slot->state) {
+		slot->repeats++; /* it has not run since the last row: the row still holds */
+		return;
+	}
+	if (state == TASK_RUNNING && BPF_CORE_READ(task, sched_info.last_queued) == visit->sampler_arrival) {
+		slot->displaced++; /* it would be running, had the sampler not taken its CPU */
+		return;
+	}
+	scratch = bpf_map_lookup_elem(&waiting_scratch, &zero);
+	if (!scratch)
+		return;
+	sample = &scratch->sample;
+	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
+	sample->wait = 0;
+	sample->flags = 0;
+	sample->state = state;
+	sample->pad = 0;
+	if (slot->wait_address &&
+	    (bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
+	     bpf_copy_from_user_task(&sample->wait, sizeof(sample->wait), (void *)pointer, task, 0)))
+		sample->flags |= SAMPLE_WAIT_NOT_READ;
+	if (has_run(task, switches)) {
+		slot->torn++;
+		return;
+	}
+
+	if (needs_no_stack(sample->wait)) {
+		sample->flags |= SAMPLE_STACK_SKIPPED;
+	} else {
+		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
+		user = user_stack(task, scratch, kernel);
+		if (has_run(task, switches)) {
+			slot->torn_stacks++;
+			sample->flags |= SAMPLE_STACK_TORN;
+			kernel = user = 0;
+		}
+	}
+	sample->repeats = slot->repeats;
+	slot->repeats = 0;
+	/* A row whose stack tore does not hold any longer: the task has run. */
+	slot->switches = sample->flags & SAMPLE_STACK_TORN ? NO_ROW : switches;
+	slot->state = state;
+	emit_sample(sample, kernel, user);
+}
+
+static __always_inline void visit_task(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
+	__u64 start_ns = BPF_CORE_READ(task, start_time);
+
+	if (!slot->task.start_ns)
+		slot->task.start_ns = start_ns;
+	if (start_ns != slot->task.start_ns || BPF_CORE_READ(task, exit_state))
+		return;
+	sample_waiting(task, slot, visit);
+	if (visit->totals)
+		report_totals(task, slot, visit);
+}
+
+static long visit_slot(__u32 i, struct dbt_visit *visit)
+{
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
+	struct task_struct *task;
+
+	if (!slot || !slot->task.pid)
+		return 0;
+	task = bpf_task_from_pid(slot->task.pid);
+	if (!task)
+		return 0;
+	visit_task(task, slot, visit);
+	bpf_task_release(task);
+	return 0;
+}
+
+/* One pass over the list of targets. */
+SEC("syscall")
+int sampler_pass(struct dbt_pass *pass)
+{
+	struct task_struct *sampler = bpf_get_current_task_btf();
+	struct dbt_visit visit = {
+		.totals = pass->totals,
+		.sampler_arrival = sampler->sched_info.last_arrival,
+	};
+
+	bpf_loop(pass->slots, visit_slot, &visit, 0);
+	return 0;
+}
+
+/* The same where a task cannot be had by its pid: a pass over all tasks of the host. */
+SEC("iter.s/task")
+int sampler_iterate(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task, *sampler = bpf_get_current_task_btf();
+	struct dbt_visit visit = {};
+	__u32 pid, index, zero = 0;
+	struct dbt_target *target;
+	struct dbt_pass *pass = bpf_map_lookup_elem(&current_pass, &zero);
+	struct dbt_slot *slot;
+
+	if (!task || !pass)
+		return 0;
+	pid = task->pid;
+	target = bpf_map_lookup_elem(&targets, &pid);
+	if (!target || !target->slot)
+		return 0;
+	index = target->slot - 1;
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (!slot || slot->task.pid != pid)
+		return 0;
+	visit.totals = pass->totals;
+	visit.sampler_arrival = sampler->sched_info.last_arrival;
+	visit_task(task, slot, &visit);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,205 @@
+//! What the kernel sends, in the order in which it happened.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::mem::{offset_of, size_of};
+use std::rc::Rc;
+use std::time::Duration;
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+
+use super::sampled::types::{dbt_begin, dbt_event, dbt_sample, dbt_totals};
+
+/// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
+const RUNNING: u32 = 1;
+const WAITING: u32 = 2;
+const TOTALS: u32 = 3;
+const BEGIN: u32 = 4;
+const END: u32 = 5;
+const USER_MODE: u32 = 1;
+const WAIT_NOT_READ: u32 = 2;
+const STACK_TORN: u32 = 4;
+
+/// A sample of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SampleEvent {
+    pub(crate) pid: u32,
+    /// The 32 bits of the database; none when they could not be read.
+    pub(crate) wait: Option<u32>,
+    /// Raw `__state` of a task that was off CPU; none for one on a CPU.
+    pub(crate) off_cpu_state: Option<u32>,
+    pub(crate) user_mode: bool,
+    pub(crate) stack_torn: bool,
+    /// Passes in which the row before still held.
+    pub(crate) repeats: u32,
+    /// Leaf first.
+    pub(crate) kernel: Vec<u64>,
+    /// Leaf first.
+    pub(crate) user: Vec<u64>,
+}
+
+/// An event. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    Sample(SampleEvent),
+    /// A second has passed (or, with `ended`, the session has).
+    Totals {
+        pid: u32,
+        start_ns: u64,
+        time_ns: u64,
+        on_cpu_ns: u64,
+        run_queue_ns: u64,
+        repeats: u32,
+        torn: u32,
+        torn_stacks: u32,
+        displaced: u32,
+        ended: bool,
+    },
+    /// The postmaster forked.
+    Begin {
+        pid: u32,
+        start_ns: u64,
+        wait_address: u64,
+    },
+}
+
+/// The stream of events.
+pub(crate) struct Events {
+    ring: RingBuffer<'static>,
+    queue: Rc<RefCell<VecDeque<Event>>>,
+}
+
+impl Events {
+    pub(crate) fn new(map: &MapHandle) -> libbpf_rs::Result<Events> {
+        let queue = Rc::new(RefCell::new(VecDeque::new()));
+        let into = Rc::clone(&queue);
+        let mut builder = RingBufferBuilder::new();
+        builder.add(map, move |bytes| {
+            into.borrow_mut().extend(decode(bytes));
+            0
+        })?;
+        Ok(Events {
+            ring: builder.build()?,
+            queue,
+        })
+    }
+
+    /// Waits at most this long for a session to begin or end, then takes all that has come.
+    pub(crate) fn wait(&self, timeout: Duration) -> VecDeque<Event> {
+        // A signal ends the wait early; what has come is taken all the same.
+        let _ = self.ring.poll(timeout);
+        let _ = self.ring.consume();
+        std::mem::take(&mut *self.queue.borrow_mut())
+    }
+}
+
+/// Reads the C structs from the bytes of one event. What is cut short or of an unknown kind is no event.
+fn decode(bytes: &[u8]) -> Option<Event> {
+    let event: dbt_event = read(bytes)?;
+    let pid = event.task.pid;
+    match event.kind {
+        RUNNING | WAITING => {
+            let fixed = offset_of!(dbt_sample, frames);
+            // The frames are cut to what is used: the rest of the struct is filled up with zeros.
+            let mut whole = [0u8; size_of::<dbt_sample>()];
+            whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            let sample: dbt_sample = read(&whole)?;
+            let kernel = usize::from(sample.kernel_frames);
+            let user = usize::from(sample.user_frames);
+            if bytes.len() < fixed + (kernel + user) * size_of::<u64>() {
+                return None;
+            }
+            let is = |flag: u32| sample.flags & flag != 0;
+            Some(Event::Sample(SampleEvent {
+                pid,
+                wait: (!is(WAIT_NOT_READ)).then_some(sample.wait),
+                off_cpu_state: (event.kind == WAITING).then_some(sample.state),
+                user_mode: is(USER_MODE),
+                stack_torn: is(STACK_TORN),
+                repeats: sample.repeats,
+                kernel: sample.frames[..kernel].to_vec(),
+                user: sample.frames[kernel..kernel + user].to_vec(),
+            }))
+        }
+        TOTALS | END => {
+            let totals: dbt_totals = read(bytes)?;
+            Some(Event::Totals {
+                pid,
+                start_ns: event.task.start_ns,
+                time_ns: event.time_ns,
+                on_cpu_ns: totals.on_cpu_ns,
+                run_queue_ns: totals.run_queue_ns,
+                repeats: totals.repeats,
+                torn: totals.torn,
+                torn_stacks: totals.torn_stacks,
+                displaced: totals.displaced,
+                ended: event.kind == END,
+            })
+        }
+        BEGIN => {
+            let begin: dbt_begin = read(bytes)?;
+            Some(Event::Begin {
+                pid,
+                start_ns: event.task.start_ns,
+                wait_address: begin.wait_address,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// A struct that came from C: every bit pattern is a value of it.
+trait Plain: Copy {}
+impl Plain for dbt_event {}
+impl Plain for dbt_sample {}
+impl Plain for dbt_totals {}
+impl Plain for dbt_begin {}
+
+fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: the length is checked, the read is unaligned, and T holds integers only.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes<T: Plain>(value: &T) -> Vec<u8> {
+        // SAFETY: T is plain integers without padding that matters; the slice lives as long as `value`.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
+    }
+
+    fn sample(kernel: u16, user: u16) -> Vec<u8> {
+        let mut sample = dbt_sample::default();
+        sample.event.kind = WAITING;
+        sample.event.task.pid = 7;
+        sample.kernel_frames = kernel;
+        sample.user_frames = user;
+        for (n, frame) in sample.frames.iter_mut().enumerate() {
+            *frame = n as u64 + 1;
+        }
+        bytes(&sample)
+    }
+
+    #[test]
+    fn frames_are_cut_at_what_the_sample_says() {
+        let all = sample(2, 3);
+        let used = offset_of!(dbt_sample, frames) + 5 * 8;
+        let Some(Event::Sample(event)) = decode(&all[..used]) else {
+            panic!()
+        };
+        assert_eq!((event.kernel, event.user), (vec![1, 2], vec![3, 4, 5]));
+        assert_eq!(decode(&all[..used - 1]), None);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let all = sample(64, 127);
+        for cut in 0..=all.len() {
+            decode(&all[..cut]);
+        }
+        assert_eq!(decode(&sample(u16::MAX, u16::MAX)), None);
+        assert_eq!(decode(&[0xff; 64]), None);
+        assert_eq!(decode(&vec![1; all.len() + 9]), None);
+    }
+}

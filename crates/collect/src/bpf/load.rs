@@ -1,0 +1,352 @@
+//! Loads and attaches the programs of the sampled tier; finds out by trying what this kernel takes.
+
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::Mutex;
+use std::{fs, io};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, PrintLevel};
+use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
+
+use super::sampled::SampledSkelBuilder;
+use super::sampled::types::{bss, dbt_config, dbt_pass, dbt_slot, dbt_target};
+use crate::CollectError;
+use crate::session::Unused;
+
+/// Sessions that can be recorded at the same time.
+const MAX_SESSIONS: u32 = 16_384;
+
+/// How the sampler thread reaches the sessions that do not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// One program over the list of sessions (bpf_task_from_pid, Linux 6.2).
+    PidList,
+    /// An iterator over all tasks of the host (Linux 5.18): dearer where many tasks are not the database's.
+    Iterator,
+}
+
+impl Engine {
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Engine::PidList => "perf_event timer and pid-list sampler",
+            Engine::Iterator => "perf_event timer and task-iterator sampler",
+        }
+    }
+}
+
+/// The loaded programs. Dropping it detaches and unloads them: nothing stays in the kernel.
+pub(crate) struct Programs {
+    pub(crate) engine: Engine,
+    pub(crate) events: MapHandle,
+    targets: MapHandle,
+    slots: MapHandle,
+    configuration: MapHandle,
+    pub(crate) current_pass: MapHandle,
+    bss: MapHandle,
+    /// `sampler_pass`, or a link to `sampler_iterate`.
+    pub(crate) pass: PassHandle,
+    _links: Vec<Link>,
+}
+
+/// What a pass is started by.
+pub(crate) enum PassHandle {
+    Program(OwnedFd),
+    Iterator(Link),
+}
+
+impl Programs {
+    /// Loads for a rate, and attaches all but the timers.
+    ///
+    /// # Errors
+    /// The kernel refuses both engines: the message has its reason. Otherwise the second value says why the first was
+    /// not taken.
+    pub(crate) fn load(
+        rate_hz: u32,
+        only: Option<Engine>,
+    ) -> Result<(Programs, Option<String>), CollectError> {
+        match only {
+            Some(engine) => Programs::load_engine(engine, rate_hz).map(|programs| (programs, None)),
+            None => match Programs::load_engine(Engine::PidList, rate_hz) {
+                Ok(programs) => Ok((programs, None)),
+                Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz) {
+                    Ok(programs) => Ok((programs, Some(first.to_string()))),
+                    Err(_) => Err(first),
+                },
+            },
+        }
+    }
+
+    fn load_engine(engine: Engine, rate_hz: u32) -> Result<Programs, CollectError> {
+        collect_messages();
+        let failed = |what: &str, e: libbpf_rs::Error| {
+            CollectError::Kernel(format!(
+                "the kernel does not take dbtime's programs ({what}: {e}){}",
+                messages()
+            ))
+        };
+        let mut storage = MaybeUninit::uninit();
+        let mut open = SampledSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|e| failed("open", e))?;
+        open.progs.sampler_pass.set_autoload(engine == Engine::PidList);
+        open.progs
+            .sampler_iterate
+            .set_autoload(engine == Engine::Iterator);
+        for map in [&mut open.maps.targets, &mut open.maps.slots] {
+            map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
+        }
+        open.maps
+            .events
+            .set_max_entries(ring_bytes(rate_hz))
+            .map_err(|e| failed("maps", e))?;
+        let skel = open.load().map_err(|e| failed("load", e))?;
+
+        let handle = |map: &libbpf_rs::MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
+        let links = vec![
+            skel.progs
+                .on_fork
+                .attach()
+                .map_err(|e| failed("sched_process_fork", e))?,
+            skel.progs
+                .on_exit
+                .attach()
+                .map_err(|e| failed("sched_process_exit", e))?,
+        ];
+        let pass = match engine {
+            Engine::PidList => {
+                let fd = skel.progs.sampler_pass.as_fd().try_clone_to_owned();
+                PassHandle::Program(fd.map_err(|e| CollectError::Kernel(e.to_string()))?)
+            }
+            Engine::Iterator => PassHandle::Iterator(
+                attach_iterator(&skel.progs.sampler_iterate).map_err(|e| failed("iterator", e))?,
+            ),
+        };
+        let mut programs = Programs {
+            engine,
+            events: handle(&skel.maps.events)?,
+            targets: handle(&skel.maps.targets)?,
+            slots: handle(&skel.maps.slots)?,
+            configuration: handle(&skel.maps.configuration)?,
+            current_pass: handle(&skel.maps.current_pass)?,
+            bss: handle(&skel.maps.bss)?,
+            pass,
+            _links: links,
+        };
+        for cpu in online_cpus()? {
+            let timer = cpu_clock(cpu, rate_hz).map_err(|e| {
+                CollectError::Kernel(format!(
+                    "perf_event_open(cpu-clock, {rate_hz} Hz, CPU {cpu}): {e}"
+                ))
+            })?;
+            // The link closes the timer's descriptor.
+            let link = skel.progs.sample_running.attach_perf_event(timer.into_raw_fd());
+            programs._links.push(link.map_err(|e| failed("perf_event", e))?);
+        }
+        Ok(programs)
+    }
+
+    /// Makes the timer take this task, and its children too when it is a parent.
+    pub(crate) fn add_target(
+        &self,
+        pid: u32,
+        wait_address: u64,
+        is_parent: bool,
+        slot: Option<u32>,
+    ) -> Result<(), CollectError> {
+        let slot = slot.map_or(0, |index| index + 1);
+        let target = dbt_target {
+            wait_address,
+            is_parent: is_parent.into(),
+            slot,
+        };
+        put(&self.targets, pid, &target)
+    }
+
+    /// The task is no target any longer.
+    pub(crate) fn remove_target(&self, pid: u32) {
+        // It is gone already when the kernel saw its exit.
+        let _ = self.targets.delete(&pid.to_ne_bytes());
+    }
+
+    /// Makes the sampler take this task, or empties the slot.
+    pub(crate) fn set_slot(
+        &self,
+        index: u32,
+        task: Option<(u32, u64)>,
+        wait_address: u64,
+    ) -> Result<(), CollectError> {
+        let (pid, start_ns) = task.unwrap_or((0, 0));
+        let mut slot = dbt_slot {
+            wait_address,
+            switches: u64::MAX,
+            ..dbt_slot::default()
+        };
+        slot.task.pid = pid;
+        slot.task.start_ns = start_ns;
+        put(&self.slots, index, &slot)
+    }
+
+    /// Sessions that can be recorded at the same time.
+    pub(crate) fn capacity(&self) -> u32 {
+        MAX_SESSIONS
+    }
+
+    /// What the sampler has counted in a slot since the last totals, for a session that has ended and will not be
+    /// visited again: passes that found it unchanged, and those of no use.
+    pub(crate) fn read_slot(&self, index: u32) -> (u32, Unused) {
+        let value = self
+            .slots
+            .lookup(&index.to_ne_bytes(), MapFlags::ANY)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        if value.len() < size_of::<dbt_slot>() {
+            return (0, Unused::default());
+        }
+        // SAFETY: the length is checked, the read is unaligned, and `dbt_slot` holds integers only.
+        let slot = unsafe { value.as_ptr().cast::<dbt_slot>().read_unaligned() };
+        (
+            slot.repeats,
+            Unused {
+                torn: slot.torn,
+                torn_stacks: slot.torn_stacks,
+                displaced: slot.displaced,
+            },
+        )
+    }
+
+    /// Says which waits need no stack: whole classes (by top byte) and single ones (eight at most).
+    pub(crate) fn skip_stacks(&self, classes: &[u8], waits: &[u32]) -> Result<(), CollectError> {
+        let mut config = dbt_config {
+            no_stack_classes: classes.iter().fold(0, |mask, class| mask | 1 << class),
+            ..dbt_config::default()
+        };
+        for (place, wait) in config.no_stack_waits.iter_mut().zip(waits) {
+            *place = *wait;
+        }
+        put(&self.configuration, 0, &config)
+    }
+
+    /// Events lost because user space was too slow, and sessions for which there was no room.
+    pub(crate) fn losses(&self) -> (u64, u64) {
+        let value = self
+            .bss
+            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        if value.len() < size_of::<bss>() {
+            return (0, 0);
+        }
+        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+        let bss = unsafe { value.as_ptr().cast::<bss>().read_unaligned() };
+        (bss.lost, bss.targets_full)
+    }
+}
+
+/// Value of a map whose layout libbpf-cargo made from the C struct.
+trait MapValue {}
+impl MapValue for dbt_target {}
+impl MapValue for dbt_slot {}
+impl MapValue for dbt_config {}
+impl MapValue for dbt_pass {}
+
+fn put<V: MapValue>(map: &MapHandle, key: u32, value: &V) -> Result<(), CollectError> {
+    // SAFETY: V is a struct of integers without padding (bpf/dbtime.h names its padding), read as bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<V>()) };
+    map.update(&key.to_ne_bytes(), bytes, MapFlags::ANY)
+        .map_err(|e| CollectError::Kernel(format!("BPF map {}: {e}", map.name().to_string_lossy())))
+}
+
+/// Sets the argument of the next pass of the iterator.
+pub(super) fn set_pass(map: &MapHandle, slots: u32, totals: bool) -> Result<(), CollectError> {
+    put(
+        map,
+        0,
+        &dbt_pass {
+            slots,
+            totals: totals.into(),
+        },
+    )
+}
+
+fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Link> {
+    // SAFETY: the program is loaded; without options it iterates over all tasks.
+    let link = unsafe {
+        libbpf_rs::libbpf_sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), std::ptr::null())
+    };
+    match std::ptr::NonNull::new(link) {
+        // SAFETY: libbpf made the link and hands over its ownership.
+        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
+        None => Err(libbpf_rs::Error::from_raw_os_error(
+            io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL),
+        )),
+    }
+}
+
+/// Room for half a second of full samples of all CPUs and some hundred sleepers: 4 to 64 MB.
+fn ring_bytes(rate_hz: u32) -> u32 {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let wanted = u64::from(rate_hz) * cpus * 1_200 * 2;
+    wanted.next_power_of_two().clamp(4 << 20, 64 << 20) as u32
+}
+
+fn online_cpus() -> Result<Vec<i32>, CollectError> {
+    let path = std::path::Path::new("/sys/devices/system/cpu/online");
+    let text = fs::read_to_string(path).map_err(|e| CollectError::io(path, e))?;
+    let mut cpus = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) {
+            cpus.extend(first..=last);
+        }
+    }
+    Ok(cpus)
+}
+
+/// A timer that fires `rate_hz` times a second on one CPU, whatever runs there.
+fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
+    let mut attr = perf_event_attr {
+        size: size_of::<perf_event_attr>() as u32,
+        type_: PERF_TYPE_SOFTWARE,
+        config: u64::from(PERF_COUNT_SW_CPU_CLOCK),
+        ..perf_event_attr::default()
+    };
+    // A fixed period, not a frequency: nothing adapts, every sample stands for the same time.
+    attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(rate_hz);
+    let cloexec = libc::c_ulong::from(perf_event_open_sys::bindings::PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: the attribute is initialised and lives through the call.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, cpu, -1, cloexec) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What libbpf had to say since the last call: the verifier's reason, in most cases.
+static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn collect_messages() {
+    fn keep(_: PrintLevel, text: String) {
+        if let Ok(mut messages) = MESSAGES.lock() {
+            messages.push(text.trim_end().to_string());
+        }
+    }
+    messages();
+    libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+}
+
+/// The last few messages: the verifier's log may have thousands of lines, its reason stands at the end.
+fn messages() -> String {
+    let taken = MESSAGES
+        .lock()
+        .map(|mut m| std::mem::take(&mut *m))
+        .unwrap_or_default();
+    let lines: Vec<&str> = taken.iter().flat_map(|m| m.lines()).collect();
+    lines[lines.len().saturating_sub(12)..]
+        .iter()
+        .map(|line| format!("\n  {line}"))
+        .collect()
+}

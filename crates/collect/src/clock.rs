@@ -1,0 +1,53 @@
+//! CLOCK_MONOTONIC (what the kernel stamps) to microseconds since the Unix epoch (what a recording holds).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The relation of the two clocks at the start of a recording. It is kept for the whole recording, so that a step of
+/// the wall clock neither loses nor repeats time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    /// Wall clock minus monotonic clock, nanoseconds.
+    offset_ns: i128,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        // Taken between two readings of the other clock: the middle is right to a microsecond.
+        let before = monotonic_ns();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos() as i128);
+        let after = monotonic_ns();
+        Clock {
+            offset_ns: wall - (i128::from(before) + i128::from(after)) / 2,
+        }
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub(crate) fn wall_us(self, monotonic_ns: u64) -> i64 {
+        ((i128::from(monotonic_ns) + self.offset_ns) / 1_000) as i64
+    }
+
+    /// Start of the second in which the moment lies, microseconds since the Unix epoch.
+    pub(crate) fn second_us(self, monotonic_ns: u64) -> i64 {
+        self.wall_us(monotonic_ns).div_euclid(1_000_000) * 1_000_000
+    }
+
+    /// Moment at which the next whole second of the wall clock begins.
+    pub(crate) fn next_second(self, monotonic_ns: u64) -> u64 {
+        const SECOND: i128 = 1_000_000_000;
+        let wall = i128::from(monotonic_ns) + self.offset_ns;
+        ((wall.div_euclid(SECOND) + 1) * SECOND - self.offset_ns) as u64
+    }
+}
+
+/// Now, nanoseconds of CLOCK_MONOTONIC.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a valid timespec; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

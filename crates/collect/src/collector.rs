@@ -1,0 +1,493 @@
+//! Records the sessions of a server: finds them, takes the kernel's events, hands on rows.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use dbtime_model::recording::{
+    CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, Quality, SCHEMA_VERSION,
+};
+use dbtime_model::{Rows, SessionId};
+
+use crate::accounting::Totals;
+use crate::bpf::{Engine, Event, Events, Programs, Sampler};
+use crate::clock::{Clock, monotonic_ns};
+use crate::postgres::{Server, WaitEventNames, wait_events};
+use crate::session::{LiveSession, Unused};
+use crate::symbols::Symbolizer;
+use crate::{CollectError, privilege};
+
+/// Samples per second that can be asked for.
+pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
+
+/// How often a server that has gone is looked for.
+const LOOK_FOR_SERVER: Duration = Duration::from_millis(250);
+/// As long as a process has not named itself, it is asked this often.
+const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
+/// A process that was listed but never reported by the kernel has ended in between.
+const NEVER_REPORTED_NS: u64 = 3_000_000_000;
+
+/// What to record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The only server of this host.
+    OnlyServer,
+    /// The server on this data directory.
+    Server(PathBuf),
+    /// One session. The pid of a postmaster means its server.
+    Process(u32),
+}
+
+/// How to record.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What to record.
+    pub target: Target,
+    /// Samples per second and session, in [`RATES_HZ`].
+    pub rate_hz: u32,
+    /// Take the engine of older kernels also where the better one works.
+    pub task_iterator: bool,
+}
+
+/// Whether there is anything to record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Sessions are recorded.
+    Recording,
+    /// The server has gone, at this moment; it is taken up again when it comes back.
+    ServerGone(Instant),
+    /// The one session that was asked for has ended.
+    Ended,
+}
+
+/// A recording in progress.
+pub struct Collector {
+    options: Options,
+    clock: Clock,
+    start_ns: u64,
+    programs: Programs,
+    events: Events,
+    sampler: Sampler,
+    server: Server,
+    whole_server: bool,
+    names: &'static WaitEventNames,
+    symbolizer: Symbolizer,
+    sessions: HashMap<u32, LiveSession>,
+    next_id: u64,
+    free_slots: Vec<u32>,
+    used_slots: u32,
+    rows: Rows,
+    quality: Quality,
+    reasons: Vec<String>,
+    notes: Vec<Note>,
+    gone: Option<Instant>,
+    looked_for_server: Instant,
+    cpu_at_start_ns: u64,
+}
+
+impl Collector {
+    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken.
+    ///
+    /// # Errors
+    /// Missing privileges or kernel features, no such server or session; the message says what to do.
+    pub fn start(options: &Options) -> Result<Collector, CollectError> {
+        let options = options.clone();
+        privilege::check()?;
+        let cpu_at_start_ns = process_cpu_ns();
+        let server = match &options.target {
+            Target::OnlyServer => Server::only()?,
+            Target::Server(directory) => Server::on(directory)?,
+            Target::Process(pid) => Server::of_backend(*pid)?,
+        };
+        let whole_server = match options.target {
+            Target::Process(pid) => pid == server.postmaster,
+            Target::OnlyServer | Target::Server(_) => true,
+        };
+        let clock = Clock::start();
+        let only = options.task_iterator.then_some(Engine::Iterator);
+        let (programs, refused) = Programs::load(options.rate_hz, only)?;
+        let events =
+            Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
+        let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
+
+        let mut reasons = Vec::new();
+        if let Some(reason) = refused {
+            let first = reason.lines().next().unwrap_or_default();
+            reasons.push(format!(
+                "the pid-list sampler was refused ({first}), a pass visits all tasks of the host"
+            ));
+        }
+        if let Some(reason) = &sampler.not_real_time {
+            reasons.push(format!(
+                "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host time in the run queue is sampled too seldom"
+            ));
+        }
+        let mut collector = Collector {
+            clock,
+            start_ns: monotonic_ns(),
+            programs,
+            events,
+            sampler,
+            whole_server,
+            names: WaitEventNames::for_major(server.major).0,
+            server,
+            symbolizer: Symbolizer::new(),
+            sessions: HashMap::new(),
+            next_id: 1,
+            free_slots: Vec::new(),
+            used_slots: 0,
+            rows: Rows::default(),
+            quality: Quality::default(),
+            reasons,
+            notes: Vec::new(),
+            gone: None,
+            looked_for_server: Instant::now(),
+            cpu_at_start_ns,
+            options,
+        };
+        collector.take_up_server()?;
+        Ok(collector)
+    }
+
+    /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
+    ///
+    /// # Errors
+    /// A kernel map could not be written: nothing that could be recorded is left.
+    pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
+        let nameless = self.sessions.values().any(LiveSession::is_nameless);
+        for event in self.events.wait(if nameless {
+            longest.min(LOOK_FOR_TITLE)
+        } else {
+            longest
+        }) {
+            self.take(event)?;
+        }
+        for session in self.sessions.values_mut().filter(|s| s.is_nameless()) {
+            session.read_title();
+        }
+        self.drop_never_reported()?;
+        self.look_for_server()?;
+        Ok(match (self.whole_server, self.gone, self.sessions.is_empty()) {
+            (false, _, true) => Status::Ended,
+            (_, Some(since), _) => Status::ServerGone(since),
+            _ => Status::Recording,
+        })
+    }
+
+    /// Ends sampling and accounts for the time up to now.
+    ///
+    /// # Errors
+    /// As [`Collector::step`].
+    pub fn finish(&mut self) -> Result<(), CollectError> {
+        self.sampler.stop();
+        for event in self.events.wait(Duration::ZERO) {
+            self.take(event)?;
+        }
+        let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
+        left.sort_by_key(|session| session.slot);
+        for session in &mut left {
+            session.abandon(self.clock, &mut self.rows);
+        }
+        self.count_losses();
+        Ok(())
+    }
+
+    /// Rows since the last call.
+    pub fn take_rows(&mut self) -> Rows {
+        self.rows.stacks = self.symbolizer.take_new_stacks();
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Description of the recording so far.
+    pub fn meta(&mut self) -> Meta {
+        self.count_losses();
+        let statistics = self.sampler.statistics();
+        let (frames, unresolved_frames) = self.symbolizer.frame_counts();
+        let usage = usage();
+        Meta {
+            schema: SCHEMA_VERSION.to_string(),
+            dbtime: env!("CARGO_PKG_VERSION").to_string(),
+            start_us: self.clock.wall_us(self.start_ns),
+            end_us: self.clock.wall_us(monotonic_ns()),
+            complete: false,
+            host: host(),
+            database: DatabaseMeta {
+                product: "PostgreSQL".to_string(),
+                version: self.server.version.clone(),
+                data_directory: self.server.data_directory.to_string_lossy().into_owned(),
+                executable: self.server.executable.to_string_lossy().into_owned(),
+                target: match self.options.target {
+                    Target::Process(pid) if !self.whole_server => format!("pid {pid}"),
+                    _ => "server".to_string(),
+                },
+            },
+            collector: CollectorMeta {
+                tier: "sampled".to_string(),
+                rate_hz: self.options.rate_hz,
+                engine: self.programs.engine.describe().to_string(),
+                reasons: self.reasons.clone(),
+            },
+            segments: Default::default(),
+            quality: Quality {
+                passes: statistics.passes,
+                late_passes: statistics.late,
+                frames,
+                unresolved_frames,
+                ..self.quality.clone()
+            },
+            cost: Cost {
+                cpu_ns: process_cpu_ns().saturating_sub(self.cpu_at_start_ns),
+                sampler_cpu_ns: statistics.cpu_ns,
+                max_rss_bytes: usage.ru_maxrss as u64 * 1024,
+                bytes_written: 0,
+            },
+            notes: self.notes.clone(),
+        }
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), CollectError> {
+        match event {
+            Event::Sample(sample) => {
+                let Some(session) = self.sessions.get_mut(&sample.pid) else {
+                    return Ok(());
+                };
+                let kernel = self.symbolizer.kernel_stack(&sample.kernel);
+                let user = self.symbolizer.user_stack(sample.pid, &sample.user);
+                if sample.wait.is_none() {
+                    self.quality.waits_not_read += 1;
+                }
+                session.sample(&sample, (kernel, user));
+            }
+            Event::Begin {
+                pid,
+                start_ns,
+                wait_address,
+            } => {
+                // The end of an earlier process of this pid was lost.
+                if let Some(mut earlier) = self.sessions.remove(&pid) {
+                    earlier.abandon(self.clock, &mut self.rows);
+                    self.forget(&earlier)?;
+                }
+                let Some(slot) = self.take_slot() else {
+                    return Ok(());
+                };
+                self.programs
+                    .set_slot(slot, Some((pid, start_ns)), wait_address)?;
+                self.programs.add_target(pid, wait_address, false, Some(slot))?;
+                let id = self.take_id();
+                let session = LiveSession::begin(id, pid, slot, self.names, start_ns, monotonic_ns());
+                self.sessions.insert(pid, session);
+            }
+            Event::Totals { pid, ended: true, .. } => {
+                let Some(mut session) = self.sessions.remove(&pid) else {
+                    return Ok(());
+                };
+                let (repeats, unused) = self.programs.read_slot(session.slot);
+                session.repeat(repeats);
+                self.take_totals(&mut session, &event, unused);
+                self.forget(&session)?;
+                if pid == self.server.postmaster && self.whole_server {
+                    self.note(format!("the server has stopped (postmaster {pid} ended)"));
+                    self.gone = Some(Instant::now());
+                }
+            }
+            Event::Totals {
+                pid,
+                repeats,
+                torn,
+                torn_stacks,
+                displaced,
+                ..
+            } => {
+                let Some(mut session) = self.sessions.remove(&pid) else {
+                    return Ok(());
+                };
+                session.repeat(repeats);
+                self.take_totals(
+                    &mut session,
+                    &event,
+                    Unused {
+                        torn,
+                        torn_stacks,
+                        displaced,
+                    },
+                );
+                self.sessions.insert(pid, session);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_totals(&mut self, session: &mut LiveSession, event: &Event, unused: Unused) {
+        let Event::Totals {
+            start_ns,
+            time_ns,
+            on_cpu_ns,
+            run_queue_ns,
+            ended,
+            ..
+        } = *event
+        else {
+            return;
+        };
+        let totals = Totals {
+            now: time_ns,
+            on_cpu: on_cpu_ns,
+            run_queue: run_queue_ns,
+        };
+        self.quality.samples += session.totals(start_ns, totals, unused, ended, self.clock, &mut self.rows);
+        self.quality.torn += u64::from(unused.torn);
+        self.quality.torn_stacks += u64::from(unused.torn_stacks);
+        self.quality.displaced += u64::from(unused.displaced);
+    }
+
+    /// Begins with a server: its postmaster first, so that no child is missed, then the processes that exist.
+    fn take_up_server(&mut self) -> Result<(), CollectError> {
+        let (names, exact) = WaitEventNames::for_major(self.server.major);
+        self.names = names;
+        if !exact {
+            self.reasons.push(format!(
+                "the wait events of PostgreSQL {} are not known to this dbtime: those of {} are shown, some names may be wrong",
+                self.server.major,
+                names.major()
+            ));
+        }
+        self.symbolizer.set_parent(self.server.postmaster);
+        // Idle sessions need no stack: it is always the same one.
+        let (classes, waits) = wait_events::idle_codes(names);
+        self.programs.skip_stacks(&classes, &waits)?;
+        match self.options.target {
+            Target::Process(pid) if !self.whole_server => self.adopt(pid),
+            _ => {
+                self.adopt(self.server.postmaster)?;
+                for pid in self.server.children() {
+                    if !self.sessions.contains_key(&pid) {
+                        self.adopt(pid)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn adopt(&mut self, pid: u32) -> Result<(), CollectError> {
+        let Some(slot) = self.take_slot() else {
+            return Ok(());
+        };
+        let is_postmaster = pid == self.server.postmaster;
+        self.programs
+            .set_slot(slot, Some((pid, 0)), self.server.wait_address)?;
+        self.programs
+            .add_target(pid, self.server.wait_address, is_postmaster, Some(slot))?;
+        let id = self.take_id();
+        let mut session = LiveSession::adopt(id, pid, slot, self.names, is_postmaster, monotonic_ns());
+        session.read_title();
+        self.sessions.insert(pid, session);
+        Ok(())
+    }
+
+    fn forget(&mut self, session: &LiveSession) -> Result<(), CollectError> {
+        self.programs.remove_target(session.pid);
+        self.programs.set_slot(session.slot, None, 0)?;
+        self.free_slots.push(session.slot);
+        self.symbolizer.forget(session.pid);
+        Ok(())
+    }
+
+    fn drop_never_reported(&mut self) -> Result<(), CollectError> {
+        let now = monotonic_ns();
+        let dead: Vec<u32> = self
+            .sessions
+            .values()
+            .filter(|s| !s.has_account() && now.saturating_sub(s.adopted_ns) > NEVER_REPORTED_NS)
+            .map(|s| s.pid)
+            .collect();
+        for pid in dead {
+            if let Some(session) = self.sessions.remove(&pid) {
+                self.forget(&session)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_for_server(&mut self) -> Result<(), CollectError> {
+        if self.gone.is_none() || self.looked_for_server.elapsed() < LOOK_FOR_SERVER {
+            return Ok(());
+        }
+        self.looked_for_server = Instant::now();
+        if let Some(server) = self.server.successor() {
+            self.note(format!(
+                "the server has started again (postmaster {})",
+                server.postmaster
+            ));
+            self.server = server;
+            self.gone = None;
+            self.take_up_server()?;
+        }
+        Ok(())
+    }
+
+    fn take_slot(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free_slots.pop() {
+            return Some(slot);
+        }
+        if self.used_slots == self.programs.capacity() {
+            return None;
+        }
+        self.used_slots += 1;
+        self.sampler.set_slots(self.used_slots);
+        Some(self.used_slots - 1)
+    }
+
+    fn take_id(&mut self) -> SessionId {
+        self.next_id += 1;
+        SessionId(self.next_id - 1)
+    }
+
+    fn count_losses(&mut self) {
+        let (lost, not_recorded) = self.programs.losses();
+        if not_recorded > 0 && self.quality.sessions_not_recorded == 0 {
+            self.note(format!(
+                "more than {} sessions: the others are not recorded",
+                self.programs.capacity()
+            ));
+        }
+        self.quality.lost = lost;
+        self.quality.sessions_not_recorded = not_recorded;
+        self.quality.failed_passes = self.sampler.statistics().failed;
+    }
+
+    fn note(&mut self, text: String) {
+        self.notes.push(Note {
+            time_us: self.clock.wall_us(monotonic_ns()),
+            text,
+        });
+    }
+}
+
+fn host() -> HostMeta {
+    let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+    HostMeta {
+        name: read("/proc/sys/kernel/hostname"),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        arch: std::env::consts::ARCH.to_string(),
+        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+    }
+}
+
+fn usage() -> libc::rusage {
+    // SAFETY: rusage is plain integers, for which zero is a value; the call fills it.
+    unsafe {
+        let mut usage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    }
+}
+
+fn process_cpu_ns() -> u64 {
+    let usage = usage();
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}

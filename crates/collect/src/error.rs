@@ -1,0 +1,73 @@
+//! Why something could not be recorded: what, where, and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+/// Every message names the process, file or kernel feature and a remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// No running server found.
+    #[error(
+        "no running PostgreSQL server found on this host: start one, or name its data directory with --postgres DATADIR"
+    )]
+    NoServer,
+    /// More than one server runs and none was chosen.
+    #[error("several PostgreSQL servers are running, choose one:\n{}", .0.join("\n"))]
+    SeveralServers(Vec<String>),
+    /// The data directory has no running server.
+    #[error("{0}: no PostgreSQL server is running on this data directory")]
+    NoServerOn(PathBuf),
+    /// The process does not exist.
+    #[error("pid {0}: no such process")]
+    NoProcess(u32),
+    /// The process is no backend.
+    #[error(
+        "pid {pid}: {why}; give the pid of a PostgreSQL server process, or --postgres DATADIR for the whole server"
+    )]
+    NotBackend {
+        /// Process asked for.
+        pid: u32,
+        /// What it is instead.
+        why: String,
+    },
+    /// The server is too old to show its wait events in memory.
+    #[error(
+        "PostgreSQL {version} (pid {pid}): dbtime reads the wait event from memory, which needs PostgreSQL 14 or newer"
+    )]
+    TooOld {
+        /// Postmaster.
+        pid: u32,
+        /// Its version.
+        version: String,
+    },
+    /// The executable does not export what is read.
+    #[error("{executable}: {what}")]
+    Executable {
+        /// Executable of the server.
+        executable: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The recorder may not do what it must.
+    #[error("recording needs more privileges: run it as root, or give it {}", .0.join(", "))]
+    Privilege(Vec<&'static str>),
+    /// The kernel lacks something.
+    #[error("{0}")]
+    Kernel(String),
+    /// A file could not be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// File.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+impl CollectError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> CollectError {
+        CollectError::Io {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+}

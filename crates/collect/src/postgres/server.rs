@@ -1,0 +1,170 @@
+//! Finds running PostgreSQL servers and what is needed to read their sessions.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::wait_symbol;
+use crate::{CollectError, process};
+
+/// Oldest major version whose wait event can be read.
+const OLDEST: u32 = 14;
+
+/// A running server.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    /// Pid of the postmaster on this host.
+    pub(crate) postmaster: u32,
+    /// Data directory, as the server's own mount namespace names it.
+    pub(crate) data_directory: PathBuf,
+    /// Executable.
+    pub(crate) executable: PathBuf,
+    /// Major version, from PG_VERSION in the data directory.
+    pub(crate) major: u32,
+    /// Full version from the executable, or the major version when it is not found there.
+    pub(crate) version: String,
+    /// Address of `my_wait_event_info`, the same in all processes of the server.
+    pub(crate) wait_address: u64,
+    /// Device and inode of the data directory: it may have other names in other mount namespaces.
+    directory_id: Option<(u64, u64)>,
+}
+
+impl Server {
+    /// The only server of this host.
+    ///
+    /// # Errors
+    /// None, or several: the message lists them.
+    pub(crate) fn only() -> Result<Server, CollectError> {
+        let postmasters: Vec<u32> = process::all()
+            .into_iter()
+            .filter(|&pid| is_postmaster(pid))
+            .collect();
+        match postmasters[..] {
+            [] => Err(CollectError::NoServer),
+            [pid] => Server::of_postmaster(pid),
+            _ => Err(CollectError::SeveralServers(
+                postmasters
+                    .iter()
+                    .map(|&pid| format!("  --postgres {}    (pid {pid})", data_directory(pid).display()))
+                    .collect(),
+            )),
+        }
+    }
+
+    /// The server that runs on this data directory.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn on(directory: &Path) -> Result<Server, CollectError> {
+        let metadata = fs::metadata(directory).map_err(|e| CollectError::io(directory, e))?;
+        find_on((metadata.dev(), metadata.ino())).map_or_else(
+            || Err(CollectError::NoServerOn(directory.to_path_buf())),
+            Server::of_postmaster,
+        )
+    }
+
+    /// The server that runs on the same data directory now, when this one has been restarted.
+    pub(crate) fn successor(&self) -> Option<Server> {
+        let pid = find_on(self.directory_id?)?;
+        if pid == self.postmaster {
+            None
+        } else {
+            Server::of_postmaster(pid).ok()
+        }
+    }
+
+    /// The server that process `pid` belongs to.
+    ///
+    /// # Errors
+    /// There is no such process, or it is no process of a PostgreSQL server.
+    pub(crate) fn of_backend(pid: u32) -> Result<Server, CollectError> {
+        if !process::path(pid, "stat").exists() {
+            return Err(CollectError::NoProcess(pid));
+        }
+        if is_postmaster(pid) {
+            return Server::of_postmaster(pid);
+        }
+        match process::parent(pid) {
+            Some(parent) if is_postmaster(parent) => Server::of_postmaster(parent),
+            _ => Err(CollectError::NotBackend {
+                pid,
+                why: match process::executable(pid) {
+                    Some(path) => format!("is not a PostgreSQL server process ({})", path.display()),
+                    None => "is not a PostgreSQL server process".to_string(),
+                },
+            }),
+        }
+    }
+
+    fn of_postmaster(pid: u32) -> Result<Server, CollectError> {
+        let version_file = process::path(pid, "cwd").join("PG_VERSION");
+        let text = fs::read_to_string(&version_file).map_err(|e| CollectError::io(&version_file, e))?;
+        // "9.6" for the releases of that time: not a number, and far too old.
+        let major = text.trim().parse::<u32>().unwrap_or(9);
+        let executable = wait_symbol::read_executable(pid)?;
+        let version = if executable.version.is_empty() {
+            text.trim().to_string()
+        } else {
+            executable.version
+        };
+        if major < OLDEST {
+            return Err(CollectError::TooOld { pid, version });
+        }
+        let wait_address = executable.wait_address.ok_or_else(|| CollectError::Executable {
+            executable: wait_symbol::executable_name(pid),
+            what: "does not export my_wait_event_info, so its wait events cannot be read".to_string(),
+        })?;
+        Ok(Server {
+            postmaster: pid,
+            data_directory: data_directory(pid),
+            executable: wait_symbol::executable_name(pid),
+            major,
+            version,
+            wait_address,
+            directory_id: directory_id(pid),
+        })
+    }
+
+    /// Pids of the processes that exist now, without the postmaster.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        process::all()
+            .into_iter()
+            .filter(|&pid| process::parent(pid) == Some(self.postmaster))
+            .collect()
+    }
+}
+
+/// A postmaster is a `postgres` whose working directory is a data directory with its own pid in postmaster.pid.
+fn is_postmaster(pid: u32) -> bool {
+    let named_postgres = process::executable(pid).is_some_and(|path| {
+        path.file_name()
+            .is_some_and(|name| name == "postgres" || name == "postmaster")
+    });
+    named_postgres
+        && fs::read_to_string(process::path(pid, "cwd").join("postmaster.pid"))
+            .ok()
+            .is_some_and(|text| {
+                // A stand-alone backend writes its pid negated.
+                let written = text
+                    .lines()
+                    .next()
+                    .and_then(|line| line.trim().parse::<u32>().ok());
+                written.is_some() && written == process::innermost_pid(pid)
+            })
+}
+
+fn data_directory(pid: u32) -> PathBuf {
+    fs::read_link(process::path(pid, "cwd")).unwrap_or_default()
+}
+
+fn directory_id(pid: u32) -> Option<(u64, u64)> {
+    fs::metadata(process::path(pid, "cwd"))
+        .ok()
+        .map(|m| (m.dev(), m.ino()))
+}
+
+fn find_on(directory: (u64, u64)) -> Option<u32> {
+    process::all()
+        .into_iter()
+        .find(|&pid| is_postmaster(pid) && directory_id(pid) == Some(directory))
+}

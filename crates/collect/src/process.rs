@@ -1,0 +1,66 @@
+//! What /proc says of one process. Every file can vanish at any moment: the answer is then none.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Path of a file of the process.
+pub(crate) fn path(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+/// Pids of all processes that can be seen.
+pub(crate) fn all() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Parent of the process.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read(path(pid, "stat")).ok()?;
+    // The name in parentheses may hold anything; what follows the last one is numbers.
+    let end = stat.iter().rposition(|&b| b == b')')?;
+    let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Executable as it was when it was started; the name is kept when the file is deleted.
+pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
+    let link = fs::read_link(path(pid, "exe")).ok()?;
+    let bytes = link.as_os_str().as_bytes();
+    match bytes.strip_suffix(b" (deleted)") {
+        Some(name) => Some(PathBuf::from(std::ffi::OsStr::from_bytes(name))),
+        None => Some(link),
+    }
+}
+
+/// The process title: its arguments joined by spaces, whatever bytes they are.
+pub(crate) fn title(pid: u32) -> Option<String> {
+    let bytes = fs::read(path(pid, "cmdline")).ok()?;
+    let end = bytes
+        .iter()
+        .rposition(|&b| b != 0 && b != b' ')
+        .map_or(0, |last| last + 1);
+    let joined: Vec<u8> = bytes[..end]
+        .iter()
+        .map(|&b| if b == 0 { b' ' } else { b })
+        .collect();
+    Some(String::from_utf8_lossy(&joined).into_owned())
+}
+
+/// Pid of the process in its own, innermost pid namespace: what its server writes into postmaster.pid.
+pub(crate) fn innermost_pid(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(path(pid, "status")).ok()?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?
+        .split_whitespace()
+        .next_back()?
+        .parse()
+        .ok()
+}

@@ -1,0 +1,407 @@
+//! A session while it is recorded: its samples and totals come in, its rows go out.
+
+use dbtime_model::{
+    ActivityRow, BackendType, CounterRow, Fidelity, Rows, Session, SessionId, State, Wait, counter,
+};
+
+use crate::accounting::{Account, Cell, RawWait, Totals};
+use crate::bpf::SampleEvent;
+use crate::clock::Clock;
+use crate::postgres::title::{self, Title};
+use crate::postgres::{WaitEventNames, wait_events};
+use crate::process;
+
+/// A process names itself in its title soon after it was forked, and some add to it (an autovacuum worker its
+/// database): the title is believed at this age.
+const TITLE_SETTLED_NS: u64 = 200_000_000;
+
+/// What a sampler pass could not use, since the last totals.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unused {
+    pub(crate) torn: u32,
+    pub(crate) torn_stacks: u32,
+    pub(crate) displaced: u32,
+}
+
+/// A session that is being recorded.
+pub(crate) struct LiveSession {
+    id: SessionId,
+    pub(crate) pid: u32,
+    pub(crate) slot: u32,
+    /// CLOCK_MONOTONIC; 0 until the kernel has told it.
+    start_ns: u64,
+    /// When the recorder took it up, CLOCK_MONOTONIC.
+    pub(crate) adopted_ns: u64,
+    names: &'static WaitEventNames,
+    is_postmaster: bool,
+    title: Option<Title>,
+    title_text: String,
+    described: bool,
+    account: Option<Account>,
+    /// Cell of the last row of the sampler, which later passes found unchanged.
+    last_waiting: Option<Cell>,
+    waits_not_read: u64,
+}
+
+impl LiveSession {
+    /// A session that exists already: its account opens with the first totals.
+    pub(crate) fn adopt(
+        id: SessionId,
+        pid: u32,
+        slot: u32,
+        names: &'static WaitEventNames,
+        is_postmaster: bool,
+        now: u64,
+    ) -> LiveSession {
+        LiveSession {
+            id,
+            pid,
+            slot,
+            start_ns: 0,
+            adopted_ns: now,
+            names,
+            is_postmaster,
+            title: None,
+            title_text: String::new(),
+            described: false,
+            account: None,
+            last_waiting: None,
+            waits_not_read: 0,
+        }
+    }
+
+    /// A session that has just begun: all of its time is accounted for.
+    pub(crate) fn begin(
+        id: SessionId,
+        pid: u32,
+        slot: u32,
+        names: &'static WaitEventNames,
+        start_ns: u64,
+        now: u64,
+    ) -> LiveSession {
+        let account = Account::open(Totals {
+            now: start_ns,
+            on_cpu: 0,
+            run_queue: 0,
+        });
+        LiveSession {
+            start_ns,
+            account: Some(account),
+            ..LiveSession::adopt(id, pid, slot, names, false, now)
+        }
+    }
+
+    /// True once the kernel has reported it.
+    pub(crate) fn has_account(&self) -> bool {
+        self.account.is_some()
+    }
+
+    /// True as long as it is not known what kind of process it is.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.title.is_none() && !self.is_postmaster
+    }
+
+    /// Reads the title, if it is not settled.
+    pub(crate) fn read_title(&mut self) {
+        if self.described || self.is_postmaster {
+            return;
+        }
+        if let Some(text) = process::title(self.pid)
+            && let Some(title) = title::parse(&text)
+        {
+            self.title = Some(title);
+            self.title_text = text;
+        }
+    }
+
+    /// Takes a sample; `stacks` are its kernel and user stack.
+    pub(crate) fn sample(
+        &mut self,
+        event: &SampleEvent,
+        stacks: (dbtime_model::StackId, dbtime_model::StackId),
+    ) {
+        self.repeat(event.repeats);
+        let wait = match event.wait {
+            Some(info) => RawWait::Info(info),
+            None => {
+                self.waits_not_read += 1;
+                RawWait::NotRead
+            }
+        };
+        let state = match (event.off_cpu_state, event.user_mode) {
+            (Some(raw), _) => off_cpu_state(raw),
+            (None, true) => State::User,
+            (None, false) => State::Kernel,
+        };
+        let cell = Cell {
+            wait,
+            state,
+            kernel_stack: stacks.0,
+            user_stack: stacks.1,
+        };
+        if event.off_cpu_state.is_some() {
+            // A row whose stack tore holds for its own instant only.
+            self.last_waiting = (!event.stack_torn).then_some(cell);
+        }
+        if let Some(account) = &mut self.account {
+            account.sample(cell, 1);
+        }
+    }
+
+    /// The last row of the sampler still held in so many passes.
+    pub(crate) fn repeat(&mut self, passes: u32) {
+        if let (Some(account), Some(cell)) = (&mut self.account, self.last_waiting) {
+            account.sample(cell, u64::from(passes));
+        }
+    }
+
+    /// Takes the kernel's totals at a moment and adds the rows of the time since the last ones. Returns the samples
+    /// they rest on.
+    pub(crate) fn totals(
+        &mut self,
+        start_ns: u64,
+        totals: Totals,
+        unused: Unused,
+        ended: bool,
+        clock: Clock,
+        rows: &mut Rows,
+    ) -> u64 {
+        self.start_ns = start_ns;
+        self.read_title();
+        let Some(account) = &mut self.account else {
+            self.account = Some(Account::open(totals));
+            return 0;
+        };
+        let begin = account.last().now;
+        let (growth, shares) = account.advance(totals, ended);
+        // Intervals begin and end within a pass of a whole second: the middle says which second is meant.
+        let time = clock.second_us(begin + totals.now.saturating_sub(begin) / 2);
+        let mut samples = 0;
+        for share in shares {
+            let wait = self.decode(share.cell.wait);
+            let fidelity = if share.cell.wait == RawWait::NotSampled {
+                Fidelity::Exact
+            } else {
+                Fidelity::Sampled
+            };
+            samples += share.samples;
+            rows.activity.push(ActivityRow {
+                time,
+                session: self.id,
+                statement: 0,
+                wait_class: wait.class.to_string(),
+                wait_event: wait.event.to_string(),
+                idle: wait.idle,
+                state: share.cell.state,
+                kernel_stack: share.cell.kernel_stack,
+                user_stack: share.cell.user_stack,
+                ns: share.ns,
+                count: 0,
+                samples: share.samples,
+                fidelity,
+            });
+        }
+        let waits_not_read = std::mem::take(&mut self.waits_not_read);
+        for (source, name, value) in [
+            (counter::KERNEL, counter::ELAPSED_NS, growth.elapsed),
+            (counter::KERNEL, counter::ON_CPU_NS, growth.on_cpu),
+            (counter::KERNEL, counter::RUN_QUEUE_NS, growth.run_queue),
+            (counter::DBTIME, counter::TORN, unused.torn.into()),
+            (counter::DBTIME, counter::TORN_STACK, unused.torn_stacks.into()),
+            (counter::DBTIME, counter::DISPLACED, unused.displaced.into()),
+            (counter::DBTIME, counter::WAIT_NOT_READ, waits_not_read),
+        ] {
+            if value > 0 {
+                rows.counters.push(CounterRow {
+                    time,
+                    session: self.id,
+                    source: source.to_string(),
+                    name: name.to_string(),
+                    value: value.try_into().unwrap_or(i64::MAX),
+                });
+            }
+        }
+        self.describe(ended, totals.now, clock, rows);
+        samples
+    }
+
+    /// Ends a session whose last totals never came: what is pending becomes rows, nothing is added.
+    pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows) {
+        if let Some(account) = &self.account {
+            let last = account.last();
+            self.totals(self.start_ns, last, Unused::default(), true, clock, rows);
+        }
+    }
+
+    /// Adds the session's own row, once: when its title is settled, or when it ends.
+    fn describe(&mut self, ended: bool, now: u64, clock: Clock, rows: &mut Rows) {
+        let settled = !self.is_nameless() && now.saturating_sub(self.start_ns) >= TITLE_SETTLED_NS;
+        if self.described || !(settled || ended) {
+            return;
+        }
+        self.described = true;
+        let title = self.title.clone();
+        let of_title = |field: fn(Title) -> String| title.clone().map(field).unwrap_or_default();
+        rows.sessions.push(
+            Session {
+                id: self.id,
+                pid: self.pid,
+                started_us: clock.wall_us(self.start_ns),
+                backend_type: self.backend_type(),
+                user: of_title(|t| t.user),
+                database: of_title(|t| t.database),
+                client: of_title(|t| t.client),
+                leader_pid: self.title.as_ref().map_or(0, |t| t.leader_pid),
+                title: self.title_text.clone(),
+            }
+            .into(),
+        );
+    }
+
+    fn backend_type(&self) -> BackendType {
+        match &self.title {
+            Some(title) => title.backend_type.clone(),
+            None if self.is_postmaster => BackendType(BackendType::POSTMASTER.to_string()),
+            None => BackendType(BackendType::UNKNOWN.to_string()),
+        }
+    }
+
+    fn decode(&self, wait: RawWait) -> Wait {
+        match wait {
+            RawWait::NotSampled => Wait::not_sampled(),
+            RawWait::NotRead => Wait::not_read(),
+            RawWait::Info(_) if self.is_postmaster => Wait::no_interface(),
+            RawWait::Info(info) => match self.names.decode(info) {
+                None => Wait::none(),
+                Some((class, event)) => {
+                    let idle = wait_events::is_idle(&class, &event, self.backend_type().is_foreground());
+                    Wait::event(&class, &event, idle)
+                }
+            },
+        }
+    }
+}
+
+/// State of a task that is off CPU, from its raw `__state` (include/linux/sched.h). Modifier bits (killable, noload,
+/// freezable …) are left aside.
+fn off_cpu_state(raw: u32) -> State {
+    const INTERRUPTIBLE: u32 = 0x1;
+    const UNINTERRUPTIBLE: u32 = 0x2;
+    const STOPPED_OR_TRACED: u32 = 0x4 | 0x8;
+    /// TASK_RTLOCK_WAIT: a sleeping spinlock of a real-time kernel.
+    const RTLOCK_WAIT: u32 = 0x1000;
+    const FROZEN: u32 = 0x8000;
+    /// TASK_WAKING and TASK_NEW: on the way into the run queue.
+    const ON_THE_WAY: u32 = 0x200 | 0x800;
+    match raw {
+        0 => State::Runnable,
+        _ if raw & ON_THE_WAY != 0 => State::Runnable,
+        _ if raw & INTERRUPTIBLE != 0 => State::Sleep,
+        _ if raw & (UNINTERRUPTIBLE | RTLOCK_WAIT) != 0 => State::Disk,
+        _ if raw & (STOPPED_OR_TRACED | FROZEN) != 0 => State::Stopped,
+        _ => State::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::NO_STACK;
+
+    use super::*;
+
+    fn names() -> &'static WaitEventNames {
+        WaitEventNames::for_major(15).0
+    }
+
+    fn running(wait: u32) -> SampleEvent {
+        SampleEvent {
+            pid: 1,
+            wait: Some(wait),
+            off_cpu_state: None,
+            user_mode: false,
+            stack_torn: false,
+            repeats: 0,
+            kernel: vec![],
+            user: vec![],
+        }
+    }
+
+    #[test]
+    fn raw_states_of_the_kernel() {
+        for (raw, state) in [
+            (0, State::Runnable),
+            (0x200, State::Runnable),
+            (0x1, State::Sleep),
+            (0x2, State::Disk),
+            (0x102, State::Disk),    // killable
+            (0x2001, State::Sleep),  // freezable
+            (0x104, State::Stopped), // TASK_STOPPED
+            (0x108, State::Stopped), // TASK_TRACED
+            (0x80, State::Unknown),  // dead
+        ] {
+            assert_eq!(off_cpu_state(raw), state, "{raw:#x}");
+        }
+    }
+
+    #[test]
+    fn passes_that_found_a_sleeper_unchanged_count_for_its_last_row() {
+        let clock = Clock::start();
+        let mut rows = Rows::default();
+        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), 1_000, 1_000);
+        let sleeping = SampleEvent {
+            off_cpu_state: Some(1),
+            ..running(0x0900_0001)
+        };
+        session.sample(&sleeping, (NO_STACK, NO_STACK));
+        session.repeat(4);
+        // The next row says how often the one before still held.
+        let disk = SampleEvent {
+            off_cpu_state: Some(2),
+            repeats: 5,
+            ..running(0x0A00_0001)
+        };
+        session.sample(&disk, (NO_STACK, NO_STACK));
+        let totals = Totals {
+            now: 12_000,
+            on_cpu: 0,
+            run_queue: 0,
+        };
+        let samples = session.totals(1_000, totals, Unused::default(), true, clock, &mut rows);
+        assert_eq!(samples, 11);
+        let ns = |state| {
+            rows.activity
+                .iter()
+                .filter(|r| r.state == state)
+                .map(|r| r.ns)
+                .sum::<u64>()
+        };
+        assert_eq!((ns(State::Sleep), ns(State::Disk)), (10_000, 1_000));
+    }
+
+    #[test]
+    fn a_session_that_ends_before_it_has_a_title_is_unknown_and_foreground() {
+        let clock = Clock::start();
+        let mut rows = Rows::default();
+        let mut session = LiveSession::begin(SessionId(1), u32::MAX, 0, names(), 1_000, 1_000);
+        session.totals(
+            1_000,
+            Totals {
+                now: 3_000,
+                on_cpu: 500,
+                run_queue: 0,
+            },
+            Unused::default(),
+            true,
+            clock,
+            &mut rows,
+        );
+        assert_eq!(rows.sessions.len(), 1);
+        assert!(BackendType(rows.sessions[0].backend_type.clone()).is_foreground());
+        assert_eq!(rows.activity.iter().map(|r| r.ns).sum::<u64>(), 2_000);
+        assert!(
+            rows.activity
+                .iter()
+                .all(|r| r.wait() == Wait::not_sampled() && r.samples == 0)
+        );
+    }
+}

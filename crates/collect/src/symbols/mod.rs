@@ -1,0 +1,303 @@
+//! Addresses to named frames, on the host and while the process lives; every stack becomes an id and one row.
+
+pub(crate) mod maps;
+mod module;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use blazesym::symbolize::source::{Elf, Kernel, Source};
+use blazesym::symbolize::{Input, Symbolized};
+use blazesym::{MaybeDefault, symbolize};
+use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
+
+use maps::Mapping;
+use module::{KernelModules, Module};
+
+/// A map of a process is read again for an address it does not have, but not more often than this.
+const MAPS_AGE: Duration = Duration::from_secs(1);
+/// Distinct raw stacks that are remembered; beyond that the memory starts anew (names stay cached).
+const RAW_STACKS: usize = 200_000;
+
+/// Where a frame's name is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Kernel(u64),
+    /// Offset in the file of a module, by its number.
+    File(usize, u64),
+    /// In no file.
+    Nowhere,
+}
+
+struct Space {
+    maps: Vec<Mapping>,
+    read: Instant,
+}
+
+/// Names frames and numbers stacks.
+pub(crate) struct Symbolizer {
+    blazesym: symbolize::Symbolizer,
+    kernel_modules: KernelModules,
+    modules: Vec<Module>,
+    module_of_file: HashMap<(u64, u64), usize>,
+    spaces: HashMap<u32, Space>,
+    /// Process whose map is tried first: children share their parent's.
+    parent: u32,
+    frames: HashMap<Place, Rc<Frame>>,
+    raw: HashMap<(u32, Box<[u64]>), StackId>,
+    known: HashSet<StackId>,
+    new: Vec<StackRow>,
+    unresolved: u64,
+}
+
+impl Symbolizer {
+    pub(crate) fn new() -> Symbolizer {
+        Symbolizer {
+            blazesym: symbolize::Symbolizer::builder()
+                .enable_code_info(false)
+                .enable_inlined_fns(false)
+                .enable_auto_reload(false)
+                .build(),
+            kernel_modules: KernelModules::read(),
+            modules: Vec::new(),
+            module_of_file: HashMap::new(),
+            spaces: HashMap::new(),
+            parent: 0,
+            frames: HashMap::new(),
+            raw: HashMap::new(),
+            known: HashSet::new(),
+            new: Vec::new(),
+            unresolved: 0,
+        }
+    }
+
+    /// Names the process whose children are recorded.
+    pub(crate) fn set_parent(&mut self, pid: u32) {
+        self.parent = pid;
+        self.spaces.clear();
+        self.raw.clear();
+        self.read_maps(pid);
+    }
+
+    /// The process is gone; its pid may come back as another one.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        if self.spaces.remove(&pid).is_some() {
+            self.raw.retain(|(owner, _), _| *owner != pid);
+        }
+    }
+
+    /// Id of a kernel stack, leaf first.
+    pub(crate) fn kernel_stack(&mut self, addresses: &[u64]) -> StackId {
+        self.stack(0, addresses)
+    }
+
+    /// Id of a user stack of a process, leaf first.
+    pub(crate) fn user_stack(&mut self, pid: u32, addresses: &[u64]) -> StackId {
+        // A stack whose every frame lies in the parent's map means the same in all its children.
+        let owner = if addresses
+            .iter()
+            .all(|&a| self.find(self.parent, a.saturating_sub(1)).is_some())
+        {
+            self.parent
+        } else {
+            pid
+        };
+        self.stack(owner, addresses)
+    }
+
+    /// Stacks that were not seen before.
+    pub(crate) fn take_new_stacks(&mut self) -> Vec<StackRow> {
+        std::mem::take(&mut self.new)
+    }
+
+    /// Distinct frames, and those of them that have no name.
+    pub(crate) fn frame_counts(&self) -> (u64, u64) {
+        (self.frames.len() as u64, self.unresolved)
+    }
+
+    fn stack(&mut self, owner: u32, addresses: &[u64]) -> StackId {
+        if addresses.is_empty() {
+            return NO_STACK;
+        }
+        if self.raw.len() >= RAW_STACKS {
+            self.raw.clear();
+        }
+        let key = (owner, addresses.into());
+        if let Some(&id) = self.raw.get(&key) {
+            return id;
+        }
+        let frames: Vec<Frame> = addresses
+            .iter()
+            .enumerate()
+            .map(|(depth, &address)| {
+                // Callers are known by their return address, which may lie past the end of the function that called
+                // last: the instruction before it is meant.
+                let address = if depth == 0 {
+                    address
+                } else {
+                    address.saturating_sub(1)
+                };
+                let place = if owner == 0 {
+                    Place::Kernel(address)
+                } else {
+                    self.place(owner, address)
+                };
+                self.frame(place)
+            })
+            .rev()
+            .collect();
+        let id = stack_id(&frames);
+        self.raw.insert(key, id);
+        if self.known.insert(id) {
+            self.new.push(StackRow { id, frames });
+        }
+        id
+    }
+
+    fn place(&mut self, pid: u32, address: u64) -> Place {
+        let stale = |space: &Space| space.read.elapsed() > MAPS_AGE;
+        if self.find(pid, address).is_none() && self.spaces.get(&pid).is_none_or(stale) {
+            self.read_maps(pid);
+        }
+        let Some(mapping) = self.find(pid, address).cloned() else {
+            return Place::Nowhere;
+        };
+        let offset = address - mapping.start + mapping.offset;
+        let module = *self.module_of_file.entry(mapping.file()).or_insert_with(|| {
+            self.modules.push(Module::open(&mapping, pid));
+            self.modules.len() - 1
+        });
+        Place::File(module, offset)
+    }
+
+    fn read_maps(&mut self, pid: u32) {
+        let maps = maps::read(pid).unwrap_or_default();
+        self.spaces.insert(
+            pid,
+            Space {
+                maps,
+                read: Instant::now(),
+            },
+        );
+    }
+
+    /// The executable file mapping that holds an address, as far as it is known.
+    fn find(&self, pid: u32, address: u64) -> Option<&Mapping> {
+        let maps = &self.spaces.get(&pid)?.maps;
+        let after = maps.partition_point(|m| m.start <= address);
+        maps[..after]
+            .last()
+            .filter(|m| address < m.end && m.executable && m.inode != 0)
+    }
+
+    fn frame(&mut self, place: Place) -> Frame {
+        if let Some(frame) = self.frames.get(&place) {
+            return (**frame).clone();
+        }
+        let frame = match place {
+            Place::Kernel(address) => self.kernel_frame(address),
+            Place::File(module, offset) => self.file_frame(module, offset),
+            Place::Nowhere => Frame {
+                symbol: String::new(),
+                module: String::new(),
+                build_id: String::new(),
+                offset: 0,
+            },
+        };
+        if frame.symbol.is_empty() {
+            self.unresolved += 1;
+        }
+        self.frames.insert(place, Rc::new(frame.clone()));
+        frame
+    }
+
+    fn kernel_frame(&self, address: u64) -> Frame {
+        let source = Source::Kernel(Kernel {
+            // The running kernel's own list: vmlinux files lie about, but may be another kernel's.
+            vmlinux: MaybeDefault::None,
+            debug_syms: false,
+            ..Kernel::default()
+        });
+        let symbol = match self.blazesym.symbolize_single(&source, Input::AbsAddr(address)) {
+            Ok(Symbolized::Sym(sym)) => sym.name.into_owned(),
+            _ => String::new(),
+        };
+        let module = self.kernel_modules.name(address).to_string();
+        Frame {
+            symbol,
+            module,
+            build_id: String::new(),
+            offset: 0,
+        }
+    }
+
+    fn file_frame(&self, module: usize, offset: u64) -> Frame {
+        let module = &self.modules[module];
+        let found = module.symbol_path().and_then(|path: PathBuf| {
+            let source = Source::Elf(Elf::new(path));
+            match self.blazesym.symbolize_single(&source, Input::FileOffset(offset)) {
+                Ok(Symbolized::Sym(sym)) => {
+                    Some((sym.name.into_owned(), offset.saturating_sub(sym.offset as u64)))
+                }
+                _ => None,
+            }
+        });
+        let (symbol, offset) = found.unwrap_or((String::new(), offset));
+        Frame {
+            symbol,
+            module: module.name.clone(),
+            build_id: module.build_id.clone(),
+            offset,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    extern "C" fn a_function_of_this_test() {
+        std::hint::black_box(());
+    }
+
+    fn frames(symbolizer: &mut Symbolizer, addresses: &[u64]) -> Vec<Frame> {
+        let id = symbolizer.user_stack(std::process::id(), addresses);
+        symbolizer
+            .take_new_stacks()
+            .into_iter()
+            .find(|row| row.id == id)
+            .unwrap()
+            .frames
+    }
+
+    #[test]
+    fn a_function_of_this_process_is_named_with_its_module_and_build_id() {
+        let mut symbolizer = Symbolizer::new();
+        let address = a_function_of_this_test as *const () as u64;
+        // Leaf inside the function; caller with a return address at its very end would belong to the next one.
+        let frames = frames(&mut symbolizer, &[address, address + 1]);
+        assert_eq!(frames.len(), 2);
+        for frame in &frames {
+            assert!(frame.symbol.contains("a_function_of_this_test"), "{frame:?}");
+            assert!(frame.module.starts_with("dbtime_collect"), "{frame:?}");
+        }
+        assert_eq!(frames[0].offset, frames[1].offset);
+        assert_eq!(symbolizer.frame_counts().1, 0);
+    }
+
+    #[test]
+    fn an_address_in_no_file_is_unknown_and_counted() {
+        let mut symbolizer = Symbolizer::new();
+        let frames = frames(&mut symbolizer, &[0x10]);
+        assert_eq!(frames[0].label(), "[unknown]");
+        assert_eq!(symbolizer.frame_counts(), (1, 1));
+    }
+
+    #[test]
+    fn an_empty_stack_is_no_stack() {
+        assert_eq!(Symbolizer::new().kernel_stack(&[]), NO_STACK);
+    }
+}

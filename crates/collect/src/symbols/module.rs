@@ -1,0 +1,112 @@
+//! Executables, libraries and kernel modules: what frames belong to.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use object::Object;
+
+use super::maps::Mapping;
+
+/// An executable or library that is mapped by a recorded process. It is kept open, so that its symbols can be read
+/// after the process has ended or the file was replaced by an upgrade.
+#[derive(Debug)]
+pub(super) struct Module {
+    /// File name without its directory.
+    pub(super) name: String,
+    /// In hex; empty when the file has none.
+    pub(super) build_id: String,
+    file: Option<File>,
+}
+
+impl Module {
+    pub(super) fn open(mapping: &Mapping, pid: u32) -> Module {
+        let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
+        let name = Path::new(name)
+            .file_name()
+            .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        // A device or a FIFO under this path would block or answer forever: only plain files are opened.
+        let link = mapping.link(pid);
+        let file = fs::metadata(&link)
+            .is_ok_and(|m| m.is_file())
+            .then(|| File::open(&link).ok())
+            .flatten();
+        let build_id = file.as_ref().and_then(build_id).unwrap_or_default();
+        Module { name, build_id, file }
+    }
+
+    /// Path under which the symbolizer can open the file for as long as this value lives.
+    pub(super) fn symbol_path(&self) -> Option<PathBuf> {
+        let file = self.file.as_ref()?;
+        Some(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
+    }
+}
+
+fn build_id(file: &File) -> Option<String> {
+    let data = fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let id = object::File::parse(&*data).ok()?.build_id().ok()??.to_vec();
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Address ranges of the loaded kernel modules.
+#[derive(Debug)]
+pub(super) struct KernelModules {
+    /// (start, end, name), by start.
+    ranges: Vec<(u64, u64, String)>,
+}
+
+impl KernelModules {
+    /// Name for what belongs to no module.
+    const CORE: &'static str = "[kernel]";
+
+    pub(super) fn read() -> KernelModules {
+        KernelModules::parse(&fs::read_to_string("/proc/modules").unwrap_or_default())
+    }
+
+    /// `name size uses users state address`; the address is 0 for those who may not see it.
+    fn parse(text: &str) -> KernelModules {
+        let mut ranges: Vec<_> = text
+            .lines()
+            .filter_map(|line| {
+                let mut fields = line.split(' ');
+                let name = fields.next()?;
+                let size: u64 = fields.next()?.parse().ok()?;
+                let start = u64::from_str_radix(fields.nth(3)?.strip_prefix("0x")?, 16).ok()?;
+                (start != 0).then(|| (start, start.saturating_add(size), name.to_string()))
+            })
+            .collect();
+        ranges.sort();
+        KernelModules { ranges }
+    }
+
+    pub(super) fn name(&self, address: u64) -> &str {
+        let after = self.ranges.partition_point(|(start, ..)| *start <= address);
+        match self.ranges[..after].last() {
+            Some((_, end, name)) if address < *end => name,
+            _ => KernelModules::CORE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_belongs_to_the_module_whose_range_holds_it() {
+        let modules = KernelModules::parse(
+            "xfs 1000 1 - Live 0xffffffffc0200000\next4 4096 2 mbcache,jbd2, Live 0xffffffffc0100000 (E)\nbroken line\n",
+        );
+        assert_eq!(modules.name(0xffff_ffff_c010_0000), "ext4");
+        assert_eq!(modules.name(0xffff_ffff_c010_0fff), "ext4");
+        assert_eq!(modules.name(0xffff_ffff_c010_1000), "[kernel]");
+        assert_eq!(modules.name(0xffff_ffff_c020_03e7), "xfs");
+        assert_eq!(modules.name(0), "[kernel]");
+    }
+
+    #[test]
+    fn without_the_right_to_see_addresses_all_is_kernel() {
+        let modules = KernelModules::parse("xfs 1000 1 - Live 0x0000000000000000\n");
+        assert_eq!(modules.name(10), "[kernel]");
+    }
+}

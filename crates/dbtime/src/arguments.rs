@@ -1,0 +1,181 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use dbtime_collect::{RATES_HZ, Target};
+use dbtime_report::Dimension;
+
+/// Shows where database time really goes.
+///
+/// For every session of a database it splits elapsed time by wait event and by what the operating system says the
+/// process was doing (user code, kernel code, waiting for a CPU, blocked on disk, asleep), with kernel and user
+/// stacks below. The parts add up to the elapsed time.
+#[derive(Debug, Parser)]
+#[command(name = "dbtime", version, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record a running PostgreSQL server or one of its sessions (needs root)
+    Record(RecordArguments),
+    /// Show where the time of a recording went
+    Report(ReportArguments),
+    /// Draw a flame graph of a recording
+    Flame(FlameArguments),
+    /// See all of it on a throw-away PostgreSQL (needs root)
+    Demo(DemoArguments),
+}
+
+/// `dbtime record`
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// Record this session only (a postmaster's pid: its whole server)
+    #[arg(short, long, value_name = "PID", conflicts_with = "postgres")]
+    pub pid: Option<u32>,
+    /// Record the server on this data directory [default: the only server that runs]
+    #[arg(long, value_name = "DATADIR")]
+    pub postgres: Option<PathBuf>,
+    /// Stop after this time [default: at Ctrl-C]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub duration: Option<Duration>,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
+          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+    pub rate_hz: u32,
+    /// Sample by visiting all tasks of the host, as on kernels before 6.2
+    #[arg(long, hide = true)]
+    pub task_iterator: bool,
+    /// Directory to create for the recording
+    #[arg(short, long, value_name = "NAME.dbt")]
+    pub output: PathBuf,
+}
+
+impl RecordArguments {
+    /// Whom to record.
+    pub fn target(&self) -> Target {
+        match (self.pid, &self.postgres) {
+            (Some(pid), _) => Target::Process(pid),
+            (None, Some(directory)) => Target::Server(directory.clone()),
+            (None, None) => Target::OnlyServer,
+        }
+    }
+}
+
+/// Which part of a recording.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Leave out what was before: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Leave out what came after
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// Only this session; may be repeated
+    #[arg(long, value_name = "PID")]
+    pub session: Vec<u32>,
+}
+
+/// `dbtime report`
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// The recording
+    #[arg(value_name = "RECORDING")]
+    pub recording: PathBuf,
+    /// Which part of it
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Group the ledger by these
+    #[arg(
+        long,
+        value_name = "DIMENSION,…",
+        value_delimiter = ',',
+        default_value = "wait"
+    )]
+    pub by: Vec<Dimension>,
+    /// Stacks to show
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub top: usize,
+    /// For people or for programs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Output formats of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for a terminal
+    Text,
+    /// One JSON document
+    Json,
+}
+
+/// `dbtime flame`
+#[derive(Debug, Args)]
+pub struct FlameArguments {
+    /// The recording
+    #[arg(value_name = "RECORDING")]
+    pub recording: PathBuf,
+    /// Which part of it
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Levels below the stacks, from the bottom
+    #[arg(
+        long,
+        value_name = "DIMENSION,…",
+        value_delimiter = ',',
+        default_value = "wait,state"
+    )]
+    pub by: Vec<Dimension>,
+    /// Draw idle waits too
+    #[arg(long)]
+    pub idle: bool,
+    /// Draw background processes too
+    #[arg(long)]
+    pub background: bool,
+    /// File to write; its ending chooses the format (.svg, .folded); - writes folded stacks to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// `dbtime demo`
+#[derive(Debug, Args)]
+pub struct DemoArguments {
+    /// Directory to create for recordings and flame graphs
+    #[arg(short, long, value_name = "DIR", default_value = "dbtime-demo")]
+    pub output: PathBuf,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be more than 0".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_positive_numbers_of_seconds() {
+        assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
+        for wrong in ["0", "-1", "x", "nan", "inf", ""] {
+            assert!(parse_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

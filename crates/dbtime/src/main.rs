@@ -1,0 +1,165 @@
+//! The command `dbtime`: arguments in, exit code out.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Parser;
+use dbtime::arguments::{
+    Arguments, Command, FlameArguments, Format, RecordArguments, ReportArguments, Selection,
+};
+use dbtime::output::{self, ProgressLine, say};
+use dbtime::record::{Plan, Progress, record};
+use dbtime_collect::Options;
+use dbtime_model::State;
+use dbtime_report::{Filter, FlameOptions, Source, export, parse_moment};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
+const FAILED: u8 = 1;
+const NOTHING_RECORDED: u8 = 3;
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Record(arguments) => run_record(&arguments),
+        Command::Report(arguments) => run_report(&arguments),
+        Command::Flame(arguments) => run_flame(&arguments),
+        Command::Demo(_) => Err(anyhow!("not yet")),
+    };
+    match done {
+        Ok(code) => code,
+        Err(e) => {
+            say(format_args!("dbtime: {e:#}"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Set by the first Ctrl-C (or TERM, HUP), which ends the work in good order; the second ends the program.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, FAILED.into(), Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+    let plan = Plan {
+        collect: Options {
+            target: arguments.target(),
+            rate_hz: arguments.rate_hz,
+            task_iterator: arguments.task_iterator,
+        },
+        duration: arguments.duration,
+        output: arguments.output.clone(),
+    };
+    let stop = stop_on_signals()?;
+    let mut line = ProgressLine::new();
+    let mut shown = Duration::MAX;
+    let outcome = record(&plan, &stop, &mut |progress| match progress {
+        Progress::Started(meta) => {
+            let until = match plan.duration {
+                Some(duration) => format!("for {} s", duration.as_secs_f64()),
+                None => "until Ctrl-C".to_string(),
+            };
+            say(format_args!(
+                "recording {} {} ({}) at {} Hz {until}",
+                meta.database.product, meta.database.version, meta.database.target, meta.collector.rate_hz
+            ));
+            for reason in &meta.collector.reasons {
+                say(format_args!("note: {reason}"));
+            }
+        }
+        Progress::Elapsed(elapsed) => {
+            let second = Duration::from_secs(elapsed.as_secs());
+            if second != shown {
+                shown = second;
+                line.show(&format!("{} s", second.as_secs()));
+            }
+        }
+        Progress::Note(note) => {
+            line.clear();
+            say(format_args!("note: {note}"));
+        }
+    })?;
+    drop(line);
+    let path = plan.output.display();
+    if outcome.activity_rows == 0 {
+        say(format_args!(
+            "dbtime: nothing was recorded in {path}: no session lived long enough to be seen"
+        ));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    say(format_args!(
+        "recorded {path}: see it with 'dbtime report {path}'"
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = Source::open(&arguments.recording)?;
+    let options = dbtime_report::Options {
+        filter: filter(&arguments.selection, &source)?,
+        by: arguments.by.clone(),
+        stacks: arguments.top,
+    };
+    let report = dbtime_report::report(&source, &options)?;
+    let text = match arguments.format {
+        Format::Text => dbtime_report::text::render(&report, output::width()),
+        Format::Json => dbtime_report::json::render(&report),
+    };
+    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    if report.is_empty() {
+        say(format_args!(
+            "dbtime: {}: nothing was recorded",
+            arguments.recording.display()
+        ));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
+    // The format first: a wrong ending shows before a large recording is read.
+    let exporter = export::exporter(&arguments.output)?;
+    let source = Source::open(&arguments.recording)?;
+    let options = FlameOptions {
+        filter: filter(&arguments.selection, &source)?,
+        by: arguments.by.clone(),
+        include_idle: arguments.idle,
+        include_background: arguments.background,
+    };
+    let folded = dbtime_report::flame(&source, &options)?;
+    for problem in &folded.problems {
+        say(format_args!("dbtime: {}", problem.0));
+    }
+    if folded.total_ns == 0 {
+        say(format_args!(
+            "dbtime: {}: nothing to draw",
+            arguments.recording.display()
+        ));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    output::to_file(&arguments.output, |out| exporter.write(&folded, out))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
+    let start = source.meta().start_us;
+    let moment = |option: &str, text: &Option<String>| {
+        text.as_ref()
+            .map(|t| parse_moment(t, start).map_err(|e| anyhow!("{option} {t}: {e}")))
+            .transpose()
+    };
+    Ok(Filter {
+        from_us: moment("--from", &selection.from)?,
+        to_us: moment("--to", &selection.to)?,
+        sessions: selection.session.clone(),
+        waits: Vec::new(),
+        states: Vec::<State>::new(),
+    })
+}
