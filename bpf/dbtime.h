@@ -33,7 +33,7 @@ struct dbt_slot {
 	__u32 torn;            /* since the last totals, like the following */
 	__u32 torn_stacks;
 	__u32 displaced;
-	__u32 pad;
+	__u32 is_new;          /* this pass found a state that the last row does not hold for */
 };
 
 /* Which waits need no stack. Filled by user space: what is idle is not decided here. */
@@ -66,7 +66,7 @@ struct dbt_event {
 enum dbt_sample_flag {
 	SAMPLE_USER_MODE = 1,      /* EVENT_RUNNING: the timer hit user code */
 	SAMPLE_WAIT_NOT_READ = 2,  /* `wait` has no meaning */
-	SAMPLE_STACK_TORN = 4,     /* the task ran while its stacks were read: they were dropped */
+	SAMPLE_STACK_TORN = 4,     /* the task ran while its stacks were read: what is not of the same instant was dropped */
 	SAMPLE_STACK_SKIPPED = 8,  /* a wait that needs no stack */
 };
 

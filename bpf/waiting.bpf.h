@@ -3,7 +3,7 @@
  *
  * Another task is read while it may start to run. Its context switches are therefore compared before and after:
  * equal, and off CPU at the end, means that it has not run in between, so that state, wait event and stacks are
- * of one instant. A row that fails is dropped and counted. */
+ * of one instant. A row that fails is dropped and counted; one whose stacks only fail is kept without them. */
 #ifndef WAITING_BPF_H
 #define WAITING_BPF_H
 
@@ -166,13 +166,13 @@ static __always_inline void report_totals(struct task_struct *task, struct dbt_s
 	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void sample_waiting(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+/* First look: which state is it in now? Quick, so that all sessions are looked at within microseconds. */
+static __always_inline void look(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
-	__u64 switches = switches_of(task), pointer = 0, kernel = 0, user = 0;
-	__u32 state, zero = 0;
-	struct dbt_waiting_scratch *scratch;
-	struct dbt_sample *sample;
+	__u64 switches = switches_of(task);
+	__u32 state;
 
+	slot->is_new = 0;
 	if (BPF_CORE_READ(task, on_cpu))
 		return; /* the timer takes it */
 	state = BPF_CORE_READ(task, __state);
@@ -180,10 +180,26 @@ static __always_inline void sample_waiting(struct task_struct *task, struct dbt_
 		slot->repeats++; /* it has not run since the last row: the row still holds */
 		return;
 	}
-	if (state == TASK_RUNNING && BPF_CORE_READ(task, sched_info.last_queued) == visit->sampler_arrival) {
-		slot->displaced++; /* it would be running, had the sampler not taken its CPU */
+	/* What came into the run queue with the sampler or after it would be running, had the sampler not taken its
+	 * CPU, or was still asleep at that moment. (A task that is moved to another CPU's queue counts anew.) */
+	if (state == TASK_RUNNING && BPF_CORE_READ(task, sched_info.last_queued) >= visit->sampler_arrival) {
+		slot->displaced++;
 		return;
 	}
+	slot->switches = switches;
+	slot->state = state;
+	slot->is_new = 1;
+}
+
+/* Second look, at what is new: wait event and stacks. They are those of the first look as long as the task has not
+ * run since; it may have been woken. */
+static __always_inline void take(struct task_struct *task, struct dbt_slot *slot)
+{
+	__u64 switches = slot->switches, pointer = 0, kernel = 0, user = 0;
+	struct dbt_waiting_scratch *scratch;
+	struct dbt_sample *sample;
+	__u32 zero = 0;
+
 	scratch = bpf_map_lookup_elem(&waiting_scratch, &zero);
 	if (!scratch)
 		return;
@@ -191,7 +207,7 @@ static __always_inline void sample_waiting(struct task_struct *task, struct dbt_
 	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
 	sample->wait = 0;
 	sample->flags = 0;
-	sample->state = state;
+	sample->state = slot->state;
 	sample->pad = 0;
 	if (slot->wait_address &&
 	    (bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
@@ -199,6 +215,7 @@ static __always_inline void sample_waiting(struct task_struct *task, struct dbt_
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 	if (has_run(task, switches)) {
 		slot->torn++;
+		slot->switches = NO_ROW;
 		return;
 	}
 
@@ -206,35 +223,37 @@ static __always_inline void sample_waiting(struct task_struct *task, struct dbt_
 		sample->flags |= SAMPLE_STACK_SKIPPED;
 	} else {
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
-		user = user_stack(task, scratch, kernel);
 		if (has_run(task, switches)) {
-			slot->torn_stacks++;
+			kernel = 0;
 			sample->flags |= SAMPLE_STACK_TORN;
-			kernel = user = 0;
+		} else {
+			user = user_stack(task, scratch, kernel);
+			if (has_run(task, switches)) {
+				user = 0;
+				sample->flags |= SAMPLE_STACK_TORN;
+			}
 		}
+	}
+	if (sample->flags & SAMPLE_STACK_TORN) {
+		slot->torn_stacks++;
+		slot->switches = NO_ROW; /* the task has run: the row does not hold any longer */
 	}
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
-	/* A row whose stack tore does not hold any longer: the task has run. */
-	slot->switches = sample->flags & SAMPLE_STACK_TORN ? NO_ROW : switches;
-	slot->state = state;
 	emit_sample(sample, kernel, user);
 }
 
-static __always_inline void visit_task(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+/* The same task as when the session began, and alive. */
+static __always_inline bool is_session(struct task_struct *task, struct dbt_slot *slot)
 {
 	__u64 start_ns = BPF_CORE_READ(task, start_time);
 
 	if (!slot->task.start_ns)
 		slot->task.start_ns = start_ns;
-	if (start_ns != slot->task.start_ns || BPF_CORE_READ(task, exit_state))
-		return;
-	sample_waiting(task, slot, visit);
-	if (visit->totals)
-		report_totals(task, slot, visit);
+	return start_ns == slot->task.start_ns && !BPF_CORE_READ(task, exit_state);
 }
 
-static long visit_slot(__u32 i, struct dbt_visit *visit)
+static long look_at_slot(__u32 i, struct dbt_visit *visit)
 {
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
 	struct task_struct *task;
@@ -244,7 +263,29 @@ static long visit_slot(__u32 i, struct dbt_visit *visit)
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
 		return 0;
-	visit_task(task, slot, visit);
+	if (is_session(task, slot))
+		look(task, slot, visit);
+	bpf_task_release(task);
+	return 0;
+}
+
+static long take_slot(__u32 i, struct dbt_visit *visit)
+{
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
+	struct task_struct *task;
+
+	if (!slot || !slot->task.pid || !(slot->is_new || visit->totals))
+		return 0;
+	task = bpf_task_from_pid(slot->task.pid);
+	if (!task)
+		return 0;
+	if (is_session(task, slot)) {
+		if (slot->is_new)
+			take(task, slot);
+		if (visit->totals)
+			report_totals(task, slot, visit);
+	}
+	slot->is_new = 0;
 	bpf_task_release(task);
 	return 0;
 }
@@ -259,7 +300,8 @@ int sampler_pass(struct dbt_pass *pass)
 		.sampler_arrival = sampler->sched_info.last_arrival,
 	};
 
-	bpf_loop(pass->slots, visit_slot, &visit, 0);
+	bpf_loop(pass->slots, look_at_slot, &visit, 0);
+	bpf_loop(pass->slots, take_slot, &visit, 0);
 	return 0;
 }
 
@@ -286,7 +328,13 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 		return 0;
 	visit.totals = pass->totals;
 	visit.sampler_arrival = sampler->sched_info.last_arrival;
-	visit_task(task, slot, &visit);
+	if (!is_session(task, slot))
+		return 0;
+	look(task, slot, &visit);
+	if (slot->is_new)
+		take(task, slot);
+	if (visit.totals)
+		report_totals(task, slot, &visit);
 	return 0;
 }
 
