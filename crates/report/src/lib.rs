@@ -1,0 +1,44 @@
+//! Rows to answers, answers to text, JSON and flame graphs. Reads no `/proc` and touches no terminal.
+//!
+//! ```text
+//! Source ──report()──▶ Report ──▶ text::render, json::render
+//!        ──flame()───▶ Folded ──▶ export::write (SVG, folded stacks)
+//! ```
+//!
+//! Analysis and presentation are apart: everything that is computed is in [`Report`] or [`Folded`], and what
+//! renders them computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
+//! and folded stacks make them safe when they are written.
+
+mod database_view;
+mod explanation;
+pub mod export;
+mod filter;
+mod flame;
+mod folded;
+mod group;
+pub mod json;
+mod ledger;
+mod load;
+mod number;
+mod printable;
+mod quality;
+mod report;
+mod scan;
+mod sessions;
+mod stacks;
+mod sums;
+mod svg;
+pub mod text;
+
+pub use database_view::{DatabaseView, EventView, Step};
+pub use filter::{Filter, parse_moment};
+pub use flame::{FlameOptions, Folded, FoldedStack, flame};
+pub use group::{Dimension, GroupKey};
+pub use ledger::{Ledger, LedgerRow, Section};
+pub use load::{Dimensions, Source};
+pub use quality::Quality;
+pub use report::{Options, Report, ReportError, report};
+pub use scan::Period;
+pub use sessions::{SessionTime, SessionTotals, Sessions};
+pub use stacks::{StackProfile, StackTime};
+pub use sums::{FidelityMix, Sums, percent};

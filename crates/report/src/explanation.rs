@@ -1,0 +1,106 @@
+//! Puts the reconciliation of the database's view with DB time into two sentences.
+
+use crate::database_view::DatabaseView;
+use crate::sums::percent;
+
+/// Less than this part of DB time, in percent, is not worth a sentence.
+const WORTH_MENTIONING: f64 = 5.0;
+
+/// What the numbers of the view mean. Wait events are named as they were recorded: clean them before they
+/// reach a terminal.
+pub(crate) fn explain(view: &DatabaseView) -> String {
+    let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
+    let Some(sum) = view.percent_of_db_time() else {
+        return "There is no DB time in this period, so there is nothing to compare.".to_string();
+    };
+    let unknown = of_db_time(view.state_unknown_ns);
+    if unknown > 50.0 {
+        return format!(
+            "For {unknown:.0} % of DB time the recording does not say what the operating system saw. \
+             So what the database counts as CPU cannot be checked against it."
+        );
+    }
+    let total = format!("CPU and waits add up to {sum:.0} % of DB time");
+    let counted_too_much = of_db_time(view.double_counted_ns + view.cpu_inside_idle_waits_ns);
+    let (missed, missed_most) = missed(view);
+    match (
+        counted_too_much >= WORTH_MENTIONING,
+        of_db_time(missed) >= WORTH_MENTIONING,
+    ) {
+        (false, false) => format!(
+            "{total}, so the database's own view is close to what the operating system saw. \
+             Less than {WORTH_MENTIONING:.0} % was counted twice, and less than {WORTH_MENTIONING:.0} % was missed."
+        ),
+        (true, false) => format!("{total}: {}.", too_much(view)),
+        (false, true) => format!(
+            "{total}: {:.0} % of it is counted neither as CPU nor as wait, most of that {missed_most}.",
+            of_db_time(missed)
+        ),
+        (true, true) => format!(
+            "{total}: {}. On the other hand, {:.0} % of DB time is counted neither as CPU nor as wait, most of that \
+             {missed_most}.",
+            too_much(view),
+            of_db_time(missed)
+        ),
+    }
+}
+
+/// Why the sum is larger than DB time: the wait event with the most CPU inside, or CPU inside idle waits.
+fn too_much(view: &DatabaseView) -> String {
+    let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
+    match view.by_event.first() {
+        Some(event) if view.double_counted_ns >= view.cpu_inside_idle_waits_ns => {
+            let of_event = percent(event.cpu_inside_ns, event.wait_ns).unwrap_or(0.0);
+            let whose = if event.kernel_inside_ns.saturating_mul(2) > event.cpu_inside_ns {
+                "CPU, most of it in the kernel"
+            } else {
+                "CPU"
+            };
+            let and_others = if event.cpu_inside_ns.saturating_mul(2) < view.double_counted_ns {
+                format!(
+                    " (and so was other time inside waits, {:.0} % of DB time in all)",
+                    of_db_time(view.double_counted_ns)
+                )
+            } else {
+                String::new()
+            };
+            format!(
+                "{of_event:.0} % of the time inside {} was {whose}{and_others}, which the database counts both as \
+                 CPU and as wait",
+                event.wait
+            )
+        }
+        _ => format!(
+            "{:.0} % of it is CPU that sessions used inside idle waits, which is CPU but not DB time",
+            of_db_time(view.cpu_inside_idle_waits_ns)
+        ),
+    }
+}
+
+/// What the database counts as nothing, and where most of it went.
+fn missed(view: &DatabaseView) -> (u128, &'static str) {
+    let parts = [
+        (
+            view.run_queue_outside_waits_ns,
+            "time in the run queue (ready to run, but without a CPU)",
+        ),
+        (
+            view.blocked_outside_waits_ns,
+            "time blocked outside of any wait event",
+        ),
+        (
+            view.state_unknown_outside_waits_ns,
+            "time in a state that was not recorded, outside of any wait event",
+        ),
+        (
+            view.wait_unknown_off_cpu_ns,
+            "time off CPU whose wait event is not known",
+        ),
+    ];
+    let missed = parts.iter().map(|(ns, _)| ns).sum();
+    let most = parts
+        .into_iter()
+        .max_by_key(|(ns, _)| *ns)
+        .map_or("", |(_, what)| what);
+    (missed, most)
+}

@@ -1,0 +1,81 @@
+//! Stacks to a file: the format is chosen by the ending of its name. One file per format.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::flame::Folded;
+use crate::folded::FoldedText;
+use crate::svg::Svg;
+
+/// One output format.
+pub trait Exporter: Sync {
+    /// Endings of file names, the usual one first, without the point.
+    fn endings(&self) -> &'static [&'static str];
+
+    /// Writes all stacks.
+    ///
+    /// # Errors
+    /// What `out` returns.
+    fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()>;
+}
+
+const EXPORTERS: [&dyn Exporter; 2] = [&Svg, &FoldedText];
+
+/// Why stacks were not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// No format has this ending.
+    #[error("{path}: no output format has this ending; choose one of {}", endings())]
+    Ending {
+        /// The name as given.
+        path: String,
+    },
+    /// There is no stack.
+    #[error("no time to draw: the recording or the part chosen of it is empty")]
+    Empty,
+    /// Writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Every ending there is, for messages and help: `.svg, .folded, .txt`.
+pub fn endings() -> String {
+    let endings: Vec<String> = EXPORTERS
+        .iter()
+        .flat_map(|exporter| exporter.endings())
+        .map(|ending| format!(".{ending}"))
+        .collect();
+    endings.join(", ")
+}
+
+/// The format for a file name; `-` (standard output) gets folded stacks.
+///
+/// # Errors
+/// No format has the ending; the message lists those there are.
+pub fn exporter(path: &Path) -> Result<&'static dyn Exporter, ExportError> {
+    if path == Path::new("-") {
+        return Ok(&FoldedText);
+    }
+    let ending = path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .map(str::to_ascii_lowercase);
+    EXPORTERS
+        .into_iter()
+        .find(|exporter| ending.as_deref().is_some_and(|e| exporter.endings().contains(&e)))
+        .ok_or_else(|| ExportError::Ending {
+            path: path.display().to_string(),
+        })
+}
+
+/// Writes stacks to `out` in the format that `path` names; the file itself is the caller's to open.
+///
+/// # Errors
+/// No format has the ending, there is no stack, or writing failed.
+pub fn write(folded: &Folded, path: &Path, out: &mut dyn Write) -> Result<(), ExportError> {
+    let exporter = exporter(path)?;
+    if folded.stacks.is_empty() {
+        return Err(ExportError::Empty);
+    }
+    Ok(exporter.write(folded, out)?)
+}

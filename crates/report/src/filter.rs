@@ -1,0 +1,180 @@
+//! Which rows a report is about, and how moments are written on the command line.
+
+use dbtime_model::{Session, State, Wait};
+
+/// Microseconds of a second.
+pub(crate) const SECOND_US: i64 = 1_000_000;
+
+/// Which rows count. Rows carry whole seconds, so both ends of the period are taken down to the second: two
+/// periods that meet share no row and leave none out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// First second, microseconds since the Unix epoch; none = from the start.
+    pub from_us: Option<i64>,
+    /// First second that does not count any more, microseconds since the Unix epoch; none = to the end.
+    pub to_us: Option<i64>,
+    /// Pids of the sessions; empty = all.
+    pub sessions: Vec<u32>,
+    /// Waits as `Class:Event`, `Class` or `Event`, `CPU` for none; empty = all.
+    pub waits: Vec<String>,
+    /// States; empty = all.
+    pub states: Vec<State>,
+}
+
+impl Filter {
+    /// Begin of the period, whole second.
+    pub(crate) fn begin_us(&self) -> Option<i64> {
+        self.from_us.map(whole_second)
+    }
+
+    /// End of the period, whole second, exclusive.
+    pub(crate) fn end_us(&self) -> Option<i64> {
+        self.to_us.map(whole_second)
+    }
+
+    /// True when not even a whole second is left between begin and end.
+    pub fn is_empty_period(&self) -> bool {
+        matches!((self.begin_us(), self.end_us()), (Some(begin), Some(end)) if begin >= end)
+    }
+
+    /// True for a row of this second.
+    pub fn takes_time(&self, time_us: i64) -> bool {
+        self.begin_us().is_none_or(|begin| time_us >= begin) && self.end_us().is_none_or(|end| time_us < end)
+    }
+
+    /// True for a row of this session.
+    pub fn takes_session(&self, session: &Session) -> bool {
+        self.sessions.is_empty() || self.sessions.contains(&session.pid)
+    }
+
+    /// True for a row of this wait and state.
+    pub fn takes(&self, wait: &Wait, state: State) -> bool {
+        (self.states.is_empty() || self.states.contains(&state))
+            && (self.waits.is_empty()
+                || self.waits.iter().any(|wanted| {
+                    *wanted == *wait.class || *wanted == *wait.event || *wanted == wait.to_string()
+                }))
+    }
+}
+
+fn whole_second(us: i64) -> i64 {
+    us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
+}
+
+/// Reads a moment as it is typed: seconds since the start of the recording (`12`, `12.5`, `+12s`, `2m`, `1h`)
+/// or a timestamp (RFC 3339: `2026-10-10T12:00:00Z`). Returns microseconds since the Unix epoch.
+///
+/// # Errors
+/// Neither of these; the message says which forms are understood.
+pub fn parse_moment(text: &str, start_us: i64) -> Result<i64, String> {
+    let text = text.trim();
+    if let Some(offset) = parse_offset(text) {
+        return Ok(start_us.saturating_add(offset));
+    }
+    text.parse::<jiff::Timestamp>()
+        .map(|timestamp| timestamp.as_microsecond())
+        .map_err(|_| {
+            format!(
+                "'{text}' is no moment: give seconds since the start (12, +12s, 90s, 2m, 1h) \
+                 or a timestamp such as 2026-10-10T12:00:00Z"
+            )
+        })
+}
+
+/// `12`, `+12.5s`, `2m`, `1h` in microseconds.
+fn parse_offset(text: &str) -> Option<i64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (number, unit_us) = match text.char_indices().next_back()? {
+        (at, 's') => (&text[..at], SECOND_US),
+        (at, 'm') => (&text[..at], 60 * SECOND_US),
+        (at, 'h') => (&text[..at], 3600 * SECOND_US),
+        _ => (text, SECOND_US),
+    };
+    // Digits and one point: `inf`, `1e9` and a second sign are no moments.
+    if !number.starts_with(|c: char| c.is_ascii_digit())
+        || !number.chars().all(|c| c.is_ascii_digit() || c == '.')
+    {
+        return None;
+    }
+    let microseconds = number.parse::<f64>().ok()? * unit_us as f64;
+    // A float beyond the range of i64 saturates.
+    Some(microseconds.round() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_seconds_since_the_start_or_timestamps() {
+        let start = 1_000_500_000;
+        let after = |us: i64| Ok(start + us);
+        assert_eq!(parse_moment("12", start), after(12_000_000));
+        assert_eq!(parse_moment("+12s", start), after(12_000_000));
+        assert_eq!(parse_moment(" 90s ", start), after(90_000_000));
+        assert_eq!(parse_moment("2m", start), after(120_000_000));
+        assert_eq!(parse_moment("1.5h", start), after(5_400_000_000));
+        assert_eq!(parse_moment("0.25", start), after(250_000));
+        assert_eq!(parse_moment("1970-01-01T00:20:00Z", start), Ok(1_200_000_000));
+        assert_eq!(
+            parse_moment("1970-01-01T02:20:00+02:00", start),
+            Ok(1_200_000_000)
+        );
+    }
+
+    #[test]
+    fn what_is_no_moment_says_what_would_be() {
+        for text in [
+            "",
+            "s",
+            "+",
+            "-3",
+            "++3",
+            "1e9",
+            "inf",
+            "nan",
+            "3d",
+            "1.2.3",
+            "12:00",
+            "2026-10-10",
+            "３",
+        ] {
+            let error = parse_moment(text, 0).expect_err(text);
+            assert!(
+                error.contains("2026-10-10T12:00:00Z") && error.contains("+12s"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_moment_beyond_all_time_is_the_end_of_time() {
+        assert_eq!(parse_moment(&"9".repeat(400), i64::MAX), Ok(i64::MAX));
+    }
+
+    #[test]
+    fn the_first_second_of_a_recording_that_began_within_it_belongs_to_it() {
+        let filter = Filter {
+            from_us: Some(12_300_000),
+            to_us: Some(14_300_000),
+            ..Filter::default()
+        };
+        let taken: Vec<i64> = (10..17).filter(|s| filter.takes_time(s * SECOND_US)).collect();
+        assert_eq!(taken, [12, 13]);
+    }
+
+    #[test]
+    fn waits_are_named_by_class_by_event_or_by_both() {
+        let takes = |wanted: &str, wait: Wait| {
+            Filter {
+                waits: vec![wanted.to_string()],
+                ..Filter::default()
+            }
+            .takes(&wait, State::User)
+        };
+        let read = || Wait::event("IO", "DataFileRead", false);
+        assert!(takes("IO", read()) && takes("DataFileRead", read()) && takes("IO:DataFileRead", read()));
+        assert!(!takes("IO:DataFileWrite", read()) && !takes("CPU", read()));
+        assert!(takes("CPU", Wait::none()) && takes("[not sampled]", Wait::not_sampled()));
+    }
+}

@@ -1,0 +1,136 @@
+//! Folded stacks: time by a few dimensions at the bottom, then user frames, then kernel frames.
+//!
+//! On-CPU and off-CPU time are in one picture, and its width is DB time to the nanosecond.
+
+use std::collections::{BTreeMap, HashMap};
+
+use dbtime_model::StackId;
+use dbtime_model::recording::{Meta, Problem};
+
+use crate::filter::Filter;
+use crate::group::{Dimension, GroupKey};
+use crate::ledger::Section;
+use crate::load::Source;
+use crate::report::{ReportError, load};
+use crate::scan::{Period, scan};
+use crate::stacks::frames;
+use crate::sums::{FidelityMix, Sums};
+
+/// What a flame graph is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlameOptions {
+    /// Which rows count.
+    pub filter: Filter,
+    /// Levels below the frames, the lowest first.
+    pub by: Vec<Dimension>,
+    /// Idle waits of foreground sessions too: the width is then not DB time.
+    pub include_idle: bool,
+    /// Background processes too (idle or not): the width is then not DB time.
+    pub include_background: bool,
+}
+
+impl Default for FlameOptions {
+    fn default() -> FlameOptions {
+        FlameOptions {
+            filter: Filter::default(),
+            by: vec![Dimension::Wait, Dimension::State],
+            include_idle: false,
+            include_background: false,
+        }
+    }
+}
+
+/// Time per stack.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Folded {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// The time it covers.
+    pub period: Period,
+    /// Levels below the frames, the lowest first.
+    pub by: Vec<Dimension>,
+    /// Contains idle waits of foreground sessions.
+    pub includes_idle: bool,
+    /// Contains background processes.
+    pub includes_background: bool,
+    /// In the order of their names; none of them has no time.
+    pub stacks: Vec<FoldedStack>,
+    /// Sum of all stacks in nanoseconds.
+    pub total_ns: u128,
+    /// How the times came to be.
+    pub fidelity: Option<FidelityMix>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+}
+
+/// Time of one stack. Names are as they were recorded: an exporter makes them fit for its format.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FoldedStack {
+    /// Values of [`Folded::by`].
+    pub levels: Vec<String>,
+    /// User frames, root first.
+    pub user: Vec<String>,
+    /// Kernel frames, root first.
+    pub kernel: Vec<String>,
+    /// Nanoseconds.
+    pub ns: u128,
+}
+
+/// Folds the stacks of a recording.
+///
+/// # Errors
+/// The filter names a session or a period that is not there.
+pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportError> {
+    let mut dimensions = load(source, &options.filter)?;
+    let mut groups: HashMap<(GroupKey, StackId, StackId), Sums> = HashMap::new();
+    let scan = scan(source, &mut dimensions, &options.filter, |activity| {
+        let wanted = match activity.section {
+            Section::DbTime => true,
+            Section::Idle => options.include_idle,
+            Section::Background => options.include_background,
+        };
+        if wanted {
+            let row = activity.row;
+            let key = GroupKey::of(&options.by, row, activity.session, activity.wait);
+            groups
+                .entry((key, row.user_stack, row.kernel_stack))
+                .or_default()
+                .add(row.state, row.ns, row.samples, row.fidelity);
+        }
+    });
+    // Different stacks may read the same, for example those of two builds of one program.
+    let mut by_name: BTreeMap<[Vec<String>; 3], u128> = BTreeMap::new();
+    let mut total = Sums::default();
+    for ((key, user, kernel), sums) in groups {
+        total.merge(&sums);
+        if sums.total_ns() > 0 {
+            let name = [
+                key.labels(&mut dimensions),
+                frames(user, &dimensions),
+                frames(kernel, &dimensions),
+            ];
+            *by_name.entry(name).or_default() += sums.total_ns();
+        }
+    }
+    let mut problems = dimensions.problems;
+    problems.extend(scan.problems);
+    Ok(Folded {
+        meta: source.meta().clone(),
+        period: scan.period,
+        by: options.by.clone(),
+        includes_idle: options.include_idle,
+        includes_background: options.include_background,
+        stacks: by_name
+            .into_iter()
+            .map(|([levels, user, kernel], ns)| FoldedStack {
+                levels,
+                user,
+                kernel,
+                ns,
+            })
+            .collect(),
+        total_ns: total.total_ns(),
+        fidelity: total.fidelity(),
+        problems,
+    })
+}

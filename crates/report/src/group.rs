@@ -1,0 +1,191 @@
+//! By what time is grouped.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dbtime_model::{ActivityRow, Session, SessionId, State, Wait};
+
+use crate::filter::SECOND_US;
+use crate::load::Dimensions;
+
+/// Something by which time can be told apart; the words of `--by`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dimension {
+    /// `session`: one connection or process, shown by its pid.
+    Session,
+    /// `user`: database user.
+    User,
+    /// `database`: database of the session.
+    Database,
+    /// `backend_type`: kind of server process.
+    BackendType,
+    /// `client`: where the client connected from.
+    Client,
+    /// `wait`: wait event with its class; `CPU` for none.
+    Wait,
+    /// `wait_class`: class of the wait event; `CPU` for none.
+    WaitClass,
+    /// `state`: what the operating system says.
+    State,
+    /// `statement`: normalised SQL statement.
+    Statement,
+    /// `second`: second of the recording, UTC.
+    Second,
+}
+
+impl Dimension {
+    /// Every dimension, in the order of the documentation.
+    pub const ALL: [Dimension; 10] = [
+        Dimension::Session,
+        Dimension::User,
+        Dimension::Database,
+        Dimension::BackendType,
+        Dimension::Client,
+        Dimension::Wait,
+        Dimension::WaitClass,
+        Dimension::State,
+        Dimension::Statement,
+        Dimension::Second,
+    ];
+
+    /// The word used on the command line and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Dimension::Session => "session",
+            Dimension::User => "user",
+            Dimension::Database => "database",
+            Dimension::BackendType => "backend_type",
+            Dimension::Client => "client",
+            Dimension::Wait => "wait",
+            Dimension::WaitClass => "wait_class",
+            Dimension::State => "state",
+            Dimension::Statement => "statement",
+            Dimension::Second => "second",
+        }
+    }
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Dimension {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Dimension, String> {
+        Dimension::ALL
+            .into_iter()
+            .find(|dimension| dimension.as_str() == name)
+            .ok_or_else(|| {
+                format!(
+                    "unknown dimension '{name}': choose from {}",
+                    Dimension::ALL.map(Dimension::as_str).join(", ")
+                )
+            })
+    }
+}
+
+/// Value of one dimension.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Value {
+    Session(SessionId),
+    Text(String),
+    Wait(Wait),
+    State(State),
+    Statement(u64),
+    Second(i64),
+}
+
+/// Values of the dimensions that time is grouped by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKey(Vec<Value>);
+
+impl GroupKey {
+    /// The group to which a row belongs.
+    pub(crate) fn of(by: &[Dimension], row: &ActivityRow, session: &Session, wait: &Wait) -> GroupKey {
+        let value = |dimension: &Dimension| match dimension {
+            Dimension::Session => Value::Session(session.id),
+            Dimension::User => Value::Text(session.user.clone()),
+            Dimension::Database => Value::Text(session.database.clone()),
+            Dimension::BackendType => Value::Text(session.backend_type.0.clone()),
+            Dimension::Client => Value::Text(session.client.clone()),
+            Dimension::Wait => Value::Wait(wait.clone()),
+            Dimension::WaitClass => Value::Text(wait.class.to_string()),
+            Dimension::State => Value::State(row.state),
+            Dimension::Statement => Value::Statement(row.statement),
+            Dimension::Second => Value::Second(row.time),
+        };
+        GroupKey(by.iter().map(value).collect())
+    }
+
+    /// The second, when it is one of the dimensions.
+    pub(crate) fn second(&self) -> Option<i64> {
+        self.0.iter().find_map(|value| match value {
+            Value::Second(second) => Some(*second),
+            _ => None,
+        })
+    }
+
+    /// The wait, when it is one of the dimensions.
+    pub(crate) fn wait(&self) -> Option<&Wait> {
+        self.0.iter().find_map(|value| match value {
+            Value::Wait(wait) => Some(wait),
+            _ => None,
+        })
+    }
+
+    /// One text per dimension. `[none]` stands for an empty value, `[unknown]` for one that nobody knows.
+    pub(crate) fn labels(&self, dimensions: &mut Dimensions) -> Vec<String> {
+        self.0
+            .iter()
+            .map(|value| match value {
+                Value::Session(id) => match dimensions.session(*id).pid {
+                    0 => "[unknown]".to_string(),
+                    pid => pid.to_string(),
+                },
+                Value::Text(text) if text.is_empty() => "[none]".to_string(),
+                Value::Text(text) => text.clone(),
+                Value::Wait(wait) => wait.to_string(),
+                Value::State(state) => state.to_string(),
+                Value::Statement(0) => "[unknown]".to_string(),
+                Value::Statement(id) => match dimensions.statement(*id) {
+                    Some(text) => text.to_string(),
+                    // Signed, the way PostgreSQL shows a queryid.
+                    None => format!("[statement {}]", id.cast_signed()),
+                },
+                Value::Second(us) => moment(*us),
+            })
+            .collect()
+    }
+}
+
+/// A moment in UTC, to the second: `2026-10-10 12:00:00`.
+pub(crate) fn moment(us: i64) -> String {
+    match jiff::Timestamp::from_second(us.div_euclid(SECOND_US)) {
+        Ok(timestamp) => timestamp.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => format!("[{us} us]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dimension_is_read_as_it_is_written() {
+        for dimension in Dimension::ALL {
+            assert_eq!(dimension.to_string().parse(), Ok(dimension));
+        }
+        let error = "sql".parse::<Dimension>().expect_err("no dimension");
+        assert!(error.contains("'sql'") && error.contains("wait_class"), "{error}");
+    }
+
+    #[test]
+    fn a_moment_outside_of_the_calendar_is_still_shown() {
+        assert_eq!(moment(1_000_000), "1970-01-01 00:00:01");
+        assert_eq!(moment(-1), "1969-12-31 23:59:59");
+        assert!(moment(i64::MAX).contains(&i64::MAX.to_string()));
+    }
+}

@@ -1,0 +1,365 @@
+//! The report as JSON. Field names are stable: new ones may come, those here keep their meaning.
+//!
+//! Times are in nanoseconds. `ledger` holds the rows of all sections, told apart by `section`; each row has
+//! the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is grouped by them
+//! (`CPU` and `CPU` for time in no wait event). What is not known is `null`.
+
+use std::collections::BTreeMap;
+
+use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Note};
+use serde::Serialize;
+
+use crate::database_view::{DatabaseView, EventView};
+use crate::filter::SECOND_US;
+use crate::group::Dimension;
+use crate::ledger::{Ledger, LedgerRow};
+use crate::quality::Quality;
+use crate::report::Report;
+use crate::sessions::SessionTime;
+use crate::stacks::StackTime;
+use crate::sums::FidelityMix;
+
+/// The report as indented JSON, with a line feed at the end.
+pub fn render(report: &Report) -> String {
+    let mut text = serde_json::to_string_pretty(&Document::from(report))
+        // Only a map with keys that are no strings or a failing `Serialize` could get here: there is neither.
+        .unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()));
+    text.push('\n');
+    text
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    meta: MetaJson<'a>,
+    from: Option<String>,
+    to: Option<String>,
+    elapsed_ns: u128,
+    db_time_ns: u128,
+    aas: Option<f64>,
+    by: Vec<&'static str>,
+    ledger: Vec<LedgerJson<'a>>,
+    database_view: DatabaseViewJson<'a>,
+    sessions: Vec<SessionJson<'a>>,
+    stacks: Vec<StackJson<'a>>,
+    other_stacks: usize,
+    other_stacks_ns: u128,
+    quality: QualityJson<'a>,
+}
+
+#[derive(Serialize)]
+struct MetaJson<'a> {
+    dbtime: &'a str,
+    schema: &'a str,
+    host: &'a HostMeta,
+    database: &'a DatabaseMeta,
+    tier: &'a str,
+    rate_hz: u32,
+    engine: &'a str,
+    start: Option<String>,
+    end: Option<String>,
+    complete: bool,
+    cost: &'a Cost,
+}
+
+#[derive(Serialize)]
+struct LedgerJson<'a> {
+    section: &'static str,
+    idle: bool,
+    group: BTreeMap<&'static str, &'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_class: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_event: Option<&'a str>,
+    user_ns: u128,
+    kernel_ns: u128,
+    runnable_ns: u128,
+    disk_ns: u128,
+    sleep_ns: u128,
+    other_ns: u128,
+    total_ns: u128,
+    samples: u128,
+    fidelity: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct DatabaseViewJson<'a> {
+    db_time_ns: u128,
+    cpu_ns: u128,
+    wait_ns: u128,
+    percent_of_db_time: Option<f64>,
+    double_counted_ns: u128,
+    cpu_inside_idle_waits_ns: u128,
+    run_queue_outside_waits_ns: u128,
+    blocked_outside_waits_ns: u128,
+    state_unknown_outside_waits_ns: u128,
+    wait_unknown_off_cpu_ns: u128,
+    fidelity: Option<&'static str>,
+    explanation: &'a str,
+    by_event: Vec<EventJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct EventJson<'a> {
+    wait_class: &'a str,
+    wait_event: &'a str,
+    wait_ns: u128,
+    cpu_inside_ns: u128,
+    kernel_inside_ns: u128,
+    run_queue_inside_ns: u128,
+    blocked_inside_ns: u128,
+    state_unknown_inside_ns: u128,
+    fidelity: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct SessionJson<'a> {
+    /// Text, because not every reader keeps 64 bits of a number.
+    id: String,
+    pid: Option<u32>,
+    backend_type: &'a str,
+    user: &'a str,
+    database: &'a str,
+    client: &'a str,
+    leader_pid: Option<u32>,
+    elapsed_ns: Option<u128>,
+    on_cpu_ns: Option<u128>,
+    run_queue_ns: Option<u128>,
+    blocked_ns: Option<u128>,
+    accounted_ns: u128,
+    active_ns: u128,
+    unsampled_ns: u128,
+    samples: u128,
+    torn: u128,
+    torn_stacks: u128,
+    displaced: u128,
+    waits_not_read: u128,
+    first_second: Option<String>,
+    last_second: Option<String>,
+}
+
+#[derive(Serialize)]
+struct StackJson<'a> {
+    wait_class: &'a str,
+    wait_event: &'a str,
+    state: &'static str,
+    user: &'a [String],
+    kernel: &'a [String],
+    ns: u128,
+    percent: f64,
+    samples: u128,
+    fidelity: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct QualityJson<'a> {
+    complete: bool,
+    samples: u128,
+    torn: u128,
+    torn_stacks: u128,
+    displaced: u128,
+    lost: u128,
+    waits_not_read: u128,
+    unsampled_ns: u128,
+    accounted_ns: u128,
+    unresolved_frames: u64,
+    frames: u64,
+    late_passes: u64,
+    failed_passes: u64,
+    passes: u64,
+    sessions_not_recorded: u64,
+    missing_stacks_ns: u128,
+    sessions_not_described: usize,
+    recorder_cpu_ns: u64,
+    problems: &'a [String],
+    reasons: &'a [String],
+    notes: &'a [Note],
+}
+
+impl<'a> From<&'a Report> for Document<'a> {
+    fn from(report: &'a Report) -> Document<'a> {
+        let meta = &report.meta;
+        Document {
+            meta: MetaJson {
+                dbtime: &meta.dbtime,
+                schema: &meta.schema,
+                host: &meta.host,
+                database: &meta.database,
+                tier: &meta.collector.tier,
+                rate_hz: meta.collector.rate_hz,
+                engine: &meta.collector.engine,
+                start: timestamp(meta.start_us),
+                end: timestamp(meta.end_us),
+                complete: meta.complete,
+                cost: &meta.cost,
+            },
+            from: timestamp(report.period.from_us),
+            to: timestamp(report.period.to_us),
+            elapsed_ns: report.elapsed_ns(),
+            db_time_ns: report.db_time_ns(),
+            aas: report.average_active_sessions(),
+            by: report.ledger.by.iter().map(|by| by.as_str()).collect(),
+            ledger: report
+                .ledger
+                .rows
+                .iter()
+                .map(|row| ledger_row(&report.ledger, row))
+                .collect(),
+            database_view: (&report.database_view).into(),
+            sessions: report.sessions.0.iter().map(SessionJson::from).collect(),
+            stacks: report.stacks.top.iter().map(StackJson::from).collect(),
+            other_stacks: report.stacks.others,
+            other_stacks_ns: report.stacks.others_ns,
+            quality: (&report.quality).into(),
+        }
+    }
+}
+
+/// RFC 3339 in UTC; none for a moment outside of the calendar.
+fn timestamp(us: i64) -> Option<String> {
+    jiff::Timestamp::from_microsecond(us).ok().map(|t| t.to_string())
+}
+
+fn fidelity(mix: Option<FidelityMix>) -> Option<&'static str> {
+    mix.map(FidelityMix::as_str)
+}
+
+fn ledger_row<'a>(ledger: &Ledger, row: &'a LedgerRow) -> LedgerJson<'a> {
+    use dbtime_model::State;
+    let group: BTreeMap<&'static str, &str> = ledger
+        .by
+        .iter()
+        .map(|by| by.as_str())
+        .zip(row.labels.iter().map(String::as_str))
+        .collect();
+    LedgerJson {
+        section: row.section.as_str(),
+        idle: row.idle,
+        wait_class: row
+            .wait
+            .as_ref()
+            .map(|wait| &*wait.class)
+            .or_else(|| group.get(Dimension::WaitClass.as_str()).copied()),
+        wait_event: row.wait.as_ref().map(|wait| &*wait.event),
+        group,
+        user_ns: row.sums.state_ns(State::User),
+        kernel_ns: row.sums.state_ns(State::Kernel),
+        runnable_ns: row.sums.state_ns(State::Runnable),
+        disk_ns: row.sums.state_ns(State::Disk),
+        sleep_ns: row.sums.state_ns(State::Sleep),
+        other_ns: row.sums.other_ns(),
+        total_ns: row.sums.total_ns(),
+        samples: row.sums.samples,
+        fidelity: fidelity(row.sums.fidelity()),
+    }
+}
+
+impl<'a> From<&'a DatabaseView> for DatabaseViewJson<'a> {
+    fn from(view: &'a DatabaseView) -> DatabaseViewJson<'a> {
+        DatabaseViewJson {
+            db_time_ns: view.db_time_ns,
+            cpu_ns: view.cpu_ns,
+            wait_ns: view.wait_ns,
+            percent_of_db_time: view.percent_of_db_time(),
+            double_counted_ns: view.double_counted_ns,
+            cpu_inside_idle_waits_ns: view.cpu_inside_idle_waits_ns,
+            run_queue_outside_waits_ns: view.run_queue_outside_waits_ns,
+            blocked_outside_waits_ns: view.blocked_outside_waits_ns,
+            state_unknown_outside_waits_ns: view.state_unknown_outside_waits_ns,
+            wait_unknown_off_cpu_ns: view.wait_unknown_off_cpu_ns,
+            fidelity: fidelity(view.fidelity),
+            explanation: &view.explanation,
+            by_event: view.by_event.iter().map(EventJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a EventView> for EventJson<'a> {
+    fn from(event: &'a EventView) -> EventJson<'a> {
+        EventJson {
+            wait_class: &event.wait.class,
+            wait_event: &event.wait.event,
+            wait_ns: event.wait_ns,
+            cpu_inside_ns: event.cpu_inside_ns,
+            kernel_inside_ns: event.kernel_inside_ns,
+            run_queue_inside_ns: event.run_queue_inside_ns,
+            blocked_inside_ns: event.blocked_inside_ns,
+            state_unknown_inside_ns: event.state_unknown_inside_ns,
+            fidelity: fidelity(event.fidelity),
+        }
+    }
+}
+
+impl<'a> From<&'a SessionTime> for SessionJson<'a> {
+    fn from(session: &'a SessionTime) -> SessionJson<'a> {
+        let totals = &session.totals;
+        let second =
+            |us: Option<i64>| us.and_then(|us| timestamp(us.div_euclid(SECOND_US).saturating_mul(SECOND_US)));
+        SessionJson {
+            id: session.id.0.to_string(),
+            pid: session.pid,
+            backend_type: &session.backend_type.0,
+            user: &session.user,
+            database: &session.database,
+            client: &session.client,
+            leader_pid: (session.leader_pid != 0).then_some(session.leader_pid),
+            elapsed_ns: totals.elapsed_ns,
+            on_cpu_ns: totals.on_cpu_ns,
+            run_queue_ns: totals.run_queue_ns,
+            blocked_ns: totals.blocked_ns(),
+            accounted_ns: totals.accounted_ns,
+            active_ns: totals.active_ns,
+            unsampled_ns: totals.unsampled_ns,
+            samples: totals.samples,
+            torn: totals.torn,
+            torn_stacks: totals.torn_stacks,
+            displaced: totals.displaced,
+            waits_not_read: totals.waits_not_read,
+            first_second: second(session.first_us),
+            last_second: second(session.last_us),
+        }
+    }
+}
+
+impl<'a> From<&'a StackTime> for StackJson<'a> {
+    fn from(stack: &'a StackTime) -> StackJson<'a> {
+        StackJson {
+            wait_class: &stack.wait.class,
+            wait_event: &stack.wait.event,
+            state: stack.state.as_str(),
+            user: &stack.user,
+            kernel: &stack.kernel,
+            ns: stack.ns,
+            percent: stack.percent,
+            samples: stack.samples,
+            fidelity: fidelity(stack.fidelity),
+        }
+    }
+}
+
+impl<'a> From<&'a Quality> for QualityJson<'a> {
+    fn from(quality: &'a Quality) -> QualityJson<'a> {
+        QualityJson {
+            complete: quality.complete,
+            samples: quality.samples,
+            torn: quality.torn,
+            torn_stacks: quality.torn_stacks,
+            displaced: quality.displaced,
+            lost: quality.lost,
+            waits_not_read: quality.waits_not_read,
+            unsampled_ns: quality.unsampled_ns,
+            accounted_ns: quality.accounted_ns,
+            unresolved_frames: quality.unresolved_frames,
+            frames: quality.frames,
+            late_passes: quality.late_passes,
+            failed_passes: quality.failed_passes,
+            passes: quality.passes,
+            sessions_not_recorded: quality.sessions_not_recorded,
+            missing_stacks_ns: quality.missing_stacks_ns,
+            sessions_not_described: quality.sessions_not_described,
+            recorder_cpu_ns: quality.recorder_cpu_ns,
+            problems: &quality.problems,
+            reasons: &quality.reasons,
+            notes: &quality.notes,
+        }
+    }
+}

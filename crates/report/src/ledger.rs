@@ -1,0 +1,162 @@
+//! The ledger: elapsed time by wait event (or any other dimensions) and by operating-system state.
+//!
+//! Time is conserved: every nanosecond of the rows that went in is in exactly one row of exactly one section.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use dbtime_model::{BackendType, Wait};
+
+use crate::group::{Dimension, GroupKey};
+use crate::load::Dimensions;
+use crate::scan::Activity;
+use crate::sums::Sums;
+
+/// Whether time is part of DB time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Section {
+    /// Foreground sessions, outside of idle waits: what users wait for.
+    DbTime,
+    /// Foreground sessions that wait for work.
+    Idle,
+    /// Processes that work for the server itself, idle or not.
+    Background,
+}
+
+impl Section {
+    /// Every section, in the order of reports.
+    pub const ALL: [Section; 3] = [Section::DbTime, Section::Idle, Section::Background];
+
+    /// The section of a session's time in an idle wait or outside of one.
+    pub fn of(backend_type: &BackendType, idle: bool) -> Section {
+        match (backend_type.is_foreground(), idle) {
+            (true, false) => Section::DbTime,
+            (true, true) => Section::Idle,
+            (false, _) => Section::Background,
+        }
+    }
+
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Section::DbTime => "db_time",
+            Section::Idle => "idle",
+            Section::Background => "background",
+        }
+    }
+}
+
+/// Time of one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LedgerRow {
+    /// Whether it is part of DB time.
+    pub section: Section,
+    /// In an idle wait.
+    pub idle: bool,
+    /// The group: one text for each dimension of [`Ledger::by`].
+    pub labels: Vec<String>,
+    /// The wait, when time is grouped by wait.
+    pub wait: Option<Wait>,
+    /// Time per state.
+    pub sums: Sums,
+}
+
+/// Time per group and state, in three sections.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ledger {
+    /// What time is grouped by.
+    pub by: Vec<Dimension>,
+    /// Section by section; within it the largest first, or in order of time when grouped by second.
+    pub rows: Vec<LedgerRow>,
+    sums: [Sums; Section::ALL.len()],
+}
+
+impl Ledger {
+    /// Rows of one section.
+    pub fn section(&self, section: Section) -> impl Iterator<Item = &LedgerRow> {
+        self.rows.iter().filter(move |row| row.section == section)
+    }
+
+    /// Sum of one section.
+    pub fn sum(&self, section: Section) -> &Sums {
+        &self.sums[section as usize]
+    }
+
+    /// Sum of everything.
+    pub fn total(&self) -> Sums {
+        let mut total = Sums::default();
+        for sums in &self.sums {
+            total.merge(sums);
+        }
+        total
+    }
+
+    /// DB time in nanoseconds: foreground sessions outside of idle waits.
+    pub fn db_time_ns(&self) -> u128 {
+        self.sum(Section::DbTime).total_ns()
+    }
+}
+
+/// Adds rows up to a [`Ledger`].
+pub(crate) struct LedgerBuilder {
+    by: Vec<Dimension>,
+    groups: HashMap<(Section, bool, GroupKey), Sums>,
+}
+
+impl LedgerBuilder {
+    pub(crate) fn new(by: &[Dimension]) -> LedgerBuilder {
+        LedgerBuilder {
+            by: by.to_vec(),
+            groups: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, activity: &Activity<'_>) {
+        let Activity {
+            row,
+            session,
+            wait,
+            section,
+            ..
+        } = *activity;
+        let key = GroupKey::of(&self.by, row, session, wait);
+        self.groups.entry((section, wait.idle, key)).or_default().add(
+            row.state,
+            row.ns,
+            row.samples,
+            row.fidelity,
+        );
+    }
+
+    pub(crate) fn finish(self, dimensions: &mut Dimensions) -> Ledger {
+        let mut groups: Vec<_> = self.groups.into_iter().collect();
+        groups.sort_unstable_by(
+            |((section, idle, key), sums), ((other_section, other_idle, other_key), other)| {
+                section
+                    .cmp(other_section)
+                    .then_with(|| key.second().cmp(&other_key.second()))
+                    .then_with(|| Reverse(sums.total_ns()).cmp(&Reverse(other.total_ns())))
+                    .then_with(|| (idle, key).cmp(&(other_idle, other_key)))
+            },
+        );
+        let mut sums: [Sums; Section::ALL.len()] = Default::default();
+        let rows = groups
+            .into_iter()
+            .map(|((section, idle, key), row_sums)| {
+                sums[section as usize].merge(&row_sums);
+                LedgerRow {
+                    section,
+                    idle,
+                    labels: key.labels(dimensions),
+                    wait: key.wait().cloned(),
+                    sums: row_sums,
+                }
+            })
+            .collect();
+        Ledger {
+            by: self.by,
+            rows,
+            sums,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Where the rows of a report come from: a recording on disk, or rows in memory (imported, live).
+//!
+//! Sessions, stacks and statements are loaded whole; activity and counters are handed on batch by batch, so
+//! that the memory of a report depends on what it distinguishes and not on how long the recording is.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use dbtime_model::recording::{Meta, Problem, Recording, RecordingError};
+use dbtime_model::{
+    ActivityRow, BackendType, CounterRow, Frame, Rows, Session, SessionId, SessionRow, StackId, StackRow,
+    StatementRow, Table,
+};
+
+/// Rows and what is said about them.
+#[derive(Debug)]
+pub struct Source(Backing);
+
+#[derive(Debug)]
+enum Backing {
+    Recording(Box<Recording>),
+    Memory { meta: Box<Meta>, rows: Rows },
+}
+
+impl From<Recording> for Source {
+    fn from(recording: Recording) -> Source {
+        Source(Backing::Recording(Box::new(recording)))
+    }
+}
+
+impl Source {
+    /// Opens a recording by its directory.
+    ///
+    /// # Errors
+    /// See [`Recording::open`].
+    pub fn open(directory: &Path) -> Result<Source, RecordingError> {
+        Recording::open(directory).map(Source::from)
+    }
+
+    /// Rows that an importer or a collector made.
+    pub fn memory(meta: Meta, rows: Rows) -> Source {
+        Source(Backing::Memory {
+            meta: Box::new(meta),
+            rows,
+        })
+    }
+
+    /// What the recording says about itself.
+    pub fn meta(&self) -> &Meta {
+        match &self.0 {
+            Backing::Recording(recording) => recording.meta(),
+            Backing::Memory { meta, .. } => meta,
+        }
+    }
+
+    /// Hands on every row of `activity`; returns what could not be read.
+    pub fn activity(&self, mut take: impl FnMut(&ActivityRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.activity, &mut take)
+    }
+
+    /// Hands on every row of `counters`; returns what could not be read.
+    pub fn counters(&self, mut take: impl FnMut(&CounterRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.counters, &mut take)
+    }
+
+    fn read<T: Table>(&self, table: impl Fn(&Rows) -> &[T], take: &mut dyn FnMut(&T)) -> Vec<Problem> {
+        match &self.0 {
+            Backing::Recording(recording) => {
+                recording.read(|batch: Vec<T>| batch.iter().for_each(&mut *take))
+            }
+            Backing::Memory { rows, .. } => {
+                table(rows).iter().for_each(take);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Loads sessions, stacks and statements.
+    pub fn dimensions(&self) -> Dimensions {
+        let mut all = Dimensions::default();
+        let mut problems = self.read(|rows| &rows.sessions, &mut |row: &SessionRow| {
+            all.sessions.insert(row.id, row.clone().into());
+        });
+        problems.extend(self.read(|rows| &rows.stacks, &mut |row: &StackRow| {
+            all.stacks.insert(row.id, row.frames.clone());
+        }));
+        problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
+            all.statements.insert(row.id, row.text.clone());
+        }));
+        all.problems = problems;
+        all
+    }
+}
+
+/// What the ids in the rows stand for.
+#[derive(Debug, Default)]
+pub struct Dimensions {
+    sessions: HashMap<SessionId, Session>,
+    stacks: HashMap<StackId, Vec<Frame>>,
+    statements: HashMap<u64, String>,
+    not_described: BTreeSet<SessionId>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+}
+
+impl Dimensions {
+    /// The facts of a session. A recorder that was killed may have left rows of sessions that it had not
+    /// described yet: their time is real, so they get the backend type `unknown` and pid 0.
+    pub fn session(&mut self, id: SessionId) -> &Session {
+        self.sessions.entry(id).or_insert_with(|| {
+            self.not_described.insert(id);
+            Session {
+                id,
+                pid: 0,
+                started_us: 0,
+                backend_type: BackendType(BackendType::UNKNOWN.to_string()),
+                user: String::new(),
+                database: String::new(),
+                client: String::new(),
+                leader_pid: 0,
+                title: String::new(),
+            }
+        })
+    }
+
+    /// Frames of a stack, root first; none when the stack is not in the recording.
+    pub fn stack(&self, id: StackId) -> Option<&[Frame]> {
+        self.stacks.get(&id).map(Vec::as_slice)
+    }
+
+    /// Text of a statement; none when it is not in the recording.
+    pub fn statement(&self, id: u64) -> Option<&str> {
+        self.statements
+            .get(&id)
+            .map(String::as_str)
+            .filter(|text| !text.is_empty())
+    }
+
+    /// True when a session with this pid is described.
+    pub fn has_pid(&self, pid: u32) -> bool {
+        self.sessions
+            .values()
+            .any(|session| session.pid == pid && !self.not_described.contains(&session.id))
+    }
+
+    /// Sessions that were asked for but are not described.
+    pub fn sessions_not_described(&self) -> usize {
+        self.not_described.len()
+    }
+}

@@ -1,0 +1,119 @@
+//! What is known to be missing or doubtful: for the whole recording, unless a field says otherwise.
+
+use dbtime_model::recording::{Meta, Note, Problem};
+use dbtime_model::{CounterRow, counter};
+
+use crate::sums::percent;
+
+/// How far a report can be trusted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Quality {
+    /// The recorder ended in an orderly way.
+    pub complete: bool,
+    /// Samples taken.
+    pub samples: u128,
+    /// Samples dropped because the session ran while it was read.
+    pub torn: u128,
+    /// Samples kept without their stacks for the same reason.
+    pub torn_stacks: u128,
+    /// Passes over a session left out because the sampler itself had pushed it off its CPU.
+    pub displaced: u128,
+    /// Samples lost because the buffer to user space was full.
+    pub lost: u128,
+    /// Samples whose wait event could not be read.
+    pub waits_not_read: u128,
+    /// Time in the period into which no sample fell, all sections, nanoseconds.
+    pub unsampled_ns: u128,
+    /// Time in the period, all sections, nanoseconds.
+    pub accounted_ns: u128,
+    /// Distinct frames that could not be named.
+    pub unresolved_frames: u64,
+    /// Distinct frames in all.
+    pub frames: u64,
+    /// Sampler passes that came more than one period late.
+    pub late_passes: u64,
+    /// Sampler passes that the kernel refused.
+    pub failed_passes: u64,
+    /// Sampler passes.
+    pub passes: u64,
+    /// Sessions for which the recorder had no room.
+    pub sessions_not_recorded: u64,
+    /// DB time in the period whose stacks are not in the recording, nanoseconds.
+    pub missing_stacks_ns: u128,
+    /// Sessions of which only activity was recorded.
+    pub sessions_not_described: usize,
+    /// CPU that the recorder used, nanoseconds.
+    pub recorder_cpu_ns: u64,
+    /// The same in percent of one CPU; none when the recording has no length.
+    pub recorder_percent_of_one_cpu: Option<f64>,
+    /// What could not be read.
+    pub problems: Vec<String>,
+    /// What the recorder noted.
+    pub notes: Vec<Note>,
+    /// What the host lacked, and what was done instead.
+    pub reasons: Vec<String>,
+}
+
+impl Quality {
+    /// Time into which no sample fell, in percent of all time in the period.
+    pub fn unsampled_percent(&self) -> Option<f64> {
+        percent(self.unsampled_ns, self.accounted_ns)
+    }
+}
+
+/// Sums what the counters say about the recorder's own losses, session by session.
+#[derive(Default)]
+pub(crate) struct LossCounters {
+    torn: i128,
+    torn_stacks: i128,
+    displaced: i128,
+    waits_not_read: i128,
+}
+
+impl LossCounters {
+    pub(crate) fn add(&mut self, row: &CounterRow) {
+        if row.source != counter::DBTIME {
+            return;
+        }
+        let sum = match row.name.as_str() {
+            counter::TORN => &mut self.torn,
+            counter::TORN_STACK => &mut self.torn_stacks,
+            counter::DISPLACED => &mut self.displaced,
+            counter::WAIT_NOT_READ => &mut self.waits_not_read,
+            _ => return,
+        };
+        *sum += i128::from(row.value);
+    }
+
+    /// The quality as `meta` and the counters tell it. `meta` is written with each segment, the counters come
+    /// with the rows: when they differ, the larger loss is the one that is shown.
+    pub(crate) fn quality(self, meta: &Meta, problems: Vec<Problem>) -> Quality {
+        let told = &meta.quality;
+        let larger = |meta: u64, counters: i128| u128::from(meta).max(counters.max(0).unsigned_abs());
+        let length_ns = (i128::from(meta.end_us) - i128::from(meta.start_us))
+            .max(0)
+            .unsigned_abs()
+            * 1_000;
+        Quality {
+            complete: meta.complete,
+            samples: told.samples.into(),
+            torn: larger(told.torn, self.torn),
+            torn_stacks: larger(told.torn_stacks, self.torn_stacks),
+            displaced: larger(told.displaced, self.displaced),
+            lost: told.lost.into(),
+            waits_not_read: larger(told.waits_not_read, self.waits_not_read),
+            unresolved_frames: told.unresolved_frames,
+            frames: told.frames,
+            late_passes: told.late_passes,
+            failed_passes: told.failed_passes,
+            passes: told.passes,
+            sessions_not_recorded: told.sessions_not_recorded,
+            recorder_cpu_ns: meta.cost.cpu_ns,
+            recorder_percent_of_one_cpu: percent(meta.cost.cpu_ns.into(), length_ns),
+            problems: problems.into_iter().map(|problem| problem.0).collect(),
+            notes: meta.notes.clone(),
+            reasons: meta.collector.reasons.clone(),
+            ..Quality::default()
+        }
+    }
+}

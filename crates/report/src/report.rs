@@ -1,0 +1,167 @@
+//! The report: every answer about a recording, from one pass over its rows.
+
+use dbtime_model::recording::Meta;
+
+use crate::database_view::{DatabaseView, DatabaseViewBuilder};
+use crate::filter::Filter;
+use crate::group::Dimension;
+use crate::ledger::{Ledger, LedgerBuilder};
+use crate::load::{Dimensions, Source};
+use crate::quality::{LossCounters, Quality};
+use crate::scan::{Period, scan};
+use crate::sessions::{Sessions, SessionsBuilder};
+use crate::stacks::{StackProfile, StacksBuilder};
+
+/// What a report is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Which rows count.
+    pub filter: Filter,
+    /// What the ledger is grouped by.
+    pub by: Vec<Dimension>,
+    /// How many stacks to show.
+    pub stacks: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            filter: Filter::default(),
+            by: vec![Dimension::Wait],
+            stacks: 5,
+        }
+    }
+}
+
+/// Why there is no report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// The filter names sessions that are not in the recording.
+    #[error("no session with pid {} in this recording", list(.0))]
+    NoSuchSession(Vec<u32>),
+    /// The filter leaves no whole second.
+    #[error("the period is empty: its end must be at least one second after its begin")]
+    EmptyPeriod,
+}
+
+fn list(pids: &[u32]) -> String {
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    pids.join(", ")
+}
+
+/// All answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// Which rows count.
+    pub filter: Filter,
+    /// The time the report covers.
+    pub period: Period,
+    /// Time by group and state.
+    pub ledger: Ledger,
+    /// The same through the eyes of the database.
+    pub database_view: DatabaseView,
+    /// Time by session.
+    pub sessions: Sessions,
+    /// Time by stack.
+    pub stacks: StackProfile,
+    /// How far to trust it.
+    pub quality: Quality,
+}
+
+impl Report {
+    /// Wall-clock time that the report covers, nanoseconds.
+    pub fn elapsed_ns(&self) -> u128 {
+        self.period.elapsed_ns()
+    }
+
+    /// Foreground time outside of idle waits, nanoseconds.
+    pub fn db_time_ns(&self) -> u128 {
+        self.ledger.db_time_ns()
+    }
+
+    /// Average active sessions: DB time by elapsed time; none when no time passed.
+    pub fn average_active_sessions(&self) -> Option<f64> {
+        let elapsed = self.elapsed_ns();
+        (elapsed > 0).then(|| self.db_time_ns() as f64 / elapsed as f64)
+    }
+
+    /// True when no time of any session was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.ledger.total().total_ns() == 0
+    }
+}
+
+/// Answers every question of a report in one pass over the rows.
+///
+/// # Errors
+/// The filter names a session or a period that is not there. What cannot be read of the recording is no
+/// error: it is named in [`Quality::problems`].
+pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError> {
+    let mut dimensions = load(source, &options.filter)?;
+    let mut ledger = LedgerBuilder::new(&options.by);
+    let mut database_view = DatabaseViewBuilder::default();
+    let mut sessions = SessionsBuilder::default();
+    let mut stacks = StacksBuilder::default();
+    let mut unsampled_ns = 0;
+    let mut samples = 0;
+    let scan = scan(source, &mut dimensions, &options.filter, |activity| {
+        ledger.add(activity);
+        database_view.add(activity);
+        sessions.add(activity);
+        stacks.add(activity);
+        samples += u128::from(activity.row.samples);
+        if activity.not_sampled {
+            unsampled_ns += u128::from(activity.row.ns);
+        }
+    });
+    let mut losses = LossCounters::default();
+    let counter_problems = source.counters(|row| {
+        losses.add(row);
+        sessions.add_counter(row, &mut dimensions, &options.filter);
+    });
+    let ledger = ledger.finish(&mut dimensions);
+    let sessions = sessions.finish(&mut dimensions);
+    let stacks = stacks.finish(options.stacks, &dimensions);
+
+    let mut problems = std::mem::take(&mut dimensions.problems);
+    problems.extend(scan.problems);
+    problems.extend(counter_problems);
+    let mut quality = losses.quality(source.meta(), problems);
+    // An importer need not fill in what can be counted.
+    quality.samples = quality.samples.max(samples);
+    quality.unsampled_ns = unsampled_ns;
+    quality.accounted_ns = ledger.total().total_ns();
+    quality.missing_stacks_ns = stacks.missing_ns;
+    quality.sessions_not_described = dimensions.sessions_not_described();
+    Ok(Report {
+        meta: source.meta().clone(),
+        filter: options.filter.clone(),
+        period: scan.period,
+        ledger,
+        database_view: database_view.finish(),
+        sessions,
+        stacks,
+        quality,
+    })
+}
+
+/// Loads what the ids stand for, and checks the filter against it.
+pub(crate) fn load(source: &Source, filter: &Filter) -> Result<Dimensions, ReportError> {
+    if filter.is_empty_period() {
+        return Err(ReportError::EmptyPeriod);
+    }
+    let dimensions = source.dimensions();
+    let absent: Vec<u32> = filter
+        .sessions
+        .iter()
+        .copied()
+        .filter(|pid| !dimensions.has_pid(*pid))
+        .collect();
+    if absent.is_empty() {
+        Ok(dimensions)
+    } else {
+        Err(ReportError::NoSuchSession(absent))
+    }
+}

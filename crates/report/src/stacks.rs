@@ -1,0 +1,110 @@
+//! The stack profile: where in the code DB time goes, on CPU and off CPU together.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use dbtime_model::{Frame, NO_STACK, StackId, State, Wait};
+
+use crate::ledger::Section;
+use crate::load::Dimensions;
+use crate::scan::Activity;
+use crate::sums::{FidelityMix, Sums, percent};
+
+/// Stands for the frames of a stack that is not in the recording.
+const MISSING: &str = "[stack not recorded]";
+
+/// Time at one stack.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StackTime {
+    /// What the database says.
+    pub wait: Wait,
+    /// What the operating system says.
+    pub state: State,
+    /// User frames, root first; empty when no stack was taken.
+    pub user: Vec<String>,
+    /// Kernel frames, root first; empty in user mode.
+    pub kernel: Vec<String>,
+    /// Nanoseconds.
+    pub ns: u128,
+    /// Part of DB time in percent.
+    pub percent: f64,
+    /// Samples.
+    pub samples: u128,
+    /// How the time came to be.
+    pub fidelity: Option<FidelityMix>,
+}
+
+/// The stacks with the most DB time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StackProfile {
+    /// The largest first.
+    pub top: Vec<StackTime>,
+    /// Distinct stacks that are not among them.
+    pub others: usize,
+    /// Their time in nanoseconds.
+    pub others_ns: u128,
+    /// Time whose stacks are not in the recording, nanoseconds.
+    pub missing_ns: u128,
+}
+
+/// Adds the rows of DB time up to a [`StackProfile`].
+#[derive(Default)]
+pub(crate) struct StacksBuilder(HashMap<(Wait, State, StackId, StackId), Sums>);
+
+impl StacksBuilder {
+    pub(crate) fn add(&mut self, activity: &Activity<'_>) {
+        let Activity {
+            row, wait, section, ..
+        } = *activity;
+        if section == Section::DbTime {
+            self.0
+                .entry((wait.clone(), row.state, row.user_stack, row.kernel_stack))
+                .or_default()
+                .add(row.state, row.ns, row.samples, row.fidelity);
+        }
+    }
+
+    pub(crate) fn finish(self, n: usize, dimensions: &Dimensions) -> StackProfile {
+        let mut stacks: Vec<_> = self.0.into_iter().collect();
+        stacks.sort_unstable_by(|(key, sums), (other_key, other)| {
+            Reverse(sums.total_ns())
+                .cmp(&Reverse(other.total_ns()))
+                .then_with(|| key.cmp(other_key))
+        });
+        let db_time_ns = stacks.iter().map(|(_, sums)| sums.total_ns()).sum();
+        let is_missing = |id: StackId| id != NO_STACK && dimensions.stack(id).is_none();
+        let missing_ns = stacks
+            .iter()
+            .filter(|((_, _, user, kernel), _)| is_missing(*user) || is_missing(*kernel))
+            .map(|(_, sums)| sums.total_ns())
+            .sum();
+        let rest = stacks.split_off(n.min(stacks.len()));
+        StackProfile {
+            top: stacks
+                .into_iter()
+                .map(|((wait, state, user, kernel), sums)| StackTime {
+                    wait,
+                    state,
+                    user: frames(user, dimensions),
+                    kernel: frames(kernel, dimensions),
+                    ns: sums.total_ns(),
+                    percent: percent(sums.total_ns(), db_time_ns).unwrap_or(0.0),
+                    samples: sums.samples,
+                    fidelity: sums.fidelity(),
+                })
+                .collect(),
+            others: rest.len(),
+            others_ns: rest.iter().map(|(_, sums)| sums.total_ns()).sum(),
+            missing_ns,
+        }
+    }
+}
+
+/// Names of a stack's frames, root first.
+pub(crate) fn frames(id: StackId, dimensions: &Dimensions) -> Vec<String> {
+    match dimensions.stack(id) {
+        Some(frames) => frames.iter().map(Frame::label).collect(),
+        None if id == NO_STACK => Vec::new(),
+        None => vec![MISSING.to_string()],
+    }
+}

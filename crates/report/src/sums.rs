@@ -1,0 +1,174 @@
+//! Time per state: what every analysis adds up.
+//!
+//! Sums are 128 bits wide: 2^63 rows of the largest `ns` fit, so no recording can make them overflow.
+
+use dbtime_model::{Fidelity, State, StateGroup};
+
+/// How a sum of several rows came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FidelityMix {
+    /// Every row was measured.
+    Exact,
+    /// Every row is an exact total that was split by samples.
+    Sampled,
+    /// Some of each.
+    Mixed,
+}
+
+impl FidelityMix {
+    /// The word used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FidelityMix::Exact => "exact",
+            FidelityMix::Sampled => "sampled",
+            FidelityMix::Mixed => "mixed",
+        }
+    }
+}
+
+/// Time per state and the samples it rests on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sums {
+    ns: [u128; State::ALL.len()],
+    /// Samples.
+    pub samples: u128,
+    // One bit per state: there is a row that is exact; there is one that is sampled.
+    exact: u8,
+    sampled: u8,
+}
+
+impl Sums {
+    /// Adds the time of one row.
+    pub fn add(&mut self, state: State, ns: u64, samples: u64, fidelity: Fidelity) {
+        self.ns[state as usize] += u128::from(ns);
+        self.samples += u128::from(samples);
+        match fidelity {
+            Fidelity::Exact => self.exact |= 1 << state as usize,
+            Fidelity::Sampled => self.sampled |= 1 << state as usize,
+        }
+    }
+
+    /// Adds another sum.
+    pub fn merge(&mut self, other: &Sums) {
+        for (ns, more) in self.ns.iter_mut().zip(other.ns) {
+            *ns += more;
+        }
+        self.samples += other.samples;
+        self.exact |= other.exact;
+        self.sampled |= other.sampled;
+    }
+
+    /// Nanoseconds in one state.
+    pub fn state_ns(&self, state: State) -> u128 {
+        self.ns[state as usize]
+    }
+
+    /// Nanoseconds in all states.
+    pub fn total_ns(&self) -> u128 {
+        self.ns.iter().sum()
+    }
+
+    /// Nanoseconds on a CPU: what `getrusage` counts.
+    pub fn on_cpu_ns(&self) -> u128 {
+        self.group_ns(Some(StateGroup::OnCpu))
+    }
+
+    /// Nanoseconds in the run queue.
+    pub fn run_queue_ns(&self) -> u128 {
+        self.group_ns(Some(StateGroup::RunQueue))
+    }
+
+    /// Nanoseconds blocked: disk, sleep, stopped.
+    pub fn blocked_ns(&self) -> u128 {
+        self.group_ns(Some(StateGroup::Blocked))
+    }
+
+    /// Nanoseconds for which the source does not say the state.
+    pub fn unknown_ns(&self) -> u128 {
+        self.group_ns(None)
+    }
+
+    /// Nanoseconds in the states that have no column of their own: cpu (mode unknown), stopped, unknown.
+    pub fn other_ns(&self) -> u128 {
+        self.state_ns(State::Cpu) + self.state_ns(State::Stopped) + self.state_ns(State::Unknown)
+    }
+
+    /// How the whole sum came to be; none when it is the sum of nothing.
+    pub fn fidelity(&self) -> Option<FidelityMix> {
+        mix(self.exact != 0, self.sampled != 0)
+    }
+
+    /// How the time in one state came to be; none when there is none.
+    pub fn state_fidelity(&self, state: State) -> Option<FidelityMix> {
+        let bit = 1 << state as usize;
+        mix(self.exact & bit != 0, self.sampled & bit != 0)
+    }
+
+    fn group_ns(&self, group: Option<StateGroup>) -> u128 {
+        State::ALL
+            .into_iter()
+            .filter(|state| state.group() == group)
+            .map(|state| self.state_ns(state))
+            .sum()
+    }
+}
+
+fn mix(exact: bool, sampled: bool) -> Option<FidelityMix> {
+    match (exact, sampled) {
+        (false, false) => None,
+        (true, false) => Some(FidelityMix::Exact),
+        (false, true) => Some(FidelityMix::Sampled),
+        (true, true) => Some(FidelityMix::Mixed),
+    }
+}
+
+/// Part of a whole in percent; none when the whole is nothing.
+pub fn percent(part: u128, whole: u128) -> Option<f64> {
+    (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_found_again_under_its_own_name() {
+        for (index, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, index);
+            let mut sums = Sums::default();
+            sums.add(state, 7, 1, Fidelity::Exact);
+            assert_eq!(sums.state_ns(state), 7);
+            assert_eq!(sums.total_ns(), 7);
+            assert_eq!(
+                sums.on_cpu_ns() + sums.run_queue_ns() + sums.blocked_ns() + sums.unknown_ns(),
+                7
+            );
+        }
+    }
+
+    #[test]
+    fn exact_and_sampled_together_are_called_mixed() {
+        let mut sums = Sums::default();
+        assert_eq!(sums.fidelity(), None);
+        sums.add(State::Sleep, 1, 0, Fidelity::Exact);
+        assert_eq!(sums.fidelity(), Some(FidelityMix::Exact));
+        let mut other = Sums::default();
+        other.add(State::User, 1, 1, Fidelity::Sampled);
+        sums.merge(&other);
+        assert_eq!(sums.fidelity(), Some(FidelityMix::Mixed));
+        assert_eq!(sums.state_fidelity(State::Sleep), Some(FidelityMix::Exact));
+        assert_eq!(sums.state_fidelity(State::User), Some(FidelityMix::Sampled));
+        assert_eq!(sums.state_fidelity(State::Disk), None);
+    }
+
+    #[test]
+    fn the_largest_rows_do_not_overflow() {
+        let mut sums = Sums::default();
+        for state in State::ALL {
+            sums.add(state, u64::MAX, u64::MAX, Fidelity::Sampled);
+            sums.add(state, u64::MAX, u64::MAX, Fidelity::Sampled);
+        }
+        assert_eq!(sums.total_ns(), 16 * u128::from(u64::MAX));
+        assert_eq!(sums.samples, 16 * u128::from(u64::MAX));
+    }
+}

@@ -1,0 +1,107 @@
+//! What was recorded, where, when and how; what is exact and what is sampled.
+
+use dbtime_model::State;
+
+use super::page::Page;
+use crate::group::moment;
+use crate::number::seconds;
+use crate::report::Report;
+use crate::sums::FidelityMix;
+
+pub(super) fn render(report: &Report, page: &mut Page) {
+    let meta = &report.meta;
+    let database = words(&[&meta.database.product, &meta.database.version]);
+    let mut place = Vec::new();
+    if !meta.host.name.is_empty() {
+        place.push(format!("on {}", meta.host.name));
+    }
+    if meta.host.cpus > 0 {
+        place.push(format!("{} CPUs", meta.host.cpus));
+    }
+    if !meta.host.kernel.is_empty() {
+        place.push(format!("Linux {}", words(&[&meta.host.kernel, &meta.host.arch])));
+    }
+    let database = if database.is_empty() {
+        "Unknown database".to_string()
+    } else {
+        database
+    };
+    let place = place.join(", ");
+    page.paragraph(&words(&[&database, &place]));
+
+    let mut how = format!(
+        "From {} UTC, {} s",
+        moment(report.period.from_us),
+        seconds(report.elapsed_ns())
+    );
+    if meta.collector.rate_hz > 0 {
+        how += &format!(", {} samples per second and session", meta.collector.rate_hz);
+    }
+    if !meta.complete {
+        how += "; the recorder did not end in an orderly way, this is what it had written";
+    }
+    page.paragraph(&how);
+    if let Some(only) = filter(report) {
+        page.paragraph(&only);
+    }
+    page.paragraph(&fidelity(report));
+}
+
+fn words(words: &[&str]) -> String {
+    let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+/// Which rows were chosen, beside the period.
+fn filter(report: &Report) -> Option<String> {
+    let filter = &report.filter;
+    let mut only = Vec::new();
+    if !filter.sessions.is_empty() {
+        let pids: Vec<String> = filter.sessions.iter().map(u32::to_string).collect();
+        only.push(format!("sessions {}", pids.join(", ")));
+    }
+    if !filter.waits.is_empty() {
+        only.push(format!("waits {}", filter.waits.join(", ")));
+    }
+    if !filter.states.is_empty() {
+        let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
+        only.push(format!("states {}", states.join(", ")));
+    }
+    (!only.is_empty()).then(|| format!("Only {}", only.join("; ")))
+}
+
+/// Which numbers are exact and which are sampled.
+fn fidelity(report: &Report) -> String {
+    let total = report.ledger.total();
+    let states = |wanted: FidelityMix| -> Vec<&str> {
+        State::ALL
+            .into_iter()
+            .filter(|state| total.state_fidelity(*state) == Some(wanted))
+            .map(State::as_str)
+            .collect()
+    };
+    let exact_totals = report.sessions.have_exact_totals();
+    match total.fidelity() {
+        None => "Nothing was recorded in this period.".to_string(),
+        Some(FidelityMix::Exact) => "All times are exact.".to_string(),
+        Some(FidelityMix::Sampled) if exact_totals => {
+            "Exact: the totals of each session (kernel accounting). Sampled: how they split by wait event, \
+             state and stack."
+                .to_string()
+        }
+        Some(FidelityMix::Sampled) => "Sampled: all times.".to_string(),
+        Some(FidelityMix::Mixed) => {
+            let parts = [
+                ("Exact", states(FidelityMix::Exact)),
+                ("Sampled", states(FidelityMix::Sampled)),
+                ("Partly exact, partly sampled", states(FidelityMix::Mixed)),
+            ];
+            let parts: Vec<String> = parts
+                .into_iter()
+                .filter(|(_, states)| !states.is_empty())
+                .map(|(word, states)| format!("{word}: {}.", states.join(", ")))
+                .collect();
+            parts.join(" ")
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The ledger: DB time first, then what is not part of it.
+
+use dbtime_model::State;
+
+use super::page::{Page, Table, percent, time};
+use crate::group::Dimension;
+use crate::ledger::{Ledger, LedgerRow, Section};
+use crate::number::seconds;
+use crate::report::Report;
+use crate::sums::{self, FidelityMix, Sums};
+
+pub(super) fn render(report: &Report, page: &mut Page) {
+    let ledger = &report.ledger;
+    let average = report
+        .average_active_sessions()
+        .map_or_else(|| "?".to_string(), |sessions| format!("{sessions:.2}"));
+    page.heading(&format!(
+        "DB time {} s in {} s elapsed: {average} average active sessions (AAS)",
+        seconds(report.db_time_ns()),
+        seconds(report.elapsed_ns()),
+    ));
+    let total = ledger.total();
+    if total.total_ns() == 0 {
+        return;
+    }
+    legend(&total, page);
+    page.heading(&heading(ledger, Section::DbTime));
+    page.table(&table(ledger));
+}
+
+/// What the columns mean.
+fn legend(total: &Sums, page: &mut Page) {
+    let mut legend =
+        "user, kernel: on a CPU. runnable: ready to run, but without a CPU. disk: blocked on I/O. \
+                      sleep: waiting for anything else."
+            .to_string();
+    if total.other_ns() > 0 {
+        let others = [State::Cpu, State::Stopped, State::Unknown]
+            .into_iter()
+            .filter(|state| total.state_ns(*state) > 0)
+            .map(|state| match state {
+                State::Cpu => "on a CPU, user or kernel not known",
+                State::Stopped => "stopped",
+                _ => "state not known",
+            });
+        legend += &format!(" other: {}.", others.collect::<Vec<_>>().join("; "));
+    }
+    page.paragraph(&legend);
+}
+
+fn heading(ledger: &Ledger, section: Section) -> String {
+    let what = match section {
+        Section::DbTime => "Where DB time went",
+        Section::Idle => "Not part of DB time: sessions waiting for work",
+        Section::Background => "Not part of DB time: background processes",
+    };
+    format!("{what} (seconds, {})", fidelity(ledger.sum(section)))
+}
+
+fn fidelity(sums: &Sums) -> &'static str {
+    match sums.fidelity() {
+        Some(FidelityMix::Mixed) => "partly exact, partly sampled",
+        Some(mix) => mix.as_str(),
+        None => "none",
+    }
+}
+
+fn dimension_heading(dimension: &Dimension) -> &'static str {
+    match dimension {
+        Dimension::Wait => "wait event",
+        Dimension::WaitClass => "wait class",
+        Dimension::BackendType => "process",
+        Dimension::Second => "second (UTC)",
+        other => other.as_str(),
+    }
+}
+
+/// Heading, and nanoseconds of a row.
+type Column = (&'static str, fn(&Sums) -> u128);
+
+/// Columns of times: one per state, those without time in them left out if they have no column of their own,
+/// and none when the rows are single states.
+fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
+    if by.contains(&Dimension::State) {
+        return vec![("total", Sums::total_ns)];
+    }
+    let mut columns: Vec<Column> = vec![
+        ("user", |sums| sums.state_ns(State::User)),
+        ("kernel", |sums| sums.state_ns(State::Kernel)),
+        ("runnable", |sums| sums.state_ns(State::Runnable)),
+        ("disk", |sums| sums.state_ns(State::Disk)),
+        ("sleep", |sums| sums.state_ns(State::Sleep)),
+    ];
+    if sum.other_ns() > 0 {
+        columns.push(("other", Sums::other_ns));
+    }
+    columns.push(("total", Sums::total_ns));
+    columns
+}
+
+fn table(ledger: &Ledger) -> Table {
+    let columns = columns(&ledger.total(), &ledger.by);
+    let mut text_heads: Vec<&str> = ledger.by.iter().map(dimension_heading).collect();
+    if text_heads.is_empty() {
+        text_heads.push("");
+    }
+    let mut number_heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+    number_heads.push("%");
+    let mut table = Table::new(&text_heads, &number_heads);
+    for section in Section::ALL {
+        let sum = ledger.sum(section);
+        let rows: Vec<&LedgerRow> = ledger.section(section).collect();
+        if section != Section::DbTime {
+            if rows.is_empty() {
+                continue;
+            }
+            table.heading(heading(ledger, section));
+        }
+        let numbers = |sums: &Sums| -> Vec<String> {
+            let part = sums::percent(sums.total_ns(), sum.total_ns());
+            columns
+                .iter()
+                .map(|(_, column)| time(column(sums)))
+                .chain([percent(part)])
+                .collect()
+        };
+        for row in &rows {
+            let mut cells = labels(row, text_heads.len());
+            cells.extend(numbers(&row.sums));
+            table.row(cells);
+        }
+        // The sum of one row says nothing new, except what DB time is.
+        let name = match section {
+            Section::DbTime => "DB time",
+            Section::Idle | Section::Background if rows.len() == 1 => continue,
+            Section::Idle | Section::Background => "sum",
+        };
+        let mut cells = vec![String::new(); text_heads.len()];
+        cells[0] = name.to_string();
+        cells.extend(numbers(sum));
+        table.rule();
+        table.row(cells);
+    }
+    table
+}
+
+/// Texts of the group. In the background idle waits stand beside others, so they are marked.
+fn labels(row: &LedgerRow, columns: usize) -> Vec<String> {
+    let mut labels = row.labels.clone();
+    labels.resize(columns, String::new());
+    if row.section == Section::Background
+        && row.idle
+        && let Some(last) = labels.last_mut()
+    {
+        if !last.is_empty() {
+            last.push(' ');
+        }
+        last.push_str("(idle)");
+    }
+    labels
+}

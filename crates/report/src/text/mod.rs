@@ -1,0 +1,25 @@
+//! The report for a terminal. Computes nothing: every number is taken from the answers as it is.
+
+mod database_view;
+mod header;
+mod ledger;
+mod page;
+mod quality;
+mod sessions;
+mod stacks;
+
+use crate::report::Report;
+use page::Page;
+
+/// The report as text, lines up to `width` columns (names that cannot be broken may be longer). No colours,
+/// no escape sequences.
+pub fn render(report: &Report, width: usize) -> String {
+    let mut page = Page::new(width);
+    header::render(report, &mut page);
+    ledger::render(report, &mut page);
+    database_view::render(report, &mut page);
+    sessions::render(report, &mut page);
+    stacks::render(report, &mut page);
+    quality::render(report, &mut page);
+    page.finish()
+}

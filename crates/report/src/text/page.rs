@@ -1,0 +1,181 @@
+//! The page that a text report is written on. Nothing reaches the terminal but through here, and everything
+//! that passes is made printable.
+
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets};
+
+use crate::number::seconds;
+use crate::printable::printable;
+
+/// Narrower than this no table of numbers can be.
+const MIN_WIDTH: usize = 72;
+/// Blanks between columns.
+const GAP: u16 = 2;
+/// Longer texts may be broken in a table, but into pieces no shorter than this.
+const MIN_TEXT: u16 = 16;
+/// A text that would need more lines than this in a table ends in `...`.
+const MAX_LINES: usize = 4;
+
+/// A text report in the making.
+pub(super) struct Page {
+    width: u16,
+    text: String,
+}
+
+/// A table: text columns at the left, numbers at the right. Several parts share their columns.
+pub(super) struct Table {
+    head: Vec<String>,
+    text_columns: usize,
+    lines: Vec<Line>,
+}
+
+enum Line {
+    Row(Vec<String>),
+    Rule,
+    Heading(String),
+}
+
+impl Table {
+    pub(super) fn new(text_columns: &[&str], number_columns: &[&str]) -> Table {
+        Table {
+            head: text_columns
+                .iter()
+                .chain(number_columns)
+                .map(ToString::to_string)
+                .collect(),
+            text_columns: text_columns.len(),
+            lines: Vec::new(),
+        }
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        self.lines.push(Line::Row(cells));
+    }
+
+    /// A line across the table.
+    pub(super) fn rule(&mut self) {
+        self.lines.push(Line::Rule);
+    }
+
+    /// An empty line and a heading for the rows that follow.
+    pub(super) fn heading(&mut self, text: String) {
+        self.lines.push(Line::Heading(text));
+    }
+}
+
+impl Page {
+    pub(super) fn new(width: usize) -> Page {
+        Page {
+            width: u16::try_from(width.max(MIN_WIDTH)).unwrap_or(u16::MAX),
+            text: String::new(),
+        }
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+
+    /// An empty line and a heading.
+    pub(super) fn heading(&mut self, text: &str) {
+        self.text.push('\n');
+        self.paragraph(text);
+    }
+
+    /// One line, however long.
+    pub(super) fn line(&mut self, text: &str) {
+        self.text.push_str(printable(text).trim_end());
+        self.text.push('\n');
+    }
+
+    /// Text, broken at blanks to fit the page.
+    pub(super) fn paragraph(&mut self, text: &str) {
+        let mut table = comfy_table::Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(self.width)
+            .add_row([printable(text)]);
+        if let Some(column) = table.column_mut(0) {
+            column.set_padding((0, 0));
+        }
+        for line in table.lines() {
+            self.line(&line);
+        }
+    }
+
+    /// A table, indented by two blanks.
+    pub(super) fn table(&mut self, content: &Table) {
+        let indent = "  ";
+        let mut table = comfy_table::Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(self.width - GAP)
+            .set_header(content.head.iter().map(|head| cell(head)));
+        for line in std::iter::once(&Line::Rule).chain(&content.lines) {
+            match line {
+                Line::Row(cells) => {
+                    let mut row = Row::from(cells.iter().map(|text| cell(text)).collect::<Vec<_>>());
+                    row.max_height(MAX_LINES);
+                    table.add_row(row)
+                }
+                Line::Rule | Line::Heading(_) => table.add_row([MARK]),
+            };
+        }
+        let last = content.head.len() - 1;
+        let content_widths = table.column_max_content_widths();
+        for column in table.column_iter_mut() {
+            let index = column.index;
+            column.set_padding((0, if index == last { 0 } else { GAP }));
+            if index >= content.text_columns {
+                column.set_cell_alignment(CellAlignment::Right);
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            } else {
+                let content = content_widths
+                    .get(index)
+                    .map_or(MIN_TEXT, |width| MIN_TEXT.min(*width));
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(content + GAP)));
+            }
+        }
+        let lines: Vec<String> = table.lines().collect();
+        let width = lines
+            .iter()
+            .map(|line| line.trim_end().chars().count())
+            .max()
+            .unwrap_or(0);
+        let rule = format!("{indent}{}", "-".repeat(width));
+        let mut marked = std::iter::once(&Line::Rule)
+            .chain(&content.lines)
+            .filter(|line| !matches!(line, Line::Row(_)));
+        for line in &lines {
+            if !line.contains(MARK) {
+                self.line(&format!("{indent}{line}"));
+            } else if let Some(Line::Heading(text)) = marked.next() {
+                self.heading(text);
+            } else {
+                self.line(&rule);
+            }
+        }
+    }
+}
+
+/// Stands for a line that is no row. It cannot be in a cell, because it is not printable.
+const MARK: &str = "\u{1}";
+
+fn cell(text: &str) -> Cell {
+    Cell::new(printable(&text.replace(['\n', '\r', '\t'], " ")))
+}
+
+/// A time as it stands in a table: nothing for none, so that zero and "less than a millisecond" differ.
+pub(super) fn time(ns: u128) -> String {
+    if ns == 0 { "-".to_string() } else { seconds(ns) }
+}
+
+/// A time that is perhaps not known.
+pub(super) fn time_if_known(ns: Option<u128>) -> String {
+    ns.map_or_else(|| "?".to_string(), time)
+}
+
+/// A part in percent, with one decimal.
+pub(super) fn percent(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.1}"))
+}

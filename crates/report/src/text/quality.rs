@@ -1,0 +1,84 @@
+//! How far to trust the report.
+
+use super::page::Page;
+use crate::group::moment;
+use crate::number::seconds;
+use crate::report::Report;
+
+pub(super) fn render(report: &Report, page: &mut Page) {
+    let quality = &report.quality;
+    page.heading("Quality (of the whole recording)");
+    let not_sampled = quality.unsampled_percent().map_or_else(String::new, |percent| {
+        format!(" ({percent:.1} % of all time shown)")
+    });
+    page.paragraph(&format!(
+        "  samples {}, torn {}, lost {}; not sampled {} s{not_sampled}",
+        quality.samples,
+        quality.torn,
+        quality.lost,
+        seconds(quality.unsampled_ns),
+    ));
+    let counts = [
+        (
+            quality.torn_stacks,
+            "samples kept without their stacks, because the session ran while it was read",
+        ),
+        (
+            quality.displaced,
+            "passes left out, because the sampler itself had pushed the session off its CPU",
+        ),
+        (
+            quality.waits_not_read,
+            "samples whose wait event could not be read",
+        ),
+        (
+            quality.late_passes.into(),
+            "passes of the sampler that came more than one period late",
+        ),
+        (
+            quality.failed_passes.into(),
+            "passes of the sampler that the kernel refused",
+        ),
+        (
+            quality.sessions_not_recorded.into(),
+            "sessions that were not recorded, because the recorder had no room for them",
+        ),
+        (
+            quality.sessions_not_described as u128,
+            "sessions of which nothing but their times was recorded",
+        ),
+    ];
+    for (count, what) in counts {
+        if count > 0 {
+            page.paragraph(&format!("  {what}: {count}"));
+        }
+    }
+    if quality.unresolved_frames > 0 {
+        page.paragraph(&format!(
+            "  {} of {} distinct frames could not be named",
+            quality.unresolved_frames, quality.frames
+        ));
+    }
+    if quality.missing_stacks_ns > 0 {
+        page.paragraph(&format!(
+            "  {} s of DB time refer to stacks that are not in the recording",
+            seconds(quality.missing_stacks_ns)
+        ));
+    }
+    if let (Some(percent), true) = (quality.recorder_percent_of_one_cpu, quality.recorder_cpu_ns > 0) {
+        page.paragraph(&format!(
+            "  the recorder used {} s of CPU, {percent:.1} % of one CPU",
+            seconds(quality.recorder_cpu_ns.into())
+        ));
+    }
+    for reason in &quality.reasons {
+        page.paragraph(&format!("  on this host: {reason}"));
+    }
+    // Lines that are not broken: paths in them are to be found and copied.
+    for problem in &quality.problems {
+        page.line(&format!("  not read: {problem}"));
+    }
+    for note in &quality.notes {
+        page.line(&format!("  {} UTC: {}", moment(note.time_us), note.text));
+    }
+}

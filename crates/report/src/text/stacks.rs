@@ -1,0 +1,54 @@
+//! The stacks with the most DB time.
+
+use super::page::Page;
+use crate::number::seconds;
+use crate::report::Report;
+use crate::stacks::StackTime;
+
+/// So many frames at the root that equal those of the stack before are worth one line.
+const WORTH_FOLDING: usize = 4;
+
+pub(super) fn render(report: &Report, page: &mut Page) {
+    let stacks = &report.stacks;
+    if stacks.top.is_empty() {
+        return;
+    }
+    page.heading("Top stacks of DB time (sampled; root first, [k] = kernel)");
+    let mut before: &[String] = &[];
+    for (number, stack) in stacks.top.iter().enumerate() {
+        page.line(&format!(
+            "  {}. {:.1} %, {} s: {}, {}",
+            number + 1,
+            stack.percent,
+            seconds(stack.ns),
+            stack.wait,
+            stack.state,
+        ));
+        frames(stack, before, number, page);
+        before = &stack.user;
+    }
+    if stacks.others > 0 {
+        page.line(&format!(
+            "  {} other stacks: {} s",
+            stacks.others,
+            seconds(stacks.others_ns)
+        ));
+    }
+}
+
+fn frames(stack: &StackTime, before: &[String], number: usize, page: &mut Page) {
+    let equal = stack.user.iter().zip(before).take_while(|(a, b)| a == b).count();
+    let folded = if equal >= WORTH_FOLDING { equal } else { 0 };
+    if folded > 0 {
+        page.line(&format!("       ({folded} frames as in {number})"));
+    }
+    for frame in &stack.user[folded..] {
+        page.line(&format!("       {frame}"));
+    }
+    for frame in &stack.kernel {
+        page.line(&format!("       {frame} [k]"));
+    }
+    if stack.user.is_empty() && stack.kernel.is_empty() {
+        page.line("       (no stack was taken)");
+    }
+}
