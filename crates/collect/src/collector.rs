@@ -105,6 +105,9 @@ impl Collector {
             Target::Process(pid) => pid == server.postmaster,
             Target::OnlyServer | Target::Server(_) => true,
         };
+        let mut symbolizer = Symbolizer::new();
+        symbolizer.set_parent(server.postmaster);
+        symbolizer.warm_up();
         let clock = Clock::start();
         let only = options.task_iterator.then_some(Engine::Iterator);
         let (programs, refused) = Programs::load(options.rate_hz, only)?;
@@ -133,7 +136,7 @@ impl Collector {
             whole_server,
             names: WaitEventNames::for_major(server.major).0,
             server,
-            symbolizer: Symbolizer::new(),
+            symbolizer,
             sessions: HashMap::new(),
             next_id: 1,
             free_slots: Vec::new(),

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, Command, FlameArguments, Format, RecordArguments, ReportArguments, Selection,
+    Arguments, Command, DemoArguments, FlameArguments, Format, RecordArguments, ReportArguments, Selection,
 };
+use dbtime::demo;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
 use dbtime_collect::Options;
@@ -19,6 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
 const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
 const NOTHING_RECORDED: u8 = 3;
 
 fn main() -> ExitCode {
@@ -26,22 +28,45 @@ fn main() -> ExitCode {
         Command::Record(arguments) => run_record(&arguments),
         Command::Report(arguments) => run_report(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
-        Command::Demo(_) => Err(anyhow!("not yet")),
+        Command::Demo(arguments) => run_demo(&arguments),
     };
     match done {
         Ok(code) => code,
         Err(e) => {
             say(format_args!("dbtime: {e:#}"));
-            ExitCode::from(FAILED)
+            ExitCode::from(if e.is::<Usage>() { WRONG_USAGE } else { FAILED })
         }
     }
 }
 
-/// Set by the first Ctrl-C (or TERM, HUP), which ends the work in good order; the second ends the program.
-fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+/// Something typed is wrong that clap cannot know.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// What the second Ctrl-C does.
+#[derive(PartialEq)]
+enum Second {
+    /// It ends the program at once.
+    Ends,
+    /// Nothing: what has to be cleaned up would stay.
+    Ignored,
+}
+
+/// Set by the first Ctrl-C (or TERM, HUP), which ends the work in good order.
+fn stop_on_signals(second: Second) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, FAILED.into(), Arc::clone(&stop))?;
+        if second == Second::Ends {
+            signal_hook::flag::register_conditional_shutdown(signal, FAILED.into(), Arc::clone(&stop))?;
+        }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
@@ -57,7 +82,7 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         duration: arguments.duration,
         output: arguments.output.clone(),
     };
-    let stop = stop_on_signals()?;
+    let stop = stop_on_signals(Second::Ends)?;
     let mut line = ProgressLine::new();
     let mut shown = Duration::MAX;
     let outcome = record(&plan, &stop, &mut |progress| match progress {
@@ -125,7 +150,7 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     // The format first: a wrong ending shows before a large recording is read.
-    let exporter = export::exporter(&arguments.output)?;
+    let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
     let source = Source::open(&arguments.recording)?;
     let options = FlameOptions {
         filter: filter(&arguments.selection, &source)?,
@@ -148,11 +173,18 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn run_demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signals(Second::Ignored)?;
+    let page = demo::run(arguments.output.as_deref(), &stop)?;
+    output::to_stdout(|out| out.write_all(page.as_bytes()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
     let start = source.meta().start_us;
     let moment = |option: &str, text: &Option<String>| {
         text.as_ref()
-            .map(|t| parse_moment(t, start).map_err(|e| anyhow!("{option} {t}: {e}")))
+            .map(|t| parse_moment(t, start).map_err(|e| Usage(format!("{option}: {e}"))))
             .transpose()
     };
     Ok(Filter {

@@ -4,6 +4,7 @@ pub(crate) mod maps;
 mod module;
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use blazesym::symbolize::{Input, Symbolized};
 use blazesym::{MaybeDefault, symbolize};
 use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
 
+use crate::process;
 use maps::Mapping;
 use module::{KernelModules, Module};
 
@@ -79,6 +81,21 @@ impl Symbolizer {
         self.spaces.clear();
         self.raw.clear();
         self.read_maps(pid);
+    }
+
+    /// Reads the large symbol tables now: the kernel's and those of the parent's executable and C library. Done while
+    /// sampling, that would hold up everything else for a good part of a second.
+    pub(crate) fn warm_up(&mut self) {
+        self.kernel_frame(u64::MAX);
+        let maps = self.spaces.get(&self.parent).map(|space| space.maps.clone()).unwrap_or_default();
+        let executable = fs::metadata(process::path(self.parent, "exe"));
+        for mapping in maps.iter().filter(|m| m.executable && m.inode != 0) {
+            let is_executable = executable.as_ref().is_ok_and(|file| mapping.is_file(file));
+            if is_executable || mapping.name.contains("/libc.so") || mapping.name.contains("/libc-") {
+                let module = self.module(mapping, self.parent);
+                self.file_frame(module, mapping.offset);
+            }
+        }
     }
 
     /// The process is gone; its pid may come back as another one.
@@ -165,11 +182,15 @@ impl Symbolizer {
             return Place::Nowhere;
         };
         let offset = address - mapping.start + mapping.offset;
-        let module = *self.module_of_file.entry(mapping.file()).or_insert_with(|| {
-            self.modules.push(Module::open(&mapping, pid));
+        Place::File(self.module(&mapping, pid), offset)
+    }
+
+    /// Number of the module that is mapped there.
+    fn module(&mut self, mapping: &Mapping, pid: u32) -> usize {
+        *self.module_of_file.entry(mapping.file()).or_insert_with(|| {
+            self.modules.push(Module::open(mapping, pid));
             self.modules.len() - 1
-        });
-        Place::File(module, offset)
+        })
     }
 
     fn read_maps(&mut self, pid: u32) {
