@@ -43,6 +43,9 @@ pub struct DatabaseView {
     pub double_counted_ns: u128,
     /// On CPU inside idle waits: in `cpu_ns`, but not DB time.
     pub cpu_inside_idle_waits_ns: u128,
+    /// In the run queue inside idle waits: no part of the reconciliation, because it is not DB time, but the
+    /// client probably waits: the session was woken, as a rule by work for it, and has no CPU to take it up.
+    pub run_queue_inside_idle_waits_ns: u128,
     /// In the run queue, in no wait event: in neither.
     pub run_queue_outside_waits_ns: u128,
     /// Blocked, in no wait event: in neither. No instrumentation of the database shows it.
@@ -57,7 +60,7 @@ pub struct DatabaseView {
     pub fidelity: Option<FidelityMix>,
     /// Wait events that are not idle; the most CPU inside first.
     pub by_event: Vec<EventView>,
-    /// What the numbers mean, in two sentences.
+    /// What the numbers mean, in two or three sentences.
     pub explanation: String,
 }
 
@@ -147,9 +150,7 @@ pub(crate) struct DatabaseViewBuilder {
 
 impl DatabaseViewBuilder {
     pub(crate) fn add(&mut self, activity: &Activity<'_>) {
-        let Activity {
-            row, wait, section, ..
-        } = *activity;
+        let Activity { wait, section, .. } = *activity;
         let sums = match (section, wait.kind()) {
             (Section::Background, _) => return,
             (Section::Idle, _) => &mut self.idle,
@@ -157,7 +158,7 @@ impl DatabaseViewBuilder {
             (Section::DbTime, WaitKind::Unknown) => &mut self.unknown_wait,
             (Section::DbTime, WaitKind::Event) => self.events.entry(wait.clone()).or_default(),
         };
-        sums.add(row.state, row.ns, row.samples, row.fidelity);
+        sums.take(activity);
     }
 
     pub(crate) fn finish(self) -> DatabaseView {
@@ -185,6 +186,7 @@ impl DatabaseViewBuilder {
             wait_ns: inside.total_ns(),
             double_counted_ns: inside.on_cpu_ns(),
             cpu_inside_idle_waits_ns: self.idle.on_cpu_ns(),
+            run_queue_inside_idle_waits_ns: self.idle.run_queue_ns(),
             run_queue_outside_waits_ns: self.no_wait.run_queue_ns(),
             blocked_outside_waits_ns: self.no_wait.blocked_ns(),
             state_unknown_outside_waits_ns: self.no_wait.unknown_ns(),

@@ -1,6 +1,7 @@
-//! Puts the reconciliation of the database's view with DB time into two sentences.
+//! Puts the reconciliation of the database's view with DB time into a few sentences.
 
 use crate::database_view::DatabaseView;
+use crate::number::seconds;
 use crate::sums::percent;
 
 /// Less than this part of DB time, in percent, is not worth a sentence.
@@ -20,6 +21,21 @@ pub(crate) fn explain(view: &DatabaseView) -> String {
              So what the database counts as CPU cannot be checked against it."
         );
     }
+    let comparison = compare(view, sum);
+    let late = of_db_time(view.run_queue_inside_idle_waits_ns);
+    if late < WORTH_MENTIONING {
+        return comparison;
+    }
+    format!(
+        "{comparison} Sessions were also in the run queue for {} s inside idle waits ({late:.0} % as long as DB time, \
+         but not part of it): they had been woken, as a rule by work for them, but there was no CPU to take it up.",
+        seconds(view.run_queue_inside_idle_waits_ns)
+    )
+}
+
+/// CPU and waits against DB time.
+fn compare(view: &DatabaseView, sum: f64) -> String {
+    let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
     let total = format!("CPU and waits add up to {sum:.0} % of DB time");
     let counted_too_much = of_db_time(view.double_counted_ns + view.cpu_inside_idle_waits_ns);
     let (missed, missed_most) = missed(view);

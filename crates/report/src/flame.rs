@@ -95,7 +95,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
             groups
                 .entry((key, row.user_stack, row.kernel_stack))
                 .or_default()
-                .add(row.state, row.ns, row.samples, row.fidelity);
+                .take(activity);
         }
     });
     // Different stacks may read the same, for example those of two builds of one program.

@@ -120,12 +120,10 @@ impl LedgerBuilder {
             ..
         } = *activity;
         let key = GroupKey::of(&self.by, row, session, wait);
-        self.groups.entry((section, wait.idle, key)).or_default().add(
-            row.state,
-            row.ns,
-            row.samples,
-            row.fidelity,
-        );
+        self.groups
+            .entry((section, wait.idle, key))
+            .or_default()
+            .take(activity);
     }
 
     pub(crate) fn finish(self, dimensions: &mut Dimensions) -> Ledger {

@@ -88,7 +88,8 @@ impl SessionTotals {
     }
 }
 
-/// All sessions with activity or counters, those with the most time outside of idle waits first.
+/// All sessions with activity or counters: foreground before background, those with the most time outside of idle
+/// waits first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sessions(pub Vec<SessionTime>);
 
@@ -191,6 +192,7 @@ impl SessionsBuilder {
         sessions.sort_unstable_by_key(|session| {
             let totals = &session.totals;
             (
+                !session.backend_type.is_foreground(),
                 Reverse(totals.active_ns),
                 Reverse(totals.accounted_ns),
                 session.pid,
@@ -206,8 +208,10 @@ impl Totals {
         // A sum below zero is no time and no count.
         let sum = |counter| self.counters.get(&counter).map(|sum| sum.max(&0).unsigned_abs());
         self.totals.elapsed_ns = sum(Counter::Elapsed);
-        self.totals.on_cpu_ns = sum(Counter::OnCpu);
-        self.totals.run_queue_ns = sum(Counter::RunQueue);
+        // What did not grow has no row: not on a CPU at all, if only the kernel was asked.
+        let none = self.totals.elapsed_ns.map(|_| 0);
+        self.totals.on_cpu_ns = sum(Counter::OnCpu).or(none);
+        self.totals.run_queue_ns = sum(Counter::RunQueue).or(none);
         self.totals.torn = sum(Counter::Torn).unwrap_or(0);
         self.totals.torn_stacks = sum(Counter::TornStack).unwrap_or(0);
         self.totals.displaced = sum(Counter::Displaced).unwrap_or(0);

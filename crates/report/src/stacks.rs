@@ -60,7 +60,7 @@ impl StacksBuilder {
             self.0
                 .entry((wait.clone(), row.state, row.user_stack, row.kernel_stack))
                 .or_default()
-                .add(row.state, row.ns, row.samples, row.fidelity);
+                .take(activity);
         }
     }
 

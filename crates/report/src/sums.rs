@@ -4,6 +4,8 @@
 
 use dbtime_model::{Fidelity, State, StateGroup};
 
+use crate::scan::Activity;
+
 /// How a sum of several rows came to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FidelityMix {
@@ -32,14 +34,28 @@ pub struct Sums {
     ns: [u128; State::ALL.len()],
     /// Samples.
     pub samples: u128,
-    // One bit per state: there is a row that is exact; there is one that is sampled.
+    // One bit per state: there is a row that is exact; one that is sampled; one that is an exact total into which
+    // no sample fell.
     exact: u8,
     sampled: u8,
+    not_split: u8,
 }
 
 impl Sums {
-    /// Adds the time of one row.
-    pub fn add(&mut self, state: State, ns: u64, samples: u64, fidelity: Fidelity) {
+    /// Adds the time of one row. "Sampled" means an exact total that samples split, so a part of it into which no
+    /// sample fell makes it no mixture: that part is exact only when it stands alone.
+    pub(crate) fn take(&mut self, activity: &Activity<'_>) {
+        let row = activity.row;
+        if activity.not_sampled {
+            self.ns[row.state as usize] += u128::from(row.ns);
+            self.samples += u128::from(row.samples);
+            self.not_split |= 1 << row.state as usize;
+        } else {
+            self.add(row.state, row.ns, row.samples, row.fidelity);
+        }
+    }
+
+    fn add(&mut self, state: State, ns: u64, samples: u64, fidelity: Fidelity) {
         self.ns[state as usize] += u128::from(ns);
         self.samples += u128::from(samples);
         match fidelity {
@@ -56,6 +72,7 @@ impl Sums {
         self.samples += other.samples;
         self.exact |= other.exact;
         self.sampled |= other.sampled;
+        self.not_split |= other.not_split;
     }
 
     /// Nanoseconds in one state.
@@ -95,13 +112,22 @@ impl Sums {
 
     /// How the whole sum came to be; none when it is the sum of nothing.
     pub fn fidelity(&self) -> Option<FidelityMix> {
-        mix(self.exact != 0, self.sampled != 0)
+        self.mix(u8::MAX)
     }
 
     /// How the time in one state came to be; none when there is none.
     pub fn state_fidelity(&self, state: State) -> Option<FidelityMix> {
-        let bit = 1 << state as usize;
-        mix(self.exact & bit != 0, self.sampled & bit != 0)
+        self.mix(1 << state as usize)
+    }
+
+    fn mix(&self, states: u8) -> Option<FidelityMix> {
+        let any = |mask: u8| mask & states != 0;
+        match (any(self.exact), any(self.sampled), any(self.not_split)) {
+            (false, false, false) => None,
+            (true, true, _) => Some(FidelityMix::Mixed),
+            (false, true, _) => Some(FidelityMix::Sampled),
+            (true, false, _) | (false, false, true) => Some(FidelityMix::Exact),
+        }
     }
 
     fn group_ns(&self, group: Option<StateGroup>) -> u128 {
@@ -110,15 +136,6 @@ impl Sums {
             .filter(|state| state.group() == group)
             .map(|state| self.state_ns(state))
             .sum()
-    }
-}
-
-fn mix(exact: bool, sampled: bool) -> Option<FidelityMix> {
-    match (exact, sampled) {
-        (false, false) => None,
-        (true, false) => Some(FidelityMix::Exact),
-        (false, true) => Some(FidelityMix::Sampled),
-        (true, true) => Some(FidelityMix::Mixed),
     }
 }
 

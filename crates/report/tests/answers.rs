@@ -55,6 +55,12 @@ fn the_ledger_has_a_row_per_wait_event_the_largest_first() {
     assert_eq!(read.sums.state_ns(State::Disk), ms(700));
     assert_eq!(read.sums.samples, 190);
     assert_eq!(read.sums.fidelity(), Some(FidelityMix::Sampled));
+    // A total into which no sample fell is exact, and makes no mixture of the sum.
+    let not_sampled = report.ledger.section(Section::DbTime).nth(3).expect("a row");
+    assert_eq!(not_sampled.sums.fidelity(), Some(FidelityMix::Exact));
+    let db_time = report.ledger.sum(Section::DbTime);
+    assert_eq!(db_time.fidelity(), Some(FidelityMix::Sampled));
+    assert_eq!(db_time.state_fidelity(State::Sleep), Some(FidelityMix::Sampled));
 }
 
 #[test]
@@ -237,6 +243,18 @@ fn the_explanation_says_what_the_numbers_say() {
         "{idle}"
     );
 
+    let late = explanation(vec![
+        row(1, CPU, State::User, 500),
+        row(1, CLIENT_READ, State::Runnable, 1_000),
+        row(3, CLIENT_READ, State::Runnable, 9_000),
+    ]);
+    assert!(
+        late.contains("100 % of DB time, so")
+            && late.contains("run queue for 1.000 s inside idle waits (200 %"),
+        "{late}"
+    );
+    assert!(!idle.contains("inside idle waits ("), "{idle}");
+
     let states_unknown = explanation(vec![
         row(1, CPU, State::Unknown, 900),
         row(1, READ, State::Unknown, 100),
@@ -264,9 +282,25 @@ fn a_session_shows_the_kernels_totals_beside_what_was_accounted() {
     assert_eq!(first.unsampled_ns, ms(100));
     assert_eq!(first.torn, 9);
     assert_eq!(sessions.0[0].first_us, Some(FIRST_SECOND));
+    // A counter that did not grow has no row: the kernel was asked, and it was nothing.
+    let second = &sessions.0[1].totals;
+    assert_eq!((second.on_cpu_ns, second.run_queue_ns), (Some(0), Some(0)));
+    assert_eq!(second.blocked_ns(), Some(ms(4_000)));
     // The checkpointer has no counters: not known is not zero.
     assert_eq!(sessions.0[2].totals.elapsed_ns, None);
     assert_eq!(sessions.0[2].totals.blocked_ns(), None);
+}
+
+#[test]
+fn foreground_sessions_come_before_busier_background_processes() {
+    let mut rows = rows();
+    let checkpointer = hand_made::row(3, hand_made::FILE_FLUSH, State::Disk, 3_000);
+    rows.activity.push(checkpointer);
+    let sessions = report(&Source::memory(meta(), rows), &Options::default())
+        .expect("a report")
+        .sessions;
+    assert_eq!(sessions.0[2].pid, Some(99));
+    assert!(sessions.0[2].totals.active_ns > sessions.0[1].totals.active_ns);
 }
 
 #[test]

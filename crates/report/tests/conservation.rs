@@ -199,6 +199,10 @@ proptest! {
         prop_assert_eq!(view.double_counted_ns, sum(&foreground, |row| on_cpu(row) && in_wait(row)));
         prop_assert_eq!(view.cpu_inside_idle_waits_ns, sum(&foreground, |row| on_cpu(row) && row.idle));
         prop_assert_eq!(
+            view.run_queue_inside_idle_waits_ns,
+            sum(&foreground, |row| row.idle && row.state == State::Runnable)
+        );
+        prop_assert_eq!(
             view.run_queue_outside_waits_ns,
             sum(&foreground, |row| no_wait(row) && row.state == State::Runnable)
         );

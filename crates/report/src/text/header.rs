@@ -91,8 +91,12 @@ fn fidelity(report: &Report) -> String {
         }
         Some(FidelityMix::Sampled) => "Sampled: all times.".to_string(),
         Some(FidelityMix::Mixed) => {
+            let mut exact = states(FidelityMix::Exact);
+            if exact_totals {
+                exact.insert(0, "the totals of each session (kernel accounting)");
+            }
             let parts = [
-                ("Exact", states(FidelityMix::Exact)),
+                ("Exact", exact),
                 ("Sampled", states(FidelityMix::Sampled)),
                 ("Partly exact, partly sampled", states(FidelityMix::Mixed)),
             ];

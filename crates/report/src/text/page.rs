@@ -123,9 +123,15 @@ impl Page {
         }
         let last = content.head.len() - 1;
         let content_widths = table.column_max_content_widths();
+        // Where it is tight, rather narrow gaps than broken names.
+        let wanted: usize = content_widths
+            .iter()
+            .map(|width| usize::from(width.saturating_add(GAP)))
+            .sum();
+        let gap = if wanted > usize::from(self.width) { 1 } else { GAP };
         for column in table.column_iter_mut() {
             let index = column.index;
-            column.set_padding((0, if index == last { 0 } else { GAP }));
+            column.set_padding((0, if index == last { 0 } else { gap }));
             if index >= content.text_columns {
                 column.set_cell_alignment(CellAlignment::Right);
                 column.set_constraint(ColumnConstraint::ContentWidth);
@@ -133,7 +139,7 @@ impl Page {
                 let content = content_widths
                     .get(index)
                     .map_or(MIN_TEXT, |width| MIN_TEXT.min(*width));
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(content + GAP)));
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(content + gap)));
             }
         }
         let lines: Vec<String> = table.lines().collect();

@@ -163,6 +163,11 @@ pub(crate) fn rows() -> Rows {
         row.kernel_stack = kernel;
         row
     };
+    // The kernel's own total, into which no sample fell.
+    let not_sampled = |mut row: ActivityRow| {
+        (row.samples, row.fidelity) = (0, Fidelity::Exact);
+        row
+    };
     let activity = vec![
         with(row(1, CPU, State::User, 900), sort.id, NO_STACK),
         with(row(1, CPU, State::Kernel, 100), scan.id, read.id),
@@ -173,8 +178,8 @@ pub(crate) fn rows() -> Rows {
         row(1, CLIENT_READ, State::User, 10),
         row(1, CLIENT_READ, State::Kernel, 20),
         row(1, CLIENT_READ, State::Sleep, 870),
-        row(1, NOT_SAMPLED, State::Kernel, 30),
-        row(1, NOT_SAMPLED, State::Sleep, 70),
+        not_sampled(row(1, NOT_SAMPLED, State::Kernel, 30)),
+        not_sampled(row(1, NOT_SAMPLED, State::Sleep, 70)),
         row(2, LOCK, State::Sleep, 1500),
         row(2, CLIENT_READ, State::Sleep, 2500),
         row(3, FILE_FLUSH, State::Kernel, 50),
@@ -192,8 +197,6 @@ pub(crate) fn rows() -> Rows {
             kernel_counter(1, counter::ON_CPU_NS, 2_260),
             kernel_counter(1, counter::RUN_QUEUE_NS, 60),
             kernel_counter(2, counter::ELAPSED_NS, 4_000),
-            kernel_counter(2, counter::ON_CPU_NS, 0),
-            kernel_counter(2, counter::RUN_QUEUE_NS, 0),
             torn,
         ],
         sessions: vec![
