@@ -147,9 +147,9 @@ pub struct FlameArguments {
 /// `dbtime demo`
 #[derive(Debug, Args)]
 pub struct DemoArguments {
-    /// Directory to create for recordings and flame graphs
-    #[arg(short, long, value_name = "DIR", default_value = "dbtime-demo")]
-    pub output: PathBuf,
+    /// Directory to create for recordings and flame graphs [default: dbtime-demo, or dbtime-demo-2 and so on]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

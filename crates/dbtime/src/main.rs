@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use clap::Parser;
 use dbtime::arguments::{
     Arguments, Command, DemoArguments, FlameArguments, Format, RecordArguments, ReportArguments, Selection,

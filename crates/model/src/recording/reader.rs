@@ -76,11 +76,8 @@ impl Recording {
     pub fn read<T: Table>(&self, mut take: impl FnMut(Vec<T>)) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut found = 0u64;
-        for number in 1..=self.meta.segments.last {
+        for number in self.segments(T::NAME) {
             let path = segment_path(&self.directory, T::NAME, number);
-            if !path.exists() {
-                continue;
-            }
             let read = segment::read::<T>(&path, &mut |rows| {
                 found += rows.len() as u64;
                 take(rows);
@@ -98,5 +95,18 @@ impl Recording {
             )));
         }
         problems
+    }
+
+    /// Numbers of the segments of a table that are part of the recording, in order.
+    fn segments(&self, table: &str) -> Vec<u64> {
+        let Ok(entries) = fs::read_dir(self.directory.join(table)) else { return Vec::new() };
+        let mut numbers: Vec<u64> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".parquet")?.parse().ok())
+            .filter(|&number| number <= self.meta.segments.last)
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 }

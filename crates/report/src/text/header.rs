@@ -38,7 +38,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         how += &format!(", {} samples per second and session", meta.collector.rate_hz);
     }
     if !meta.complete {
-        how += "; the recorder did not end in an orderly way, this is what it had written";
+        how += "; incomplete: the recorder was killed or is still at work, this is what it had written";
     }
     page.paragraph(&how);
     if let Some(only) = filter(report) {

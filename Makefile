@@ -1,0 +1,48 @@
+# The only entry points a newcomer needs. Every target installs what it lacks (Debian 12, current Ubuntu).
+
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: help build demo test bench lint deps clean
+
+help:
+	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
+	@echo "make build   build target/release/dbtime"
+	@echo "make test    all tests; those that need root are skipped, loudly, without it"
+	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, 15 minutes)"
+	@echo "make lint    formatting, clippy, shell scripts"
+	@echo "make deps    install everything the other targets need"
+
+deps:
+	scripts/deps.sh build demo test
+
+build:
+	scripts/deps.sh build
+	cargo build --release --locked
+
+demo:
+	scripts/deps.sh build demo
+	cargo build --release --locked
+	$(SUDO) target/release/dbtime demo
+
+# The end-to-end tests run one at a time: they measure time on a machine that they would otherwise share.
+test:
+	scripts/deps.sh build demo test
+	scripts/postgres-builds.sh
+	scripts/python-env.sh
+	cargo build --workspace --locked
+	cargo test --workspace --locked --exclude dbtime-tests
+	cargo test --package dbtime-tests --locked -- --test-threads=1
+
+bench:
+	scripts/deps.sh build demo
+	cargo build --release --workspace --locked
+	$(SUDO) target/release/overhead $(BENCH)
+
+lint:
+	scripts/deps.sh build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "shellcheck is not installed: shell scripts are not checked"; fi
+
+clean:
+	cargo clean
