@@ -1,0 +1,173 @@
+//! `dbtime demo`: a throw-away server, the same reads from the page cache and from the device, and what differs.
+
+mod comparison;
+mod data;
+mod explanation;
+mod output_directory;
+mod page;
+mod phases;
+mod reads;
+mod two_runs;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use dbtime_collect::{CollectError, Collector, Options, Target};
+use dbtime_report::{FlameOptions, Report, Source, export};
+
+use crate::output;
+use crate::record::{Plan, Progress, record};
+use crate::throwaway::{Cluster, Programs};
+use comparison::{Comparison, Run};
+use data::{Data, ReadFrom};
+use output_directory::OutputDirectory;
+use phases::Phases;
+use reads::Reads;
+
+/// Long enough for a thousand samples of one session.
+const RECORDED: Duration = Duration::from_secs(12);
+/// Connections are made and the upper levels of the index are in shared buffers after this.
+const SETTLED: Duration = Duration::from_secs(1);
+/// As `dbtime record` does when nothing else is asked for.
+const RATE_HZ: u32 = 99;
+
+/// Runs the demo; returns the page to print. Everything but the output directory is gone when it returns, and
+/// that too when it fails. `stop` ends it early, as a failure.
+///
+/// # Errors
+/// It was stopped, a program is missing, recording is not possible here, or the output cannot be written.
+pub fn run(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
+    // What is most likely to be missing is found out before anything is made.
+    recording_is_allowed()?;
+    let programs = Programs::find(None)?;
+    for client in ["psql", "pgbench"] {
+        programs.client(client)?;
+    }
+    let directory = OutputDirectory::create(output)?;
+    let mut phases = Phases::new();
+
+    phases.begin("starting a throw-away PostgreSQL server");
+    let cluster = Cluster::start(&data::server_options()?)?;
+    go_on(stop)?;
+    phases.begin("filling the server with data of pgbench");
+    let data = Data::make(&cluster, stop)?;
+
+    let cached = take(
+        ReadFrom::PageCache,
+        &cluster,
+        &data,
+        &directory,
+        &mut phases,
+        stop,
+    )?;
+    let device = take(ReadFrom::Device, &cluster, &data, &directory, &mut phases, stop)?;
+
+    phases.begin("stopping the server");
+    drop(cluster);
+    phases.begin("drawing the flame graphs");
+    let comparison = Comparison::of([cached, device], data.bytes);
+    for run in &comparison.runs {
+        draw(run, &directory)?;
+    }
+    go_on(stop)?;
+    drop(phases);
+    let page = page::render(&comparison, &directory, output::width());
+    directory.keep();
+    Ok(page)
+}
+
+/// Ends the work once it is to stop.
+fn go_on(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted: the demo has cleaned up behind itself");
+    }
+    Ok(())
+}
+
+/// Sleeps, but not when it is to stop.
+fn pause(time: Duration, stop: &AtomicBool) -> Result<()> {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        go_on(stop)?;
+        std::thread::sleep(Duration::from_millis(20).min(time));
+    }
+    go_on(stop)
+}
+
+/// Asks for the recording of this very process, which is no backend: refusals that come before that answer are
+/// those that every recording would meet.
+fn recording_is_allowed() -> Result<()> {
+    match Collector::start(&collect(Target::Process(std::process::id()))) {
+        Err(e @ (CollectError::Privilege(_) | CollectError::Kernel(_))) => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+fn collect(target: Target) -> Options {
+    Options {
+        target,
+        rate_hz: RATE_HZ,
+        task_iterator: false,
+    }
+}
+
+/// Records the reads while they come from one place.
+fn take(
+    from: ReadFrom,
+    cluster: &Cluster,
+    data: &Data,
+    directory: &OutputDirectory,
+    phases: &mut Phases,
+    stop: &AtomicBool,
+) -> Result<Run> {
+    go_on(stop)?;
+    phases.begin(&format!("getting the data {}", from.preparation()));
+    let held = data.hold(from)?;
+    let mut reads = Reads::start(cluster, data::SCALE)?;
+    pause(SETTLED, stop)?;
+    let before = held.residency()?;
+
+    let plan = Plan {
+        collect: collect(Target::Server(cluster.data_dir().to_path_buf())),
+        duration: Some(RECORDED),
+        output: directory.recording(from),
+    };
+    let end = AtomicBool::new(false);
+    let outcome = record(&plan, &end, &mut |progress| match progress {
+        Progress::Started(_) => phases.begin(&format!("recording reads from {}", from.place())),
+        Progress::Elapsed(elapsed) => {
+            phases.detail(&format!("{} of {} s", elapsed.as_secs(), RECORDED.as_secs()));
+            if stop.load(Ordering::Relaxed) || reads.have_ended() {
+                end.store(true, Ordering::Relaxed);
+            }
+        }
+        Progress::Note(note) => phases.note(note),
+    })?;
+    go_on(stop)?;
+    let after = held.residency()?;
+    let rates = reads.stop()?;
+    drop(held);
+
+    let source = Source::open(&plan.output)?;
+    let report: Report = dbtime_report::report(&source, &dbtime_report::Options::default())?;
+    if report.db_time_ns() == 0 {
+        bail!("no DB time was recorded while reading from {}", from.place());
+    }
+    Ok(Run {
+        from,
+        transactions_per_second: rates
+            .mean_between(outcome.meta.start_us, outcome.meta.end_us)
+            .context("pgbench did not say how many transactions it made")?,
+        residency: [before, after],
+        flame: dbtime_report::flame(&source, &FlameOptions::default())?,
+        report,
+    })
+}
+
+fn draw(run: &Run, directory: &OutputDirectory) -> Result<()> {
+    let path = directory.flame_graph(run.from);
+    let exporter = export::exporter(&path)?;
+    output::to_file(&path, |out| exporter.write(&run.flame, out))
+}
