@@ -10,6 +10,10 @@ struct {
 	__type(value, struct dbt_sample);
 } running_scratch SEC(".maps");
 
+/* Place of the code segment in `struct pt_regs` as user space sees it (arch/x86/include/uapi/asm/ptrace.h), which is
+ * what the context is whatever the kernel's own struct has become. Its low two bits are the privilege level. */
+#define CODE_SEGMENT 17
+
 SEC("perf_event")
 int sample_running(struct bpf_perf_event_data *ctx)
 {
@@ -26,8 +30,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 		return 0;
 	fill_event(&sample->event, EVENT_RUNNING, pid, task->start_time);
 	sample->wait = 0;
-	/* Read as a whole: the kernel allows no narrower access. */
-	cs = *(volatile unsigned long *)&ctx->regs.cs;
+	cs = ((volatile __u64 *)ctx)[CODE_SEGMENT];
 	sample->flags = (cs & 3) ? SAMPLE_USER_MODE : 0;
 	sample->state = 0;
 	sample->repeats = 0;

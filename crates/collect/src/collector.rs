@@ -117,9 +117,8 @@ impl Collector {
 
         let mut reasons = Vec::new();
         if let Some(reason) = refused {
-            let first = reason.lines().next().unwrap_or_default();
             reasons.push(format!(
-                "the pid-list sampler was refused ({first}), a pass visits all tasks of the host"
+                "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"
             ));
         }
         if let Some(reason) = &sampler.not_real_time {

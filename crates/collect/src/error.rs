@@ -54,20 +54,20 @@ pub enum CollectError {
     #[error("{0}")]
     Kernel(String),
     /// A file could not be read.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Io {
         /// File.
         path: PathBuf,
         /// What the operating system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
 }
 
 impl CollectError {
-    pub(crate) fn io(path: &Path, source: std::io::Error) -> CollectError {
+    pub(crate) fn io(path: &Path, error: std::io::Error) -> CollectError {
         CollectError::Io {
             path: path.to_path_buf(),
-            source,
+            error,
         }
     }
 }

@@ -70,7 +70,7 @@ impl Programs {
             None => match Programs::load_engine(Engine::PidList, rate_hz) {
                 Ok(programs) => Ok((programs, None)),
                 Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz) {
-                    Ok(programs) => Ok((programs, Some(first.to_string()))),
+                    Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
                     Err(_) => Err(first),
                 },
             },
@@ -323,6 +323,17 @@ fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The one line of a refusal that says why: the verifier's last words stand before its statistics.
+fn verdict(refusal: &str) -> String {
+    let lines: Vec<&str> = refusal.lines().map(str::trim).collect();
+    let statistics = lines.iter().position(|line| line.starts_with("processed "));
+    let line = match statistics {
+        Some(at) if at > 0 => lines[at - 1],
+        _ => lines.first().copied().unwrap_or_default(),
+    };
+    line.to_string()
 }
 
 /// What libbpf had to say since the last call: the verifier's reason, in most cases.

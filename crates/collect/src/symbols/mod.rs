@@ -87,7 +87,11 @@ impl Symbolizer {
     /// sampling, that would hold up everything else for a good part of a second.
     pub(crate) fn warm_up(&mut self) {
         self.kernel_frame(u64::MAX);
-        let maps = self.spaces.get(&self.parent).map(|space| space.maps.clone()).unwrap_or_default();
+        let maps = self
+            .spaces
+            .get(&self.parent)
+            .map(|space| space.maps.clone())
+            .unwrap_or_default();
         let executable = fs::metadata(process::path(self.parent, "exe"));
         for mapping in maps.iter().filter(|m| m.executable && m.inode != 0) {
             let is_executable = executable.as_ref().is_ok_and(|file| mapping.is_file(file));

@@ -31,12 +31,12 @@ pub enum RecordingError {
     #[error("{0} exists already: choose another name or remove it")]
     Exists(PathBuf),
     /// The directory or one of its files cannot be created, written or read.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Io {
         /// What was touched.
         path: PathBuf,
         /// What the operating system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// Not a recording, or one of a version that this program cannot read.
     #[error("{path}: {what}")]
@@ -49,10 +49,10 @@ pub enum RecordingError {
 }
 
 impl RecordingError {
-    fn io(path: &Path, source: std::io::Error) -> RecordingError {
+    fn io(path: &Path, error: std::io::Error) -> RecordingError {
         RecordingError::Io {
             path: path.to_path_buf(),
-            source,
+            error,
         }
     }
 
@@ -61,12 +61,6 @@ impl RecordingError {
             path: path.to_path_buf(),
             what: what.to_string(),
         }
-    }
-
-    /// True when the device or quota is full.
-    pub fn is_disk_full(&self) -> bool {
-        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, RecordingError::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 }
 

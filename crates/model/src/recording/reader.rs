@@ -99,7 +99,9 @@ impl Recording {
 
     /// Numbers of the segments of a table that are part of the recording, in order.
     fn segments(&self, table: &str) -> Vec<u64> {
-        let Ok(entries) = fs::read_dir(self.directory.join(table)) else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(self.directory.join(table)) else {
+            return Vec::new();
+        };
         let mut numbers: Vec<u64> = entries
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".parquet")?.parse().ok())
