@@ -2,12 +2,13 @@
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help build demo test bench lint deps clean
+.PHONY: help build demo test test-kernels bench lint deps clean
 
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
 	@echo "make build   build target/release/dbtime"
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
+	@echo "make test-kernels   record on Debian's own kernel in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, 15 minutes)"
 	@echo "make lint    formatting, clippy, shell scripts"
 	@echo "make deps    install everything the other targets need"
@@ -32,6 +33,11 @@ test:
 	cargo build --workspace --locked
 	cargo test --workspace --locked --exclude dbtime-tests
 	cargo test --package dbtime-tests --locked -- --test-threads=1
+
+test-kernels:
+	scripts/deps.sh build demo kernels
+	cargo build --workspace --locked
+	scripts/kernel-test.sh
 
 bench:
 	scripts/deps.sh build demo

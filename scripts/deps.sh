@@ -5,6 +5,7 @@
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
 #     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv
+#     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
 set -euo pipefail
@@ -76,6 +77,13 @@ check_test() {
     have unzip || missing+=(unzip)
     # Debian splits ensurepip off: python3 alone makes environments without pip.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+}
+
+check_kernels() {
+    have qemu-system-x86_64 || missing+=(qemu-system-x86)
+    [ -x /bin/busybox ] || missing+=(busybox-static)
+    have cpio || missing+=(cpio)
+    [ -x /usr/sbin/depmod ] || have depmod || missing+=(kmod)
 }
 
 as_root() {
