@@ -14,7 +14,8 @@ pub(crate) use sampler::Sampler;
     unreachable_pub,
     unused_qualifications,
     unused_imports,
-    clippy::all
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
 )]
 mod sampled {
     include!(concat!(env!("OUT_DIR"), "/sampled.skel.rs"));
