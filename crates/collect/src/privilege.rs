@@ -27,7 +27,7 @@ pub(crate) fn check() -> Result<(), CollectError> {
     let has = |bit: u32| effective & (1 << bit) != 0;
     let missing: Vec<&str> = NEEDED
         .iter()
-        .filter(|(_, bit, admin)| !has(*bit) && !(*admin && has(SYS_ADMIN)))
+        .filter(|(_, bit, admin)| !(has(*bit) || *admin && has(SYS_ADMIN)))
         .map(|(name, ..)| *name)
         .collect();
     if !missing.is_empty() {
