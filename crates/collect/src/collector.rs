@@ -202,6 +202,11 @@ impl Collector {
         std::mem::take(&mut self.rows)
     }
 
+    /// Remarkable events so far, in order.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
     /// Description of the recording so far.
     pub fn meta(&mut self) -> Meta {
         self.count_losses();

@@ -85,11 +85,10 @@ pub fn record(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)
                 break Err(e);
             }
         }
-        let meta = collector.meta();
-        for note in &meta.notes[notes_told..] {
+        for note in &collector.notes()[notes_told..] {
             tell(Progress::Note(&note.text));
         }
-        notes_told = meta.notes.len();
+        notes_told = collector.notes().len();
         let time_is_over = plan.duration.is_some_and(|duration| elapsed >= duration);
         let nothing_left = match status {
             Status::Recording => false,

@@ -20,8 +20,10 @@ use module::{KernelModules, Module};
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
-/// Distinct raw stacks that are remembered; beyond that the memory starts anew (names stay cached).
-const RAW_STACKS: usize = 200_000;
+/// Distinct raw stacks that are remembered, and distinct frames; beyond that the memory starts anew. Together they are
+/// under 100 MB.
+const RAW_STACKS: usize = 50_000;
+const FRAMES: usize = 200_000;
 
 /// Where a frame's name is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +53,7 @@ pub(crate) struct Symbolizer {
     raw: HashMap<(u32, Box<[u64]>), StackId>,
     known: HashSet<StackId>,
     new: Vec<StackRow>,
+    named: u64,
     unresolved: u64,
 }
 
@@ -71,6 +74,7 @@ impl Symbolizer {
             raw: HashMap::new(),
             known: HashSet::new(),
             new: Vec::new(),
+            named: 0,
             unresolved: 0,
         }
     }
@@ -135,7 +139,7 @@ impl Symbolizer {
 
     /// Distinct frames, and those of them that have no name.
     pub(crate) fn frame_counts(&self) -> (u64, u64) {
-        (self.frames.len() as u64, self.unresolved)
+        (self.named, self.unresolved)
     }
 
     fn stack(&mut self, owner: u32, addresses: &[u64]) -> StackId {
@@ -231,8 +235,12 @@ impl Symbolizer {
                 offset: 0,
             },
         };
+        self.named += 1;
         if frame.symbol.is_empty() {
             self.unresolved += 1;
+        }
+        if self.frames.len() >= FRAMES {
+            self.frames.clear();
         }
         self.frames.insert(place, Rc::new(frame.clone()));
         frame
