@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use dbtime_model::{State, WaitKind};
 use dbtime_report::{Folded, LedgerRow, Section, percent};
 
-use super::comparison::{Comparison, Run};
+use super::comparison::Run;
 use super::data::ReadFrom;
 
 /// Less than this part, in percent, is not worth a word.
@@ -13,11 +13,7 @@ const WORTH_MENTIONING: f64 = 5.0;
 /// A function is named when it has at least this part of the CPU, in percent.
 const WORTH_NAMING: f64 = 20.0;
 
-pub(super) fn explain(comparison: &Comparison) -> String {
-    comparison.runs.each_ref().map(sentence).join(" ")
-}
-
-fn sentence(run: &Run) -> String {
+pub(super) fn sentence(run: &Run) -> String {
     let view = &run.report.database_view;
     let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
     let sum = view.percent_of_db_time().unwrap_or(0.0);
@@ -32,13 +28,13 @@ fn sentence(run: &Run) -> String {
     };
     let twice = of_db_time(view.double_counted_ns);
     let counted = if twice >= WORTH_MENTIONING {
-        format!("and {twice:.0} % of DB time is counted twice, as CPU and as wait")
+        format!("so {twice:.0} % of DB time is counted twice, as CPU and as wait")
     } else {
-        "and hardly any time is counted twice, as CPU and as wait".to_string()
+        "so hardly any time is counted twice, as CPU and as wait".to_string()
     };
     let run_queue = of_db_time(view.run_queue_outside_waits_ns);
     let missed = if run_queue >= WORTH_MENTIONING {
-        format!(", while {run_queue:.0} %, spent waiting for a CPU, is not counted at all")
+        format!(", and {run_queue:.0} %, waiting for a CPU outside of wait events, not at all")
     } else {
         String::new()
     };
@@ -79,9 +75,13 @@ fn inside(event: &LedgerRow, flame: &Folded) -> String {
         .into_iter()
         .filter_map(|(ns, what)| Some((percent(ns, sums.total_ns())?, what)))
         .filter(|(share, _)| *share >= WORTH_MENTIONING)
-        .map(|(share, what)| format!("{share:.0} % is {what}"))
+        .enumerate()
+        .map(|(number, (share, what))| match number {
+            0 => format!("{share:.0} % of the time inside {name} is {what}"),
+            _ => format!("{share:.0} % {what}"),
+        })
         .collect();
-    format!("of the time inside {name}, {}", parts.join(", "))
+    parts.join(", ")
 }
 
 /// The kernel function in which most of the CPU inside a wait event went, if one stands out.
@@ -89,7 +89,10 @@ fn busiest_function(event: &str, on_cpu_ns: u128, flame: &Folded) -> String {
     let mut functions: HashMap<&str, u128> = HashMap::new();
     for stack in &flame.stacks {
         let is_kernel_in_event = stack.levels.iter().eq([event, State::Kernel.as_str()]);
-        if let (true, Some(function)) = (is_kernel_in_event, stack.kernel.last()) {
+        // In brackets is what could not be named.
+        if let (true, Some(function)) = (is_kernel_in_event, stack.kernel.last())
+            && !function.starts_with('[')
+        {
             *functions.entry(function).or_default() += stack.ns;
         }
     }
@@ -101,4 +104,143 @@ fn busiest_function(event: &str, on_cpu_ns: u128, flame: &Folded) -> String {
         .map_or_else(String::new, |(name, share)| {
             format!(" ({share:.0} % of that in the kernel's {name})")
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::recording::{Meta, SCHEMA_VERSION};
+    use dbtime_model::{
+        ActivityRow, Fidelity, Frame, NO_STACK, Rows, SessionId, SessionRow, StackRow, Wait, stack_id,
+    };
+    use dbtime_report::{FlameOptions, Options, Source};
+
+    use super::*;
+
+    /// A run of one session: wait event or none, state, kernel function, milliseconds.
+    fn run(from: ReadFrom, time: &[(Option<&str>, State, &str, u64)]) -> Run {
+        let mut rows = Rows::default();
+        rows.sessions.push(SessionRow {
+            id: SessionId(1),
+            pid: 1,
+            started: 0,
+            backend_type: "client backend".to_string(),
+            user: String::new(),
+            database: String::new(),
+            client: String::new(),
+            leader_pid: 0,
+            title: String::new(),
+        });
+        for (event, state, function, ms) in time {
+            let wait = event.map_or_else(Wait::none, |event| Wait::event("IO", event, false));
+            let frames = vec![Frame {
+                symbol: function.to_string(),
+                module: "[kernel]".to_string(),
+                build_id: String::new(),
+                offset: 0,
+            }];
+            let id = if function.is_empty() {
+                NO_STACK
+            } else {
+                stack_id(&frames)
+            };
+            if id != NO_STACK {
+                rows.stacks.push(StackRow { id, frames });
+            }
+            rows.activity.push(ActivityRow {
+                time: 0,
+                session: SessionId(1),
+                statement: 0,
+                wait_class: wait.class.to_string(),
+                wait_event: wait.event.to_string(),
+                idle: false,
+                state: *state,
+                kernel_stack: id,
+                user_stack: NO_STACK,
+                ns: ms * 1_000_000,
+                count: 0,
+                samples: 1,
+                fidelity: Fidelity::Sampled,
+            });
+        }
+        let meta = Meta {
+            schema: SCHEMA_VERSION.to_string(),
+            dbtime: String::new(),
+            start_us: 0,
+            end_us: 1_000_000,
+            complete: true,
+            host: Default::default(),
+            database: Default::default(),
+            collector: Default::default(),
+            segments: Default::default(),
+            quality: Default::default(),
+            cost: Default::default(),
+            notes: Vec::new(),
+        };
+        let source = Source::memory(meta, rows);
+        Run {
+            from,
+            transactions_per_second: 1.0,
+            residency: Default::default(),
+            report: dbtime_report::report(&source, &Options::default()).expect("no filter"),
+            flame: dbtime_report::flame(&source, &FlameOptions::default()).expect("no filter"),
+        }
+    }
+
+    const READ: Option<&str> = Some("DataFileRead");
+
+    #[test]
+    fn copying_is_named_as_what_is_counted_twice() {
+        let run = run(
+            ReadFrom::PageCache,
+            &[
+                (READ, State::Kernel, "copy", 400),
+                (READ, State::Kernel, "lookup", 180),
+                (READ, State::Runnable, "", 20),
+                (None, State::User, "", 400),
+            ],
+        );
+        assert_eq!(
+            sentence(&run),
+            "With reads from the page cache, CPU and waits add up to 158 % of DB time: 97 % of the time inside \
+             IO:DataFileRead is CPU (69 % of that in the kernel's copy), so 58 % of DB time is counted twice, as CPU \
+             and as wait."
+        );
+    }
+
+    #[test]
+    fn nothing_is_claimed_that_the_numbers_do_not_show() {
+        let blocked = run(
+            ReadFrom::Device,
+            &[
+                (READ, State::Disk, "", 970),
+                (READ, State::Kernel, "submit", 20),
+                (None, State::User, "", 10),
+            ],
+        );
+        assert_eq!(
+            sentence(&blocked),
+            "With reads from the device, they add up to 102 %: 98 % of the time inside IO:DataFileRead is blocked on \
+             I/O, so hardly any time is counted twice, as CPU and as wait."
+        );
+        let busy_host = run(
+            ReadFrom::PageCache,
+            &[
+                (READ, State::Kernel, "", 200),
+                (READ, State::Runnable, "", 300),
+                (None, State::User, "", 200),
+                (None, State::Runnable, "", 300),
+            ],
+        );
+        assert_eq!(
+            sentence(&busy_host),
+            "With reads from the page cache, CPU and waits add up to 90 % of DB time: 60 % of the time inside \
+             IO:DataFileRead is waiting for a CPU, 40 % CPU, so 20 % of DB time is counted twice, as CPU and as wait, \
+             and 30 %, waiting for a CPU outside of wait events, not at all."
+        );
+        let no_wait = run(ReadFrom::Device, &[(None, State::User, "", 10)]);
+        assert_eq!(
+            sentence(&no_wait),
+            "With reads from the device, they add up to 100 %: no wait event was seen."
+        );
+    }
 }

@@ -112,3 +112,26 @@ fn give(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     }
     lchown(path, Some(uid), Some(gid))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demo_that_fails_removes_what_it_made_and_nothing_else() {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let path = home.path().join("out");
+        let output = OutputDirectory::create(Some(&path)).expect("it is new");
+        fs::create_dir_all(output.recording(ReadFrom::Device).join("activity")).expect("it is ours");
+        fs::write(output.flame_graph(ReadFrom::PageCache), "svg").expect("it is ours");
+        drop(output);
+        assert!(!path.exists());
+
+        let output = OutputDirectory::create(Some(&path)).expect("it is new again");
+        fs::write(path.join("mine"), "mine").expect("it is ours");
+        drop(output);
+        assert_eq!(fs::read(path.join("mine")).expect("it stays"), b"mine");
+        let error = OutputDirectory::create(Some(&path)).err().expect("it exists");
+        assert!(error.to_string().contains("exists already"), "{error}");
+    }
+}

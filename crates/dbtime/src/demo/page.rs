@@ -5,7 +5,7 @@ use dbtime_report::{Section, Step, Sums, percent};
 
 use super::comparison::{Comparison, Run};
 use super::data::{ReadFrom, SHARED_BUFFERS};
-use super::explanation::explain;
+use super::explanation::sentence;
 use super::output_directory::OutputDirectory;
 use super::reads::ROWS_PER_STATEMENT;
 use super::two_runs::{Row, TwoRuns};
@@ -22,7 +22,11 @@ pub(super) fn render(comparison: &Comparison, directory: &OutputDirectory, width
         throughput(comparison),
         ledgers(comparison).render(width),
         database_views(comparison).render(width),
-        paragraph(&explain(comparison), width),
+        comparison
+            .runs
+            .each_ref()
+            .map(|run| paragraph(&sentence(run), width))
+            .concat(),
         where_to_look(directory),
     ]
     .join("\n")
@@ -135,11 +139,11 @@ fn database_views(comparison: &Comparison) -> TwoRuns {
         let ns = [0, 1].map(|run| steps[run][number].1);
         let name = match step {
             Step::CpuAndWaits => "= CPU + waits",
-            Step::DoubleCounted => "- CPU inside wait events (counted twice)",
-            Step::CpuInsideIdleWaits => "- CPU inside idle waits (not DB time)",
-            Step::RunQueueOutsideWaits => "+ waiting for a CPU (not counted)",
-            Step::BlockedOutsideWaits => "+ blocked outside wait events (not counted)",
-            Step::StateUnknownOutsideWaits => "+ state not known, outside wait events",
+            Step::DoubleCounted => "- CPU inside waits, counted twice",
+            Step::CpuInsideIdleWaits => "- CPU inside idle waits",
+            Step::RunQueueOutsideWaits => "+ waiting for a CPU, not counted",
+            Step::BlockedOutsideWaits => "+ blocked outside waits, not counted",
+            Step::StateUnknownOutsideWaits => "+ state not known, outside waits",
             Step::WaitUnknownOffCpu => "+ wait event not known",
         };
         if ns.iter().any(|ns| *ns >= TOO_SMALL_NS) {
@@ -150,7 +154,7 @@ fn database_views(comparison: &Comparison) -> TwoRuns {
     TwoRuns {
         title: "What the database can count by itself, and the way from there to DB time",
         first_column: "",
-        columns: vec!["seconds", "% of DB time"],
+        columns: vec!["seconds", "% DB time"],
         runs: comparison.runs.each_ref().map(name),
         rows,
     }
