@@ -366,7 +366,7 @@ impl Collector {
         let (classes, waits) = wait_events::idle_codes(names);
         self.programs.skip_stacks(&classes, &waits)?;
         match self.options.target {
-            Target::Process(pid) if !self.whole_server => self.adopt(pid),
+            Target::Process(pid) if !self.whole_server => self.adopt(pid)?,
             _ => {
                 self.adopt(self.server.postmaster)?;
                 for pid in self.server.children() {
@@ -374,9 +374,10 @@ impl Collector {
                         self.adopt(pid)?;
                     }
                 }
-                Ok(())
             }
         }
+        self.sampler.want_totals();
+        Ok(())
     }
 
     fn adopt(&mut self, pid: u32) -> Result<(), CollectError> {

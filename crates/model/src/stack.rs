@@ -31,6 +31,8 @@ impl Frame {
     pub fn label(&self) -> String {
         match (self.symbol.is_empty(), self.module.is_empty()) {
             (false, _) => self.symbol.clone(),
+            // The kernel's frames have no offset.
+            (true, false) if self.offset == 0 => format!("[{}]", self.module.trim_matches(['[', ']'])),
             (true, false) => format!("[{}+{:#x}]", self.module, self.offset),
             (true, true) => "[unknown]".to_string(),
         }

@@ -40,6 +40,11 @@ impl Default for FlameOptions {
     }
 }
 
+/// Stands where no stack was taken: in idle waits, or because the session ran while it was read.
+const NO_STACK_TAKEN: &str = "[no stack]";
+/// Stands below a kernel stack whose user stack was lost for that reason.
+const NO_USER_STACK: &str = "[no user stack]";
+
 /// Time per stack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Folded {
@@ -104,11 +109,20 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
     for ((key, user, kernel), sums) in groups {
         total.merge(&sums);
         if sums.total_ns() > 0 {
-            let name = [
-                key.labels(&mut dimensions),
-                frames(user, &dimensions),
-                frames(kernel, &dimensions),
-            ];
+            let kernel = frames(kernel, &dimensions);
+            let mut user = frames(user, &dimensions);
+            if user.is_empty() {
+                // A gap in the picture would look like a function without children.
+                user.push(
+                    if kernel.is_empty() {
+                        NO_STACK_TAKEN
+                    } else {
+                        NO_USER_STACK
+                    }
+                    .to_string(),
+                );
+            }
+            let name = [key.labels(&mut dimensions), user, kernel];
             *by_name.entry(name).or_default() += sums.total_ns();
         }
     }

@@ -25,6 +25,7 @@ const LONGEST_SLEEP_NS: u64 = 100_000_000;
 struct Shared {
     stop: AtomicBool,
     slots: AtomicU32,
+    totals_wanted: AtomicBool,
     passes: AtomicU64,
     late: AtomicU64,
     failed: AtomicU64,
@@ -92,6 +93,12 @@ impl Sampler {
         self.shared.slots.store(slots, Ordering::Release);
     }
 
+    /// Makes the next pass report all totals, whatever second it is: a session that was taken up is accounted for from
+    /// its first totals on.
+    pub(crate) fn want_totals(&self) {
+        self.shared.totals_wanted.store(true, Ordering::Release);
+    }
+
     /// What has been done so far.
     pub(crate) fn statistics(&self) -> SamplerStatistics {
         SamplerStatistics {
@@ -128,7 +135,8 @@ fn sample(pass: &Pass, shared: &Shared, rate_hz: u64, clock: Clock) {
     loop {
         let stop = sleep_until(begin_of_period + random.u64(0..period), &shared.stop);
         let now = monotonic_ns();
-        let totals = stop || now >= next_totals;
+        let wanted = shared.totals_wanted.swap(false, Ordering::AcqRel);
+        let totals = stop || wanted || now >= next_totals;
         if totals {
             next_totals = clock.next_second(now);
             shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
