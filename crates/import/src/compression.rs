@@ -1,0 +1,86 @@
+//! Opens a file, plain or compressed. The contents decide, never the name.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+/// Memory an LZMA stream may ask for, KiB: its header alone decides, and a damaged one asks for anything.
+const LZMA_MEMORY_KIB: u32 = 256 * 1024;
+
+const MAGIC_BYTES: u64 = 13;
+
+/// Opens `path` and looks through gzip, bzip2, xz, lzma and zstd.
+///
+/// # Errors
+/// The file cannot be opened or its first bytes cannot be read.
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    let mut file = File::open(path)?;
+    let mut magic = Vec::new();
+    (&mut file).take(MAGIC_BYTES).read_to_end(&mut magic)?;
+    let format = Compression::of(&magic);
+    let whole = BufReader::with_capacity(128 * 1024, Cursor::new(magic).chain(file));
+    Ok(match format {
+        Compression::None => Box::new(whole),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, LZMA_MEMORY_KIB)),
+        Compression::Lzma => Box::new(lzma_rust2::LzmaReader::new_mem_limit(
+            whole,
+            LZMA_MEMORY_KIB,
+            None,
+        )?),
+        Compression::Zstd => Box::new(zstd::Decoder::with_buffer(whole)?),
+    })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Compression {
+    None,
+    Gzip,
+    Bzip2,
+    Xz,
+    Lzma,
+    Zstd,
+}
+
+impl Compression {
+    fn of(magic: &[u8]) -> Compression {
+        match magic {
+            [0x1f, 0x8b, 8, ..] => Compression::Gzip,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => Compression::Bzip2,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            // .lzma has no magic number: properties (0x5d in practice), a dictionary size that is a power of two
+            // or the sum of two neighbours, and an uncompressed size that is unknown or below 256 TiB.
+            [0x5d, a, b, c, d, size @ ..] if size.len() == 8 => {
+                let dictionary = u32::from_le_bytes([*a, *b, *c, *d]);
+                let plausible = dictionary >= 4096 && dictionary.count_ones() <= 2;
+                if plausible && (size == [0xff; 8] || size[6..] == [0, 0]) {
+                    Compression::Lzma
+                } else {
+                    Compression::None
+                }
+            }
+            _ => Compression::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_not_taken_for_a_compressed_stream() {
+        for text in [
+            "",
+            "B",
+            "BZh is how this line begins",
+            "]",
+            "] is not lzma at all",
+            "*** 2013-08-26",
+        ] {
+            assert_eq!(Compression::of(text.as_bytes()), Compression::None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Why files could not be imported. Every message names the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an import gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file cannot be opened or read.
+    #[error("{path}: {source}")]
+    Io {
+        /// What was read.
+        path: PathBuf,
+        /// What the operating system or the decompressor said.
+        source: io::Error,
+    },
+    /// There is not one byte in it, or none in the compressed stream.
+    #[error("{0}: the file is empty")]
+    Empty(PathBuf),
+    /// Its contents are of no format that dbtime knows.
+    #[error("{path}: no format that dbtime can import; it reads {known}")]
+    UnknownFormat {
+        /// What was read.
+        path: PathBuf,
+        /// The formats it could have been.
+        known: String,
+    },
+}
+
+impl ImportError {
+    pub(crate) fn io(path: &Path, source: io::Error) -> ImportError {
+        ImportError::Io {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    /// True when the file was readable but held nothing.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, ImportError::Empty(_))
+    }
+}

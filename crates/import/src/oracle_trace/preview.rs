@@ -1,0 +1,133 @@
+//! What has to be known of a trace before its first record counts: the unit of its times, and how its clock
+//! relates to the time of day.
+
+use super::number::unsigned_prefix;
+use super::record::{Record, parse};
+use super::wall_clock::wall_clock;
+
+/// Unit of `c`, `e`, `ela` and `tim`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Microseconds,
+    Centiseconds,
+}
+
+impl Unit {
+    /// As microseconds.
+    pub(super) fn us(self, value: u64) -> u64 {
+        match self {
+            Unit::Microseconds => value,
+            Unit::Centiseconds => value.saturating_mul(10_000),
+        }
+    }
+}
+
+/// Read off the first lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Preview {
+    pub unit: Unit,
+    /// Time of day minus `tim`, microseconds; none when there is no time of day in the first lines.
+    pub offset_us: Option<i64>,
+}
+
+impl Preview {
+    pub(super) fn of(head: &[u8]) -> Preview {
+        let mut release = None;
+        let (mut first_tim, mut wall, mut anchor) = (None, None, None);
+        let mut is_modern = false;
+        for line in head.split(|byte| *byte == b'\n') {
+            if release.is_none() {
+                release = release_of(line);
+            }
+            if line.starts_with(b"*** ") {
+                wall = wall.or_else(|| wall_clock(line));
+                continue;
+            }
+            let tim = match parse(line) {
+                Some(Record::Wait(wait)) => {
+                    // Waits say when they ended, and on which object, since 10g.
+                    is_modern |= wait.tim.is_some();
+                    wait.tim
+                }
+                Some(Record::Call(call)) => {
+                    is_modern |= memchr::memmem::find(line, b",plh=").is_some();
+                    call.tim
+                }
+                Some(Record::Parsing(parsing)) => {
+                    is_modern |= parsing.sql_id.is_some();
+                    parsing.tim
+                }
+                _ => None,
+            };
+            if let Some(tim) = tim {
+                first_tim = first_tim.or(Some(tim));
+                if anchor.is_none() && wall.is_some() {
+                    anchor = wall.map(|wall| (wall, tim));
+                }
+            }
+        }
+        let unit = match release {
+            Some(..=8) => Unit::Centiseconds,
+            Some(10..) => Unit::Microseconds,
+            // 9i changed to microseconds; its first releases had not yet. A clock in centiseconds has 32 bits.
+            Some(9) | None if !is_modern && first_tim.is_some_and(|tim| tim <= u32::MAX.into()) => {
+                Unit::Centiseconds
+            }
+            Some(9) | None => Unit::Microseconds,
+        };
+        Preview {
+            unit,
+            offset_us: anchor.map(|(wall, tim)| wall.saturating_sub_unsigned(unit.us(tim))),
+        }
+    }
+}
+
+/// `Oracle Database 19c Enterprise Edition Release 19.0.0.0.0 - Production`
+fn release_of(line: &[u8]) -> Option<u64> {
+    if !line.starts_with(b"Oracle") {
+        return None;
+    }
+    let at = memchr::memmem::find(line, b"Release ")?;
+    unsigned_prefix(&line[at + b"Release ".len()..]).map(|(release, _)| release)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_decides_the_unit_and_the_size_of_the_clock_where_it_cannot() {
+        let unit = |text: &str| Preview::of(text.as_bytes()).unit;
+        let call = "EXEC #1:c=0,e=1,dep=0,og=4,tim=409849\n";
+        let large = "EXEC #1:c=0,e=1,dep=0,og=4,tim=1050474396391\n";
+        assert_eq!(
+            unit(&format!(
+                "Oracle8i Enterprise Edition Release 8.1.7.0.0 - Production\n{large}"
+            )),
+            Unit::Centiseconds
+        );
+        assert_eq!(
+            unit(&format!(
+                "Oracle9i Enterprise Edition Release 9.0.1.0.0 - Production\n{call}"
+            )),
+            Unit::Centiseconds
+        );
+        assert_eq!(
+            unit(&format!(
+                "Oracle9i Enterprise Edition Release 9.2.0.1.0 - Production\n{large}"
+            )),
+            Unit::Microseconds
+        );
+        assert_eq!(
+            unit(&format!(
+                "Oracle Database 19c Enterprise Edition Release 19.0.0.0.0 - Production\n{call}"
+            )),
+            Unit::Microseconds
+        );
+        assert_eq!(
+            unit("EXEC #1:c=0,e=1,dep=0,og=4,plh=0,tim=409849\n"),
+            Unit::Microseconds
+        );
+        assert_eq!(unit(""), Unit::Microseconds);
+    }
+}

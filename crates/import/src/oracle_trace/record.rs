@@ -1,0 +1,406 @@
+//! One line of a trace to one record. No allocation: names and texts are borrowed from the line.
+
+use super::number::{unsigned, unsigned_prefix};
+
+/// What a line says. Times are in the units of the file (microseconds, or centiseconds of old releases).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Record<'a> {
+    /// `WAIT #N: nam='…' ela= …`
+    Wait(WaitLine<'a>),
+    /// `PARSE #N:c=…,e=…`, `EXEC`, `FETCH`, `CLOSE`, `UNMAP`, `SORT UNMAP`, `LOBREAD: …` and the like.
+    Call(CallLine<'a>),
+    /// `PARSING IN CURSOR #N …`: SQL text follows.
+    Parsing(ParsingLine<'a>),
+    /// `END OF STMT`
+    EndOfStatement,
+    /// `PARSE ERROR #N:len=…`: SQL text follows, without an end.
+    ParseError(ParsingLine<'a>),
+    /// `BINDS #N:`: values follow, which may be of any shape.
+    Binds,
+    /// `*** …`
+    Mark(Mark<'a>),
+    /// Known, and nothing in it that is needed: `STAT`, `XCTEND`, `ERROR`, rulers, blank lines.
+    Passed {
+        /// When, if it says so.
+        tim: Option<u64>,
+    },
+    /// First line of the header that every trace file starts with.
+    Header,
+}
+
+/// A wait event that ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct WaitLine<'a> {
+    pub cursor: u64,
+    pub event: &'a [u8],
+    pub ela: u64,
+    /// When it ended; older releases do not say.
+    pub tim: Option<u64>,
+    /// What stands behind `tim`: another record, when two writers shared the line.
+    pub rest: &'a [u8],
+    /// Something stands behind `ela`: its number is whole.
+    pub ela_is_whole: bool,
+}
+
+/// A database call that ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct CallLine<'a> {
+    pub kind: CallKind,
+    pub cursor: u64,
+    /// CPU.
+    pub c: u64,
+    /// Elapsed.
+    pub e: u64,
+    pub dep: Option<u32>,
+    pub tim: Option<u64>,
+    /// See [`WaitLine::rest`].
+    pub rest: &'a [u8],
+}
+
+/// What matters of the kind of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallKind {
+    /// What parsetrc.pl adds up.
+    ParseExecFetch,
+    /// `CLOSE`, `UNMAP`, `SORT UNMAP`.
+    Other,
+    /// `LOBREAD` and its like: they say neither cursor nor depth.
+    Lob,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct ParsingLine<'a> {
+    pub cursor: u64,
+    pub len: u64,
+    pub dep: u32,
+    pub tim: Option<u64>,
+    pub sql_id: Option<&'a [u8]>,
+}
+
+/// `*** KEY:(value) time`, `*** time (container)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Mark<'a> {
+    /// `SESSION ID:(sid.serial)`
+    Session(&'a [u8]),
+    /// `[ Unix process pid: N ]`: trcsess changes from one file to another.
+    Process(u32),
+    Service(&'a [u8]),
+    Module(&'a [u8]),
+    Action(&'a [u8]),
+    /// The file is not complete.
+    SizeLimited,
+    /// A time of day, or anything else.
+    Other,
+}
+
+/// What the line says; none when it is not understood.
+pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
+    const PASSED: Record<'_> = Record::Passed { tim: None };
+    let Some(&first) = line.first() else {
+        return Some(PASSED);
+    };
+    match first {
+        b'W' => wait(line.strip_prefix(b"WAIT #")?).map(Record::Wait),
+        b'E' => {
+            if let Some(rest) = line.strip_prefix(b"EXEC #") {
+                return call(CallKind::ParseExecFetch, rest);
+            }
+            if line.starts_with(b"END OF STMT") {
+                return Some(Record::EndOfStatement);
+            }
+            line.strip_prefix(b"ERROR #").map(passed)
+        }
+        b'F' => call(CallKind::ParseExecFetch, line.strip_prefix(b"FETCH #")?),
+        b'P' => {
+            if let Some(rest) = line.strip_prefix(b"PARSE #") {
+                return call(CallKind::ParseExecFetch, rest);
+            }
+            if let Some(rest) = line.strip_prefix(b"PARSING IN CURSOR #") {
+                return parsing(rest, b' ').map(Record::Parsing);
+            }
+            let rest = line.strip_prefix(b"PARSE ERROR #")?;
+            parsing(rest, b':').map(Record::ParseError)
+        }
+        b'C' => call(CallKind::Other, line.strip_prefix(b"CLOSE #")?),
+        b'U' => call(CallKind::Other, line.strip_prefix(b"UNMAP #")?),
+        b'S' => {
+            if let Some(rest) = line.strip_prefix(b"SORT UNMAP #") {
+                return call(CallKind::Other, rest);
+            }
+            let (_, rest) = unsigned_prefix(line.strip_prefix(b"STAT #")?)?;
+            rest.starts_with(b" id=").then_some(PASSED)
+        }
+        b'L' => lob(line),
+        b'B' => {
+            line.strip_prefix(b"BINDS #")?;
+            Some(Record::Binds)
+        }
+        b'X' => line.strip_prefix(b"XCTEND ").map(passed),
+        b'=' => line.iter().all(|byte| *byte == b'=').then_some(PASSED),
+        b'*' => line.strip_prefix(b"*** ").map(|rest| Record::Mark(mark(rest))),
+        b'T' => line.starts_with(b"Trace file ").then_some(Record::Header),
+        b'D' => line.starts_with(b"Dump file ").then_some(Record::Header),
+        b'R' => (line.starts_with(b"RPC ")).then_some(PASSED),
+        _ => line.iter().all(u8::is_ascii_whitespace).then_some(PASSED),
+    }
+}
+
+/// Everything behind `WAIT #`.
+fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
+    let (cursor, rest) = unsigned_prefix(line)?;
+    let rest = rest.strip_prefix(b": nam=")?;
+    let quote = *rest.first().filter(|byte| matches!(byte, b'\'' | b'"'))?;
+    let rest = &rest[1..];
+    let end = memchr::memchr(quote, rest)?;
+    let event = &rest[..end];
+    let rest = rest[end + 1..].trim_ascii_start().strip_prefix(b"ela=")?;
+    let (ela, rest) = unsigned_prefix(rest.trim_ascii_start())?;
+    if event.is_empty() {
+        return None;
+    }
+    let ela_is_whole = !rest.is_empty();
+    let (tim, rest) = match find_tim(rest) {
+        Some((tim, rest)) => (Some(tim), rest),
+        None => (None, &rest[rest.len()..]),
+    };
+    Some(WaitLine {
+        cursor,
+        event,
+        ela,
+        tim,
+        rest,
+        ela_is_whole,
+    })
+}
+
+/// The first ` tim=N` and what follows its number.
+fn find_tim(line: &[u8]) -> Option<(u64, &[u8])> {
+    for at in memchr::memchr_iter(b'=', line) {
+        if line[..at].ends_with(b"tim") {
+            return unsigned_prefix(&line[at + 1..]);
+        }
+    }
+    None
+}
+
+/// Everything behind `EXEC #` and the like.
+fn call(kind: CallKind, line: &[u8]) -> Option<Record<'_>> {
+    let (cursor, rest) = unsigned_prefix(line)?;
+    call_fields(kind, cursor, rest.strip_prefix(b":")?)
+}
+
+/// `LOBREAD: type=TEMPORARY LOB,bytes=5,c=169,e=169,…`
+fn lob(line: &[u8]) -> Option<Record<'_>> {
+    let rest = line.strip_prefix(b"LOB")?;
+    let name = rest.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    if name == 0 {
+        return None;
+    }
+    let rest = rest[name..].trim_ascii_start();
+    // Some releases say a cursor number: it is always 0.
+    let rest = match rest.strip_prefix(b"#") {
+        Some(rest) => unsigned_prefix(rest)?.1,
+        None => rest,
+    };
+    call_fields(CallKind::Lob, 0, rest.strip_prefix(b":")?.trim_ascii_start())
+}
+
+fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_>> {
+    let (mut c, mut e) = (None, None);
+    let mut call = CallLine {
+        kind,
+        cursor,
+        c: 0,
+        e: 0,
+        dep: None,
+        tim: None,
+        rest: &line[line.len()..],
+    };
+    while let Some(equals) = memchr::memchr2(b'=', b',', line) {
+        let name = &line[..equals];
+        if line[equals] == b',' {
+            line = &line[equals + 1..];
+            continue;
+        }
+        let value = &line[equals + 1..];
+        // Nothing stands behind the number of a cut line: it may be cut too.
+        let number = unsigned_prefix(value);
+        let whole = |(value, rest): (u64, &[u8])| (rest.first() == Some(&b',')).then_some(value);
+        match name {
+            b"c" => c = number.and_then(whole),
+            b"e" => e = number.and_then(whole),
+            b"dep" => call.dep = number.and_then(whole).and_then(|dep| u32::try_from(dep).ok()),
+            b"tim" => {
+                if let Some((tim, rest)) = number {
+                    call.tim = Some(tim);
+                    call.rest = rest;
+                    break;
+                }
+            }
+            _ => {}
+        }
+        let end = memchr::memchr(b',', value).map_or(value.len(), |at| at + 1);
+        line = &value[end..];
+    }
+    call.c = c?;
+    call.e = e?;
+    Some(Record::Call(call))
+}
+
+/// `N len=… dep=… uid=… tim=… sqlid='…'`
+fn parsing(line: &[u8], behind_number: u8) -> Option<ParsingLine<'_>> {
+    let (cursor, rest) = unsigned_prefix(line)?;
+    if rest.first() != Some(&behind_number) {
+        return None;
+    }
+    let mut parsing = ParsingLine {
+        cursor,
+        ..ParsingLine::default()
+    };
+    for field in rest[1..].split(|byte| *byte == b' ') {
+        let Some(equals) = memchr::memchr(b'=', field) else {
+            continue;
+        };
+        let (name, value) = (&field[..equals], &field[equals + 1..]);
+        match name {
+            b"len" => parsing.len = unsigned(value).unwrap_or(0),
+            b"dep" => {
+                parsing.dep = unsigned(value)
+                    .and_then(|dep| u32::try_from(dep).ok())
+                    .unwrap_or(0)
+            }
+            b"tim" => parsing.tim = unsigned(value),
+            b"sqlid" => {
+                parsing.sql_id = value
+                    .strip_prefix(b"'")
+                    .and_then(|value| value.strip_suffix(b"'"))
+                    .filter(|value| !value.is_empty());
+            }
+            _ => {}
+        }
+    }
+    Some(parsing)
+}
+
+fn passed(line: &[u8]) -> Record<'_> {
+    Record::Passed {
+        tim: find_tim(line).map(|(tim, _)| tim),
+    }
+}
+
+fn mark(text: &[u8]) -> Mark<'_> {
+    // A time of day may follow the closing parenthesis; a module may have parentheses in its name.
+    let value = |name: &[u8]| {
+        let rest = text.strip_prefix(name)?;
+        memchr::memrchr(b')', rest).map(|end| &rest[..end])
+    };
+    if let Some(rest) = text.strip_prefix(b"SESSION ID:(") {
+        let end = memchr::memchr(b')', rest).unwrap_or(rest.len());
+        return Mark::Session(&rest[..end]);
+    }
+    if let Some(service) = value(b"SERVICE NAME:(") {
+        return Mark::Service(service);
+    }
+    if let Some(module) = value(b"MODULE NAME:(") {
+        return Mark::Module(module);
+    }
+    if let Some(action) = value(b"ACTION NAME:(") {
+        return Mark::Action(action);
+    }
+    if let Some((pid, _)) = text
+        .strip_prefix(b"[ Unix process pid: ")
+        .and_then(unsigned_prefix)
+    {
+        return Mark::Process(u32::try_from(pid).unwrap_or(0));
+    }
+    if text.starts_with(b"DUMP FILE SIZE IS LIMITED") {
+        return Mark::SizeLimited;
+    }
+    Mark::Other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait_of(line: &str) -> WaitLine<'_> {
+        match parse(line.as_bytes()) {
+            Some(Record::Wait(wait)) => wait,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn waits_of_all_releases_are_understood() {
+        let named = wait_of(
+            "WAIT #469: nam='db file sequential read' ela= 977 file#=7 block#=29 blocks=1 obj#=82 tim=136634",
+        );
+        assert_eq!((named.cursor, named.ela, named.tim), (469, 977, Some(136_634)));
+        assert_eq!(named.event, b"db file sequential read");
+        let old = wait_of("WAIT #1: nam='db file sequential read' ela= 13 p1=1 p2=2 p3=1");
+        assert_eq!((old.ela, old.tim), (13, None));
+        assert_eq!(wait_of("WAIT #0: nam='SQL*Net message to client' ela=2").ela, 2);
+    }
+
+    #[test]
+    fn calls_are_understood_with_unknown_fields() {
+        let Some(Record::Call(call)) =
+            parse(b"EXEC #7:c=73,new='x,y',e=74,p=0,cr=0,dep=1,og=1,plh=2725028981,tim=834")
+        else {
+            panic!()
+        };
+        assert_eq!((call.c, call.e, call.dep, call.tim), (73, 74, Some(1), Some(834)));
+        let Some(Record::Call(lob)) = parse(b"LOBWRITE: type=TEMPORARY LOB,bytes=5,c=169,e=170,p=0,tim=9")
+        else {
+            panic!()
+        };
+        assert_eq!((lob.kind, lob.c, lob.e, lob.dep), (CallKind::Lob, 169, 170, None));
+    }
+
+    #[test]
+    fn two_records_on_one_line_are_both_found() {
+        let Some(Record::Call(call)) = parse(b"FETCH #7:c=1,e=2,dep=0,tim=33WAIT #7: nam='a' ela= 4 tim=55")
+        else {
+            panic!()
+        };
+        assert_eq!(call.tim, Some(33));
+        assert!(matches!(parse(call.rest), Some(Record::Wait(wait)) if wait.tim == Some(55)));
+    }
+
+    #[test]
+    fn what_is_no_record_is_not_understood() {
+        for line in [
+            "WAIT #: nam='x' ela= 1",
+            "WAIT #1: nam='x ela= 1",
+            "WAIT #1: nam='x' ela= ",
+            "WAIT #99999999999999999999999: nam='x' ela= 1",
+            "EXEC #1:c=7",
+            "EXEC #1:c=7,e=8",
+            "STAT #1 (cr=0 pr=0 pw=0 str=1 time=29 us)'",
+            "PARSING IN CURSOR #",
+            "***************************************",
+            "QUERY BLOCK TEXT",
+            "kcrfw_update_adaptive_sync_mode: post->poll long#=1",
+        ] {
+            assert_eq!(parse(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn marks_name_sessions_and_processes() {
+        let marks = |line: &'static str| match parse(line.as_bytes()) {
+            Some(Record::Mark(mark)) => mark,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(
+            marks("*** SESSION ID:(409.215) 2013-08-26 14:40:23.035"),
+            Mark::Session(b"409.215")
+        );
+        assert_eq!(
+            marks("*** MODULE NAME:(a (b)) 2019-07-09T09:57:07.704126-07:00"),
+            Mark::Module(b"a (b)")
+        );
+        assert_eq!(marks("*** [ Unix process pid: 9850 ]"), Mark::Process(9850));
+        assert_eq!(marks("*** 2013-08-26 14:40:23.705"), Mark::Other);
+    }
+}

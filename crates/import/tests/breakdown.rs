@@ -1,0 +1,194 @@
+//! Every number of every trace at hand, against a second computation of it: `breakdown.awk`.
+
+mod samples;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dbtime_import::oracle_trace::counter;
+use dbtime_import::{Imported, import};
+use dbtime_model::{Rows, SessionId, Wait};
+use samples::say;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
+}
+
+fn imported(path: &Path) -> Imported {
+    import(&[path.to_path_buf()]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// What awk makes of the file; none where there is no awk.
+fn by_awk(path: &Path) -> Option<BTreeMap<String, i128>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/breakdown.awk");
+    let output = match Command::new("awk").arg("-f").arg(script).arg(path).output() {
+        Ok(output) => output,
+        Err(e) => {
+            say(&format!("SKIPPED: awk: {e}: {} is not compared", path.display()));
+            return None;
+        }
+    };
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).expect("text");
+    Some(
+        text.lines()
+            .map(|line| {
+                let (name, value) = line.split_once('\t').expect("name and value");
+                (name.to_string(), value.parse().expect("a number"))
+            })
+            .collect(),
+    )
+}
+
+/// The same names from the rows alone.
+fn by_rows(rows: &Rows) -> BTreeMap<String, i128> {
+    let mut found = BTreeMap::new();
+    let mut add = |name: String, value: i128| *found.entry(name).or_insert(0) += value;
+    let sid: BTreeMap<SessionId, String> = rows
+        .sessions
+        .iter()
+        .map(|row| {
+            let sid = row.title.split(' ').next().unwrap_or_default().to_string();
+            let pid = if row.pid > 0 {
+                row.pid.to_string()
+            } else {
+                String::new()
+            };
+            (row.id, if sid.contains('.') { sid } else { pid })
+        })
+        .collect();
+    for row in &rows.activity {
+        assert_eq!(row.ns % 1_000, 0);
+        assert_eq!(row.time % 1_000_000, 0);
+        let us = i128::from(row.ns / 1_000);
+        if !matches!(row.wait_class.as_str(), Wait::NONE | Wait::UNKNOWN) {
+            add(format!("event {}", row.wait_event), us);
+            add(format!("events {}", row.wait_event), row.count.into());
+        }
+        add(format!("session {}", sid[&row.session]), us);
+    }
+    for row in &rows.counters {
+        assert_eq!(row.source, counter::ORACLE);
+        match row.name.as_str() {
+            counter::WAITS_BEYOND_CALLS_NS => {
+                add("waits_beyond_calls_us".to_string(), i128::from(row.value) / 1_000)
+            }
+            name => add(name.to_string(), row.value.into()),
+        }
+    }
+    found
+}
+
+fn compare(path: &Path) {
+    let Some(mut expected) = by_awk(path) else { return };
+    let imported = imported(path);
+    let mut found = by_rows(&imported.rows);
+    // Intervals of sessions do not add up to the interval of a file that several sessions share.
+    let interval = imported.files[0].interval_view;
+    found.insert(
+        counter::INTERVAL_DURATION_US.to_string(),
+        interval.duration_us().into(),
+    );
+    found.insert(counter::INTERVAL_CPU_US.to_string(), interval.cpu_us.into());
+    found.insert(counter::INTERVAL_WAIT_US.to_string(), interval.wait_us.into());
+    let call = imported.files[0].call_view;
+    for (name, value) in [
+        (counter::CALL_ELAPSED_US, call.elapsed_us),
+        (counter::CALL_CPU_US, call.cpu_us),
+        (counter::CALL_WAIT_US, call.wait_us),
+        (counter::CALL_IDLE_US, call.idle_us),
+    ] {
+        assert_eq!(
+            found.get(name).copied().unwrap_or(0),
+            value.into(),
+            "{}: {name}",
+            path.display()
+        );
+    }
+    found.remove(counter::CPU_INSIDE_WAITS_NS);
+    found.remove(counter::INTERVAL_UNACCOUNTED_US);
+    for numbers in [&mut expected, &mut found] {
+        numbers.retain(|_, value| *value != 0);
+    }
+    // Counts of events that took no time stay: only their time is 0.
+    assert_eq!(found, expected, "{}", path.display());
+}
+
+#[test]
+fn real_traces_give_the_numbers_that_awk_gives() {
+    for path in samples::samples(&[".trc"]) {
+        compare(&path);
+    }
+}
+
+#[test]
+fn own_traces_give_the_numbers_that_awk_gives() {
+    compare(&fixture("two_sessions.trc"));
+}
+
+#[test]
+fn sessions_of_a_merge_have_the_numbers_of_their_own_files() {
+    let sample = |ending: &str| {
+        samples::samples(&[ending])
+            .first()
+            .map(|path| by_rows(&imported(path).rows))
+    };
+    let (Some(merge), Some(one), Some(other)) = (
+        sample("trace-combine_main.trc"),
+        sample("js122a1_ora_9850.trc"),
+        sample("js122a1_ora_9854.trc"),
+    ) else {
+        return;
+    };
+    for name in [
+        counter::CALL_ELAPSED_US,
+        counter::CALL_CPU_US,
+        counter::CALL_WAIT_US,
+        counter::CALL_IDLE_US,
+        counter::INTERVAL_DURATION_US,
+        counter::INTERVAL_CPU_US,
+    ] {
+        assert_eq!(merge[name], one[name] + other[name], "{name}");
+    }
+    let session = |rows: &BTreeMap<String, i128>| -> Vec<i128> {
+        rows.iter()
+            .filter(|(name, _)| name.starts_with("session "))
+            .map(|(_, us)| *us)
+            .collect()
+    };
+    assert_eq!(session(&merge), [session(&one), session(&other)].concat());
+}
+
+#[test]
+fn compressed_traces_give_the_rows_of_the_plain_ones() {
+    let all = samples::samples(&[".trc", ".gz", ".bz2", ".xz", ".lzma"]);
+    let rows = |ending: &str| {
+        let path = all.iter().find(|path| path.to_string_lossy().ends_with(ending));
+        path.map(|path| imported(path).rows)
+    };
+    if all.is_empty() {
+        return;
+    }
+    for (packed, plain) in [
+        (
+            "two_statements_one_cursor.trc.gz",
+            "two_statements_one_cursor.trc",
+        ),
+        ("mixed_execs.trc.bz2", "mixed_execs.trc"),
+        ("lobread.trc.xz", "lobread.trc.lzma"),
+    ] {
+        let found = rows(packed).expect("a sample");
+        assert!(found.activity.len() > 1, "{packed}");
+        // One of the packed samples lacks a line with a time of day: its rows stand in other seconds.
+        let plain = rows(plain).expect("a sample");
+        assert_eq!(by_rows(&found), by_rows(&plain), "{packed}");
+        assert_eq!(found.statements, plain.statements, "{packed}");
+    }
+}

@@ -1,0 +1,403 @@
+//! What becomes of a trace, on files of our own making: every expected number was worked out by hand.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
+use std::slice::from_ref;
+
+use dbtime_import::oracle_trace::counter;
+use dbtime_import::{ImportError, Imported, MAX_LINE, import, import_stream};
+use dbtime_model::{Fidelity, Rows, State, Wait, WaitKind};
+use proptest::prelude::*;
+
+const TWO_SESSIONS: &str = include_str!("fixtures/two_sessions.trc");
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
+}
+
+fn of_file(name: &str) -> Imported {
+    import(&[fixture(name)]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn of_text(text: impl Into<Vec<u8>>) -> Result<Imported, ImportError> {
+    import_stream(Box::new(Cursor::new(text.into())), Path::new("text.trc"))
+}
+
+/// Microseconds and counts by session and wait.
+fn waits(rows: &Rows) -> BTreeMap<(u64, String), (u64, u64)> {
+    let mut sums = BTreeMap::new();
+    for row in &rows.activity {
+        let sum: &mut (u64, u64) = sums.entry((row.session.0, row.wait().to_string())).or_default();
+        sum.0 += row.ns / 1_000;
+        sum.1 += row.count;
+    }
+    sums
+}
+
+fn counters(rows: &Rows, name: &str) -> i64 {
+    rows.counters
+        .iter()
+        .filter(|row| row.name == name)
+        .map(|row| row.value)
+        .sum()
+}
+
+fn total_ns(rows: &Rows) -> u128 {
+    rows.activity.iter().map(|row| u128::from(row.ns)).sum()
+}
+
+#[test]
+fn a_call_is_split_into_its_waits_its_cpu_and_what_is_unaccounted() {
+    let rows = of_file("two_sessions.trc").rows;
+    let expected: BTreeMap<(u64, String), (u64, u64)> = [
+        // PARSE 100, EXEC 400 of 700 (300 + 900 of its 1600 are waits), FETCH 10, LOBREAD 30, CLOSE 1, EXEC 20.
+        ((1, "CPU".to_string()), (561, 6)),
+        // PARSE 50, EXEC 0, FETCH 50, LOBREAD 40, CLOSE 1, EXEC 80.
+        ((1, "[unaccounted]".to_string()), (221, 5)),
+        ((1, "Concurrency:row cache lock".to_string()), (300, 1)),
+        ((1, "User I/O:db file sequential read".to_string()), (900, 1)),
+        ((1, "Network:SQL*Net message to client".to_string()), (2, 1)),
+        (
+            (1, "Idle:SQL*Net message from client".to_string()),
+            (1_500_000, 1),
+        ),
+        ((1, "unclassified:an event of tomorrow".to_string()), (40, 1)),
+        ((1, "Commit:log file sync".to_string()), (500, 1)),
+        ((2, "CPU".to_string()), (5, 1)),
+        ((2, "[unaccounted]".to_string()), (49_995, 1)),
+        ((2, "Idle:PL/SQL lock timer".to_string()), (250_000, 1)),
+    ]
+    .into();
+    assert_eq!(waits(&rows), expected);
+    assert_eq!(counters(&rows, counter::CPU_INSIDE_WAITS_NS), 300_000);
+    assert_eq!(counters(&rows, counter::WAITS_BEYOND_CALLS_NS), 0);
+    assert!(
+        rows.activity
+            .iter()
+            .all(|row| row.fidelity == Fidelity::Exact && row.samples == 0)
+    );
+    for row in &rows.activity {
+        let cpu = row.wait().kind() == WaitKind::None;
+        assert_eq!(row.state, if cpu { State::Cpu } else { State::Unknown });
+        assert_eq!(row.idle, row.wait_class == "Idle");
+    }
+}
+
+#[test]
+fn the_time_of_a_session_is_its_calls_and_the_waits_between_them() {
+    let rows = of_file("two_sessions.trc").rows;
+    let sum = |session: u64| {
+        let of_session = rows.activity.iter().filter(|row| row.session.0 == session);
+        of_session.map(|row| row.ns / 1_000).sum::<u64>()
+    };
+    let calls = 150 + 1_600 + 100 + 70 + 2 + 600;
+    assert_eq!(sum(1), calls + 2 + 1_500_000);
+    assert_eq!(sum(2), 300_000);
+}
+
+#[test]
+fn both_classic_breakdowns_are_counters() {
+    let rows = of_file("two_sessions.trc").rows;
+    let first = |name: &str| -> i64 {
+        let of_session = rows
+            .counters
+            .iter()
+            .filter(|row| row.session.0 == 1 && row.name == name);
+        of_session.map(|row| row.value).sum()
+    };
+    assert_eq!(first(counter::CALL_ELAPSED_US), 150 + 1_600 + 100 + 600);
+    assert_eq!(first(counter::CALL_CPU_US), 100 + 700 + 10 + 20);
+    assert_eq!(first(counter::CALL_WAIT_US), 300 + 900 + 2 + 40 + 500);
+    assert_eq!(first(counter::CALL_IDLE_US), 1_500_000);
+    // From the begin of PARSE, 7000000050, to XCTEND, 7001503410.
+    assert_eq!(first(counter::INTERVAL_DURATION_US), 1_503_360);
+    assert_eq!(first(counter::INTERVAL_CPU_US), 100 + 700 + 10 + 30 + 1 + 20);
+    assert_eq!(first(counter::INTERVAL_WAIT_US), 1_501_742);
+    assert_eq!(
+        first(counter::INTERVAL_UNACCOUNTED_US),
+        1_503_360 - 861 - 1_501_742
+    );
+}
+
+#[test]
+fn rows_name_the_statement_that_the_cursor_had_at_the_time() {
+    let rows = of_file("two_sessions.trc").rows;
+    let texts: BTreeMap<u64, &str> = rows
+        .statements
+        .iter()
+        .map(|row| (row.id, row.text.as_str()))
+        .collect();
+    let of_event = |event: &str| {
+        let row = rows
+            .activity
+            .iter()
+            .find(|row| row.wait_event == event)
+            .expect("a row");
+        texts.get(&row.statement).copied()
+    };
+    assert_eq!(
+        of_event("db file sequential read"),
+        Some("select *\n  from orders o")
+    );
+    assert_eq!(of_event("row cache lock"), Some("select 2 one"));
+    assert_eq!(of_event("log file sync"), Some("commit w"));
+    assert_eq!(of_event("PL/SQL lock timer"), None);
+}
+
+#[test]
+fn the_clock_of_the_trace_becomes_the_time_of_day() {
+    let imported = of_file("two_sessions.trc");
+    // 2024-05-01 08:00:00 UTC is the first tim.
+    const START_US: i64 = 1_714_550_400_000_000;
+    assert_eq!(imported.meta.start_us, START_US);
+    assert_eq!(imported.meta.end_us, START_US + 3_000_000);
+    let sync = imported
+        .rows
+        .activity
+        .iter()
+        .find(|row| row.wait_event == "log file sync");
+    assert_eq!(sync.map(|row| row.time), Some(START_US + 1_000_000));
+}
+
+#[test]
+fn a_header_says_host_database_and_session() {
+    let imported = of_file("two_sessions.trc");
+    assert_eq!(imported.meta.host.name, "db.example.com");
+    assert_eq!(imported.meta.database.product, "Oracle Database");
+    assert_eq!(imported.meta.database.version, "19.3.0.0.0");
+    let session = &imported.rows.sessions[0];
+    assert_eq!(
+        (session.pid, session.backend_type.as_str()),
+        (77, "client backend")
+    );
+    assert_eq!(session.title, "11.101 shop billing (nightly)");
+    assert_eq!(imported.rows.sessions[1].title, "12.102");
+}
+
+#[test]
+fn lines_that_are_not_understood_are_counted_and_shown_with_their_number() {
+    let file = of_file("two_sessions.trc").files.remove(0);
+    assert_eq!(file.unknown_lines, 1);
+    assert_eq!(file.first_unknown[0].number, 40);
+    let mut text = TWO_SESSIONS.to_string();
+    for n in 0..1_000 {
+        text.push_str(&format!("QUERY BLOCK {n}\n\u{0}\u{1}\n***************\n"));
+    }
+    let imported = of_text(text).expect("rows");
+    assert_eq!(imported.files[0].unknown_lines, 3_001);
+    assert_eq!(imported.files[0].first_unknown.len(), 5);
+    assert!(
+        imported.problems[0].contains("text.trc:40: kcrfw_update"),
+        "{:?}",
+        imported.problems
+    );
+    assert_eq!(waits(&imported.rows), waits(&of_file("two_sessions.trc").rows));
+}
+
+#[test]
+fn a_trace_of_release_8_counts_in_centiseconds() {
+    let imported = of_file("release_8.trc");
+    let expected: BTreeMap<(u64, String), (u64, u64)> = [
+        // PARSE 1 of 2; FETCH 3 of 20 beside 13 of wait.
+        ((1, "CPU".to_string()), (40_000, 2)),
+        ((1, "[unaccounted]".to_string()), (10_000 + 40_000 + 10_000, 3)),
+        ((1, "Network:SQL*Net message to client".to_string()), (0, 1)),
+        ((1, "User I/O:db file scattered read".to_string()), (130_000, 1)),
+        (
+            (1, "Idle:SQL*Net message from client".to_string()),
+            (7_000_000, 1),
+        ),
+    ]
+    .into();
+    assert_eq!(waits(&imported.rows), expected);
+    assert_eq!(counters(&imported.rows, counter::CALL_ELAPSED_US), 230_000);
+    assert_eq!(counters(&imported.rows, counter::CALL_CPU_US), 40_000);
+    assert_eq!(counters(&imported.rows, counter::INTERVAL_DURATION_US), 7_240_000);
+    assert_eq!(imported.meta.start_us, 983_682_367_000_000, "2001-03-04 05:06:07");
+    assert_eq!(imported.rows.statements[0].text, "select * from emp");
+    assert!(
+        imported
+            .rows
+            .activity
+            .iter()
+            .any(|row| row.statement == imported.rows.statements[0].id)
+    );
+    assert_eq!(
+        imported.files[0].unknown_lines, 1,
+        "APPNAME: {:?}",
+        imported.problems
+    );
+}
+
+#[test]
+fn lines_longer_than_any_buffer_do_no_harm() {
+    let long = "x".repeat(3 * MAX_LINE);
+    let text = TWO_SESSIONS
+        .replace("  from orders o", &long)
+        .replace("kcrfw_update_adaptive_sync_mode", &long);
+    let imported = of_text(text).expect("rows");
+    let whole = of_file("two_sessions.trc");
+    assert_eq!(waits(&imported.rows), waits(&whole.rows));
+    assert_eq!(imported.files[0].lines, whole.files[0].lines);
+    assert!(
+        imported
+            .rows
+            .statements
+            .iter()
+            .all(|row| row.text.len() <= 64 * 1024)
+    );
+}
+
+#[test]
+fn windows_line_ends_change_nothing() {
+    let windows = of_text(TWO_SESSIONS.replace('\n', "\r\n")).expect("rows");
+    assert_eq!(windows.rows, of_text(TWO_SESSIONS).expect("rows").rows);
+}
+
+#[test]
+fn a_second_file_of_the_same_session_continues_it() {
+    let both = import(&[fixture("two_sessions.trc"), fixture("two_sessions.trc")])
+        .expect("rows")
+        .rows;
+    let one = of_file("two_sessions.trc").rows;
+    assert_eq!(both.sessions, one.sessions);
+    assert_eq!(both.statements, one.statements);
+    assert_eq!(total_ns(&both), 2 * total_ns(&one));
+}
+
+#[test]
+fn what_is_no_trace_is_an_error_that_names_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file");
+        path
+    };
+    for (name, bytes) in [
+        ("image.png", &b"\x89PNG\r\n\x1a\n0000"[..]),
+        ("notes.txt", b"WAIT for the bus\n"),
+        ("zeros", &[0; 100_000]),
+    ] {
+        let error = import(&[write(name, bytes)]).expect_err(name);
+        assert!(matches!(error, ImportError::UnknownFormat { .. }), "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let empty = import(&[write("empty.trc", b"")]).expect_err("empty");
+    assert!(
+        empty.is_empty() && empty.to_string().contains("empty.trc"),
+        "{empty}"
+    );
+    for path in [folder.path().join("absent.trc"), folder.path().to_path_buf()] {
+        let error = import(from_ref(&path)).expect_err("no file");
+        assert!(matches!(error, ImportError::Io { .. }) && !error.is_empty());
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    }
+}
+
+#[test]
+fn every_compression_is_seen_in_the_contents_and_a_cut_one_gives_what_is_before_the_cut() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = TWO_SESSIONS.repeat(40);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(text.as_bytes()).expect("packed");
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(text.as_bytes()).expect("packed");
+    let packed = [
+        ("a.bin", gzip.finish().expect("packed")),
+        ("b.bin", bzip2.finish().expect("packed")),
+        ("c.bin", zstd::encode_all(text.as_bytes(), 1).expect("packed")),
+    ];
+    let plain = of_text(text.clone()).expect("rows");
+    for (name, bytes) in packed {
+        let path = folder.path().join(name);
+        std::fs::write(&path, &bytes).expect("a file");
+        let whole = import(from_ref(&path)).expect("rows");
+        assert_eq!(whole.rows.activity, plain.rows.activity, "{name}");
+        assert_eq!(whole.problems.len(), plain.problems.len());
+        std::fs::write(&path, &bytes[..bytes.len() - 9]).expect("a file");
+        match import(&[path]) {
+            Ok(cut) => {
+                assert!(total_ns(&cut.rows) <= total_ns(&whole.rows), "{name}");
+                let told = cut
+                    .problems
+                    .iter()
+                    .any(|problem| problem.contains("lines before were read"));
+                assert!(told, "{name}: {:?}", cut.problems);
+            }
+            // Nothing could be unpacked: one block is all there is.
+            Err(e) => assert!(matches!(e, ImportError::Io { .. }), "{e}"),
+        }
+    }
+}
+
+/// Rows of what a trace gives, or none when the text is no trace yet.
+fn at_most(cut: &[u8], whole: &Rows, what: &str) {
+    let Ok(part) = of_text(cut) else { return };
+    assert!(total_ns(&part.rows) <= total_ns(whole), "{what}");
+    let whole_waits = waits(whole);
+    for ((session, wait), (us, count)) in waits(&part.rows) {
+        if wait == "[unaccounted]" || wait == Wait::NONE {
+            continue;
+        }
+        let (whole_us, whole_count) = whole_waits
+            .get(&(session, wait.clone()))
+            .copied()
+            .unwrap_or_default();
+        assert!(us <= whole_us && count <= whole_count, "{what}: {wait}");
+    }
+    for name in [
+        counter::CALL_ELAPSED_US,
+        counter::CALL_CPU_US,
+        counter::CALL_WAIT_US,
+        counter::INTERVAL_CPU_US,
+    ] {
+        assert!(
+            counters(&part.rows, name) <= counters(whole, name),
+            "{what}: {name}"
+        );
+    }
+    assert!(part.rows.statements.len() <= whole.statements.len(), "{what}");
+}
+
+#[test]
+fn a_trace_cut_at_any_byte_never_gives_more_than_the_whole() {
+    for name in ["two_sessions.trc", "release_8.trc"] {
+        let bytes = std::fs::read(fixture(name)).expect("a fixture");
+        let whole = of_text(bytes.clone()).expect("rows").rows;
+        for at in 0..bytes.len() {
+            at_most(&bytes[..at], &whole, &format!("{name} cut at {at}"));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_damage_makes_it_panic(
+        damage in prop::collection::vec((0..TWO_SESSIONS.len(), any::<u8>()), 1..40),
+        lines in prop::collection::vec((0usize..60, prop::collection::vec(any::<u8>(), 0..80)), 0..5),
+    ) {
+        let mut bytes = TWO_SESSIONS.as_bytes().to_vec();
+        for (at, byte) in damage {
+            bytes[at] = byte;
+        }
+        let mut all: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        for (at, line) in lines {
+            all.insert(at.min(all.len()), line);
+        }
+        let _ = of_text(all.join(&b'\n'));
+    }
+
+    #[test]
+    fn no_numbers_make_it_panic(c in any::<u64>(), e in any::<u64>(), ela in any::<u64>(), tim in any::<u64>()) {
+        let text = format!(
+            "WAIT #1: nam='x' ela= {ela} tim={tim}\nEXEC #1:c={c},e={e},dep=0,tim={tim}\n\
+             LOBREAD: c={c},e={e},tim={e}\nWAIT #1: nam='x' ela= {ela}\nCLOSE #1:c={e},e={c},dep=0,tim={ela}\n"
+        );
+        let _ = of_text(text);
+    }
+}
