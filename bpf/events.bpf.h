@@ -43,4 +43,19 @@ static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel,
 	emit(sample, sizeof(*sample) - sizeof(sample->frames) + (kernel + user) * sizeof(__u64), BPF_RB_NO_WAKEUP);
 }
 
+/* The scheduler's clock, in which it notes when a task came onto its CPU, minus nothing but a constant and a slow drift is
+ * CLOCK_MONOTONIC. The sampler finds the difference anew every second; 0 = not known. */
+__u64 scheduler_clock_offset = 0;
+
+#define LONGEST_TICK 20000000ULL
+
+/* sum_exec_runtime, with what has passed since the kernel last brought it up to date (at ticks and switches). */
+static __always_inline __u64 on_cpu_time(__u64 sum_exec_runtime, __u64 exec_start, __u64 now)
+{
+	__u64 offset = scheduler_clock_offset, open = now - offset - exec_start;
+
+	/* Where interrupts or stolen time are taken off, the clocks differ by more than a tick: no correction. */
+	return offset && open < LONGEST_TICK ? sum_exec_runtime + open : sum_exec_runtime;
+}
+
 #endif

@@ -38,7 +38,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* Last totals in the context of the task itself. sum_exec_runtime lags by a tick at most. */
+/* Last totals, in the context of the task itself. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
@@ -48,7 +48,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	if (!bpf_map_lookup_elem(&targets, &pid))
 		return 0;
 	fill_event(&totals.event, EVENT_END, pid, task->start_time);
-	totals.on_cpu_ns = task->se.sum_exec_runtime;
+	totals.on_cpu_ns = on_cpu_time(task->se.sum_exec_runtime, task->se.exec_start, totals.event.time_ns);
 	totals.run_queue_ns = task->sched_info.run_delay;
 	bpf_map_delete_elem(&targets, &pid);
 	emit(&totals, sizeof(totals), BPF_RB_FORCE_WAKEUP);

@@ -66,6 +66,13 @@ static __always_inline bool has_run(struct task_struct *task, __u64 switches)
 	return BPF_CORE_READ(task, on_cpu) || switches_of(task) != switches;
 }
 
+/* True while the task's address space is being changed. Reading it would wait for that to end, and with it all other
+ * sessions would wait to be sampled. The lowest bit of the lock's count says that a writer has it. */
+static __always_inline bool is_memory_busy(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, mm, mmap_lock.count.counter) & 1;
+}
+
 static __always_inline bool needs_no_stack(__u32 wait)
 {
 	__u32 zero = 0;
@@ -85,7 +92,7 @@ static __always_inline bool needs_no_stack(__u32 wait)
 struct dbt_walk {
 	struct task_struct *task;
 	struct dbt_waiting_scratch *scratch;
-	__u64 sp, bp;
+	__u64 sp, bp, top;
 	__u32 copied; /* bytes of the stack in scratch, from sp upwards */
 	__u32 next;   /* index into frames */
 	__u32 end;
@@ -97,7 +104,8 @@ static long walk_frame(__u32 i, struct dbt_walk *walk)
 	__u64 caller_bp, address, offset = walk->bp - walk->sp;
 	__u32 next = walk->next;
 
-	if (walk->bp <= walk->sp || walk->bp & 7 || next >= walk->end)
+	/* Without frame pointers the register holds anything: nothing beyond the stack is touched. */
+	if (walk->bp <= walk->sp || walk->bp >= walk->top || walk->bp & 7 || next >= walk->end)
 		return 1;
 	if (offset + sizeof(scratch->frame) <= walk->copied && offset <= STACK_COPY - sizeof(scratch->frame)) {
 		caller_bp = *(__u64 *)&scratch->stack[offset];
@@ -128,6 +136,7 @@ static __always_inline __u32 user_stack(struct task_struct *task, struct dbt_wai
 		.scratch = scratch,
 		.sp = BPF_CORE_READ(regs, sp),
 		.bp = BPF_CORE_READ(regs, bp),
+		.top = top,
 		.copied = STACK_COPY,
 		.next = first + 1,
 		.end = first + MAX_FRAMES,
@@ -154,6 +163,8 @@ static __always_inline void report_totals(struct task_struct *task, struct dbt_s
 
 	fill_event(&totals.event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
 	totals.on_cpu_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	if (BPF_CORE_READ(task, on_cpu))
+		totals.on_cpu_ns = on_cpu_time(totals.on_cpu_ns, BPF_CORE_READ(task, se.exec_start), totals.event.time_ns);
 	totals.run_queue_ns = BPF_CORE_READ(task, sched_info.run_delay);
 	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
 	if (queued && queued < visit->sampler_arrival)
@@ -210,7 +221,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->state = slot->state;
 	sample->pad = 0;
 	if (slot->wait_address &&
-	    (bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
+	    (is_memory_busy(task) ||
+	     bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
 	     bpf_copy_from_user_task(&sample->wait, sizeof(sample->wait), (void *)pointer, task, 0)))
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 	if (has_run(task, switches)) {
@@ -219,14 +231,14 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		return;
 	}
 
-	if (needs_no_stack(sample->wait)) {
+	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->wait)) {
 		sample->flags |= SAMPLE_STACK_SKIPPED;
 	} else {
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
 		if (has_run(task, switches)) {
 			kernel = 0;
 			sample->flags |= SAMPLE_STACK_TORN;
-		} else {
+		} else if (!is_memory_busy(task)) {
 			user = user_stack(task, scratch, kernel);
 			if (has_run(task, switches)) {
 				user = 0;
@@ -263,8 +275,12 @@ static long look_at_slot(__u32 i, struct dbt_visit *visit)
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
 		return 0;
-	if (is_session(task, slot))
+	if (is_session(task, slot)) {
 		look(task, slot, visit);
+		/* Here, where nothing sleeps: no session's totals wait for another one's memory. */
+		if (visit->totals)
+			report_totals(task, slot, visit);
+	}
 	bpf_task_release(task);
 	return 0;
 }
@@ -274,20 +290,32 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
 	struct task_struct *task;
 
-	if (!slot || !slot->task.pid || !(slot->is_new || visit->totals))
+	if (!slot || !slot->task.pid || !slot->is_new)
 		return 0;
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
 		return 0;
-	if (is_session(task, slot)) {
-		if (slot->is_new)
-			take(task, slot);
-		if (visit->totals)
-			report_totals(task, slot, visit);
-	}
+	if (is_session(task, slot))
+		take(task, slot);
 	slot->is_new = 0;
 	bpf_task_release(task);
 	return 0;
+}
+
+/* Smallest difference between the two clocks in the passes since the last totals: the one that was least delayed. */
+__u64 smallest_offset = ~0ULL;
+
+static __always_inline void compare_clocks(struct task_struct *sampler, bool totals)
+{
+	__u64 arrival = sampler->sched_info.last_arrival, offset = bpf_ktime_get_ns() - arrival;
+
+	/* Its own runtime began to count when it arrived, unless the scheduler takes interrupts off. */
+	if (arrival && arrival < sampler->se.exec_start + 1000000 && offset < smallest_offset)
+		smallest_offset = offset;
+	if (totals) {
+		scheduler_clock_offset = smallest_offset == ~0ULL ? 0 : smallest_offset;
+		smallest_offset = ~0ULL;
+	}
 }
 
 /* One pass over the list of targets. */
@@ -300,6 +328,7 @@ int sampler_pass(struct dbt_pass *pass)
 		.sampler_arrival = sampler->sched_info.last_arrival,
 	};
 
+	compare_clocks(sampler, pass->totals);
 	bpf_loop(pass->slots, look_at_slot, &visit, 0);
 	bpf_loop(pass->slots, take_slot, &visit, 0);
 	return 0;
@@ -318,6 +347,8 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 
 	if (!task || !pass)
 		return 0;
+	if (task == sampler)
+		compare_clocks(sampler, pass->totals);
 	pid = task->pid;
 	target = bpf_map_lookup_elem(&targets, &pid);
 	if (!target || !target->slot)
@@ -331,10 +362,10 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 	if (!is_session(task, slot))
 		return 0;
 	look(task, slot, &visit);
-	if (slot->is_new)
-		take(task, slot);
 	if (visit.totals)
 		report_totals(task, slot, &visit);
+	if (slot->is_new)
+		take(task, slot);
 	return 0;
 }
 

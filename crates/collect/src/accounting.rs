@@ -91,7 +91,7 @@ impl Account {
         self.last
     }
 
-    /// Adds samples that found the session in this cell.
+    /// Adds samples that found the session in this cell. A dead task is in no state and takes no time.
     pub(crate) fn sample(&mut self, cell: Cell, count: u64) {
         if count > 0
             && let Some(group) = cell.state.group()

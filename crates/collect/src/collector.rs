@@ -17,7 +17,7 @@ use crate::clock::{Clock, monotonic_ns};
 use crate::postgres::{Server, WaitEventNames, wait_events};
 use crate::session::{LiveSession, Unused};
 use crate::symbols::Symbolizer;
-use crate::{CollectError, privilege};
+use crate::{CollectError, privilege, process};
 
 /// Samples per second that can be asked for.
 pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
@@ -26,8 +26,8 @@ pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
 const LOOK_FOR_SERVER: Duration = Duration::from_millis(250);
 /// As long as a process has not named itself, it is asked this often.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
-/// A process that was listed but never reported by the kernel has ended in between.
-const NEVER_REPORTED_NS: u64 = 3_000_000_000;
+/// A session of which nothing is reported for this long is looked for.
+const UNREPORTED_NS: u64 = 3_000_000_000;
 
 /// What to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +85,10 @@ pub struct Collector {
     gone: Option<Instant>,
     looked_for_server: Instant,
     cpu_at_start_ns: u64,
+    next_check_ns: u64,
+    lost_at_check: u64,
+    stolen_at_start: (u64, u64),
+    without_slot: u64,
 }
 
 impl Collector {
@@ -107,7 +111,7 @@ impl Collector {
         };
         let mut symbolizer = Symbolizer::new();
         symbolizer.set_parent(server.postmaster);
-        symbolizer.warm_up();
+        let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
         let only = options.task_iterator.then_some(Engine::Iterator);
         let (programs, refused) = Programs::load(options.rate_hz, only)?;
@@ -115,7 +119,6 @@ impl Collector {
             Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
         let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
 
-        let mut reasons = Vec::new();
         if let Some(reason) = refused {
             reasons.push(format!(
                 "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"
@@ -124,6 +127,13 @@ impl Collector {
         if let Some(reason) = &sampler.not_real_time {
             reasons.push(format!(
                 "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host time in the run queue is sampled too seldom"
+            ));
+        }
+        if let Some(most) = most_samples_a_second()
+            && options.rate_hz > most
+        {
+            reasons.push(format!(
+                "the kernel allows {most} timer samples a second (kernel.perf_event_max_sample_rate): there are fewer than asked for on a CPU"
             ));
         }
         let mut collector = Collector {
@@ -147,9 +157,14 @@ impl Collector {
             gone: None,
             looked_for_server: Instant::now(),
             cpu_at_start_ns,
+            next_check_ns: 0,
+            lost_at_check: 0,
+            stolen_at_start: stolen_time(),
+            without_slot: 0,
             options,
         };
         collector.take_up_server()?;
+        collector.start_ns = monotonic_ns();
         Ok(collector)
     }
 
@@ -158,7 +173,8 @@ impl Collector {
     /// # Errors
     /// A kernel map could not be written: nothing that could be recorded is left.
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
-        let nameless = self.sessions.values().any(LiveSession::is_nameless);
+        let now = monotonic_ns();
+        let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
         for event in self.events.wait(if nameless {
             longest.min(LOOK_FOR_TITLE)
         } else {
@@ -166,10 +182,15 @@ impl Collector {
         }) {
             self.take(event)?;
         }
-        for session in self.sessions.values_mut().filter(|s| s.is_nameless()) {
-            session.read_title();
+        let now = monotonic_ns();
+        for session in self.sessions.values_mut() {
+            session.look_for_title(now);
         }
-        self.drop_never_reported()?;
+        if now >= self.next_check_ns {
+            self.next_check_ns = now + 1_000_000_000;
+            self.drop_unreported(now)?;
+            self.repair_after_loss()?;
+        }
         self.look_for_server()?;
         Ok(match (self.whole_server, self.gone, self.sessions.is_empty()) {
             (false, _, true) => Status::Ended,
@@ -190,8 +211,9 @@ impl Collector {
         let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
         left.sort_by_key(|session| session.slot);
         for session in &mut left {
-            session.abandon(self.clock, &mut self.rows);
+            self.quality.samples += session.abandon(self.clock, &mut self.rows);
         }
+        self.note_time_that_is_not_the_sessions();
         self.count_losses();
         Ok(())
     }
@@ -274,7 +296,7 @@ impl Collector {
             } => {
                 // The end of an earlier process of this pid was lost.
                 if let Some(mut earlier) = self.sessions.remove(&pid) {
-                    earlier.abandon(self.clock, &mut self.rows);
+                    self.quality.samples += earlier.abandon(self.clock, &mut self.rows);
                     self.forget(&earlier)?;
                 }
                 let Some(slot) = self.take_slot() else {
@@ -295,10 +317,7 @@ impl Collector {
                 session.repeat(repeats);
                 self.take_totals(&mut session, &event, unused);
                 self.forget(&session)?;
-                if pid == self.server.postmaster && self.whole_server {
-                    self.note(format!("the server has stopped (postmaster {pid} ended)"));
-                    self.gone = Some(Instant::now());
-                }
+                self.note_end_of_server(pid);
             }
             Event::Totals {
                 pid,
@@ -404,20 +423,63 @@ impl Collector {
         Ok(())
     }
 
-    fn drop_never_reported(&mut self) -> Result<(), CollectError> {
-        let now = monotonic_ns();
-        let dead: Vec<u32> = self
+    /// Ends the sessions of which the kernel has reported nothing for some seconds and that are gone: they ended between
+    /// being listed and being watched, or the event of their end was lost.
+    fn drop_unreported(&mut self, now: u64) -> Result<(), CollectError> {
+        let gone: Vec<u32> = self
             .sessions
             .values()
-            .filter(|s| !s.has_account() && now.saturating_sub(s.adopted_ns) > NEVER_REPORTED_NS)
+            .filter(|s| now.saturating_sub(s.last_report_ns()) > UNREPORTED_NS)
+            .filter(|s| !s.has_account() || process::parent(s.pid).is_none())
             .map(|s| s.pid)
             .collect();
-        for pid in dead {
-            if let Some(session) = self.sessions.remove(&pid) {
+        for pid in gone {
+            if let Some(mut session) = self.sessions.remove(&pid) {
+                self.quality.samples += session.abandon(self.clock, &mut self.rows);
                 self.forget(&session)?;
+                self.note_end_of_server(pid);
             }
         }
         Ok(())
+    }
+
+    /// Takes up processes whose beginning was lost with other events.
+    fn repair_after_loss(&mut self) -> Result<(), CollectError> {
+        let (lost, _) = self.programs.losses();
+        if lost == self.lost_at_check || !self.whole_server || self.gone.is_some() {
+            return Ok(());
+        }
+        self.lost_at_check = lost;
+        for pid in self.server.children() {
+            if !self.sessions.contains_key(&pid) {
+                self.adopt(pid)?;
+            }
+        }
+        self.sampler.want_totals();
+        Ok(())
+    }
+
+    fn note_end_of_server(&mut self, pid: u32) {
+        if pid == self.server.postmaster && self.whole_server {
+            self.note(format!("the server has stopped (postmaster {pid} ended)"));
+            self.gone = Some(Instant::now());
+        }
+    }
+
+    /// The scheduler takes interrupts (where the kernel accounts for them) and time stolen by a hypervisor off the
+    /// runtime of the task they hit. Neither is in its run-queue time: it would be mistaken for time blocked.
+    fn note_time_that_is_not_the_sessions(&mut self) {
+        let (stolen, all) = stolen_time();
+        let (stolen, all) = (
+            stolen.saturating_sub(self.stolen_at_start.0),
+            all.saturating_sub(self.stolen_at_start.1),
+        );
+        if all > 0 && stolen * 100 > all {
+            self.note(format!(
+                "{:.1} % of this host's CPU time went to interrupts or was stolen by the hypervisor: what the kernel takes off the runtime of the sessions it hit is counted as blocked",
+                stolen as f64 * 100.0 / all as f64
+            ));
+        }
     }
 
     fn look_for_server(&mut self) -> Result<(), CollectError> {
@@ -442,6 +504,7 @@ impl Collector {
             return Some(slot);
         }
         if self.used_slots == self.programs.capacity() {
+            self.without_slot += 1;
             return None;
         }
         self.used_slots += 1;
@@ -455,7 +518,8 @@ impl Collector {
     }
 
     fn count_losses(&mut self) {
-        let (lost, not_recorded) = self.programs.losses();
+        let (lost, refused) = self.programs.losses();
+        let not_recorded = refused + self.without_slot;
         if not_recorded > 0 && self.quality.sessions_not_recorded == 0 {
             self.note(format!(
                 "more than {} sessions: the others are not recorded",
@@ -483,6 +547,29 @@ fn host() -> HostMeta {
         arch: std::env::consts::ARCH.to_string(),
         cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
     }
+}
+
+/// CPU time of the host that belongs to no task, where it is known, and all of it; in clock ticks (/proc/stat).
+fn stolen_time() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks: Vec<u64> = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .flat_map(str::parse)
+        .collect();
+    // user nice system idle iowait irq softirq steal guest guest_nice; the last two are part of the first two.
+    (ticks.iter().skip(5).take(3).sum(), ticks.iter().take(8).sum())
+}
+
+fn most_samples_a_second() -> Option<u32> {
+    fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn usage() -> libc::rusage {

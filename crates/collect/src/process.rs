@@ -1,8 +1,10 @@
 //! What /proc says of one process. Every file can vanish at any moment: the answer is then none.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// Path of a file of the process.
 pub(crate) fn path(pid: u32, file: &str) -> PathBuf {
@@ -27,6 +29,21 @@ pub(crate) fn parent(pid: u32) -> Option<u32> {
     let end = stat.iter().rposition(|&b| b == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
     rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// First 4 KB of a file that the process may have made itself: it must be a plain file, not a device or a FIFO that
+/// would answer for ever or never.
+pub(crate) fn read_small(path: &Path) -> io::Result<String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a plain file"));
+    }
+    let mut text = String::new();
+    file.take(4096).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Executable as it was when it was started; the name is kept when the file is deleted.

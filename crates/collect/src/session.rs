@@ -41,6 +41,7 @@ pub(crate) struct LiveSession {
     /// Cell of the last row of the sampler, which later passes found unchanged.
     last_waiting: Option<Cell>,
     waits_not_read: u64,
+    next_title_ns: u64,
 }
 
 impl LiveSession {
@@ -67,6 +68,7 @@ impl LiveSession {
             account: None,
             last_waiting: None,
             waits_not_read: 0,
+            next_title_ns: 0,
         }
     }
 
@@ -96,9 +98,32 @@ impl LiveSession {
         self.account.is_some()
     }
 
+    /// When the kernel last reported its totals, CLOCK_MONOTONIC; when it was taken up, if it never did.
+    pub(crate) fn last_report_ns(&self) -> u64 {
+        self.account
+            .as_ref()
+            .map_or(self.adopted_ns, |account| account.last().now.max(self.adopted_ns))
+    }
+
     /// True as long as it is not known what kind of process it is.
     pub(crate) fn is_nameless(&self) -> bool {
         self.title.is_none() && !self.is_postmaster
+    }
+
+    /// True for a process so young that it may name itself at any moment.
+    pub(crate) fn is_about_to_be_named(&self, now: u64) -> bool {
+        self.is_nameless() && now.saturating_sub(self.adopted_ns) < TITLE_SETTLED_NS
+    }
+
+    /// Reads the title of a process that has none: often while it is young, then once a second (a client that sends
+    /// nothing after connecting leaves its backend without a name).
+    pub(crate) fn look_for_title(&mut self, now: u64) {
+        if self.is_nameless() && now >= self.next_title_ns {
+            if !self.is_about_to_be_named(now) {
+                self.next_title_ns = now + 1_000_000_000;
+            }
+            self.read_title();
+        }
     }
 
     /// Reads the title, if it is not settled.
@@ -225,11 +250,15 @@ impl LiveSession {
         samples
     }
 
-    /// Ends a session whose last totals never came: what is pending becomes rows, nothing is added.
-    pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows) {
-        if let Some(account) = &self.account {
-            let last = account.last();
-            self.totals(self.start_ns, last, Unused::default(), true, clock, rows);
+    /// Ends a session whose last totals never came: what is pending becomes rows, nothing is added. Returns the samples
+    /// they rest on.
+    pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows) -> u64 {
+        match &self.account {
+            Some(account) => {
+                let last = account.last();
+                self.totals(self.start_ns, last, Unused::default(), true, clock, rows)
+            }
+            None => 0,
         }
     }
 

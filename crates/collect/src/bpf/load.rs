@@ -134,11 +134,15 @@ impl Programs {
             _links: links,
         };
         for cpu in online_cpus()? {
-            let timer = cpu_clock(cpu, rate_hz).map_err(|e| {
-                CollectError::Kernel(format!(
-                    "perf_event_open(cpu-clock, {rate_hz} Hz, CPU {cpu}): {e}"
-                ))
-            })?;
+            let timer = match cpu_clock(cpu, rate_hz) {
+                Ok(timer) => timer,
+                // It went offline a moment ago.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => continue,
+                Err(e) => {
+                    let what = format!("perf_event_open(cpu-clock, {rate_hz} Hz, CPU {cpu}): {e}");
+                    return Err(CollectError::Kernel(what));
+                }
+            };
             // The link closes the timer's descriptor.
             let link = skel.progs.sample_running.attach_perf_event(timer.into_raw_fd());
             programs._links.push(link.map_err(|e| failed("perf_event", e))?);
@@ -285,11 +289,11 @@ fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Lin
     }
 }
 
-/// Room for half a second of full samples of all CPUs and some hundred sleepers: 4 to 64 MB.
+/// Room for half a second of full samples of all CPUs and some hundred sleepers: 16 to 64 MB.
 fn ring_bytes(rate_hz: u32) -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let wanted = u64::from(rate_hz) * cpus * 1_200 * 2;
-    wanted.next_power_of_two().clamp(4 << 20, 64 << 20) as u32
+    wanted.next_power_of_two().clamp(16 << 20, 64 << 20) as u32
 }
 
 fn online_cpus() -> Result<Vec<i32>, CollectError> {

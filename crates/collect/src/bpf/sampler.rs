@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapHandle, libbpf_sys};
 
@@ -17,6 +18,11 @@ use crate::clock::{Clock, monotonic_ns};
 
 /// Lowest real-time priority: above everything that is not real-time.
 const PRIORITY: i32 = 1;
+/// The thread uses at most one in so many parts of a CPU: where passes take long, it makes fewer of them. The samples
+/// only split exact totals, so that fewer of them cost precision, not truth.
+const SHARE_OF_CPU: u64 = 10;
+/// A pass that hangs in the kernel (a session's memory on a dead network disk) must not keep the recorder from ending.
+const LONGEST_STOP: Duration = Duration::from_secs(5);
 /// A stop is noticed within this time also at one sample a second.
 const LONGEST_SLEEP_NS: u64 = 100_000_000;
 
@@ -113,6 +119,13 @@ impl Sampler {
     pub(crate) fn stop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
+            let begin = Instant::now();
+            while !thread.is_finished() {
+                if begin.elapsed() > LONGEST_STOP {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
             // A panic in the thread has been printed already; there is nothing to be done about it here.
             let _ = thread.join();
         }
@@ -149,9 +162,12 @@ fn sample(pass: &Pass, shared: &Shared, rate_hz: u64, clock: Clock) {
             return;
         }
         begin_of_period += period;
-        if monotonic_ns() > begin_of_period + period {
+        let end = monotonic_ns();
+        // A thread of real-time priority must leave the CPU to others, however many sessions there are.
+        let rest = (end - now) * (SHARE_OF_CPU - 1);
+        if end + rest > begin_of_period + period {
             shared.late.fetch_add(1, Ordering::Relaxed);
-            begin_of_period = monotonic_ns();
+            begin_of_period = end + rest;
         }
     }
 }

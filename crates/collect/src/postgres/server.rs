@@ -45,7 +45,7 @@ impl Server {
             _ => Err(CollectError::SeveralServers(
                 postmasters
                     .iter()
-                    .map(|&pid| format!("  --postgres {}    (pid {pid})", data_directory(pid).display()))
+                    .map(|&pid| format!("  --postgres {:?}    (pid {pid})", data_directory(pid)))
                     .collect(),
             )),
         }
@@ -98,7 +98,7 @@ impl Server {
 
     fn of_postmaster(pid: u32) -> Result<Server, CollectError> {
         let version_file = process::path(pid, "cwd").join("PG_VERSION");
-        let text = fs::read_to_string(&version_file).map_err(|e| CollectError::io(&version_file, e))?;
+        let text = process::read_small(&version_file).map_err(|e| CollectError::io(&version_file, e))?;
         // "9.6" for the releases of that time: not a number, and far too old.
         let major = text.trim().parse::<u32>().unwrap_or(9);
         let executable = wait_symbol::read_executable(pid)?;
@@ -141,7 +141,7 @@ fn is_postmaster(pid: u32) -> bool {
             .is_some_and(|name| name == "postgres" || name == "postmaster")
     });
     named_postgres
-        && fs::read_to_string(process::path(pid, "cwd").join("postmaster.pid"))
+        && process::read_small(&process::path(pid, "cwd").join("postmaster.pid"))
             .ok()
             .is_some_and(|text| {
                 // A stand-alone backend writes its pid negated.
@@ -166,5 +166,5 @@ fn directory_id(pid: u32) -> Option<(u64, u64)> {
 fn find_on(directory: (u64, u64)) -> Option<u32> {
     process::all()
         .into_iter()
-        .find(|&pid| is_postmaster(pid) && directory_id(pid) == Some(directory))
+        .find(|&pid| directory_id(pid) == Some(directory) && is_postmaster(pid))
 }

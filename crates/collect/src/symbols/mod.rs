@@ -88,8 +88,8 @@ impl Symbolizer {
     }
 
     /// Reads the large symbol tables now: the kernel's and those of the parent's executable and C library. Done while
-    /// sampling, that would hold up everything else for a good part of a second.
-    pub(crate) fn warm_up(&mut self) {
+    /// sampling, that would hold up everything else for a good part of a second. Returns what cannot be named, and why.
+    pub(crate) fn warm_up(&mut self) -> Vec<String> {
         self.kernel_frame(u64::MAX);
         let maps = self
             .spaces
@@ -97,13 +97,27 @@ impl Symbolizer {
             .map(|space| space.maps.clone())
             .unwrap_or_default();
         let executable = fs::metadata(process::path(self.parent, "exe"));
-        for mapping in maps.iter().filter(|m| m.executable && m.inode != 0) {
+        let mut readable = false;
+        for mapping in &maps {
             let is_executable = executable.as_ref().is_ok_and(|file| mapping.is_file(file));
             if is_executable || mapping.name.contains("/libc.so") || mapping.name.contains("/libc-") {
-                let module = self.module(mapping, self.parent);
-                self.file_frame(module, mapping.offset);
+                if let Some(module) = self.module(mapping, self.parent) {
+                    readable |= self.modules[module].symbol_path().is_some();
+                    self.file_frame(module, mapping.offset);
+                }
             }
         }
+        let mut missing = Vec::new();
+        if !readable {
+            missing.push("user functions have no names: the server's executable cannot be opened (it needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE)".to_string());
+        }
+        if self.kernel_modules.addresses_are_hidden() {
+            missing.push(
+                "kernel functions have no names: /proc/kallsyms hides its addresses (it needs CAP_SYSLOG)"
+                    .to_string(),
+            );
+        }
+        missing
     }
 
     /// The process is gone; its pid may come back as another one.
@@ -174,7 +188,10 @@ impl Symbolizer {
             .rev()
             .collect();
         let id = stack_id(&frames);
-        self.raw.insert(key, id);
+        // An address in no file may lie in one that was mapped a moment ago: it is looked up again next time.
+        if frames.iter().all(|frame| !frame.module.is_empty()) {
+            self.raw.insert(key, id);
+        }
         if self.known.insert(id) {
             self.new.push(StackRow { id, frames });
         }
@@ -190,19 +207,29 @@ impl Symbolizer {
             return Place::Nowhere;
         };
         let offset = address - mapping.start + mapping.offset;
-        Place::File(self.module(&mapping, pid), offset)
+        match self.module(&mapping, pid) {
+            Some(module) => Place::File(module, offset),
+            None => Place::Nowhere,
+        }
     }
 
-    /// Number of the module that is mapped there.
-    fn module(&mut self, mapping: &Mapping, pid: u32) -> usize {
-        *self.module_of_file.entry(mapping.file()).or_insert_with(|| {
-            self.modules.push(Module::open(mapping, pid));
-            self.modules.len() - 1
-        })
+    /// Number of the module that is mapped there; none when the process ended before it could be opened.
+    fn module(&mut self, mapping: &Mapping, pid: u32) -> Option<usize> {
+        if let Some(&module) = self.module_of_file.get(&mapping.file()) {
+            return Some(module);
+        }
+        if !process::path(pid, "maps").exists() {
+            return None;
+        }
+        self.modules.push(Module::open(mapping, pid));
+        let module = self.modules.len() - 1;
+        self.module_of_file.insert(mapping.file(), module);
+        Some(module)
     }
 
     fn read_maps(&mut self, pid: u32) {
-        let maps = maps::read(pid).unwrap_or_default();
+        let mut maps = maps::read(pid).unwrap_or_default();
+        maps.retain(|mapping| mapping.executable && mapping.inode != 0);
         self.spaces.insert(
             pid,
             Space {
@@ -216,9 +243,7 @@ impl Symbolizer {
     fn find(&self, pid: u32, address: u64) -> Option<&Mapping> {
         let maps = &self.spaces.get(&pid)?.maps;
         let after = maps.partition_point(|m| m.start <= address);
-        maps[..after]
-            .last()
-            .filter(|m| address < m.end && m.executable && m.inode != 0)
+        maps[..after].last().filter(|m| address < m.end)
     }
 
     fn frame(&mut self, place: Place) -> Frame {

@@ -1,10 +1,11 @@
 //! Executables, libraries and kernel modules: what frames belong to.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use object::Object;
+use object::{Object, ReadCache};
 
 use super::maps::Mapping;
 
@@ -43,8 +44,9 @@ impl Module {
 }
 
 fn build_id(file: &File) -> Option<String> {
-    let data = fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    let id = object::File::parse(&*data).ok()?.build_id().ok()??.to_vec();
+    // Only the parts that are needed are read: a library may have hundreds of megabytes.
+    let data = ReadCache::new(file);
+    let id = object::File::parse(&data).ok()?.build_id().ok()??.to_vec();
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -61,6 +63,14 @@ impl KernelModules {
 
     pub(super) fn read() -> KernelModules {
         KernelModules::parse(&fs::read_to_string("/proc/modules").unwrap_or_default())
+    }
+
+    /// True when /proc/kallsyms shows no addresses to this process.
+    pub(super) fn addresses_are_hidden(&self) -> bool {
+        // The first symbols are offsets into per-CPU data and zero for everybody.
+        let mut text = String::new();
+        let read = File::open("/proc/kallsyms").and_then(|file| file.take(1 << 20).read_to_string(&mut text));
+        read.is_err() || !text.lines().any(|line| line.starts_with("ffff"))
     }
 
     /// `name size uses users state address`; the address is 0 for those who may not see it.
