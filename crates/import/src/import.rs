@@ -46,9 +46,12 @@ impl Import {
     ) {
         let next = SessionId(self.sessions.len() as u64 + 1);
         let id = *self.sessions.entry(identity.to_string()).or_insert(next);
-        if id == next {
-            row.id = id;
-            self.rows.sessions.push(row);
+        match self.rows.sessions.iter_mut().find(|known| known.id == id) {
+            Some(known) => known.started = known.started.min(row.started),
+            None => {
+                row.id = id;
+                self.rows.sessions.push(row);
+            }
         }
         let activity = activity.into_iter().map(|row| ActivityRow { session: id, ..row });
         self.rows.activity.extend(activity);
@@ -88,9 +91,13 @@ impl Import {
 
     pub(crate) fn finish(mut self, paths: &[PathBuf], engine: &str) -> Imported {
         const SECOND_US: i64 = 1_000_000;
-        let times = || self.rows.activity.iter().map(|row| row.time);
-        let start_us = times().min().unwrap_or(0);
-        let end_us = times().max().map_or(0, |last| last.saturating_add(SECOND_US));
+        // Rows stand where their time ended: what was imported began earlier.
+        let begins = self.rows.sessions.iter().map(|row| row.started);
+        let start_us = begins
+            .min()
+            .map_or(0, |begin| begin.div_euclid(SECOND_US) * SECOND_US);
+        let ends = self.rows.activity.iter().map(|row| row.time);
+        let end_us = ends.max().map_or(start_us, |last| last.saturating_add(SECOND_US));
         let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         self.database.target = names.join(" ");
         let note = |text: &String| Note {

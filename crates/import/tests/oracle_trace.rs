@@ -150,9 +150,10 @@ fn rows_name_the_statement_that_the_cursor_had_at_the_time() {
 #[test]
 fn the_clock_of_the_trace_becomes_the_time_of_day() {
     let imported = of_file("two_sessions.trc");
-    // 2024-05-01 08:00:00 UTC is the first tim.
+    // 2024-05-01 08:00:00 UTC is the first tim; PARSE ended 200 µs later and took 150.
     const START_US: i64 = 1_714_550_400_000_000;
     assert_eq!(imported.meta.start_us, START_US);
+    assert_eq!(imported.rows.sessions[0].started, START_US + 50);
     assert_eq!(imported.meta.end_us, START_US + 3_000_000);
     let sync = imported
         .rows
@@ -216,7 +217,8 @@ fn a_trace_of_release_8_counts_in_centiseconds() {
     assert_eq!(counters(&imported.rows, counter::CALL_ELAPSED_US), 230_000);
     assert_eq!(counters(&imported.rows, counter::CALL_CPU_US), 40_000);
     assert_eq!(counters(&imported.rows, counter::INTERVAL_DURATION_US), 7_240_000);
-    assert_eq!(imported.meta.start_us, 983_682_367_000_000, "2001-03-04 05:06:07");
+    // 2001-03-04 05:06:07 is when PARSE ended, which took 20 ms.
+    assert_eq!(imported.meta.start_us, 983_682_366_000_000);
     assert_eq!(imported.rows.statements[0].text, "select * from emp");
     assert!(
         imported

@@ -535,7 +535,7 @@ impl<'a> Reader<'a> {
         let row = SessionRow {
             id: dbtime_model::SessionId::RECORDER,
             pid: session.pid,
-            started: activity.first().map_or(0, |row| row.time),
+            started: session.begin_us.unwrap_or(0),
             backend_type: backend_type(&self.image),
             user: String::new(),
             database: self.instance.clone(),

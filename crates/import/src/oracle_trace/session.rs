@@ -60,6 +60,8 @@ pub(super) struct TracedSession {
     pub(super) action: String,
     pub(super) seconds: Seconds,
     pub(super) interval: IntervalView,
+    /// When the first wait or call began, microseconds since the Unix epoch.
+    pub(super) begin_us: Option<i64>,
     cursors: HashMap<u64, Cursor>,
     open: Open,
     /// The last `tim`, and what passed since by waits that have none. Microseconds.
@@ -77,6 +79,7 @@ impl TracedSession {
             action: String::new(),
             seconds: Seconds::default(),
             interval: IntervalView::default(),
+            begin_us: None,
             cursors: HashMap::new(),
             open: Open::default(),
             now: None,
@@ -109,12 +112,14 @@ impl TracedSession {
         self.cursors.insert(number, cursor);
     }
 
-    /// Opens the second that lasts.
-    fn second(&mut self, wall_us: Option<i64>, events: &Events) -> &mut Seconds {
+    /// Opens the second in which an interval of this length ended.
+    fn second(&mut self, us: u64, wall_us: Option<i64>, events: &Events) -> &mut Seconds {
         let time_us = match (self.now, self.offset_us) {
             (Some(now), offset) => offset.unwrap_or(0).saturating_add(signed(now)),
             (None, _) => wall_us.unwrap_or(0),
         };
+        let begin_us = time_us.saturating_sub(signed(us));
+        self.begin_us = Some(self.begin_us.map_or(begin_us, |first| first.min(begin_us)));
         self.seconds.at(time_us, events)
     }
 
@@ -132,7 +137,7 @@ impl TracedSession {
             .cursors
             .get(&wait.cursor)
             .map_or(0, |cursor| cursor.statement);
-        let second = self.second(wall_us, events);
+        let second = self.second(wait.ela, wall_us, events);
         second.add(wait.event, statement, wait.ela);
         let view = &mut second.counters().call_view;
         let sum = if event.from_client {
@@ -156,7 +161,7 @@ impl TracedSession {
             is_top: true,
         };
         if counts.in_call_view {
-            let view = &mut self.second(wall_us, events).counters().call_view;
+            let view = &mut self.second(call.e, wall_us, events).counters().call_view;
             view.elapsed_us = view.elapsed_us.saturating_add(signed(call.e));
             view.cpu_us = view.cpu_us.saturating_add(signed(call.c));
         }
@@ -179,7 +184,7 @@ impl TracedSession {
     }
 
     fn settle(&mut self, split: Split, statement: u64, wall_us: Option<i64>, events: &Events) {
-        let second = self.second(wall_us, events);
+        let second = self.second(split.cpu + split.unaccounted, wall_us, events);
         for (event, us) in [(Events::CPU, split.cpu), (Events::UNACCOUNTED, split.unaccounted)] {
             if us > 0 {
                 second.add(event, statement, us);
