@@ -25,10 +25,12 @@ pub struct Arguments {
 pub enum Command {
     /// Record a running PostgreSQL server or one of its sessions (needs root)
     Record(RecordArguments),
-    /// Show where the time of a recording went
+    /// Show where the time of a recording, or of a trace file, went
     Report(ReportArguments),
     /// Draw a flame graph of a recording
     Flame(FlameArguments),
+    /// Make a recording of the files of other tools
+    Import(ImportArguments),
     /// See all of it on a throw-away PostgreSQL (needs root)
     Demo(DemoArguments),
 }
@@ -82,10 +84,21 @@ pub struct Selection {
     pub session: Vec<u32>,
 }
 
+/// `dbtime import`
+#[derive(Debug, Args)]
+pub struct ImportArguments {
+    /// Oracle SQL traces (event 10046), plain or compressed (gzip, bzip2, xz, lzma, zstd)
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Directory to create for the recording
+    #[arg(short, long, value_name = "NAME.dbt")]
+    pub output: PathBuf,
+}
+
 /// `dbtime report`
 #[derive(Debug, Args)]
 pub struct ReportArguments {
-    /// The recording
+    /// The recording, or a file that 'dbtime import' understands
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
     /// Which part of it
@@ -119,7 +132,7 @@ pub enum Format {
 /// `dbtime flame`
 #[derive(Debug, Args)]
 pub struct FlameArguments {
-    /// The recording
+    /// The recording, or a file that 'dbtime import' understands
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
     /// Which part of it

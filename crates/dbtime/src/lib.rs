@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod demo;
+pub mod import;
 pub mod output;
 pub mod record;
 pub mod throwaway;

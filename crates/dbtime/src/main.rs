@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, Command, DemoArguments, FlameArguments, Format, RecordArguments, ReportArguments, Selection,
+    Arguments, Command, DemoArguments, FlameArguments, Format, ImportArguments, RecordArguments,
+    ReportArguments, Selection,
 };
 use dbtime::demo;
+use dbtime::import;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
 use dbtime_collect::Options;
@@ -27,13 +29,20 @@ fn main() -> ExitCode {
         Command::Record(arguments) => run_record(&arguments),
         Command::Report(arguments) => run_report(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
+        Command::Import(arguments) => run_import(&arguments),
         Command::Demo(arguments) => run_demo(&arguments),
     };
     match done {
         Ok(code) => code,
         Err(e) => {
             say(format_args!("dbtime: {e:#}"));
-            ExitCode::from(if e.is::<Usage>() { WRONG_USAGE } else { FAILED })
+            ExitCode::from(if e.is::<Usage>() {
+                WRONG_USAGE
+            } else if import::is_empty(&e) {
+                NOTHING_RECORDED
+            } else {
+                FAILED
+            })
         }
     }
 }
@@ -125,7 +134,7 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let source = Source::open(&arguments.recording)?;
+    let source = import::open(&arguments.recording)?;
     let options = dbtime_report::Options {
         filter: filter(&arguments.selection, &source)?,
         by: arguments.by.clone(),
@@ -150,7 +159,7 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     // The format first: a wrong ending shows before a large recording is read.
     let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
-    let source = Source::open(&arguments.recording)?;
+    let source = import::open(&arguments.recording)?;
     let options = FlameOptions {
         filter: filter(&arguments.selection, &source)?,
         by: arguments.by.clone(),
@@ -169,6 +178,25 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
     output::to_file(&arguments.output, |out| exporter.write(&folded, out))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
+    let imported = import::import(&arguments.files, &arguments.output)?;
+    for problem in &imported.problems {
+        say(format_args!("note: {problem}"));
+    }
+    if imported.rows.activity.is_empty() {
+        say(format_args!(
+            "dbtime: no time is recorded in {}; nothing was written",
+            imported.meta.database.target
+        ));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    let path = arguments.output.display();
+    say(format_args!(
+        "imported {path}: see it with 'dbtime report {path}'"
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
