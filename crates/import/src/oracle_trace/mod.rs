@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
     fn record(&mut self, record: Record<'_>, line: Line<'_>) {
         match record {
             // A blank line ends nothing.
-            Record::Passed { tim: None } if !line.bytes.starts_with(b"=") => return,
+            Record::Passed { tim: None } if line.bytes.trim_ascii().is_empty() => return,
             Record::Header => {
                 self.expected = Expected::Header(0);
                 self.pid = 0;
@@ -221,11 +221,11 @@ impl<'a> Reader<'a> {
             Record::Wait(wait) => self.wait(wait, line),
             Record::Call(call) => self.call(call, line),
             Record::Parsing(parsing) => {
-                self.begin_text(&parsing, true);
+                self.begin_text(&parsing, true, line);
                 None
             }
             Record::ParseError(parsing) => {
-                self.begin_text(&parsing, false);
+                self.begin_text(&parsing, false, line);
                 None
             }
             Record::Mark(mark) => {
@@ -435,8 +435,10 @@ impl<'a> Reader<'a> {
         self.current = Some(index);
     }
 
-    fn begin_text(&mut self, parsing: &ParsingLine<'_>, has_cursor: bool) {
-        self.tick(usable(parsing.tim, self.preview.unit));
+    fn begin_text(&mut self, parsing: &ParsingLine<'_>, has_cursor: bool, line: Line<'_>) {
+        if line.ended {
+            self.tick(usable(parsing.tim, self.preview.unit));
+        }
         let id = parsing.sql_id.map(statement_id);
         if has_cursor {
             let cursor = Cursor {

@@ -140,6 +140,8 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
         b'*' => line.strip_prefix(b"*** ").map(|rest| Record::Mark(mark(rest))),
         b'T' => line.starts_with(b"Trace file ").then_some(Record::Header),
         b'D' => line.starts_with(b"Dump file ").then_some(Record::Header),
+        // Module and action, before 10g.
+        b'A' => line.starts_with(b"APPNAME ").then_some(PASSED),
         b'R' => (line.starts_with(b"RPC ")).then_some(PASSED),
         _ => line.iter().all(u8::is_ascii_whitespace).then_some(PASSED),
     }

@@ -191,7 +191,8 @@ impl TracedSession {
             }
         }
         let counters = second.counters();
-        counters.cpu_inside_waits_us += split.cpu_inside_waits;
-        counters.waits_beyond_calls_us += split.waits_beyond;
+        let add = |sum: &mut u64, us| *sum = sum.saturating_add(us);
+        add(&mut counters.cpu_inside_waits_us, split.cpu_inside_waits);
+        add(&mut counters.waits_beyond_calls_us, split.waits_beyond);
     }
 }
