@@ -115,7 +115,20 @@ fn known_sessions(server: &Server) {
             recorder.stop(),
         )
     });
+    // By itself: preempted sessions spend kernel time on being preempted.
+    let recorder = Recorder::server(&cluster, &[]);
+    let alone = burner(&cluster, Duration::from_secs(3));
+    let recorded_alone = recorder.stop();
     drop(cluster.stop(dbtime::throwaway::Shutdown::Fast));
+
+    let alone = assert_true_to(&alone, &recorded_alone);
+    let on_cpu_or_blocked = alone.accounted_ns() - alone.ns(None, &[State::Runnable]);
+    let user = alone.ns(Some("CPU"), &[State::User]) as f64 / on_cpu_or_blocked as f64;
+    assert!(
+        user >= 0.95,
+        "user code is {user:.3} of the time it had a CPU:\n{}",
+        alone.ledger()
+    );
 
     assert_eq!(recorded.problems, vec![], "every row can be read");
     let sleeper = assert_true_to(&sleeper, &recorded);
@@ -132,13 +145,6 @@ fn known_sessions(server: &Server) {
     assert_eq!(sleeper.torn, 0, "a sleeper does not tear");
 
     let cpu = assert_true_to(&cpu, &recorded);
-    let on_cpu_or_blocked = cpu.accounted_ns() - cpu.ns(None, &[State::Runnable]);
-    let user = cpu.ns(Some("CPU"), &[State::User]) as f64 / on_cpu_or_blocked as f64;
-    assert!(
-        user >= 0.95,
-        "user code is {user:.3} of the time it had a CPU:\n{}",
-        cpu.ledger()
-    );
     assert!(
         cpu.share_of_wait("CPU") >= 0.95,
         "no wait event:\n{}",

@@ -105,7 +105,11 @@ fn the_two_views_differ(recorded: &Recorded) {
     let view = &report.database_view;
     // How far above 100 % the sum lies depends on what else runs here: time in the run queue is in neither.
     let percent = 100.0 * (view.cpu_ns + view.wait_ns) as f64 / report.db_time_ns as f64;
-    assert!(view.percent_of_db_time.is_some_and(|shown| (shown - percent).abs() < 0.01), "{percent}: {view:?}");
+    assert!(
+        view.percent_of_db_time
+            .is_some_and(|shown| (shown - percent).abs() < 0.01),
+        "{percent}: {view:?}"
+    );
     let read = report.row("IO", "DataFileRead").expect("there were reads");
     let on_cpu_in_wait = read.user_ns + read.kernel_ns;
     assert!(
