@@ -2,6 +2,11 @@
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
+# Trace files that are not part of the project; tests that need them say so when they are not there.
+ifneq ($(wildcard ../shared/data/oracle_10046),)
+export DBTIME_TRACES ?= $(abspath ../shared/data/oracle_10046)
+endif
+
 .PHONY: help build demo test test-kernels bench lint deps clean
 
 help:

@@ -1,14 +1,11 @@
 //! Records the sessions of a server: finds them, takes the kernel's events, hands on rows.
 
 use std::collections::HashMap;
-use std::fs;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use dbtime_model::recording::{
-    CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, Quality, SCHEMA_VERSION,
-};
+use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
 use dbtime_model::{Rows, SessionId};
 
 use crate::accounting::Totals;
@@ -17,7 +14,7 @@ use crate::clock::{Clock, monotonic_ns};
 use crate::postgres::{Server, WaitEventNames, wait_events};
 use crate::session::{LiveSession, Unused};
 use crate::symbols::Symbolizer;
-use crate::{CollectError, privilege, process};
+use crate::{CollectError, host, privilege, process};
 
 /// Samples per second that can be asked for.
 pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
@@ -99,7 +96,7 @@ impl Collector {
     pub fn start(options: &Options) -> Result<Collector, CollectError> {
         let options = options.clone();
         privilege::check()?;
-        let cpu_at_start_ns = process_cpu_ns();
+        let cpu_at_start_ns = host::process_cpu_ns();
         let server = match &options.target {
             Target::OnlyServer => Server::only()?,
             Target::Server(directory) => Server::on(directory)?,
@@ -129,7 +126,7 @@ impl Collector {
                 "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host time in the run queue is sampled too seldom"
             ));
         }
-        if let Some(most) = most_samples_a_second()
+        if let Some(most) = host::most_samples_a_second()
             && options.rate_hz > most
         {
             reasons.push(format!(
@@ -159,7 +156,7 @@ impl Collector {
             cpu_at_start_ns,
             next_check_ns: 0,
             lost_at_check: 0,
-            stolen_at_start: stolen_time(),
+            stolen_at_start: host::stolen_time(),
             without_slot: 0,
             options,
         };
@@ -234,14 +231,14 @@ impl Collector {
         self.count_losses();
         let statistics = self.sampler.statistics();
         let (frames, unresolved_frames) = self.symbolizer.frame_counts();
-        let usage = usage();
+        let usage = host::usage();
         Meta {
             schema: SCHEMA_VERSION.to_string(),
             dbtime: env!("CARGO_PKG_VERSION").to_string(),
             start_us: self.clock.wall_us(self.start_ns),
             end_us: self.clock.wall_us(monotonic_ns()),
             complete: false,
-            host: host(),
+            host: host::description(),
             database: DatabaseMeta {
                 product: "PostgreSQL".to_string(),
                 version: self.server.version.clone(),
@@ -267,7 +264,7 @@ impl Collector {
                 ..self.quality.clone()
             },
             cost: Cost {
-                cpu_ns: process_cpu_ns().saturating_sub(self.cpu_at_start_ns),
+                cpu_ns: host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns),
                 sampler_cpu_ns: statistics.cpu_ns,
                 max_rss_bytes: usage.ru_maxrss as u64 * 1024,
                 bytes_written: 0,
@@ -469,7 +466,7 @@ impl Collector {
     /// The scheduler takes interrupts (where the kernel accounts for them) and time stolen by a hypervisor off the
     /// runtime of the task they hit. Neither is in its run-queue time: it would be mistaken for time blocked.
     fn note_time_that_is_not_the_sessions(&mut self) {
-        let (stolen, all) = stolen_time();
+        let (stolen, all) = host::stolen_time();
         let (stolen, all) = (
             stolen.saturating_sub(self.stolen_at_start.0),
             all.saturating_sub(self.stolen_at_start.1),
@@ -537,52 +534,4 @@ impl Collector {
             text,
         });
     }
-}
-
-fn host() -> HostMeta {
-    let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
-    HostMeta {
-        name: read("/proc/sys/kernel/hostname"),
-        kernel: read("/proc/sys/kernel/osrelease"),
-        arch: std::env::consts::ARCH.to_string(),
-        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-    }
-}
-
-/// CPU time of the host that belongs to no task, where it is known, and all of it; in clock ticks (/proc/stat).
-fn stolen_time() -> (u64, u64) {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks: Vec<u64> = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .skip(1)
-        .flat_map(str::parse)
-        .collect();
-    // user nice system idle iowait irq softirq steal guest guest_nice; the last two are part of the first two.
-    (ticks.iter().skip(5).take(3).sum(), ticks.iter().take(8).sum())
-}
-
-fn most_samples_a_second() -> Option<u32> {
-    fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
-}
-
-fn usage() -> libc::rusage {
-    // SAFETY: rusage is plain integers, for which zero is a value; the call fills it.
-    unsafe {
-        let mut usage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    }
-}
-
-fn process_cpu_ns() -> u64 {
-    let usage = usage();
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
 }

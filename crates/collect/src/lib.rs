@@ -9,6 +9,7 @@ mod bpf;
 mod clock;
 mod collector;
 mod error;
+mod host;
 mod postgres;
 mod privilege;
 mod process;

@@ -100,11 +100,12 @@ impl Symbolizer {
         let mut readable = false;
         for mapping in &maps {
             let is_executable = executable.as_ref().is_ok_and(|file| mapping.is_file(file));
-            if is_executable || mapping.name.contains("/libc.so") || mapping.name.contains("/libc-") {
-                if let Some(module) = self.module(mapping, self.parent) {
-                    readable |= self.modules[module].symbol_path().is_some();
-                    self.file_frame(module, mapping.offset);
-                }
+            let is_libc = mapping.name.contains("/libc.so") || mapping.name.contains("/libc-");
+            if (is_executable || is_libc)
+                && let Some(module) = self.module(mapping, self.parent)
+            {
+                readable |= self.modules[module].symbol_path().is_some();
+                self.file_frame(module, mapping.offset);
             }
         }
         let mut missing = Vec::new();

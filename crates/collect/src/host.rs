@@ -1,0 +1,54 @@
+//! What the host says of itself, and what this process has used of it.
+
+use std::fs;
+
+use dbtime_model::recording::HostMeta;
+
+/// The host, as recordings describe it.
+pub(crate) fn description() -> HostMeta {
+    let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+    HostMeta {
+        name: read("/proc/sys/kernel/hostname"),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        arch: std::env::consts::ARCH.to_string(),
+        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+    }
+}
+
+/// CPU time of the host that belongs to no task, where it is known, and all of it; in clock ticks (/proc/stat).
+pub(crate) fn stolen_time() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks: Vec<u64> = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .flat_map(str::parse)
+        .collect();
+    // user nice system idle iowait irq softirq steal guest guest_nice; the last two are part of the first two.
+    (ticks.iter().skip(5).take(3).sum(), ticks.iter().take(8).sum())
+}
+
+pub(crate) fn most_samples_a_second() -> Option<u32> {
+    fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+pub(crate) fn usage() -> libc::rusage {
+    // SAFETY: rusage is plain integers, for which zero is a value; the call fills it.
+    unsafe {
+        let mut usage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    }
+}
+
+pub(crate) fn process_cpu_ns() -> u64 {
+    let usage = usage();
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
