@@ -136,9 +136,9 @@ install_missing() {
 [ $# -gt 0 ] || set -- --help
 for group in "$@"; do
     case $group in
-    build | demo | test) "check_$group" ;;
+    build | demo | test | kernels) "check_$group" ;;
     *)
-        echo "usage: scripts/deps.sh build|demo|test …" >&2
+        echo "usage: scripts/deps.sh build|demo|test|kernels …" >&2
         exit 2
         ;;
     esac
