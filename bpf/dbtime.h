@@ -68,6 +68,7 @@ enum dbt_sample_flag {
 	SAMPLE_WAIT_NOT_READ = 2,  /* `wait` has no meaning */
 	SAMPLE_STACK_TORN = 4,     /* the task ran while its stacks were read: what is not of the same instant was dropped */
 	SAMPLE_STACK_SKIPPED = 8,  /* a wait that needs no stack */
+	SAMPLE_IN_IOWAIT = 16,     /* EVENT_WAITING: it went to sleep for block I/O */
 };
 
 struct dbt_sample {

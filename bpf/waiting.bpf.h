@@ -217,7 +217,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample = &scratch->sample;
 	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
 	sample->wait = 0;
-	sample->flags = 0;
+	sample->flags = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait) ? SAMPLE_IN_IOWAIT : 0;
 	sample->state = slot->state;
 	sample->pad = 0;
 	if (slot->wait_address &&

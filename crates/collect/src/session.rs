@@ -154,7 +154,7 @@ impl LiveSession {
             }
         };
         let state = match (event.off_cpu_state, event.user_mode) {
-            (Some(raw), _) => off_cpu_state(raw),
+            (Some(raw), _) => off_cpu_state(raw, event.in_iowait),
             (None, true) => State::User,
             (None, false) => State::Kernel,
         };
@@ -313,19 +313,22 @@ impl LiveSession {
 
 /// State of a task that is off CPU, from its raw `__state` (include/linux/sched.h). Modifier bits (killable, noload,
 /// freezable …) are left aside.
-fn off_cpu_state(raw: u32) -> State {
+fn off_cpu_state(raw: u32, in_iowait: bool) -> State {
     const INTERRUPTIBLE: u32 = 0x1;
     const UNINTERRUPTIBLE: u32 = 0x2;
     const STOPPED_OR_TRACED: u32 = 0x4 | 0x8;
+    /// It has been woken, but the CPU that is to take it up has not noticed yet (it may have to leave an idle state
+    /// first). The kernel counts that as run queue only from when the task is queued; so does this.
+    const WAKING: u32 = 0x200;
+    const NEW: u32 = 0x800;
     /// TASK_RTLOCK_WAIT: a sleeping spinlock of a real-time kernel.
     const RTLOCK_WAIT: u32 = 0x1000;
     const FROZEN: u32 = 0x8000;
-    /// TASK_WAKING and TASK_NEW: on the way into the run queue.
-    const ON_THE_WAY: u32 = 0x200 | 0x800;
     match raw {
         0 => State::Runnable,
-        _ if raw & ON_THE_WAY != 0 => State::Runnable,
-        _ if raw & INTERRUPTIBLE != 0 => State::Sleep,
+        _ if raw & NEW != 0 => State::Runnable,
+        _ if raw & WAKING != 0 && in_iowait => State::Disk,
+        _ if raw & (INTERRUPTIBLE | WAKING) != 0 => State::Sleep,
         _ if raw & (UNINTERRUPTIBLE | RTLOCK_WAIT) != 0 => State::Disk,
         _ if raw & (STOPPED_OR_TRACED | FROZEN) != 0 => State::Stopped,
         _ => State::Unknown,
@@ -348,6 +351,7 @@ mod tests {
             wait: Some(wait),
             off_cpu_state: None,
             user_mode: false,
+            in_iowait: false,
             stack_torn: false,
             repeats: 0,
             kernel: vec![],
@@ -359,7 +363,8 @@ mod tests {
     fn raw_states_of_the_kernel() {
         for (raw, state) in [
             (0, State::Runnable),
-            (0x200, State::Runnable),
+            (0x200, State::Sleep),    // waking
+            (0x800, State::Runnable), // new
             (0x1, State::Sleep),
             (0x2, State::Disk),
             (0x102, State::Disk),    // killable
@@ -368,8 +373,14 @@ mod tests {
             (0x108, State::Stopped), // TASK_TRACED
             (0x80, State::Unknown),  // dead
         ] {
-            assert_eq!(off_cpu_state(raw), state, "{raw:#x}");
+            assert_eq!(off_cpu_state(raw, false), state, "{raw:#x}");
         }
+    }
+
+    #[test]
+    fn a_task_on_its_way_out_of_block_io_is_still_in_it() {
+        assert_eq!(off_cpu_state(0x200, true), State::Disk);
+        assert_eq!(off_cpu_state(0x1, true), State::Sleep);
     }
 
     #[test]

@@ -19,6 +19,7 @@ const END: u32 = 5;
 const USER_MODE: u32 = 1;
 const WAIT_NOT_READ: u32 = 2;
 const STACK_TORN: u32 = 4;
+const IN_IOWAIT: u32 = 16;
 
 /// A sample of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) struct SampleEvent {
     /// Raw `__state` of a task that was off CPU; none for one on a CPU.
     pub(crate) off_cpu_state: Option<u32>,
     pub(crate) user_mode: bool,
+    /// It went to sleep for block I/O.
+    pub(crate) in_iowait: bool,
     pub(crate) stack_torn: bool,
     /// Passes in which the row before still held.
     pub(crate) repeats: u32,
@@ -115,6 +118,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 wait: (!is(WAIT_NOT_READ)).then_some(sample.wait),
                 off_cpu_state: (event.kind == WAITING).then_some(sample.state),
                 user_mode: is(USER_MODE),
+                in_iowait: is(IN_IOWAIT),
                 stack_torn: is(STACK_TORN),
                 repeats: sample.repeats,
                 kernel: sample.frames[..kernel].to_vec(),
