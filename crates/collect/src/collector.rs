@@ -377,7 +377,6 @@ impl Collector {
                 names.major()
             ));
         }
-        self.symbolizer.set_parent(self.server.postmaster);
         // Idle sessions need no stack: it is always the same one.
         let (classes, waits) = wait_events::idle_codes(names);
         self.programs.skip_stacks(&classes, &waits)?;
@@ -489,6 +488,7 @@ impl Collector {
                 "the server has started again (postmaster {})",
                 server.postmaster
             ));
+            self.symbolizer.set_parent(server.postmaster);
             self.server = server;
             self.gone = None;
             self.take_up_server()?;

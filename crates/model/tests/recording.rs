@@ -16,14 +16,7 @@ fn meta() -> Meta {
         dbtime: "test".into(),
         start_us: 1_000_000,
         end_us: 2_000_000,
-        complete: false,
-        host: Default::default(),
-        database: Default::default(),
-        collector: Default::default(),
-        segments: Default::default(),
-        quality: Default::default(),
-        cost: Default::default(),
-        notes: vec![],
+        ..Meta::default()
     }
 }
 

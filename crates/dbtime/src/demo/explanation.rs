@@ -164,17 +164,9 @@ mod tests {
         }
         let meta = Meta {
             schema: SCHEMA_VERSION.to_string(),
-            dbtime: String::new(),
-            start_us: 0,
             end_us: 1_000_000,
             complete: true,
-            host: Default::default(),
-            database: Default::default(),
-            collector: Default::default(),
-            segments: Default::default(),
-            quality: Default::default(),
-            cost: Default::default(),
-            notes: Vec::new(),
+            ..Meta::default()
         };
         let source = Source::memory(meta, rows);
         Run {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA_VERSION: &str = "1.0";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema: String,
