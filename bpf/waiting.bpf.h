@@ -10,6 +10,7 @@
 #define TASK_RUNNING 0
 #define STACK_COPY 4096 /* one copy of this size costs less than following the chain frame by frame */
 #define NO_ROW (~0ULL)
+#define PF_EXITING 0x00000004 /* include/linux/sched.h */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -255,14 +256,14 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	emit_sample(sample, kernel, user);
 }
 
-/* The same task as when the session began, and alive. */
+/* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */
 static __always_inline bool is_session(struct task_struct *task, struct dbt_slot *slot)
 {
 	__u64 start_ns = BPF_CORE_READ(task, start_time);
 
 	if (!slot->task.start_ns)
 		slot->task.start_ns = start_ns;
-	return start_ns == slot->task.start_ns && !BPF_CORE_READ(task, exit_state);
+	return start_ns == slot->task.start_ns && !(BPF_CORE_READ(task, flags) & PF_EXITING);
 }
 
 static long look_at_slot(__u32 i, struct dbt_visit *visit)

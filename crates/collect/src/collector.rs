@@ -23,6 +23,8 @@ pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
 const LOOK_FOR_SERVER: Duration = Duration::from_millis(250);
 /// As long as a process has not named itself, it is asked this often.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
+/// A pass that was under way when a session ended has sent what it found after so long at the latest.
+const LATE_SAMPLES_NS: u64 = 50_000_000;
 /// A session of which nothing is reported for this long is looked for.
 const UNREPORTED_NS: u64 = 3_000_000_000;
 
@@ -180,6 +182,7 @@ impl Collector {
             self.take(event)?;
         }
         let now = monotonic_ns();
+        self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
         for session in self.sessions.values_mut() {
             session.look_for_title(now);
         }
@@ -205,6 +208,7 @@ impl Collector {
         for event in self.events.wait(Duration::ZERO) {
             self.take(event)?;
         }
+        self.end_sessions(u64::MAX)?;
         let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
         left.sort_by_key(|session| session.slot);
         for session in &mut left {
@@ -291,10 +295,9 @@ impl Collector {
                 start_ns,
                 wait_address,
             } => {
-                // The end of an earlier process of this pid was lost.
-                if let Some(mut earlier) = self.sessions.remove(&pid) {
-                    self.quality.samples += earlier.abandon(self.clock, &mut self.rows);
-                    self.forget(&earlier)?;
+                // The end of an earlier process of this pid was lost, or has only just come.
+                if let Some(earlier) = self.sessions.remove(&pid) {
+                    self.end_session(earlier)?;
                 }
                 let Some(slot) = self.take_slot() else {
                     return Ok(());
@@ -307,14 +310,9 @@ impl Collector {
                 self.sessions.insert(pid, session);
             }
             Event::Totals { pid, ended: true, .. } => {
-                let Some(mut session) = self.sessions.remove(&pid) else {
-                    return Ok(());
-                };
-                let (repeats, unused) = self.programs.read_slot(session.slot);
-                session.repeat(repeats);
-                self.take_totals(&mut session, &event, unused);
-                self.forget(&session)?;
-                self.note_end_of_server(pid);
+                if let Some(session) = self.sessions.get_mut(&pid) {
+                    session.end = Some(event);
+                }
             }
             Event::Totals {
                 pid,
@@ -328,18 +326,48 @@ impl Collector {
                     return Ok(());
                 };
                 session.repeat(repeats);
-                self.take_totals(
-                    &mut session,
-                    &event,
-                    Unused {
+                if session.end.is_none() {
+                    let unused = Unused {
                         torn,
                         torn_stacks,
                         displaced,
-                    },
-                );
+                    };
+                    self.take_totals(&mut session, &event, unused);
+                }
                 self.sessions.insert(pid, session);
             }
         }
+        Ok(())
+    }
+
+    /// Closes the accounts of the sessions that ended before this moment (CLOCK_MONOTONIC).
+    fn end_sessions(&mut self, before: u64) -> Result<(), CollectError> {
+        let ended: Vec<u32> = self
+            .sessions
+            .values()
+            .filter(|s| s.end_ns().is_some_and(|end| end < before))
+            .map(|s| s.pid)
+            .collect();
+        for pid in ended {
+            if let Some(session) = self.sessions.remove(&pid) {
+                self.end_session(session)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the account of a session: with the totals of its end, or, where these were lost, with the last ones.
+    fn end_session(&mut self, mut session: LiveSession) -> Result<(), CollectError> {
+        match session.end.take() {
+            Some(end) => {
+                let (repeats, unused) = self.programs.read_slot(session.slot);
+                session.repeat(repeats);
+                self.take_totals(&mut session, &end, unused);
+            }
+            None => self.quality.samples += session.abandon(self.clock, &mut self.rows),
+        }
+        self.forget(&session)?;
+        self.note_end_of_server(session.pid);
         Ok(())
     }
 
@@ -430,10 +458,8 @@ impl Collector {
             .map(|s| s.pid)
             .collect();
         for pid in gone {
-            if let Some(mut session) = self.sessions.remove(&pid) {
-                self.quality.samples += session.abandon(self.clock, &mut self.rows);
-                self.forget(&session)?;
-                self.note_end_of_server(pid);
+            if let Some(session) = self.sessions.remove(&pid) {
+                self.end_session(session)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use dbtime_model::{
 };
 
 use crate::accounting::{Account, Cell, RawWait, Totals};
-use crate::bpf::SampleEvent;
+use crate::bpf::{Event, SampleEvent};
 use crate::clock::Clock;
 use crate::postgres::title::{self, Title};
 use crate::postgres::{WaitEventNames, wait_events};
@@ -42,6 +42,9 @@ pub(crate) struct LiveSession {
     last_waiting: Option<Cell>,
     waits_not_read: u64,
     next_title_ns: u64,
+    /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
+    /// says how often the row before held, so the account is closed a moment later.
+    pub(crate) end: Option<Event>,
 }
 
 impl LiveSession {
@@ -69,6 +72,7 @@ impl LiveSession {
             last_waiting: None,
             waits_not_read: 0,
             next_title_ns: 0,
+            end: None,
         }
     }
 
@@ -90,6 +94,14 @@ impl LiveSession {
             start_ns,
             account: Some(account),
             ..LiveSession::adopt(id, pid, slot, names, false, now)
+        }
+    }
+
+    /// When it ended, CLOCK_MONOTONIC; none while it lives.
+    pub(crate) fn end_ns(&self) -> Option<u64> {
+        match self.end {
+            Some(Event::Totals { time_ns, .. }) => Some(time_ns),
+            _ => None,
         }
     }
 
@@ -146,6 +158,9 @@ impl LiveSession {
         stacks: (dbtime_model::StackId, dbtime_model::StackId),
     ) {
         self.repeat(event.repeats);
+        if self.end.is_some() {
+            return;
+        }
         let wait = match event.wait {
             Some(info) => RawWait::Info(info),
             None => {
@@ -416,6 +431,43 @@ mod tests {
                 .sum::<u64>()
         };
         assert_eq!((ns(State::Sleep), ns(State::Disk)), (10_000, 1_000));
+    }
+
+    #[test]
+    fn what_a_pass_sends_after_the_end_still_says_how_often_the_row_before_held() {
+        let mut rows = Rows::default();
+        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), 1_000, 1_000);
+        let sleeping = SampleEvent {
+            off_cpu_state: Some(1),
+            ..running(0x0900_0001)
+        };
+        session.sample(&sleeping, (NO_STACK, NO_STACK));
+        session.end = Some(Event::Totals {
+            pid: 1,
+            start_ns: 1_000,
+            time_ns: 11_000,
+            on_cpu_ns: 0,
+            run_queue_ns: 0,
+            repeats: 0,
+            torn: 0,
+            torn_stacks: 0,
+            displaced: 0,
+            ended: true,
+        });
+        let exiting = SampleEvent {
+            off_cpu_state: Some(2),
+            repeats: 9,
+            ..running(0)
+        };
+        session.sample(&exiting, (NO_STACK, NO_STACK));
+        let totals = Totals {
+            now: 11_000,
+            on_cpu: 0,
+            run_queue: 0,
+        };
+        let samples = session.totals(1_000, totals, Unused::default(), true, Clock::start(), &mut rows);
+        assert_eq!(samples, 10);
+        assert!(rows.activity.iter().all(|r| r.state == State::Sleep));
     }
 
     #[test]
