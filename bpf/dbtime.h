@@ -98,4 +98,45 @@ struct dbt_begin {
 	__u64 wait_address;
 };
 
+/* One cell of the histograms: latencies of one kind that fell into one bucket. What does not apply is 0. */
+struct dbt_latency_key {
+	__u64 start_ns; /* of the session's task: a pid alone is reused */
+	__u64 inode;    /* of the file that was read, and the device number of its file system */
+	__u32 file_system;
+	__u32 pid;
+	__u32 name;   /* by kind: wait event, number of the system call, operation, pid of the waker */
+	__u32 device; /* dev_t of a block device */
+	__u32 bytes;
+	__u16 bucket; /* of latency_bucket() */
+	__u8 kind;    /* enum dbt_latency_kind */
+	__u8 source;  /* enum dbt_read_source */
+};
+
+struct dbt_latency {
+	__u64 count;
+	__u64 sum_ns;
+	__u64 max_ns;
+};
+
+/* crates/model/src/latency.rs says what they mean. */
+enum dbt_latency_kind {
+	LATENCY_WAIT = 1,
+	LATENCY_SYSCALL = 2,
+	LATENCY_SCHED = 3,
+	LATENCY_READ = 4,
+	LATENCY_READ_CPU = 5,
+	LATENCY_READ_QUEUE = 6,
+	LATENCY_READ_DEVICE = 7,
+	LATENCY_BLOCK = 8,
+	LATENCY_BLOCK_QUEUE = 9,
+	LATENCY_WAKER = 10,
+};
+
+enum dbt_read_source {
+	READ_PAGE_CACHE = 1,
+	READ_DEVICE = 2,
+	READ_AHEAD = 3,
+	READ_OTHER_TASK = 4,
+};
+
 #endif

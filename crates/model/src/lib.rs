@@ -3,6 +3,7 @@
 //! Collectors and importers make [`Rows`]; a [`recording`] keeps them; reports ask questions of them.
 //! `docs/SCHEMA.md` is the contract of what is written to disk.
 
+pub mod latency;
 pub mod recording;
 mod rows;
 mod session;

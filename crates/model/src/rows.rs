@@ -60,17 +60,20 @@ pub struct LatencyRow {
     pub time: i64,
     /// Whose events; 0 = of no session.
     pub session: SessionId,
-    /// `wait`, `syscall`, `block`, `sched` …
+    /// See [`crate::latency::kind`].
     pub kind: String,
-    /// Name of the event: wait event, system call, block operation …
+    /// Name of the event: `class:event` of a wait (`CPU` = in none), system call, block operation (`read`, `write` …).
     pub name: String,
     /// Block device, empty when it does not apply.
     pub device: String,
     /// Bytes of the request, 0 when it does not apply.
     pub bytes: u64,
-    /// Where the data came from, empty when not known.
+    /// See [`crate::latency::source`]; empty when it does not apply.
     pub source: String,
-    /// Lower bound of the bucket in nanoseconds.
+    /// File that was read, relative to the data directory where it lies there; empty when not known.
+    #[serde(default)]
+    pub file: String,
+    /// Lower bound of the bucket in nanoseconds; see [`crate::latency::bounds_of`].
     pub from_ns: u64,
     /// Upper bound of the bucket in nanoseconds, exclusive.
     pub to_ns: u64,

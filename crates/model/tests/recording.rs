@@ -93,6 +93,7 @@ prop_compose! {
                 device: String::new(),
                 bytes: n,
                 source: String::new(),
+                file: format!("base/{n}"),
                 from_ns: n,
                 to_ns: n,
                 count: n,

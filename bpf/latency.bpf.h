@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* Histograms of latencies, kept in the kernel and emptied by user space every second: no event goes to user space. */
+#ifndef LATENCY_BPF_H
+#define LATENCY_BPF_H
+
+/* Two maps: while one is filled, the other is emptied, so that nothing is added to what is being taken away. */
+struct latency_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536); /* user space sets it */
+	__type(key, struct dbt_latency_key);
+	__type(value, struct dbt_latency);
+} latency_even SEC(".maps"), latency_odd SEC(".maps");
+
+/* Which of the two is filled: user space counts it up, in a map of its own so that it writes nothing else. */
+__u64 latency_epoch SEC(".data.epoch") = 0;
+
+/* Latencies for which there was no room. */
+__u64 latency_lost = 0;
+
+#define LONGEST_LATENCY ((1ULL << 41) - 1)
+
+/* Buckets as those of crates/model/src/latency.rs: 64 to a power of two. */
+static __always_inline __u16 latency_bucket(__u64 ns)
+{
+	__u64 v, power = 0, bigger;
+
+	if (ns > LONGEST_LATENCY)
+		ns = LONGEST_LATENCY;
+	if (ns < 64)
+		return ns;
+	/* Logarithm without a branch: the verifier would follow each. */
+	v = ns;
+	bigger = (v > 0xffffffffULL) << 5; v >>= bigger; power |= bigger;
+	bigger = (v > 0xffff) << 4; v >>= bigger; power |= bigger;
+	bigger = (v > 0xff) << 3; v >>= bigger; power |= bigger;
+	bigger = (v > 0xf) << 2; v >>= bigger; power |= bigger;
+	bigger = (v > 0x3) << 1; v >>= bigger; power |= bigger;
+	power |= v >> 1;
+	return (power - 5) * 64 + ((ns >> (power - 6)) & 63);
+}
+
+/* Adds one latency; `key` is complete but for the bucket. */
+static __always_inline void add_latency(struct dbt_latency_key *key, __u64 ns)
+{
+	struct dbt_latency first = { .count = 1, .sum_ns = ns, .max_ns = ns }, *latency;
+	void *map = latency_epoch & 1 ? (void *)&latency_odd : (void *)&latency_even;
+
+	key->bucket = latency_bucket(ns);
+	latency = bpf_map_lookup_elem(map, key);
+	if (!latency) {
+		if (!bpf_map_update_elem(map, key, &first, BPF_NOEXIST))
+			return;
+		/* Full, or another CPU was first. */
+		latency = bpf_map_lookup_elem(map, key);
+		if (!latency) {
+			__sync_fetch_and_add(&latency_lost, 1);
+			return;
+		}
+	}
+	__sync_fetch_and_add(&latency->count, 1);
+	__sync_fetch_and_add(&latency->sum_ns, ns);
+	/* Two CPUs at the same moment: the smaller of their two maxima may win; it is at most the width of a bucket less. */
+	if (ns > latency->max_ns)
+		latency->max_ns = ns;
+}
+
+#endif

@@ -1,0 +1,77 @@
+//! Takes the histograms out of the kernel.
+
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
+
+/// Keys and values taken by one call. The kernel wants room for all keys that share a hash.
+const BATCH: usize = 4096;
+
+/// The two maps of `bpf/latency.bpf.h`, of which one is filled while the other is emptied. `K` and `V` are the types
+/// that the skeleton has for `struct dbt_latency_key` and `struct dbt_latency`.
+pub(crate) struct LatencyMaps<K, V> {
+    even: MapHandle,
+    odd: MapHandle,
+    keys: Vec<K>,
+    values: Vec<V>,
+}
+
+impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
+    pub(crate) fn new(even: MapHandle, odd: MapHandle) -> LatencyMaps<K, V> {
+        assert_eq!(even.key_size() as usize, size_of::<K>());
+        assert_eq!(even.value_size() as usize, size_of::<V>());
+        LatencyMaps {
+            even,
+            odd,
+            keys: vec![K::default(); BATCH],
+            values: vec![V::default(); BATCH],
+        }
+    }
+
+    /// Takes away all that was added while the epoch was `epoch`. No program may be filling that map any longer: call it
+    /// at least some milliseconds after the epoch was counted up.
+    ///
+    /// # Errors
+    /// The kernel refused; what was taken until then has been handed over.
+    pub(crate) fn take(&mut self, epoch: u64, mut take: impl FnMut(K, V)) -> std::io::Result<()> {
+        let map = if epoch & 1 == 1 { &self.odd } else { &self.even };
+        // The kernel's place in the map: it is never looked into. Hash maps use 32 bits.
+        let mut place = [0u64; 8];
+        let mut begun = false;
+        loop {
+            let mut count = BATCH as u32;
+            let options = libbpf_sys::bpf_map_batch_opts {
+                sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as libbpf_sys::size_t,
+                ..Default::default()
+            };
+            let place_pointer = place.as_mut_ptr().cast();
+            // SAFETY: keys and values have room for BATCH elements of the sizes checked in `new`; the rest lives through
+            // the call.
+            let result = unsafe {
+                libbpf_sys::bpf_map_lookup_and_delete_batch(
+                    map.as_fd().as_raw_fd(),
+                    if begun { place_pointer } else { std::ptr::null_mut() },
+                    place_pointer,
+                    self.keys.as_mut_ptr().cast(),
+                    self.values.as_mut_ptr().cast(),
+                    &mut count,
+                    &options,
+                )
+            };
+            let error = (result != 0).then(std::io::Error::last_os_error);
+            let is_end = error.as_ref().is_some_and(|e| e.raw_os_error() == Some(libc::ENOENT));
+            if error.is_none() || is_end {
+                for n in 0..(count as usize).min(BATCH) {
+                    take(self.keys[n], self.values[n]);
+                }
+            }
+            match error {
+                None => begun = true,
+                Some(_) if is_end => return Ok(()),
+                Some(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Some(e) => return Err(e),
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Buckets of latencies: fine enough for quantiles, equal everywhere, so that histograms add up exactly.
+//!
+//! As HdrHistogram's: a power of two is cut into 64 equal parts, so that the middle of a bucket is within 0.8 % of every
+//! latency in it; below 64 ns each nanosecond has its own. `bpf/latency.bpf.h` computes the same.
+
+/// Parts of a power of two.
+const PARTS: u64 = 64;
+const PART_BITS: u32 = PARTS.ilog2();
+/// Latencies from here on (36 minutes) fall into the last bucket.
+const LONGEST_NS: u64 = (1 << 41) - 1;
+
+/// Number of the bucket that a latency falls into.
+pub fn bucket_of(ns: u64) -> u16 {
+    let ns = ns.min(LONGEST_NS);
+    if ns < PARTS {
+        return ns as u16;
+    }
+    let power = ns.ilog2();
+    (u64::from(power - PART_BITS + 1) * PARTS + ((ns >> (power - PART_BITS)) & (PARTS - 1))) as u16
+}
+
+/// Bounds of a bucket in nanoseconds, the upper one exclusive.
+pub fn bounds_of(bucket: u16) -> (u64, u64) {
+    let bucket = u64::from(bucket);
+    if bucket < PARTS {
+        return (bucket, bucket + 1);
+    }
+    // No number that came from elsewhere may shift beyond 64 bits.
+    let shift = (bucket / PARTS - 1).min(57);
+    let from = (PARTS + bucket % PARTS) << shift;
+    (from, from + (1 << shift))
+}
+
+/// What the values of `LatencyRow::kind` mean.
+pub mod kind {
+    /// A wait event, once: one system call made in it, or, where calls are not traced, one stay off CPU in it.
+    pub const WAIT: &str = "wait";
+    /// A system call.
+    pub const SYSCALL: &str = "syscall";
+    /// Scheduling delay: from runnable to running; `name` is the wait event at that time.
+    pub const SCHED: &str = "sched";
+    /// A read call of a session.
+    pub const READ: &str = "read";
+    /// CPU that a read call used in the kernel.
+    pub const READ_CPU: &str = "read_cpu";
+    /// Part of a read call before its first request went to the device.
+    pub const READ_QUEUE: &str = "read_queue";
+    /// Part of a read call from there until its last request was done.
+    pub const READ_DEVICE: &str = "read_device";
+    /// A block request: from its issue to the device until it was done.
+    pub const BLOCK: &str = "block";
+    /// A block request before its issue to the device.
+    pub const BLOCK_QUEUE: &str = "block_queue";
+    /// A sleep, from its begin until someone ended it; `name` is who did.
+    pub const WAKER: &str = "waker";
+}
+
+/// What the values of `LatencyRow::source` mean: where the data of a read came from.
+pub mod source {
+    /// Nothing was asked of a device, nobody was waited for.
+    pub const PAGE_CACHE: &str = "page cache";
+    /// The call sent a request to a device and slept until it was done.
+    pub const DEVICE: &str = "device";
+    /// The call sent a request to a device and did not wait for it: its own data was there already.
+    pub const READAHEAD: &str = "readahead";
+    /// The call slept for data that another task (or an earlier call) had asked for.
+    pub const OTHER_TASK: &str = "other task";
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn buckets_follow_each_other_without_gap() {
+        let last = bucket_of(u64::MAX);
+        assert_eq!(bounds_of(0), (0, 1));
+        for bucket in 1..=last {
+            assert_eq!(bounds_of(bucket).0, bounds_of(bucket - 1).1, "{bucket}");
+        }
+        assert_eq!(bounds_of(last).1, LONGEST_NS + 1);
+        bounds_of(u16::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn a_latency_lies_in_its_bucket_and_within_a_percent_of_its_middle(ns in 0..=LONGEST_NS) {
+            let (from, to) = bounds_of(bucket_of(ns));
+            prop_assert!(from <= ns && ns < to);
+            let middle = (from + to - 1) as f64 / 2.0;
+            prop_assert!((middle - ns as f64).abs() <= ns as f64 * 0.008);
+        }
+    }
+}
