@@ -26,7 +26,7 @@ pub fn bounds_of(bucket: u16) -> (u64, u64) {
         return (bucket, bucket + 1);
     }
     // No number that came from elsewhere may shift beyond 64 bits.
-    let shift = (bucket / PARTS - 1).min(57);
+    let shift = (bucket / PARTS - 1).min(56);
     let from = (PARTS + bucket % PARTS) << shift;
     (from, from + (1 << shift))
 }
