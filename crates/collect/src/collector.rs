@@ -9,7 +9,7 @@ use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Qua
 use dbtime_model::{Rows, SessionId};
 
 use crate::accounting::Totals;
-use crate::bpf::{Engine, Event, Events, Programs, Sampler};
+use crate::bpf::{Engine, Event, Events, Programs, Sampler, Tier};
 use crate::clock::{Clock, monotonic_ns};
 use crate::postgres::{Server, WaitEventNames, wait_events};
 use crate::session::{LiveSession, Unused};
@@ -46,6 +46,8 @@ pub struct Options {
     pub target: Target,
     /// Samples per second and session, in [`RATES_HZ`].
     pub rate_hz: u32,
+    /// How exact the times are.
+    pub tier: Tier,
     /// Take the engine of older kernels also where the better one works.
     pub task_iterator: bool,
 }
@@ -113,7 +115,7 @@ impl Collector {
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
         let only = options.task_iterator.then_some(Engine::Iterator);
-        let (programs, refused) = Programs::load(options.rate_hz, only)?;
+        let (programs, refused) = Programs::load(options.rate_hz, options.tier, only)?;
         let events =
             Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
         let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
@@ -254,7 +256,7 @@ impl Collector {
                 },
             },
             collector: CollectorMeta {
-                tier: "sampled".to_string(),
+                tier: self.options.tier.name().to_string(),
                 rate_hz: self.options.rate_hz,
                 engine: self.programs.engine.describe().to_string(),
                 reasons: self.reasons.clone(),
@@ -306,7 +308,15 @@ impl Collector {
                     .set_slot(slot, Some((pid, start_ns)), wait_address)?;
                 self.programs.add_target(pid, wait_address, false, Some(slot))?;
                 let id = self.take_id();
-                let session = LiveSession::begin(id, pid, slot, self.names, start_ns, monotonic_ns());
+                let session = LiveSession::begin(
+                    id,
+                    pid,
+                    slot,
+                    self.names,
+                    self.options.tier,
+                    start_ns,
+                    monotonic_ns(),
+                );
                 self.sessions.insert(pid, session);
             }
             Event::Totals { pid, ended: true, .. } => {
@@ -378,6 +388,7 @@ impl Collector {
             on_cpu_ns,
             run_queue_ns,
             ended,
+            ref sums,
             ..
         } = *event
         else {
@@ -388,7 +399,15 @@ impl Collector {
             on_cpu: on_cpu_ns,
             run_queue: run_queue_ns,
         };
-        self.quality.samples += session.totals(start_ns, totals, unused, ended, self.clock, &mut self.rows);
+        self.quality.samples += session.totals(
+            start_ns,
+            totals,
+            sums.as_deref(),
+            unused,
+            ended,
+            self.clock,
+            &mut self.rows,
+        );
         self.quality.torn += u64::from(unused.torn);
         self.quality.torn_stacks += u64::from(unused.torn_stacks);
         self.quality.displaced += u64::from(unused.displaced);
@@ -433,7 +452,15 @@ impl Collector {
         self.programs
             .add_target(pid, self.server.wait_address, is_postmaster, Some(slot))?;
         let id = self.take_id();
-        let mut session = LiveSession::adopt(id, pid, slot, self.names, is_postmaster, monotonic_ns());
+        let mut session = LiveSession::adopt(
+            id,
+            pid,
+            slot,
+            self.names,
+            is_postmaster,
+            self.options.tier,
+            monotonic_ns(),
+        );
         session.read_title();
         self.sessions.insert(pid, session);
         Ok(())
@@ -467,7 +494,7 @@ impl Collector {
 
     /// Takes up processes whose beginning was lost with other events.
     fn repair_after_loss(&mut self) -> Result<(), CollectError> {
-        let (lost, _) = self.programs.losses();
+        let lost = self.programs.losses().events;
         if lost == self.lost_at_check || !self.whole_server || self.gone.is_some() {
             return Ok(());
         }
@@ -541,15 +568,16 @@ impl Collector {
     }
 
     fn count_losses(&mut self) {
-        let (lost, refused) = self.programs.losses();
-        let not_recorded = refused + self.without_slot;
+        let losses = self.programs.losses();
+        let not_recorded = losses.sessions + self.without_slot;
         if not_recorded > 0 && self.quality.sessions_not_recorded == 0 {
             self.note(format!(
                 "more than {} sessions: the others are not recorded",
                 self.programs.capacity()
             ));
         }
-        self.quality.lost = lost;
+        self.quality.lost = losses.events;
+        self.quality.latencies_lost = losses.latencies;
         self.quality.sessions_not_recorded = not_recorded;
         self.quality.failed_passes = self.sampler.statistics().failed;
     }

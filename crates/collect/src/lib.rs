@@ -16,5 +16,6 @@ mod process;
 mod session;
 mod symbols;
 
+pub use bpf::Tier;
 pub use collector::{Collector, Options, RATES_HZ, Status, Target};
 pub use error::CollectError;

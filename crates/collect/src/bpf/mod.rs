@@ -1,14 +1,16 @@
 //! The programs in the kernel: loaded, attached, and read from.
 
 mod events;
+mod latency;
 mod load;
 mod sampler;
 
-pub(crate) use events::{Event, Events, SampleEvent};
+pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent, WaitSums};
+pub use load::Tier;
 pub(crate) use load::{Engine, Programs};
 pub(crate) use sampler::Sampler;
 
-/// What libbpf-cargo makes of `bpf/sampled.bpf.c`.
+/// What libbpf-cargo makes of `bpf/recorder.bpf.c`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -17,6 +19,6 @@ pub(crate) use sampler::Sampler;
     clippy::all,
     clippy::undocumented_unsafe_blocks
 )]
-mod sampled {
-    include!(concat!(env!("OUT_DIR"), "/sampled.skel.rs"));
+mod recorder {
+    include!(concat!(env!("OUT_DIR"), "/recorder.skel.rs"));
 }
