@@ -170,11 +170,27 @@ enum dbt_latency_kind {
 	LATENCY_WAKER = 11,
 };
 
+/* What a block request does; `name` in the key of LATENCY_BLOCK and LATENCY_BLOCK_QUEUE. */
+enum dbt_operation {
+	OPERATION_READ = 1,
+	OPERATION_WRITE = 2,
+	OPERATION_FLUSH = 3,
+	OPERATION_DISCARD = 4,
+	OPERATION_OTHER = 5, /* zones, secure erase, write zeroes, commands that are no reads or writes of blocks */
+};
+
 enum dbt_read_source {
 	READ_PAGE_CACHE = 1,
 	READ_DEVICE = 2,
 	READ_AHEAD = 3,
 	READ_OTHER_TASK = 4,
+};
+
+/* Element of the map `block_volume`: bytes of the requests that were counted. */
+struct dbt_block_volume_key {
+	__u32 device;
+	__u16 operation;
+	__u16 odd; /* of the epoch, as the maps of the latencies */
 };
 
 #endif
