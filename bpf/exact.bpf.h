@@ -43,7 +43,7 @@ struct dbt_account {
 	__u64 run_delay; /* the kernel's, at `since` */
 	__s64 owed_delay; /* run delay booked by the kernel beyond what was charged */
 	__u64 on_cpu;    /* where calls are traced: charged as on a CPU since the last switch-out */
-	__s64 owed;      /* runtime booked by the kernel beyond that */
+	__s64 owed;      /* runtime booked by the kernel beyond that; below 0: short of it */
 	__u64 switches;  /* the kernel's, at the last switch seen */
 	__u32 off_state; /* MODE_OFF: enum dbt_exact_state */
 	__u32 off_cell;  /* MODE_OFF: cell of the wait event it went off CPU in */
@@ -66,8 +66,6 @@ struct {
 } accounts SEC(".maps");
 
 #define READ_ATTEMPTS 4
-/* The kernel books less than passes where it takes interrupts off, and where a switch was missed: not to be made up for. */
-#define MOST_OWED 100000
 
 /* Where the sampler makes its copy. */
 struct {
@@ -165,16 +163,12 @@ static __always_inline void latency_of(struct dbt_account *account, __u8 kind, _
 	add_latency(&key, ns);
 }
 
-static __always_inline __s64 at_least(__s64 value, __s64 least)
-{
-	return value < least ? least : value;
-}
-
 /* Ends the stay off CPU: what the kernel calls run delay was spent in the run queue, the rest in the state that the task
  * left its CPU in. `final` = it is on a CPU again; else it is a copy that is looked at.
  *
  * The kernel's moments of a switch lie some hundred nanoseconds before its tracepoint: it picks the next task in between,
- * and bills that to it. What the kernel has booked beyond an interval is taken off the next one. */
+ * and bills that to it. It takes stolen time off, and a switch may be missed. What it has booked beyond an interval, or
+ * short of it, is made up for in the next one. */
 static __always_inline void settle_off(struct dbt_account *account, __u64 until, __u64 run_delay, bool final)
 {
 	__u64 off = until > account->since ? until - account->since : 0;
@@ -185,7 +179,7 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 		delay = off;
 	if (delay < 0)
 		delay = 0;
-	account->owed_delay = at_least(booked - delay, -MOST_OWED);
+	account->owed_delay = booked - delay;
 	charge(account, cell, EXACT_RUNNABLE, delay);
 	charge(account, cell, state, off - delay);
 	if (final) {
@@ -324,7 +318,6 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		wait = account->in_call ? 0 : current_wait(account->wait_address);
 		settle_calls(account, now, run_delay, wait, true);
 		account->owed += (__s64)(run_time - account->run_time) - (__s64)account->on_cpu;
-		account->owed = at_least(account->owed, -MOST_OWED);
 		account->run_time = run_time;
 		account->on_cpu = 0;
 		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait);

@@ -9,7 +9,6 @@
 #include "dbtime.h"
 #include "events.bpf.h"
 #include "latency.bpf.h"
-#include "exact.bpf.h"
 #include "targets.bpf.h"
 #include "running.bpf.h"
 #include "waiting.bpf.h"

@@ -10,6 +10,8 @@ struct {
 	__type(value, struct dbt_target);
 } targets SEC(".maps");
 
+#include "exact.bpf.h"
+
 /* Children for which `targets` had no room. */
 __u64 targets_full = 0;
 

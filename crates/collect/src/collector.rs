@@ -11,6 +11,7 @@ use dbtime_model::{Rows, SessionId};
 use crate::accounting::Totals;
 use crate::bpf::{Engine, Event, Events, Programs, Sampler, Tier};
 use crate::clock::{Clock, monotonic_ns};
+use crate::latencies::Latencies;
 use crate::postgres::{Server, WaitEventNames, wait_events};
 use crate::session::{LiveSession, Unused};
 use crate::symbols::Symbolizer;
@@ -75,6 +76,8 @@ pub struct Collector {
     whole_server: bool,
     names: &'static WaitEventNames,
     symbolizer: Symbolizer,
+    /// The exact tier only.
+    latencies: Option<Latencies>,
     sessions: HashMap<u32, LiveSession>,
     next_id: u64,
     free_slots: Vec<u32>,
@@ -145,7 +148,8 @@ impl Collector {
             sampler,
             whole_server,
             names: WaitEventNames::for_major(server.major).0,
-            server,
+            latencies: (options.tier != Tier::Sampled)
+                .then(|| Latencies::new(&server.data_directory_here(), monotonic_ns())),
             symbolizer,
             sessions: HashMap::new(),
             next_id: 1,
@@ -162,6 +166,7 @@ impl Collector {
             lost_at_check: 0,
             stolen_at_start: host::stolen_time(),
             without_slot: 0,
+            server,
             options,
         };
         collector.take_up_server()?;
@@ -193,6 +198,9 @@ impl Collector {
             self.drop_unreported(now)?;
             self.repair_after_loss()?;
         }
+        if let Some(latencies) = &mut self.latencies {
+            latencies.step(&mut self.programs, self.names, self.clock, now, &mut self.rows)?;
+        }
         self.look_for_server()?;
         Ok(match (self.whole_server, self.gone, self.sessions.is_empty()) {
             (false, _, true) => Status::Ended,
@@ -215,6 +223,15 @@ impl Collector {
         left.sort_by_key(|session| session.slot);
         for session in &mut left {
             self.quality.samples += session.abandon(self.clock, &mut self.rows);
+        }
+        if let Some(latencies) = &mut self.latencies {
+            latencies.finish(
+                &mut self.programs,
+                self.names,
+                self.clock,
+                monotonic_ns(),
+                &mut self.rows,
+            )?;
         }
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
@@ -308,6 +325,9 @@ impl Collector {
                     .set_slot(slot, Some((pid, start_ns)), wait_address)?;
                 self.programs.add_target(pid, wait_address, false, Some(slot))?;
                 let id = self.take_id();
+                if let Some(latencies) = &mut self.latencies {
+                    latencies.know(pid, start_ns, id);
+                }
                 let session = LiveSession::begin(
                     id,
                     pid,
@@ -394,6 +414,12 @@ impl Collector {
         else {
             return;
         };
+        if let Some(latencies) = &mut self.latencies {
+            latencies.know(session.pid, start_ns, session.id);
+            if ended {
+                latencies.forget(session.pid, start_ns, monotonic_ns());
+            }
+        }
         let totals = Totals {
             now: time_ns,
             on_cpu: on_cpu_ns,
@@ -542,6 +568,9 @@ impl Collector {
                 server.postmaster
             ));
             self.symbolizer.set_parent(server.postmaster);
+            if let Some(latencies) = &mut self.latencies {
+                latencies.set_data_directory(&server.data_directory_here());
+            }
             self.server = server;
             self.gone = None;
             self.take_up_server()?;

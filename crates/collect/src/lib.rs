@@ -10,6 +10,7 @@ mod clock;
 mod collector;
 mod error;
 mod host;
+mod latencies;
 mod postgres;
 mod privilege;
 mod process;

@@ -72,7 +72,7 @@ impl AnyAccount {
 
 /// A session that is being recorded.
 pub(crate) struct LiveSession {
-    id: SessionId,
+    pub(crate) id: SessionId,
     pub(crate) pid: u32,
     pub(crate) slot: u32,
     /// CLOCK_MONOTONIC; 0 until the kernel has told it.

@@ -147,6 +147,12 @@ impl Programs {
             &mut open.progs.on_call,
             &mut open.progs.on_return,
             &mut open.progs.on_bio,
+            &mut open.progs.on_block_queue,
+            &mut open.progs.on_block_insert,
+            &mut open.progs.on_block_issue,
+            &mut open.progs.on_block_requeue,
+            &mut open.progs.on_block_merge,
+            &mut open.progs.on_block_complete,
         ] {
             program.set_autoload(calls);
         }
@@ -172,33 +178,27 @@ impl Programs {
                 .attach()
                 .map_err(|e| failed("sched_process_exit", e))?,
         ];
-        if exact {
-            links.push(
-                skel.progs
-                    .on_switch
-                    .attach()
-                    .map_err(|e| failed("sched_switch", e))?,
-            );
-        }
+        let progs = &skel.progs;
+        let mut probes: Vec<(&str, &libbpf_rs::ProgramMut<'_>)> = Vec::new();
         if calls {
-            links.push(
-                skel.progs
-                    .on_call
-                    .attach()
-                    .map_err(|e| failed("sys_enter", e))?,
-            );
-            links.push(
-                skel.progs
-                    .on_return
-                    .attach()
-                    .map_err(|e| failed("sys_exit", e))?,
-            );
-            links.push(
-                skel.progs
-                    .on_bio
-                    .attach()
-                    .map_err(|e| failed("block_bio_queue", e))?,
-            );
+            // A request that is seen to begin must be seen to end, hence completion first; the same with calls.
+            probes.extend([
+                ("block_rq_complete", &progs.on_block_complete),
+                ("block_rq_merge", &progs.on_block_merge),
+                ("block_rq_requeue", &progs.on_block_requeue),
+                ("block_rq_issue", &progs.on_block_issue),
+                ("block_rq_insert", &progs.on_block_insert),
+                ("block_bio_queue", &progs.on_block_queue),
+                ("block_bio_queue", &progs.on_bio),
+                ("sys_exit", &progs.on_return),
+                ("sys_enter", &progs.on_call),
+            ]);
+        }
+        if exact {
+            probes.push(("sched_switch", &progs.on_switch));
+        }
+        for (name, program) in probes {
+            links.push(program.attach().map_err(|e| failed(name, e))?);
         }
         let pass = match engine {
             Engine::PidList => {

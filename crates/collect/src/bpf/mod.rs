@@ -5,10 +5,15 @@ mod latency;
 mod load;
 mod sampler;
 
-pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent, WaitSums};
+#[cfg(test)]
+pub(crate) use events::WaitSums;
+pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent};
+pub(crate) use latency::{latency_kind, operation, read_source};
 pub use load::Tier;
 pub(crate) use load::{Engine, Programs};
 pub(crate) use sampler::Sampler;
+
+pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
 
 /// What libbpf-cargo makes of `bpf/recorder.bpf.c`.
 #[allow(
