@@ -188,8 +188,9 @@ impl Programs {
                 ("block_rq_requeue", &progs.on_block_requeue),
                 ("block_rq_issue", &progs.on_block_issue),
                 ("block_rq_insert", &progs.on_block_insert),
-                ("block_bio_queue", &progs.on_block_queue),
+                // Which runs in this order: a call's first request is not older than what the call notes of it.
                 ("block_bio_queue", &progs.on_bio),
+                ("block_bio_queue", &progs.on_block_queue),
                 ("sys_exit", &progs.on_return),
                 ("sys_enter", &progs.on_call),
             ]);
