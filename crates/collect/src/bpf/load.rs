@@ -11,10 +11,12 @@ use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE,
 
 use super::recorder::RecorderSkelBuilder;
 use super::latency::LatencyMaps;
+use super::run_time::RunTimes;
 use super::recorder::types::{
     bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target,
 };
 use crate::CollectError;
+use crate::clock::monotonic_ns;
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
@@ -84,6 +86,8 @@ pub(crate) struct Programs {
     latency_epoch: MapHandle,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
+    /// What the exact tier's probes cost.
+    pub(crate) run_times: RunTimes,
     /// `sampler_pass`, or a link to `sampler_iterate`.
     pub(crate) pass: PassHandle,
     _links: Vec<Link>,
@@ -198,8 +202,12 @@ impl Programs {
         if exact {
             probes.push(("sched_switch", &progs.on_switch));
         }
+        let mut run_times = RunTimes::new(monotonic_ns());
         for (name, program) in probes {
             links.push(program.attach().map_err(|e| failed(name, e))?);
+            run_times
+                .watch(name, program)
+                .map_err(|e| CollectError::Kernel(e.to_string()))?;
         }
         let pass = match engine {
             Engine::PidList => {
@@ -218,6 +226,7 @@ impl Programs {
             configuration: handle(&skel.maps.configuration)?,
             current_pass: handle(&skel.maps.current_pass)?,
             bss: handle(&skel.maps.bss)?,
+            run_times,
             latency_epoch: handle(&skel.maps.data_epoch)?,
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             pass,

@@ -3,6 +3,7 @@
 mod events;
 mod latency;
 mod load;
+mod run_time;
 mod sampler;
 
 #[cfg(test)]
