@@ -149,6 +149,17 @@ struct dbt_latency_key {
 	__u32 pad;
 };
 
+#define LATENCY_BUCKETS 2368 /* of latency_bucket() */
+
+/* A histogram of its own for one key of one session. It only grows; user space makes differences. */
+struct dbt_histogram {
+	struct dbt_latency_key key; /* without a bucket */
+	__u64 count;                /* written last */
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u32 buckets[LATENCY_BUCKETS];
+};
+
 struct dbt_latency {
 	__u64 count;
 	__u64 sum_ns;

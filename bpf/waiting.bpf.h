@@ -220,7 +220,7 @@ static __always_inline bool report_sums(struct task_struct *task, struct dbt_tot
 	for (int i = 0; i < READ_ATTEMPTS; i++) {
 		sequence = *(volatile __u64 *)&account->sequence;
 		ordered();
-		if (sequence & 1 || bpf_probe_read_kernel(copy, sizeof(*copy), account))
+		if (sequence & 1 || bpf_probe_read_kernel(copy, offsetof(struct dbt_account, histograms), account))
 			continue;
 		read_totals(task, totals, visit);
 		ordered();

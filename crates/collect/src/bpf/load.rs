@@ -10,6 +10,7 @@ use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, PrintLevel};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
 use super::recorder::RecorderSkelBuilder;
+use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::run_time::RunTimes;
 use super::recorder::types::{
@@ -21,17 +22,43 @@ use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
 const MAX_SESSIONS: u32 = 16_384;
-/// Different latencies (session, event, bucket …) in a second; each costs the kernel about 150 bytes, twice.
-const MAX_LATENCIES: u32 = 65_536;
+/// Different latencies (session, event, bucket …) in a second that have no histogram; each costs the kernel about 150
+/// bytes, twice.
+const MAX_LATENCIES: u32 = 32_768;
+/// Histograms; each costs the kernel 9.6 KB.
+const MAX_HISTOGRAMS: u32 = 2_048;
 
-/// Numbers of the system calls that read from a file.
-const READ_CALLS: [u32; 5] = [
-    libc::SYS_read as u32,
-    libc::SYS_pread64 as u32,
-    libc::SYS_readv as u32,
-    libc::SYS_preadv as u32,
-    libc::SYS_preadv2 as u32,
+/// System calls that read from a file.
+const READS: [libc::c_long; 5] = [
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_readv,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
 ];
+/// System calls that a session makes all the time. None of them is made between a process's giving up of its place in
+/// shared memory and its end.
+const WORK: [libc::c_long; 16] = [
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_futex,
+    libc::SYS_fdatasync,
+    libc::SYS_fsync,
+    libc::SYS_lseek,
+];
+/// `enum dbt_call_use` in bpf/reads.bpf.h.
+const CALL_READS: u8 = 1;
+const CALL_WORKS: u8 = 2;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +113,8 @@ pub(crate) struct Programs {
     latency_epoch: MapHandle,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
+    /// The same, where a session has a histogram of its own.
+    pub(crate) histograms: Histograms,
     /// What the exact tier's probes cost.
     pub(crate) run_times: RunTimes,
     /// `sampler_pass`, or a link to `sampler_iterate`.
@@ -164,10 +193,25 @@ impl Programs {
             let most = if exact { MAX_LATENCIES } else { 1 };
             map.set_max_entries(most).map_err(|e| failed("maps", e))?;
         }
+        let most = if exact { MAX_HISTOGRAMS } else { 1 };
+        open.maps
+            .histograms
+            .set_max_entries(most)
+            .map_err(|e| failed("maps", e))?;
+        open.maps
+            .free_histograms
+            .set_max_entries(most)
+            .map_err(|e| failed("maps", e))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.exact = exact;
             constants.trace_calls = calls;
-            constants.read_calls = READ_CALLS;
+            for (calls, its_use) in [(&READS[..], CALL_READS), (&WORK[..], CALL_WORKS)] {
+                for &call in calls {
+                    if let Some(uses) = constants.call_uses.get_mut(call as usize) {
+                        *uses |= its_use;
+                    }
+                }
+            }
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
 
@@ -228,6 +272,8 @@ impl Programs {
             bss: handle(&skel.maps.bss)?,
             run_times,
             latency_epoch: handle(&skel.maps.data_epoch)?,
+            histograms: Histograms::new(&handle(&skel.maps.histograms)?, handle(&skel.maps.free_histograms)?)
+                .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             pass,
             _links: links,

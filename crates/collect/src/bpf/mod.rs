@@ -1,6 +1,7 @@
 //! The programs in the kernel: loaded, attached, and read from.
 
 mod events;
+mod histograms;
 mod latency;
 mod load;
 mod run_time;
