@@ -34,7 +34,7 @@ struct dbt_slot {
 	__u32 torn_stacks;
 	__u32 displaced;
 	__u32 is_new;          /* this pass found a state that the last row does not hold for */
-	__u32 has_account;     /* exact tier: its account is open */
+	__u32 has_account;     /* exact tier: its account is open, and sums of it were sent */
 	__u32 pad;
 };
 
