@@ -67,7 +67,7 @@ struct {
 	__type(value, struct dbt_account);
 } accounts SEC(".maps");
 
-#define READ_ATTEMPTS 4
+#define READ_ATTEMPTS 16
 
 /* Where the sampler makes its copy. */
 struct {
@@ -395,26 +395,32 @@ static __always_inline bool close_account(struct task_struct *task, struct dbt_t
 	return true;
 }
 
-static __always_inline struct dbt_account *current_account(struct task_struct *task, __u64 now)
-{
-	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+/* Since Linux 6.13 a program at a system call may lose its CPU, and the switch would find the account half written. Before
+ * that it could not. The kernel functions came in between. */
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
 
-	if (!account || (account->status != ACCOUNT_OPEN && !open_own(account, task, now)))
-		return NULL;
-	return account;
+static __always_inline void hold_cpu(void)
+{
+	if (bpf_ksym_exists(bpf_preempt_disable))
+		bpf_preempt_disable();
+}
+
+static __always_inline void release_cpu(void)
+{
+	if (bpf_ksym_exists(bpf_preempt_enable))
+		bpf_preempt_enable();
 }
 
 #include "reads.bpf.h"
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(on_call, struct pt_regs *regs, long id)
+static __always_inline void begin_call(struct dbt_account *account, struct task_struct *task, struct pt_regs *regs,
+				       long id)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 now = bpf_ktime_get_ns();
-	struct dbt_account *account = current_account(task, now);
 
-	if (!account)
-		return 0;
+	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
+		return;
 	begin_write(account);
 	settle_calls(account, now, task->sched_info.run_delay, 0, true);
 	account->call_cell = cell_of(&account->sums, wait_by_pointer(account, is_work(id)));
@@ -428,26 +434,49 @@ int BPF_PROG(on_call, struct pt_regs *regs, long id)
 	account->device = 0;
 	account->call_fd = BPF_CORE_READ(regs, di);
 	end_write(account);
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_call, struct pt_regs *regs, long id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+
+	if (!account)
+		return 0;
+	hold_cpu();
+	begin_call(account, task, regs, id);
+	release_cpu();
 	return 0;
+}
+
+static __always_inline void return_from_call(struct dbt_account *account, struct task_struct *task, long result)
+{
+	__u64 now = bpf_ktime_get_ns(), begin = account->call_begin;
+
+	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
+		return;
+	begin_write(account);
+	settle_calls(account, now, task->sched_info.run_delay, 0, true);
+	account->in_call = 0;
+	account->mode = MODE_OUTSIDE;
+	account->call_begin = 0;
+	end_write(account);
+	if (begin)
+		end_call(account, task, now - begin, result);
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(on_return, struct pt_regs *regs, long result)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 now = bpf_ktime_get_ns();
-	struct dbt_account *account = current_account(task, now);
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
 
 	if (!account)
 		return 0;
-	begin_write(account);
-	settle_calls(account, now, task->sched_info.run_delay, 0, true);
-	account->in_call = 0;
-	account->mode = MODE_OUTSIDE;
-	end_write(account);
-	if (account->call_begin)
-		end_call(account, task, now - account->call_begin, result);
-	account->call_begin = 0;
+	hold_cpu();
+	return_from_call(account, task, result);
+	release_cpu();
 	return 0;
 }
 

@@ -77,11 +77,11 @@ int BPF_PROG(on_bio, struct bio *bio)
 		return 0;
 	if (!(account->call_flags & CALL_SUBMITTED))
 		bpf_map_update_elem(&read_requests, &pid, &requests, BPF_ANY);
-	begin_write(account);
+	hold_cpu();
 	account->call_flags |= CALL_SUBMITTED;
 	/* Where devices are stacked, the lowest comes last. */
 	account->device = bio->bi_bdev->bd_dev;
-	end_write(account);
+	release_cpu();
 	return 0;
 }
 

@@ -208,35 +208,47 @@ static __always_inline void read_totals(struct task_struct *task, struct dbt_tot
 		totals->run_queue_ns += visit->sampler_arrival - queued;
 }
 
+/* Copies what is used of an account and reads the totals of the same moment. False = the task did not leave it alone. */
+static __always_inline bool copy_account(struct task_struct *task, struct dbt_account *account,
+					 struct dbt_account *copy, struct dbt_totals *totals, struct dbt_visit *visit)
+{
+	__u64 sequence = *(volatile __u64 *)&account->sequence, used, size;
+
+	ordered();
+	used = *(volatile __u32 *)&account->sums.used;
+	/* Little is used as a rule, and the less is copied, the less often does the task get in between. */
+	size = offsetof(struct dbt_account, sums.waits) + (used & (2 * MAX_WAITS - 1)) * sizeof(struct dbt_wait_sums);
+	if (sequence & 1 || size > offsetof(struct dbt_account, histograms) ||
+	    bpf_probe_read_kernel(copy, size, account))
+		return false;
+	read_totals(task, totals, visit);
+	ordered();
+	return *(volatile __u64 *)&account->sequence == sequence;
+}
+
 /* Completes the totals by the exact sums as of now, from a copy of the task's account. False = there is none, or the
  * task never left it alone. */
 static __always_inline bool report_sums(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0), *copy;
-	__u64 sequence;
 	__u32 zero = 0;
+	int attempts;
 
 	copy = bpf_map_lookup_elem(&account_scratch, &zero);
 	if (!account || !copy || account->status != ACCOUNT_OPEN)
 		return false;
-	for (int i = 0; i < READ_ATTEMPTS; i++) {
-		sequence = *(volatile __u64 *)&account->sequence;
-		ordered();
-		if (sequence & 1 || bpf_probe_read_kernel(copy, offsetof(struct dbt_account, histograms), account))
-			continue;
-		read_totals(task, totals, visit);
-		ordered();
-		if (*(volatile __u64 *)&account->sequence != sequence)
-			continue;
-		if (trace_calls)
-			settle_calls(copy, totals->event.time_ns, totals->run_queue_ns, 0, false);
-		else
-			settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
-		copy->sums.totals = *totals;
-		emit(&copy->sums, sums_size(&copy->sums), BPF_RB_NO_WAKEUP);
-		return true;
-	}
-	return false;
+	for (attempts = 0; attempts < READ_ATTEMPTS; attempts++)
+		if (copy_account(task, account, copy, totals, visit))
+			break;
+	if (attempts == READ_ATTEMPTS)
+		return false;
+	if (trace_calls)
+		settle_calls(copy, totals->event.time_ns, totals->run_queue_ns, 0, false);
+	else
+		settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
+	copy->sums.totals = *totals;
+	emit(&copy->sums, sums_size(&copy->sums), BPF_RB_NO_WAKEUP);
+	return true;
 }
 
 /* True when exact sums were among them. */
