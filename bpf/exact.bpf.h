@@ -11,6 +11,9 @@
 /* System calls are traced too. Set before loading. */
 const volatile bool trace_calls = false;
 
+/* Who ends a sleep is noted. Set before loading. */
+const volatile bool trace_wakers = false;
+
 enum dbt_account_status {
 	ACCOUNT_NEW = 0,   /* not yet, or no longer, in use */
 	ACCOUNT_READY = 1, /* whoever comes first opens it: the task at its next event, the sampler when it sleeps */
@@ -55,6 +58,9 @@ struct dbt_account {
 	__u64 call_cpu; /* on a CPU in this call so far */
 	__u32 call_fd;
 	__u32 device; /* that the call sent a request to */
+	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; with `waker` written by the waker's CPU */
+	__u32 waker;     /* pid of the task that woke it; 0 = an interrupt */
+	__u32 pad2;
 	__u64 wait_pointer; /* what lies at wait_address, once that is settled; 0 = not yet */
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* last: the sampler does not copy it */
@@ -209,6 +215,8 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 			count(account, cell, state);
 			if (!trace_calls)
 				latency_of(account, LATENCY_WAIT, wait_in(account, cell), off);
+			if (trace_wakers && account->woken > account->since)
+				latency_of(account, LATENCY_WAKER, account->waker, account->woken - account->since);
 		}
 		count(account, cell, EXACT_RUNNABLE);
 		latency_of(account, LATENCY_SCHED, wait_in(account, cell), delay);
@@ -353,6 +361,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 	account->call_flags |= CALL_LEFT_CPU;
 	account->mode = MODE_OFF;
 	account->arrival = 0;
+	account->woken = 0;
 	account->run_delay = run_delay;
 	end_write(account);
 }
@@ -410,6 +419,37 @@ static __always_inline void release_cpu(void)
 {
 	if (bpf_ksym_exists(bpf_preempt_enable))
 		bpf_preempt_enable();
+}
+
+/* Depth of interrupts on this CPU, by kernel version. */
+extern const int __preempt_count __ksym __weak; /* before 6.2, and since 6.15 */
+struct pcpu_hot___since_6_2 {
+	int preempt_count;
+} __attribute__((preserve_access_index));
+extern const struct pcpu_hot___since_6_2 pcpu_hot __ksym __weak;
+
+#define IN_INTERRUPT 0x00ffff00 /* a soft, hard or non-maskable one (include/linux/preempt.h) */
+
+static __always_inline bool in_interrupt(void)
+{
+	if (bpf_ksym_exists(&__preempt_count))
+		return *(const int *)bpf_this_cpu_ptr(&__preempt_count) & IN_INTERRUPT;
+	if (bpf_ksym_exists(&pcpu_hot))
+		return ((const struct pcpu_hot___since_6_2 *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count & IN_INTERRUPT;
+	return false;
+}
+
+/* In the context of whoever wakes, or of the interrupt. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+
+	if (!account || account->status != ACCOUNT_OPEN || account->mode != MODE_OFF || account->woken)
+		return 0;
+	account->waker = in_interrupt() ? 0 : (__u32)(bpf_get_current_pid_tgid() >> 32);
+	account->woken = bpf_ktime_get_ns();
+	return 0;
 }
 
 #include "reads.bpf.h"

@@ -81,9 +81,17 @@ su postgres -c "$binaries/pg_ctl -D /mnt/data -l /mnt/log -w -t 120 start" >/dev
 sleep 4
 $repository/target/debug/dbtime record --postgres /mnt/data -d 6 -o /mnt/r.dbt
 echo "RECORD EXIT \$?"
+for level in switch calls; do
+    $repository/target/debug/dbtime record --postgres /mnt/data -d 4 --exact=\$level --wakers -o /mnt/\$level.dbt
+    echo "EXACT EXIT \$?"
+done
 echo "JSON BEGIN"
 $repository/target/debug/dbtime report /mnt/r.dbt --format json
 echo "JSON END"
+for level in switch calls; do
+    $repository/target/debug/dbtime report /mnt/\$level.dbt --format json
+    echo "EXACT END"
+done
 INSIDE
 
 timeout 300 qemu-system-x86_64 -cpu max -accel tcg,thread=multi -smp 2 -m 3072 -nographic -no-reboot \
@@ -106,5 +114,13 @@ assert computing["user_ns"] + computing["kernel_ns"] + computing["runnable_ns"] 
 for session in report["sessions"]:
     assert abs(session["accounted_ns"] - session["elapsed_ns"]) <= 0.01 * session["elapsed_ns"], session
 assert report["quality"]["samples"] > 1000 and report["quality"]["lost"] == 0, report["quality"]
+assert text.count("EXACT EXIT 0") == 2, "record --exact did not end well"
+for exact in text.split("JSON END\n")[1].split("EXACT END")[:2]:
+    exact = json.loads(exact)
+    for session in exact["sessions"]:
+        assert abs(session["accounted_ns"] - session["elapsed_ns"]) <= 0.001 * session["elapsed_ns"], session
+    row = {(r["wait_class"], r["wait_event"]): r for r in exact["ledger"] if r["section"] == "db_time"}
+    assert row["Timeout", "PgSleep"]["sleep_ns"] >= 0.999 * row["Timeout", "PgSleep"]["total_ns"] > 3e9, row
+    assert exact["quality"]["lost"] == 0, exact["quality"]
 print(f"Linux {sys.argv[2]}: recorded with the {report['meta']['engine']}, {report['quality']['samples']} samples")
 CHECK

@@ -49,6 +49,8 @@ pub struct Options {
     pub rate_hz: u32,
     /// How exact the times are.
     pub tier: Tier,
+    /// Note who ends a sleep; in the exact tiers only.
+    pub wakers: bool,
     /// Take the engine of older kernels also where the better one works.
     pub task_iterator: bool,
 }
@@ -118,7 +120,7 @@ impl Collector {
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
         let only = options.task_iterator.then_some(Engine::Iterator);
-        let (programs, refused) = Programs::load(options.rate_hz, options.tier, only)?;
+        let (programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
         let events =
             Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
         let sampler = Sampler::start(&programs, options.rate_hz, clock)?;

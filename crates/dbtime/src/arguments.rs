@@ -54,6 +54,9 @@ pub struct RecordArguments {
     /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
     pub exact: Option<ExactLevel>,
+    /// Note who ends each sleep
+    #[arg(long, requires = "exact")]
+    pub wakers: bool,
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     pub task_iterator: bool,

@@ -86,6 +86,7 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             target: arguments.target(),
             rate_hz: arguments.rate_hz,
             tier: arguments.tier(),
+            wakers: arguments.wakers,
             task_iterator: arguments.task_iterator,
         },
         duration: arguments.duration,

@@ -17,6 +17,7 @@ pub(crate) mod latency_kind {
     pub(crate) const READ_DEVICE: u8 = 8;
     pub(crate) const BLOCK: u8 = 9;
     pub(crate) const BLOCK_QUEUE: u8 = 10;
+    pub(crate) const WAKER: u8 = 11;
 }
 
 /// `enum dbt_operation` in bpf/dbtime.h.

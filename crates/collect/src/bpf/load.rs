@@ -137,13 +137,14 @@ impl Programs {
     pub(crate) fn load(
         rate_hz: u32,
         tier: Tier,
+        wakers: bool,
         only: Option<Engine>,
     ) -> Result<(Programs, Option<String>), CollectError> {
         match only {
-            Some(engine) => Programs::load_engine(engine, rate_hz, tier).map(|programs| (programs, None)),
-            None => match Programs::load_engine(Engine::PidList, rate_hz, tier) {
+            Some(engine) => Programs::load_engine(engine, rate_hz, tier, wakers).map(|programs| (programs, None)),
+            None => match Programs::load_engine(Engine::PidList, rate_hz, tier, wakers) {
                 Ok(programs) => Ok((programs, None)),
-                Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz, tier) {
+                Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz, tier, wakers) {
                     Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
                     Err(_) => Err(first),
                 },
@@ -151,7 +152,7 @@ impl Programs {
         }
     }
 
-    fn load_engine(engine: Engine, rate_hz: u32, tier: Tier) -> Result<Programs, CollectError> {
+    fn load_engine(engine: Engine, rate_hz: u32, tier: Tier, wakers: bool) -> Result<Programs, CollectError> {
         collect_messages();
         let failed = |what: &str, e: libbpf_rs::Error| {
             CollectError::Kernel(format!(
@@ -175,7 +176,9 @@ impl Programs {
             .set_max_entries(ring_bytes(rate_hz))
             .map_err(|e| failed("maps", e))?;
         let (exact, calls) = (tier != Tier::Sampled, tier == Tier::Calls);
+        let wakers = exact && wakers;
         open.progs.on_switch.set_autoload(exact);
+        open.progs.on_waking.set_autoload(wakers);
         for program in [
             &mut open.progs.on_call,
             &mut open.progs.on_return,
@@ -205,6 +208,7 @@ impl Programs {
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.exact = exact;
             constants.trace_calls = calls;
+            constants.trace_wakers = wakers;
             for (calls, its_use) in [(&READS[..], CALL_READS), (&WORK[..], CALL_WORKS)] {
                 for &call in calls {
                     if let Some(uses) = constants.call_uses.get_mut(call as usize) {
@@ -242,6 +246,9 @@ impl Programs {
                 ("sys_exit", &progs.on_return),
                 ("sys_enter", &progs.on_call),
             ]);
+        }
+        if wakers {
+            probes.push(("sched_waking", &progs.on_waking));
         }
         if exact {
             probes.push(("sched_switch", &progs.on_switch));

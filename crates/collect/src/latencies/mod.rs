@@ -5,6 +5,7 @@
 
 mod devices;
 mod files;
+mod wakers;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::clock::Clock;
 use crate::postgres::WaitEventNames;
 use devices::Devices;
 use files::Files;
+use wakers::Wakers;
 
 /// A program that chose its map before the epoch was counted up has long ended after this.
 const GRACE_NS: u64 = 20_000_000;
@@ -38,6 +40,7 @@ pub(crate) struct Latencies {
     ended: Vec<(u32, u64)>,
     files: Files,
     devices: Devices,
+    wakers: Wakers,
 }
 
 /// What the events of a row have in common.
@@ -63,6 +66,7 @@ impl Latencies {
             ended: Vec::new(),
             files: Files::new(data_directory),
             devices: Devices::default(),
+            wakers: Wakers::default(),
         }
     }
 
@@ -207,6 +211,7 @@ impl Latencies {
         let wait = wait_name(names, key.name);
         match key.kind {
             latency_kind::WAIT => vec![plain(kind::WAIT, wait)],
+            latency_kind::WAKER => vec![plain(kind::WAKER, self.wakers.name(key.name))],
             latency_kind::SCHED => vec![plain(kind::SCHED, wait)],
             latency_kind::BLOCK | latency_kind::BLOCK_QUEUE => vec![RowKey {
                 device: self.devices.name(key.device),

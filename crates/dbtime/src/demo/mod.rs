@@ -110,6 +110,7 @@ fn collect(target: Target) -> Options {
         target,
         rate_hz: RATE_HZ,
         tier: Tier::Sampled,
+        wakers: false,
         task_iterator: false,
     }
 }

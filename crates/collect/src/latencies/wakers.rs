@@ -1,0 +1,47 @@
+//! Names of those who end a sleep.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::postgres::title;
+use crate::process;
+
+/// A pid is looked up again after this time: it may have become another process.
+const VALID: Duration = Duration::from_secs(5);
+
+/// Names that have been looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers {
+    names: HashMap<u32, (String, Instant)>,
+}
+
+impl Wakers {
+    /// Name of a waker by its pid; 0 is an interrupt.
+    pub(crate) fn name(&mut self, pid: u32) -> String {
+        if pid == 0 {
+            return "interrupt".to_string();
+        }
+        let now = Instant::now();
+        if let Some((name, found)) = self.names.get(&pid)
+            && now.duration_since(*found) < VALID
+        {
+            return name.clone();
+        }
+        let name = describe(pid)
+            .or_else(|| self.names.remove(&pid).map(|(name, _)| name))
+            .unwrap_or_else(|| format!("pid {pid}"));
+        self.names.retain(|_, (_, found)| now.duration_since(*found) < 10 * VALID);
+        self.names.insert(pid, (name.clone(), now));
+        name
+    }
+}
+
+/// What kind of server process it is, or the name of another one, with the pid.
+fn describe(pid: u32) -> Option<String> {
+    let backend = process::title(pid).and_then(|text| title::parse(&text));
+    let name = match backend {
+        Some(title) => title.backend_type.0,
+        None => process::read_small(&process::path(pid, "comm")).ok()?.trim_end().to_string(),
+    };
+    Some(format!("{name} {pid}"))
+}
