@@ -421,22 +421,25 @@ static __always_inline void release_cpu(void)
 		bpf_preempt_enable();
 }
 
-/* Depth of interrupts on this CPU, by kernel version. */
-extern const int __preempt_count __ksym __weak; /* before 6.2, and since 6.15 */
-struct pcpu_hot___since_6_2 {
-	int preempt_count;
-} __attribute__((preserve_access_index));
-extern const struct pcpu_hot___since_6_2 pcpu_hot __ksym __weak;
+#define LARGEST_KERNEL_STACK 65536
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 
-#define IN_INTERRUPT 0x00ffff00 /* a soft, hard or non-maskable one (include/linux/preempt.h) */
-
-static __always_inline bool in_interrupt(void)
+/* Whether an interrupt (or a page fault in user code) runs in the name of this task. One that hit the kernel has a stack of
+ * its own, and the program's arguments lie on the stack of whoever runs it. One that hit user code uses the task's; then
+ * what was saved of the user code is of no system call. (The CPU's own count of interrupts has no address that a program
+ * could learn where the kernel's symbol table holds functions only.) */
+static __always_inline bool in_interrupt(void *context, struct task_struct *current)
 {
-	if (bpf_ksym_exists(&__preempt_count))
-		return *(const int *)bpf_this_cpu_ptr(&__preempt_count) & IN_INTERRUPT;
-	if (bpf_ksym_exists(&pcpu_hot))
-		return ((const struct pcpu_hot___since_6_2 *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count & IN_INTERRUPT;
-	return false;
+	__u64 here = (char *)context - (char *)current;
+	struct pt_regs *regs;
+
+	/* The verifier lets two pointers be subtracted, and nothing else: in this order. */
+	asm volatile("" : "+r"(here));
+	here += bpf_get_current_task();
+	if (here - (__u64)BPF_CORE_READ(current, stack) >= LARGEST_KERNEL_STACK)
+		return true;
+	regs = (struct pt_regs *)bpf_task_pt_regs(current);
+	return !(current->flags & PF_KTHREAD) && (long)BPF_CORE_READ(regs, orig_ax) < 0;
 }
 
 /* In the context of whoever wakes, or of the interrupt. */
@@ -447,7 +450,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 
 	if (!account || account->status != ACCOUNT_OPEN || account->mode != MODE_OFF || account->woken)
 		return 0;
-	account->waker = in_interrupt() ? 0 : (__u32)(bpf_get_current_pid_tgid() >> 32);
+	account->waker = in_interrupt(ctx, bpf_get_current_task_btf()) ? 0 : bpf_get_current_pid_tgid() >> 32;
 	account->woken = bpf_ktime_get_ns();
 	return 0;
 }
