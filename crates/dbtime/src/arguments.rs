@@ -1,11 +1,12 @@
 //! What can be typed.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{RATES_HZ, Target, Tier};
-use dbtime_report::Dimension;
+use dbtime_report::{Dimension, LatencyDimension};
 
 /// Shows where database time really goes.
 ///
@@ -128,20 +129,60 @@ pub struct ReportArguments {
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
-    /// Group the ledger by these
-    #[arg(
-        long,
-        value_name = "DIMENSION,…",
-        value_delimiter = ',',
-        default_value = "wait"
-    )]
-    pub by: Vec<Dimension>,
-    /// Stacks to show
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub top: usize,
+    /// Show latencies in place of times: a histogram per group, or a heat map (--format svg)
+    #[arg(long)]
+    pub latency: bool,
+    /// Kinds of latencies: wait, syscall, sched, read, block … [default: all that were recorded]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', requires = "latency")]
+    pub kind: Vec<String>,
+    /// Only events of this name, as Class:Event or either of the two; may be repeated
+    #[arg(long, value_name = "NAME", requires = "latency")]
+    pub name: Vec<String>,
+    /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, source, file
+    /// [default: name]
+    #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// Stacks [default: 5] or groups of latencies [default: 10] to show
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// For people or for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// File to write in place of standard output
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "-",
+        hide_default_value = true
+    )]
+    pub output: PathBuf,
+}
+
+impl ReportArguments {
+    /// What the ledger is grouped by.
+    ///
+    /// # Errors
+    /// There is no such dimension; the message lists those there are.
+    pub fn by(&self) -> Result<Vec<Dimension>, String> {
+        or_default(&self.by, Dimension::Wait)
+    }
+
+    /// What latencies are grouped by.
+    ///
+    /// # Errors
+    /// There is no such dimension; the message lists those there are.
+    pub fn latency_by(&self) -> Result<Vec<LatencyDimension>, String> {
+        or_default(&self.by, LatencyDimension::Name)
+    }
+}
+
+/// The dimensions that were typed, or one if none were.
+fn or_default<T: FromStr<Err = String>>(names: &[String], default: T) -> Result<Vec<T>, String> {
+    if names.is_empty() {
+        return Ok(vec![default]);
+    }
+    names.iter().map(|name| name.parse()).collect()
 }
 
 /// Output formats of a report.
@@ -151,6 +192,8 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
+    /// A picture: with --latency, a heat map of one kind
+    Svg,
 }
 
 /// `dbtime flame`

@@ -74,11 +74,15 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     for reason in &quality.reasons {
         page.paragraph(&format!("  on this host: {reason}"));
     }
-    // Lines that are not broken: paths in them are to be found and copied.
-    for problem in &quality.problems {
-        page.line(&format!("  not read: {problem}"));
-    }
+    problems(&quality.problems, page);
     for note in &quality.notes {
         page.line(&format!("  {} UTC: {}", moment(note.time_us), note.text));
+    }
+}
+
+/// What could not be read. Lines that are not broken: paths in them are to be found and copied.
+pub(super) fn problems(problems: &[String], page: &mut Page) {
+    for problem in problems {
+        page.line(&format!("  not read: {problem}"));
     }
 }
