@@ -138,11 +138,22 @@ pub struct ReportArguments {
     /// Only events of this name, as Class:Event or either of the two; may be repeated
     #[arg(long, value_name = "NAME", requires = "latency")]
     pub name: Vec<String>,
+    /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
+    #[arg(long, conflicts_with = "latency")]
+    pub io: bool,
+    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache
+    #[arg(long, value_name = "US,US", value_parser = parse_thresholds, requires = "io")]
+    pub thresholds: Option<[u64; 2]>,
     /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, source, file
     /// [default: name]
-    #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "DIMENSION,…",
+        value_delimiter = ',',
+        conflicts_with = "io"
+    )]
     pub by: Vec<String>,
-    /// Stacks [default: 5] or groups of latencies [default: 10] to show
+    /// Stacks [default: 5], groups of latencies [default: 10] or files [default: 10] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs
@@ -240,6 +251,18 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn parse_thresholds(text: &str) -> Result<[u64; 2], String> {
+    let numbers: Vec<u64> = text
+        .split(',')
+        .map(|number| number.trim().parse())
+        .collect::<Result<_, _>>()
+        .map_err(|_| "not two whole numbers of microseconds, as in 50,1000".to_string())?;
+    match numbers.as_slice() {
+        [first, second] if first < second => Ok([*first, *second]),
+        _ => Err("must be two numbers of microseconds, the smaller one first, as in 50,1000".to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -249,6 +272,14 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn thresholds_are_two_numbers_in_order() {
+        assert_eq!(parse_thresholds("50, 1000"), Ok([50, 1_000]));
+        for wrong in ["", "50", "50,50", "1000,50", "1,2,3", "a,b", "-1,5"] {
+            assert!(parse_thresholds(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ use dbtime::record::{Plan, Progress, record};
 use dbtime_collect::Options;
 use dbtime_model::State;
 use dbtime_report::{
-    Filter, FlameOptions, LatencyDimension, LatencyOptions, ReportError, Source, export, parse_moment,
+    Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source,
+    USUAL_THRESHOLDS_US, export, parse_moment,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -138,16 +139,17 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    match (arguments.latency, arguments.format) {
-        (true, Format::Svg) => run_heat_map(arguments),
-        (true, _) => run_latency(arguments),
-        (false, Format::Svg) => Err(Usage(
-            "a report of times is no picture: draw a heat map with --latency --format svg, or a flame graph with \
-             'dbtime flame'"
+    match (arguments.latency, arguments.io, arguments.format) {
+        (true, _, Format::Svg) => run_heat_map(arguments),
+        (_, _, Format::Svg) => Err(Usage(
+            "this report is no picture: draw a heat map with --latency --format svg, or a flame graph with 'dbtime \
+             flame'"
                 .to_string(),
         )
         .into()),
-        (false, _) => run_time(arguments),
+        (true, ..) => run_latency(arguments),
+        (_, true, _) => run_io(arguments),
+        _ => run_time(arguments),
     }
 }
 
@@ -194,6 +196,26 @@ fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         &dbtime_report::heat_map_svg::render(&map),
         map.total.count() > 0,
         NO_LATENCIES,
+    )
+}
+
+fn run_io(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = import::open(&arguments.recording)?;
+    let options = IoOptions {
+        filter: filter(&arguments.selection, &source)?,
+        top: arguments.top.unwrap_or(10),
+        thresholds_us: arguments.thresholds.unwrap_or(USUAL_THRESHOLDS_US),
+    };
+    let report = dbtime_report::io(&source, &options)?;
+    let text = match arguments.format {
+        Format::Json => dbtime_report::json::render_io(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render_io(&report, output::width()),
+    };
+    answer(
+        arguments,
+        &text,
+        report.total.count() > 0,
+        "no reads in the recording or the part chosen of it; 'dbtime record --exact=calls' records them",
     )
 }
 

@@ -5,6 +5,7 @@
 //!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks)
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
+//!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
 //! ```
 //!
 //! Analysis and presentation are apart: everything that is computed is in the answer ([`Report`] and so on), and
@@ -20,7 +21,9 @@ mod folded;
 mod group;
 pub mod heat_map_svg;
 mod histogram;
+mod io;
 pub mod json;
+mod kernel_layers;
 mod latency;
 mod ledger;
 mod load;
@@ -41,6 +44,11 @@ pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};
 pub use group::{Dimension, GroupKey};
 pub use histogram::{Bucket, Histogram};
+pub use io::{
+    CallCpu, DatabaseFile, DeviceReads, FileKind, Guess, Guessed, IoOptions, IoReport, LayerTime, ReadCpu,
+    ReadGroup, ReadGroups, ReadParts, ReadSource, ReadSums, Reads, USUAL_THRESHOLDS_US, io,
+};
+pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use latency::{
     Cell, HeatMap, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport, heat_map,
     latency,

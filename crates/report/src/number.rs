@@ -23,6 +23,11 @@ pub(crate) fn microseconds(ns: u128) -> String {
     }
 }
 
+/// Megabytes (2^20 bytes) with one decimal.
+pub(crate) fn megabytes(bytes: u128) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
 /// A time in the unit that suits it, three digits: `870 ns`, `12.3 us`, `1.23 ms`, `45.6 s`.
 pub(crate) fn duration(ns: u128) -> String {
     let (unit, unit_ns) = match ns {

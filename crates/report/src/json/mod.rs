@@ -2,12 +2,14 @@
 //!
 //! Names of fields end in their unit. What is not known is `null`.
 
+mod io;
 mod latency;
 mod report;
 
 use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Meta};
 use serde::Serialize;
 
+use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
 
@@ -22,6 +24,11 @@ pub fn render(report: &Report) -> String {
 /// `latency_total` each kind as a whole. All numbers are exact, quantiles good to 1 %.
 pub fn render_latency(report: &LatencyReport) -> String {
     pretty(&latency::Document::from(report))
+}
+
+/// The truth about reads as indented JSON, with a line feed at the end, in `io`. Exact, but for what says `sampled`.
+pub fn render_io(report: &IoReport) -> String {
+    pretty(&io::Document::from(report))
 }
 
 fn pretty(document: &impl Serialize) -> String {

@@ -18,6 +18,7 @@ use crate::report::{ReportError, load};
 use crate::scan::Period;
 pub use dimension::LatencyDimension;
 use dimension::LatencyKey;
+pub(crate) use dimension::bytes_label;
 pub use heat_map::{Cell, HeatMap, heat_map};
 pub(crate) use scan::scan;
 

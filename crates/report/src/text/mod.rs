@@ -2,6 +2,7 @@
 
 mod database_view;
 mod header;
+mod io;
 mod latency;
 mod ledger;
 mod page;
@@ -9,6 +10,7 @@ mod quality;
 mod sessions;
 mod stacks;
 
+use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
 use page::Page;
@@ -30,5 +32,12 @@ pub fn render(report: &Report, width: usize) -> String {
 pub fn render_latency(report: &LatencyReport, width: usize) -> String {
     let mut page = Page::new(width);
     latency::render(report, &mut page);
+    page.finish()
+}
+
+/// The truth about reads as text; as [`render`].
+pub fn render_io(report: &IoReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    io::render(report, &mut page);
     page.finish()
 }
