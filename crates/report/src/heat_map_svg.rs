@@ -8,11 +8,13 @@ use std::fmt::Write;
 
 use crate::filter::SECOND_US;
 use crate::group::moment;
-use crate::latency::{Cell, HeatMap, kind_words};
+use crate::latency::{HeatMap, HeatMapCell, kind_words};
 use crate::number::{duration, microseconds};
 use crate::xml::xml;
 
 const FONT_PX: i32 = 12;
+/// Mean width of a character.
+const CHARACTER_PX: f64 = 7.0;
 const LEFT: i32 = 76;
 const RIGHT: i32 = 24;
 const TOP: i32 = 74;
@@ -48,7 +50,6 @@ const COLOURS: [[u8; 3]; 8] = [
 struct Layout {
     column: i32,
     row: i32,
-    rows: i32,
     map_width: i32,
     map_height: i32,
     width: i32,
@@ -65,7 +66,6 @@ impl Layout {
         Layout {
             column,
             row,
-            rows,
             map_width,
             map_height: rows.saturating_mul(row),
             width: (LEFT + map_width + RIGHT).max(MIN_WIDTH),
@@ -170,10 +170,11 @@ fn shortened(text: &str, width_px: i32, character_px: f64) -> String {
 
 fn titles(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
     let names: Vec<&str> = map.names.iter().map(String::as_str).collect();
+    let what = kind_words(&map.kind);
     let title = match names.as_slice() {
-        [] => format!("{}: no events", kind_words(&map.kind)),
-        [name] => format!("{}: {name}", kind_words(&map.kind)),
-        names => format!("{}: {}", kind_words(&map.kind), names.join(", ")),
+        [] => format!("{what}: no events"),
+        few if few.len() <= 3 => format!("{what}: {}", few.join(", ")),
+        many => format!("{what} ({} names)", many.len()),
     };
     svg.line(format_args!("<title>{}</title>", xml(&title)));
     svg.line(format_args!(
@@ -191,26 +192,19 @@ fn titles(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
         facts += &format!(", max {}", duration(map.total.max_ns().into()));
     }
     facts += " (exact)";
-    let database = format!("{} {}", map.meta.database.product, map.meta.database.version);
-    if !database.trim().is_empty() {
-        facts += &format!("; {}", database.trim());
-    }
-    if !map.meta.host.name.is_empty() {
-        facts += &format!(" on {}", map.meta.host.name);
-    }
     svg.text(
         (LEFT, 48),
         "start",
         PALE_INK,
-        &shortened(&facts, layout.width - LEFT - RIGHT, 7.0),
+        &shortened(&facts, layout.width - LEFT - RIGHT, CHARACTER_PX),
     );
 }
 
 /// Powers of two, with as many labels as fit.
 fn latency_axis(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
-    let power_px = layout.row * layout.rows / i32::try_from(map.powers.max(1)).unwrap_or(1);
-    let each = (LABEL_GAP_PX.1 / power_px.max(1) + 1).max(1);
-    let each = if power_px >= LABEL_GAP_PX.1 { 1 } else { each };
+    let rows_per_power = i32::try_from(map.rows_per_power).unwrap_or(1);
+    let power_px = layout.row * rows_per_power;
+    let each = (LABEL_GAP_PX.1 + power_px - 1) / power_px;
     for power in 0..=i32::try_from(map.powers).unwrap_or(0) {
         let y = TOP + layout.map_height - power * power_px;
         svg.rule((LEFT, y), (LEFT + layout.map_width, y), GRID);
@@ -254,14 +248,23 @@ fn time_axis(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
         svg.text((x, bottom + 20), "middle", INK, &time_label(tick, step));
     }
     svg.rule((LEFT, bottom), (LEFT + layout.map_width, bottom), PALE_INK);
+    let mut what = format!(
+        "time since {} UTC, the start of the recording",
+        moment(map.meta.start_us)
+    );
+    let database = format!("{} {}", map.meta.database.product, map.meta.database.version);
+    if !database.trim().is_empty() {
+        what += &format!("; {}", database.trim());
+    }
+    if !map.meta.host.name.is_empty() {
+        what += &format!(" on {}", map.meta.host.name);
+    }
+    let room = layout.width - LEFT - RIGHT;
     svg.text(
         (LEFT, bottom + 42),
         "start",
         PALE_INK,
-        &format!(
-            "time since {} UTC, the start of the recording",
-            moment(map.meta.start_us)
-        ),
+        &shortened(&what, room, CHARACTER_PX),
     );
 }
 
@@ -286,7 +289,7 @@ fn time_label(seconds: i128, step: i128) -> String {
     }
 }
 
-fn hover(map: &HeatMap, column: usize, row: usize, cell: &Cell) -> String {
+fn hover(map: &HeatMap, column: usize, row: usize, cell: &HeatMapCell) -> String {
     let second = i64::try_from(column)
         .unwrap_or(i64::MAX)
         .saturating_mul(map.column_s);

@@ -30,6 +30,8 @@ pub enum KernelLayer {
     Interrupt,
     /// Page faults, allocation, accounting of memory.
     Memory,
+    /// Sockets and what is below them.
+    Network,
     /// perf, ftrace and BPF: the cost of looking.
     Tracing,
     /// No function of the stack is known.
@@ -37,8 +39,8 @@ pub enum KernelLayer {
 }
 
 use KernelLayer::{
-    Block, CopyToUser, Driver, FileSystem, Interrupt, Memory, Other, PageCache, Scheduler, SystemCall,
-    Tracing, Vfs,
+    Block, CopyToUser, Driver, FileSystem, Interrupt, Memory, Network, Other, PageCache, Scheduler,
+    SystemCall, Tracing, Vfs,
 };
 
 impl KernelLayer {
@@ -55,6 +57,7 @@ impl KernelLayer {
             Scheduler => "scheduler",
             Interrupt => "interrupt",
             Memory => "memory management",
+            Network => "network",
             Tracing => "tracing",
             Other => "other",
         }
@@ -66,7 +69,7 @@ const FUNCTIONS: &[(KernelLayer, &str)] = &[
     (
         SystemCall,
         "entry_SYSCALL do_syscall syscall_ x64_sys_ x86_sys_ ia32_sys_ arm64_sys_ se_sys_ el0_ \
-         invoke_syscall ksys_ do_sys_ exit_to_user_mode seccomp_ audit_ io_uring_ do_io_getevents aio_",
+         invoke_syscall ksys_ do_sys_ exit_to_user_mode seccomp_ audit_ io_uring_ do_io_getevents aio_ rseq_",
     ),
     (
         Vfs,
@@ -90,7 +93,7 @@ const FUNCTIONS: &[(KernelLayer, &str)] = &[
         Block,
         "blk_ blkcg_ blkg_ blkdev_ blockdev_ submit_bio bio_ bvec_ elv_ dd_ bfq_ kyber_ wbt_ rq_qos_ \
          ioc_ iocg_ throtl_ sbitmap_ disk_ part_ bdev_ dm_ md_ raid flush_plug get_request queue_rq rq_ \
-         update_io_ticks",
+         update_io_ticks end_bio_ kblockd_",
     ),
     (
         Driver,
@@ -130,11 +133,17 @@ const FUNCTIONS: &[(KernelLayer, &str)] = &[
          folio_add_lru folio_batch_move_lru lruvec_ mod_memcg_ mod_lruvec_ mod_node_ shrink_ \
          try_to_free_ clear_page clear_huge_page get_user_pages pin_user_pages gup_ flush_tlb_ \
          native_flush_tlb compact_ migrate_ lock_vma_ find_vma vm_normal_ prep_new_page post_alloc_hook \
-         zap_ unmap_",
+         zap_ unmap_ obj_cgroup_ refill_obj_stock consume_obj_stock memcg1_ page_counter_ get_mem_cgroup",
+    ),
+    (
+        Network,
+        "sock_ sys_sendto sys_recvfrom sys_sendmsg sys_recvmsg unix_ tcp_ udp_ ip_ ip6_ inet_ inet6_ skb_ \
+         alloc_skb consume_skb kfree_skb net_ netif_ dev_queue_ dev_hard_ napi_ nf_ nft_ qdisc_ sch_direct_",
     ),
     (
         Tracing,
-        "bpf_ perf_ trace_ ftrace_ kprobe_ uprobe_ kretprobe_ fprobe_",
+        "bpf_ perf_ trace_ ftrace_ kprobe_ uprobe_ kretprobe_ fprobe_ copy_from_user_nofault \
+         copy_to_user_nofault copy_from_kernel_nofault",
     ),
 ];
 
@@ -274,6 +283,10 @@ mod tests {
             Memory
         );
         assert_eq!(read(&["bpf_prog_6deef7357e7b4530_done"]), Tracing);
+        assert_eq!(
+            read(&["bpf_trace_run2", "bpf_probe_read_user", "copy_from_user_nofault"]),
+            Tracing
+        );
         assert_eq!(layer(&["_raw_spin_lock", "nobody_knows"]), Other);
         assert_eq!(layer(&[]), Other);
     }

@@ -50,8 +50,8 @@ pub use io::{
 };
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use latency::{
-    Cell, HeatMap, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport, heat_map,
-    latency,
+    HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
+    heat_map, latency,
 };
 pub use ledger::{Ledger, LedgerRow, Section};
 pub use load::{Dimensions, Source};

@@ -279,7 +279,7 @@ fn the_text_holds_the_numbers_that_matter_and_fits_the_page() {
     has("page cache 700 20 - 10");
     has("storage cache 50 200 - -");
     has("disk - - 30 -");
-    has("The guess was wrong for 70 of 1000 reads (7.0 %)");
+    has("The guess was wrong for 70 of 1000 reads (7.00 %)");
     has("8 kB page cache 750 0.007 9.1");
     has("User CPU of sessions that read (1), whatever they did: 0.910 s, 910 us per read (sampled)");
     has("Where in the kernel reads spent CPU (sampled: 130 samples, 1.300 s)");

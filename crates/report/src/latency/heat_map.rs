@@ -27,7 +27,7 @@ const LOWEST_POWER: i32 = -4;
 
 /// Events of one cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cell {
+pub struct HeatMapCell {
     /// Events.
     pub count: u128,
     /// Sum of their latencies in nanoseconds.
@@ -36,8 +36,8 @@ pub struct Cell {
     pub max_ns: u64,
 }
 
-impl Cell {
-    fn add(&mut self, other: &Cell) {
+impl HeatMapCell {
+    fn add(&mut self, other: &HeatMapCell) {
         self.count += other.count;
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -68,7 +68,7 @@ pub struct HeatMap {
     /// Rows of each.
     pub rows_per_power: usize,
     /// Cells with events by column and row, the lowest row being 0.
-    pub cells: BTreeMap<(usize, usize), Cell>,
+    pub cells: BTreeMap<(usize, usize), HeatMapCell>,
     /// All events in it.
     pub total: Histogram,
     /// What could not be read.
@@ -112,7 +112,7 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
             names.insert(row.name.clone());
         }
         total.add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
-        let cell = Cell {
+        let cell = HeatMapCell {
             count: row.count.into(),
             sum_ns: row.sum_ns.into(),
             max_ns: row.max_ns,
@@ -124,7 +124,7 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
     let columns = grid.columns.map_or(0, |(first, last)| last - first + 1);
     let (lowest_power, powers, rows_per_power) = grid.rows();
     let finer = FINEST_ROWS / rows_per_power;
-    let mut cells: BTreeMap<(usize, usize), Cell> = BTreeMap::new();
+    let mut cells: BTreeMap<(usize, usize), HeatMapCell> = BTreeMap::new();
     for ((column, row), cell) in &grid.cells {
         // Neither is below the first one.
         let column = usize::try_from(column - first).unwrap_or(0);
@@ -180,7 +180,7 @@ fn row_of(ns: u64) -> i32 {
 struct Grid {
     width_s: i64,
     columns: Option<(i128, i128)>,
-    cells: BTreeMap<(i128, i32), Cell>,
+    cells: BTreeMap<(i128, i32), HeatMapCell>,
 }
 
 impl Default for Grid {
@@ -198,7 +198,7 @@ impl Grid {
         self.width_s.saturating_mul(SECOND_US)
     }
 
-    fn add(&mut self, time_us: i64, row: i32, cell: Cell) {
+    fn add(&mut self, time_us: i64, row: i32, cell: HeatMapCell) {
         self.reach(time_us);
         let column = i128::from(time_us.div_euclid(self.width_us()));
         self.cells.entry((column, row)).or_default().add(&cell);
@@ -287,7 +287,7 @@ mod tests {
             prop_oneof![0i64..1_000_000_000, any::<i64>()], 1..50)) {
             let mut grid = Grid::default();
             for time in &times {
-                grid.add(*time, 3, Cell { count: 1, sum_ns: 5, max_ns: 5 });
+                grid.add(*time, 3, HeatMapCell { count: 1, sum_ns: 5, max_ns: 5 });
             }
             let (first, last) = grid.columns.expect("columns");
             prop_assert!(last - first < MAX_COLUMNS);

@@ -19,7 +19,7 @@ use crate::scan::Period;
 pub use dimension::LatencyDimension;
 use dimension::LatencyKey;
 pub(crate) use dimension::bytes_label;
-pub use heat_map::{Cell, HeatMap, heat_map};
+pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.

@@ -202,7 +202,7 @@ fn guess(guess: &Guess, page: &mut Page) {
          storage cache or disk although it did not.",
         guess.wrong(),
         guess.known(),
-        share.map_or_else(String::new, |share| format!(" ({share:.1} %)")),
+        share.map_or_else(String::new, |share| format!(" ({share:.2} %)")),
     ));
 }
 
