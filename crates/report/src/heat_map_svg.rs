@@ -192,6 +192,10 @@ fn titles(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
         facts += &format!(", max {}", duration(map.total.max_ns().into()));
     }
     facts += " (exact)";
+    let lost = map.meta.quality.latencies_lost;
+    if lost > 0 {
+        facts += &format!("; {lost} lost");
+    }
     svg.text(
         (LEFT, 48),
         "start",

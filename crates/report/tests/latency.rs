@@ -8,8 +8,8 @@ use dbtime_model::latency::{bounds_of, bucket_of, kind, source};
 use dbtime_model::recording::{Recording, RecordingWriter};
 use dbtime_model::{LatencyRow, Rows, SessionId};
 use dbtime_report::{
-    Filter, LatencyDimension, LatencyOptions, LatencyReport, ReportError, Source, heat_map, heat_map_svg,
-    json, latency, text,
+    Filter, IoOptions, LatencyDimension, LatencyOptions, LatencyReport, ReportError, Source, heat_map,
+    heat_map_svg, io, json, latency, text,
 };
 use hand_made::{FIRST_SECOND, meta, rows};
 use proptest::prelude::*;
@@ -179,6 +179,34 @@ fn a_recording_without_latencies_says_how_to_record_some() {
         let map = heat_map(&source, &options).expect("a map");
         assert_eq!(map.total.count(), 0);
         well_formed(&heat_map_svg::render(&map));
+    }
+}
+
+#[test]
+fn what_was_lost_is_told() {
+    let mut meta = meta();
+    meta.quality.latencies_lost = 17;
+    let mut latency_rows = some();
+    latency_rows.retain(|row| row.kind == kind::WAIT);
+    latency_rows.push(event(0, 1, kind::READ, "CPU", 5_000));
+    let rows = Rows {
+        latency: latency_rows,
+        ..rows()
+    };
+    let source = Source::memory(meta, rows);
+    let report = latency(&source, &LatencyOptions::default()).expect("a report");
+    let reads = io(&source, &IoOptions::default()).expect("a report");
+    let only = LatencyOptions {
+        kinds: vec![kind::WAIT.into()],
+        ..LatencyOptions::default()
+    };
+    let map = heat_map(&source, &only).expect("a map");
+    for text in [text::render_latency(&report, 100), text::render_io(&reads, 100)] {
+        assert!(text.contains("17 events of the whole recording"), "{text}");
+    }
+    assert!(heat_map_svg::render(&map).contains("(exact); 17 lost"));
+    for json in [json::render_latency(&report), json::render_io(&reads)] {
+        assert!(json.contains("\"latencies_lost\": 17"), "{json}");
     }
 }
 

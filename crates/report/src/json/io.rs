@@ -15,6 +15,7 @@ pub(super) struct Document<'a> {
     to: Option<String>,
     elapsed_ns: u128,
     io: IoJson<'a>,
+    latencies_lost: u64,
     problems: &'a [String],
 }
 
@@ -212,6 +213,7 @@ impl<'a> From<&'a IoReport> for Document<'a> {
                 guess: guess(&report.guess),
                 cpu: cpu(&report.cpu),
             },
+            latencies_lost: report.meta.quality.latencies_lost,
             problems: &report.problems,
         }
     }

@@ -18,6 +18,7 @@ pub(super) struct Document<'a> {
     recorded_kinds: &'a [String],
     latency: Vec<GroupJson<'a>>,
     latency_total: Vec<KindJson<'a>>,
+    latencies_lost: u64,
     problems: &'a [String],
 }
 
@@ -93,6 +94,7 @@ impl<'a> From<&'a LatencyReport> for Document<'a> {
                     numbers: numbers(report, &kind.total),
                 })
                 .collect(),
+            latencies_lost: report.meta.quality.latencies_lost,
             problems: &report.problems,
         }
     }

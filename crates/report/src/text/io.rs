@@ -26,6 +26,7 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
          own data was there already; device = it sent a request and slept for it; other task = it slept for data that \
          another task, or an earlier call, had asked for.",
     );
+    quality::latencies_lost(&report.meta, page);
     page.heading("Where did reads come from? (by wait event; exact)");
     sources(report, page, "wait event", &report.by_event, String::clone);
     page.heading("By kind of file (exact)");

@@ -18,6 +18,7 @@ const NOTHING: &str = "-";
 pub(super) fn render(report: &LatencyReport, page: &mut Page) {
     header::recording(&report.meta, report.period, &report.filter, page);
     page.paragraph("Exact: all numbers; quantiles are good to 1 %.");
+    quality::latencies_lost(&report.meta, page);
     if report.recorded_kinds.is_empty() {
         page.heading(&format!("No latencies are in this recording. {HOW_TO_RECORD}"));
     } else if report.kinds.is_empty() {

@@ -1,5 +1,7 @@
 //! How far to trust the report.
 
+use dbtime_model::recording::Meta;
+
 use super::page::Page;
 use crate::group::moment;
 use crate::number::seconds;
@@ -38,6 +40,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         (
             quality.failed_passes.into(),
             "passes of the sampler that the kernel refused",
+        ),
+        (
+            quality.latencies_lost.into(),
+            "latencies of single events that were lost, because the recorder had no room for them",
         ),
         (
             quality.sessions_not_recorded.into(),
@@ -84,5 +90,15 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 pub(super) fn problems(problems: &[String], page: &mut Page) {
     for problem in problems {
         page.line(&format!("  not read: {problem}"));
+    }
+}
+
+/// What is missing in distributions of single events.
+pub(super) fn latencies_lost(meta: &Meta, page: &mut Page) {
+    let lost = meta.quality.latencies_lost;
+    if lost > 0 {
+        page.paragraph(&format!(
+            "{lost} events of the whole recording are missing here, because the recorder had no room for them."
+        ));
     }
 }
