@@ -365,7 +365,7 @@ fn wrong_usage_is_told_apart_from_failure() {
     let recording = home.path().join("x.dbt");
     synthetic(&recording);
     let recording = plain(&recording);
-    let wrong: [&[&str]; 12] = [
+    let wrong: [&[&str]; 17] = [
         &[],
         &["frobnicate"],
         &["record"],
@@ -377,6 +377,11 @@ fn wrong_usage_is_told_apart_from_failure() {
         &["report", recording, "--format", "xml"],
         &["report", recording, "--by", "weather"],
         &["report", recording, "--from", "yesterday"],
+        &["report", recording, "--format", "svg"],
+        &["report", recording, "--kind", "wait"],
+        &["report", recording, "--latency", "--by", "weather"],
+        &["report", recording, "--latency", "--io"],
+        &["report", recording, "--io", "--thresholds", "1000,50"],
         &["flame", recording, "-o", "x.png"],
     ];
     for arguments in wrong {

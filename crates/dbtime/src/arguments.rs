@@ -1,11 +1,12 @@
 //! What can be typed.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{RATES_HZ, Target, Tier};
-use dbtime_report::Dimension;
+use dbtime_report::{Dimension, LatencyDimension};
 
 /// Shows where database time really goes.
 ///
@@ -128,20 +129,71 @@ pub struct ReportArguments {
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
-    /// Group the ledger by these
+    /// Show latencies in place of times: a histogram per group, or a heat map (--format svg)
+    #[arg(long)]
+    pub latency: bool,
+    /// Kinds of latencies: wait, syscall, sched, read, block … [default: all that were recorded]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', requires = "latency")]
+    pub kind: Vec<String>,
+    /// Only events of this name, as Class:Event or either of the two; may be repeated
+    #[arg(long, value_name = "NAME", requires = "latency")]
+    pub name: Vec<String>,
+    /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
+    #[arg(long, conflicts_with = "latency")]
+    pub io: bool,
+    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache
+    #[arg(long, value_name = "US,US", value_parser = parse_thresholds, requires = "io")]
+    pub thresholds: Option<[u64; 2]>,
+    /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, source, file
+    /// [default: name]
     #[arg(
         long,
         value_name = "DIMENSION,…",
         value_delimiter = ',',
-        default_value = "wait"
+        conflicts_with = "io"
     )]
-    pub by: Vec<Dimension>,
-    /// Stacks to show
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub top: usize,
+    pub by: Vec<String>,
+    /// Stacks [default: 5], groups of latencies [default: 10] or files [default: 10] to show
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// For people or for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// File to write in place of standard output
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "-",
+        hide_default_value = true
+    )]
+    pub output: PathBuf,
+}
+
+impl ReportArguments {
+    /// What the ledger is grouped by.
+    ///
+    /// # Errors
+    /// There is no such dimension; the message lists those there are.
+    pub fn by(&self) -> Result<Vec<Dimension>, String> {
+        or_default(&self.by, Dimension::Wait)
+    }
+
+    /// What latencies are grouped by.
+    ///
+    /// # Errors
+    /// There is no such dimension; the message lists those there are.
+    pub fn latency_by(&self) -> Result<Vec<LatencyDimension>, String> {
+        or_default(&self.by, LatencyDimension::Name)
+    }
+}
+
+/// The dimensions that were typed, or one if none were.
+fn or_default<T: FromStr<Err = String>>(names: &[String], default: T) -> Result<Vec<T>, String> {
+    if names.is_empty() {
+        return Ok(vec![default]);
+    }
+    names.iter().map(|name| name.parse()).collect()
 }
 
 /// Output formats of a report.
@@ -151,6 +203,8 @@ pub enum Format {
     Text,
     /// One JSON document
     Json,
+    /// A picture: with --latency, a heat map of one kind
+    Svg,
 }
 
 /// `dbtime flame`
@@ -197,6 +251,18 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn parse_thresholds(text: &str) -> Result<[u64; 2], String> {
+    let numbers: Vec<u64> = text
+        .split(',')
+        .map(|number| number.trim().parse())
+        .collect::<Result<_, _>>()
+        .map_err(|_| "not two whole numbers of microseconds, as in 50,1000".to_string())?;
+    match numbers.as_slice() {
+        [first, second] if first < second => Ok([*first, *second]),
+        _ => Err("must be two numbers of microseconds, the smaller one first, as in 50,1000".to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -206,6 +272,14 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn thresholds_are_two_numbers_in_order() {
+        assert_eq!(parse_thresholds("50, 1000"), Ok([50, 1_000]));
+        for wrong in ["", "50", "50,50", "1000,50", "1,2,3", "a,b", "-1,5"] {
+            assert!(parse_thresholds(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -16,7 +16,10 @@ use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
 use dbtime_collect::Options;
 use dbtime_model::State;
-use dbtime_report::{Filter, FlameOptions, Source, export, parse_moment};
+use dbtime_report::{
+    Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source,
+    USUAL_THRESHOLDS_US, export, parse_moment,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -136,26 +139,120 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    match (arguments.latency, arguments.io, arguments.format) {
+        (true, _, Format::Svg) => run_heat_map(arguments),
+        (_, _, Format::Svg) => Err(Usage(
+            "this report is no picture: draw a heat map with --latency --format svg, or a flame graph with 'dbtime \
+             flame'"
+                .to_string(),
+        )
+        .into()),
+        (true, ..) => run_latency(arguments),
+        (_, true, _) => run_io(arguments),
+        _ => run_time(arguments),
+    }
+}
+
+fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let by = arguments.by().map_err(Usage)?;
     let source = import::open(&arguments.recording)?;
     let options = dbtime_report::Options {
         filter: filter(&arguments.selection, &source)?,
-        by: arguments.by.clone(),
-        stacks: arguments.top,
+        by,
+        stacks: arguments.top.unwrap_or(5),
     };
     let report = dbtime_report::report(&source, &options)?;
     let text = match arguments.format {
-        Format::Text => dbtime_report::text::render(&report, output::width()),
         Format::Json => dbtime_report::json::render(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),
     };
-    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
-    if report.is_empty() {
-        say(format_args!(
-            "dbtime: {}: nothing was recorded",
-            arguments.recording.display()
-        ));
-        return Ok(ExitCode::from(NOTHING_RECORDED));
+    answer(arguments, &text, !report.is_empty(), "nothing was recorded")
+}
+
+fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let by = arguments.latency_by().map_err(Usage)?;
+    let source = import::open(&arguments.recording)?;
+    let options = latency_options(arguments, by, &source)?;
+    let report = dbtime_report::latency(&source, &options)?;
+    let text = match arguments.format {
+        Format::Json => dbtime_report::json::render_latency(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render_latency(&report, output::width()),
+    };
+    answer(arguments, &text, !report.kinds.is_empty(), NO_LATENCIES)
+}
+
+fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = import::open(&arguments.recording)?;
+    let options = latency_options(arguments, Vec::new(), &source)?;
+    let map = match dbtime_report::heat_map(&source, &options) {
+        Err(e @ ReportError::ChooseKind(_)) => return Err(Usage(e.to_string()).into()),
+        other => other?,
+    };
+    for problem in &map.problems {
+        say(format_args!("dbtime: {problem}"));
     }
-    Ok(ExitCode::SUCCESS)
+    answer(
+        arguments,
+        &dbtime_report::heat_map_svg::render(&map),
+        map.total.count() > 0,
+        NO_LATENCIES,
+    )
+}
+
+fn run_io(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = import::open(&arguments.recording)?;
+    let options = IoOptions {
+        filter: filter(&arguments.selection, &source)?,
+        top: arguments.top.unwrap_or(10),
+        thresholds_us: arguments.thresholds.unwrap_or(USUAL_THRESHOLDS_US),
+    };
+    let report = dbtime_report::io(&source, &options)?;
+    let text = match arguments.format {
+        Format::Json => dbtime_report::json::render_io(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render_io(&report, output::width()),
+    };
+    answer(
+        arguments,
+        &text,
+        report.total.count() > 0,
+        "no reads in the recording or the part chosen of it; 'dbtime record --exact=calls' records them",
+    )
+}
+
+/// What to say when there are no latencies to show.
+const NO_LATENCIES: &str =
+    "no latencies in the recording or the part chosen of it; 'dbtime record --exact' records them";
+
+fn latency_options(
+    arguments: &ReportArguments,
+    by: Vec<LatencyDimension>,
+    source: &Source,
+) -> anyhow::Result<LatencyOptions> {
+    Ok(LatencyOptions {
+        filter: filter(&arguments.selection, source)?,
+        kinds: arguments.kind.clone(),
+        names: arguments.name.clone(),
+        by,
+        top: arguments.top.unwrap_or(10),
+    })
+}
+
+/// Writes an answer, and says so when there is nothing in it.
+fn answer(
+    arguments: &ReportArguments,
+    text: &str,
+    is_something: bool,
+    nothing: &str,
+) -> anyhow::Result<ExitCode> {
+    output::to_file(&arguments.output, |out| out.write_all(text.as_bytes()))?;
+    if is_something {
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(format_args!(
+        "dbtime: {}: {nothing}",
+        arguments.recording.display()
+    ));
+    Ok(ExitCode::from(NOTHING_RECORDED))
 }
 
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {

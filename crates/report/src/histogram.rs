@@ -59,9 +59,7 @@ impl Histogram {
             sum_ns: sum_ns.into(),
             max_ns,
         };
-        // Whoever made the recording, a bucket has a middle.
-        let bounds = (from_ns, to_ns.max(from_ns.saturating_add(1)));
-        self.buckets.entry(bounds).or_default().add(&more);
+        self.buckets.entry((from_ns, to_ns)).or_default().add(&more);
         self.total.add(&more);
     }
 
@@ -134,9 +132,9 @@ impl Histogram {
     }
 }
 
-/// Middle of a bucket, nanoseconds.
-fn middle((from_ns, to_ns): (u64, u64)) -> u64 {
-    from_ns.midpoint(to_ns - 1)
+/// Middle of a bucket, nanoseconds; the upper bound is exclusive.
+pub(crate) fn middle((from_ns, to_ns): (u64, u64)) -> u64 {
+    from_ns.midpoint(to_ns.saturating_sub(1).max(from_ns))
 }
 
 /// The power of two of microseconds below which a latency lies: 0 = below 1 µs.
@@ -195,7 +193,7 @@ mod tests {
         histogram.add(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
         histogram.add(7, 3, 1, 0, 0);
         assert_eq!(histogram.count(), 2 * u128::from(u64::MAX) + 1);
-        assert_eq!(histogram.quantile(0.5), Some(u64::MAX - 1));
+        assert_eq!(histogram.quantile(0.5), Some(u64::MAX));
         let shown = histogram.power_of_two_us();
         assert_eq!(
             shown.iter().map(|bucket| bucket.count).sum::<u128>(),

@@ -1,12 +1,15 @@
 //! Rows to answers, answers to text, JSON and flame graphs. Reads no `/proc` and touches no terminal.
 //!
 //! ```text
-//! Source ──report()──▶ Report ──▶ text::render, json::render
-//!        ──flame()───▶ Folded ──▶ export::write (SVG, folded stacks)
+//! Source ──report()───▶ Report ────────▶ text::render, json::render
+//!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks)
+//!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
+//!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
+//!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
 //! ```
 //!
-//! Analysis and presentation are apart: everything that is computed is in [`Report`] or [`Folded`], and what
-//! renders them computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
+//! Analysis and presentation are apart: everything that is computed is in the answer ([`Report`] and so on), and
+//! what renders it computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
 //! and folded stacks make them safe when they are written.
 
 mod database_view;
@@ -16,8 +19,12 @@ mod filter;
 mod flame;
 mod folded;
 mod group;
+pub mod heat_map_svg;
 mod histogram;
+mod io;
 pub mod json;
+mod kernel_layers;
+mod latency;
 mod ledger;
 mod load;
 mod number;
@@ -30,12 +37,22 @@ mod stacks;
 mod sums;
 mod svg;
 pub mod text;
+mod xml;
 
 pub use database_view::{DatabaseView, EventView, Step};
 pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};
 pub use group::{Dimension, GroupKey};
 pub use histogram::{Bucket, Histogram};
+pub use io::{
+    CallCpu, DatabaseFile, DeviceReads, FileKind, Guess, Guessed, IoOptions, IoReport, LayerTime, ReadCpu,
+    ReadGroup, ReadGroups, ReadParts, ReadSource, ReadSums, Reads, USUAL_THRESHOLDS_US, io,
+};
+pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
+pub use latency::{
+    HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
+    heat_map, latency,
+};
 pub use ledger::{Ledger, LedgerRow, Section};
 pub use load::{Dimensions, Source};
 pub use quality::Quality;

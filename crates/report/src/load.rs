@@ -1,6 +1,6 @@
 //! Where the rows of a report come from: a recording on disk, or rows in memory (imported, live).
 //!
-//! Sessions, stacks and statements are loaded whole; activity and counters are handed on batch by batch, so
+//! Sessions, stacks and statements are loaded whole; activity, latencies and counters are handed on batch by batch, so
 //! that the memory of a report depends on what it distinguishes and not on how long the recording is.
 
 use std::collections::{BTreeSet, HashMap};
@@ -8,8 +8,8 @@ use std::path::Path;
 
 use dbtime_model::recording::{Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Frame, Rows, Session, SessionId, SessionRow, StackId, StackRow,
-    StatementRow, Table,
+    ActivityRow, BackendType, CounterRow, Frame, LatencyRow, Rows, Session, SessionId, SessionRow, StackId,
+    StackRow, StatementRow, Table,
 };
 
 /// Rows and what is said about them.
@@ -61,6 +61,11 @@ impl Source {
     /// Hands on every row of `counters`; returns what could not be read.
     pub fn counters(&self, mut take: impl FnMut(&CounterRow)) -> Vec<Problem> {
         self.read(|rows| &rows.counters, &mut take)
+    }
+
+    /// Hands on every row of `latency`; returns what could not be read.
+    pub fn latency(&self, mut take: impl FnMut(&LatencyRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.latency, &mut take)
     }
 
     fn read<T: Table>(&self, table: impl Fn(&Rows) -> &[T], take: &mut dyn FnMut(&T)) -> Vec<Problem> {

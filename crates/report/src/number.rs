@@ -7,9 +7,59 @@ pub(crate) fn seconds(ns: u128) -> String {
     format!("{}.{:03}", ms / 1_000, ms % 1_000)
 }
 
+/// Milliseconds with three decimals, rounded half up.
+pub(crate) fn milliseconds(ns: u128) -> String {
+    let us = ns.saturating_add(500) / 1_000;
+    format!("{}.{:03}", us / 1_000, us % 1_000)
+}
+
+/// Microseconds, with one decimal below 100: `12.3`, `1234`.
+pub(crate) fn microseconds(ns: u128) -> String {
+    if ns < 99_950 {
+        let tenths = (ns + 50) / 100;
+        format!("{}.{}", tenths / 10, tenths % 10)
+    } else {
+        (ns.saturating_add(500) / 1_000).to_string()
+    }
+}
+
+/// Megabytes (2^20 bytes) with one decimal.
+pub(crate) fn megabytes(bytes: u128) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+/// A time in the unit that suits it, three digits: `870 ns`, `12.3 us`, `1.23 ms`, `45.6 s`.
+pub(crate) fn duration(ns: u128) -> String {
+    let (unit, unit_ns) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => ("us", 1e3),
+        1_000_000..1_000_000_000 => ("ms", 1e6),
+        _ => ("s", 1e9),
+    };
+    let value = ns as f64 / unit_ns;
+    let decimals = match value {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_times_keep_their_digits() {
+        let texts = [0, 49, 50, 1_000, 12_345, 99_949, 99_950, 1_234_567].map(microseconds);
+        assert_eq!(texts, ["0.0", "0.0", "0.1", "1.0", "12.3", "99.9", "100", "1235"]);
+        let texts = [999, 1_000, 12_345, 123_456, 1_234_567, 45_600_000_000].map(duration);
+        assert_eq!(
+            texts,
+            ["999 ns", "1.00 us", "12.3 us", "123 us", "1.23 ms", "45.6 s"]
+        );
+        assert!(microseconds(u128::MAX).len() > 30 && duration(u128::MAX).ends_with(" s"));
+    }
 
     #[test]
     fn seconds_are_rounded_to_milliseconds() {

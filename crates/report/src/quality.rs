@@ -36,6 +36,8 @@ pub struct Quality {
     pub failed_passes: u64,
     /// Sampler passes.
     pub passes: u64,
+    /// Latencies of single events for which the recorder had no room.
+    pub latencies_lost: u64,
     /// Sessions for which the recorder had no room.
     pub sessions_not_recorded: u64,
     /// DB time in the period whose stacks are not in the recording, nanoseconds.
@@ -107,6 +109,7 @@ impl LossCounters {
             late_passes: told.late_passes,
             failed_passes: told.failed_passes,
             passes: told.passes,
+            latencies_lost: told.latencies_lost,
             sessions_not_recorded: told.sessions_not_recorded,
             recorder_cpu_ns: meta.cost.cpu_ns,
             recorder_percent_of_one_cpu: percent(meta.cost.cpu_ns.into(), length_ns),

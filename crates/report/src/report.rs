@@ -42,6 +42,20 @@ pub enum ReportError {
     /// The filter leaves no whole second.
     #[error("the period is empty: its end must be at least one second after its begin")]
     EmptyPeriod,
+    /// No latency of this kind was recorded.
+    #[error("no latencies of kind '{kind}' in this recording; it has {}", recorded.join(", "))]
+    NoSuchKind {
+        /// What was asked for.
+        kind: String,
+        /// What there is.
+        recorded: Vec<String>,
+    },
+    /// No event has one of these names.
+    #[error("no latencies of {} in this recording", .0.join(", "))]
+    NoSuchEvent(Vec<String>),
+    /// A heat map shows one kind of latency.
+    #[error("a heat map shows one kind of latency: choose one with --kind; this recording has {}", .0.join(", "))]
+    ChooseKind(Vec<String>),
 }
 
 fn list(pids: &[u32]) -> String {

@@ -49,7 +49,7 @@ pub(crate) fn scan(
 ) -> Scan {
     let not_sampled = Wait::not_sampled();
     let mut seconds: Option<(i64, i64)> = None;
-    let mut problems = source.activity(|row| {
+    let problems = source.activity(|row| {
         let (first, last) = seconds.unwrap_or((row.time, row.time));
         seconds = Some((first.min(row.time), last.max(row.time)));
         if !filter.takes_time(row.time) {
@@ -67,7 +67,17 @@ pub(crate) fn scan(
             });
         }
     });
-    let (period, outside) = period(source.meta(), filter, seconds);
+    finish(source.meta(), filter, seconds, problems)
+}
+
+/// Ends a pass: the period that was covered, given the first and the last second of the rows.
+pub(crate) fn finish(
+    meta: &Meta,
+    filter: &Filter,
+    seconds: Option<(i64, i64)>,
+    mut problems: Vec<Problem>,
+) -> Scan {
+    let (period, outside) = period(meta, filter, seconds);
     if outside {
         problems.push(Problem(
             "rows lie outside of the time of the recording; elapsed time was widened to hold them"

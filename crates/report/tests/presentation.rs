@@ -364,9 +364,10 @@ fn every_loss_is_shown_and_none_that_did_not_happen() {
         "wait event could not be read",
         "more than one period late",
         "the kernel refused",
-        "had no room for them",
+        "single events that were lost",
+        "sessions that were not recorded",
     ];
-    let quality = |losses: &[u64; 6]| {
+    let quality = |losses: &[u64; 7]| {
         let mut meta = meta();
         [
             meta.quality.torn_stacks,
@@ -374,6 +375,7 @@ fn every_loss_is_shown_and_none_that_did_not_happen() {
             meta.quality.waits_not_read,
             meta.quality.late_passes,
             meta.quality.failed_passes,
+            meta.quality.latencies_lost,
             meta.quality.sessions_not_recorded,
         ] = *losses;
         text::render(
@@ -381,8 +383,8 @@ fn every_loss_is_shown_and_none_that_did_not_happen() {
             100,
         )
     };
-    let none = quality(&[0; 6]);
-    let all = quality(&[101, 102, 103, 104, 105, 106]);
+    let none = quality(&[0; 7]);
+    let all = quality(&[101, 102, 103, 104, 105, 106, 107]);
     for (n, word) in words.iter().enumerate() {
         assert!(!none.contains(word), "{none}");
         let line = all.lines().find(|line| line.contains(word)).expect(word);

@@ -1,15 +1,23 @@
 //! What was recorded, where, when and how; what is exact and what is sampled.
 
 use dbtime_model::State;
+use dbtime_model::recording::Meta;
 
 use super::page::Page;
+use crate::filter::Filter;
 use crate::group::moment;
 use crate::number::seconds;
 use crate::report::Report;
+use crate::scan::Period;
 use crate::sums::FidelityMix;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
-    let meta = &report.meta;
+    recording(&report.meta, report.period, &report.filter, page);
+    page.paragraph(&fidelity(report));
+}
+
+/// What was recorded, where and when, and which part of it this is.
+pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut Page) {
     let database = words(&[&meta.database.product, &meta.database.version]);
     let mut place = Vec::new();
     if !meta.host.name.is_empty() {
@@ -31,8 +39,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 
     let mut how = format!(
         "From {} UTC, {} s",
-        moment(report.period.from_us),
-        seconds(report.elapsed_ns())
+        moment(period.from_us),
+        seconds(period.elapsed_ns())
     );
     if meta.collector.rate_hz > 0 {
         how += &format!(", {} samples per second and session", meta.collector.rate_hz);
@@ -41,10 +49,9 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         how += "; incomplete: the recorder was killed or is still at work, this is what it had written";
     }
     page.paragraph(&how);
-    if let Some(only) = filter(report) {
+    if let Some(only) = chosen(filter) {
         page.paragraph(&only);
     }
-    page.paragraph(&fidelity(report));
 }
 
 fn words(words: &[&str]) -> String {
@@ -53,8 +60,7 @@ fn words(words: &[&str]) -> String {
 }
 
 /// Which rows were chosen, beside the period.
-fn filter(report: &Report) -> Option<String> {
-    let filter = &report.filter;
+fn chosen(filter: &Filter) -> Option<String> {
     let mut only = Vec::new();
     if !filter.sessions.is_empty() {
         let pids: Vec<String> = filter.sessions.iter().map(u32::to_string).collect();

@@ -1,13 +1,17 @@
-//! The report for a terminal. Computes nothing: every number is taken from the answers as it is.
+//! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
 mod database_view;
 mod header;
+mod io;
+mod latency;
 mod ledger;
 mod page;
 mod quality;
 mod sessions;
 mod stacks;
 
+use crate::io::IoReport;
+use crate::latency::LatencyReport;
 use crate::report::Report;
 use page::Page;
 
@@ -21,5 +25,19 @@ pub fn render(report: &Report, width: usize) -> String {
     sessions::render(report, &mut page);
     stacks::render(report, &mut page);
     quality::render(report, &mut page);
+    page.finish()
+}
+
+/// Latencies as text; as [`render`].
+pub fn render_latency(report: &LatencyReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    latency::render(report, &mut page);
+    page.finish()
+}
+
+/// The truth about reads as text; as [`render`].
+pub fn render_io(report: &IoReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    io::render(report, &mut page);
     page.finish()
 }

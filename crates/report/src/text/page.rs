@@ -21,10 +21,12 @@ pub(super) struct Page {
     text: String,
 }
 
-/// A table: text columns at the left, numbers at the right. Several parts share their columns.
+/// A table: text columns at the left, numbers at the right, perhaps bars at the very right. Several parts share their
+/// columns.
 pub(super) struct Table {
     head: Vec<String>,
     text_columns: usize,
+    has_bars: bool,
     lines: Vec<Line>,
 }
 
@@ -43,8 +45,15 @@ impl Table {
                 .map(ToString::to_string)
                 .collect(),
             text_columns: text_columns.len(),
+            has_bars: false,
             lines: Vec::new(),
         }
+    }
+
+    /// The last column has bars: they begin at its left.
+    pub(super) fn with_bars(mut self) -> Table {
+        self.has_bars = true;
+        self
     }
 
     pub(super) fn row(&mut self, cells: Vec<String>) {
@@ -133,7 +142,9 @@ impl Page {
             let index = column.index;
             column.set_padding((0, if index == last { 0 } else { gap }));
             if index >= content.text_columns {
-                column.set_cell_alignment(CellAlignment::Right);
+                if index != last || !content.has_bars {
+                    column.set_cell_alignment(CellAlignment::Right);
+                }
                 column.set_constraint(ColumnConstraint::ContentWidth);
             } else {
                 let content = content_widths
@@ -184,4 +195,18 @@ pub(super) fn time_if_known(ns: Option<u128>) -> String {
 /// A part in percent, with one decimal.
 pub(super) fn percent(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| format!("{value:.1}"))
+}
+
+/// A bar for a part of the largest: any part that is not nothing is seen.
+pub(super) fn bar(part: u128, whole: u128) -> String {
+    const LONGEST: f64 = 20.0;
+    if part == 0 || whole == 0 {
+        return String::new();
+    }
+    let length = (part as f64 / whole as f64 * LONGEST).round() as usize;
+    if length == 0 {
+        ".".to_string()
+    } else {
+        "#".repeat(length)
+    }
 }

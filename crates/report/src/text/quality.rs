@@ -1,5 +1,7 @@
 //! How far to trust the report.
 
+use dbtime_model::recording::Meta;
+
 use super::page::Page;
 use crate::group::moment;
 use crate::number::seconds;
@@ -40,6 +42,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             "passes of the sampler that the kernel refused",
         ),
         (
+            quality.latencies_lost.into(),
+            "latencies of single events that were lost, because the recorder had no room for them",
+        ),
+        (
             quality.sessions_not_recorded.into(),
             "sessions that were not recorded, because the recorder had no room for them",
         ),
@@ -74,11 +80,25 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     for reason in &quality.reasons {
         page.paragraph(&format!("  on this host: {reason}"));
     }
-    // Lines that are not broken: paths in them are to be found and copied.
-    for problem in &quality.problems {
-        page.line(&format!("  not read: {problem}"));
-    }
+    problems(&quality.problems, page);
     for note in &quality.notes {
         page.line(&format!("  {} UTC: {}", moment(note.time_us), note.text));
+    }
+}
+
+/// What could not be read. Lines that are not broken: paths in them are to be found and copied.
+pub(super) fn problems(problems: &[String], page: &mut Page) {
+    for problem in problems {
+        page.line(&format!("  not read: {problem}"));
+    }
+}
+
+/// What is missing in distributions of single events.
+pub(super) fn latencies_lost(meta: &Meta, page: &mut Page) {
+    let lost = meta.quality.latencies_lost;
+    if lost > 0 {
+        page.paragraph(&format!(
+            "{lost} events of the whole recording are missing here, because the recorder had no room for them."
+        ));
     }
 }

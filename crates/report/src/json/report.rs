@@ -1,14 +1,11 @@
-//! The report as JSON. Field names are stable: new ones may come, those here keep their meaning.
-//!
-//! Times are in nanoseconds. `ledger` holds the rows of all sections, told apart by `section`; each row has
-//! the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is grouped by them
-//! (`CPU` and `CPU` for time in no wait event). What is not known is `null`.
+//! The report of time.
 
 use std::collections::BTreeMap;
 
-use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Note};
+use dbtime_model::recording::Note;
 use serde::Serialize;
 
+use super::{MetaJson, timestamp};
 use crate::database_view::{DatabaseView, EventView};
 use crate::filter::SECOND_US;
 use crate::group::Dimension;
@@ -19,17 +16,8 @@ use crate::sessions::SessionTime;
 use crate::stacks::StackTime;
 use crate::sums::FidelityMix;
 
-/// The report as indented JSON, with a line feed at the end.
-pub fn render(report: &Report) -> String {
-    let mut text = serde_json::to_string_pretty(&Document::from(report))
-        // Only a map with keys that are no strings or a failing `Serialize` could get here: there is neither.
-        .unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()));
-    text.push('\n');
-    text
-}
-
 #[derive(Serialize)]
-struct Document<'a> {
+pub(super) struct Document<'a> {
     meta: MetaJson<'a>,
     from: Option<String>,
     to: Option<String>,
@@ -44,21 +32,6 @@ struct Document<'a> {
     other_stacks: usize,
     other_stacks_ns: u128,
     quality: QualityJson<'a>,
-}
-
-#[derive(Serialize)]
-struct MetaJson<'a> {
-    dbtime: &'a str,
-    schema: &'a str,
-    host: &'a HostMeta,
-    database: &'a DatabaseMeta,
-    tier: &'a str,
-    rate_hz: u32,
-    engine: &'a str,
-    start: Option<String>,
-    end: Option<String>,
-    complete: bool,
-    cost: &'a Cost,
 }
 
 #[derive(Serialize)]
@@ -167,6 +140,7 @@ struct QualityJson<'a> {
     late_passes: u64,
     failed_passes: u64,
     passes: u64,
+    latencies_lost: u64,
     sessions_not_recorded: u64,
     missing_stacks_ns: u128,
     sessions_not_described: usize,
@@ -178,21 +152,8 @@ struct QualityJson<'a> {
 
 impl<'a> From<&'a Report> for Document<'a> {
     fn from(report: &'a Report) -> Document<'a> {
-        let meta = &report.meta;
         Document {
-            meta: MetaJson {
-                dbtime: &meta.dbtime,
-                schema: &meta.schema,
-                host: &meta.host,
-                database: &meta.database,
-                tier: &meta.collector.tier,
-                rate_hz: meta.collector.rate_hz,
-                engine: &meta.collector.engine,
-                start: timestamp(meta.start_us),
-                end: timestamp(meta.end_us),
-                complete: meta.complete,
-                cost: &meta.cost,
-            },
+            meta: (&report.meta).into(),
             from: timestamp(report.period.from_us),
             to: timestamp(report.period.to_us),
             elapsed_ns: report.elapsed_ns(),
@@ -213,11 +174,6 @@ impl<'a> From<&'a Report> for Document<'a> {
             quality: (&report.quality).into(),
         }
     }
-}
-
-/// RFC 3339 in UTC; none for a moment outside of the calendar.
-fn timestamp(us: i64) -> Option<String> {
-    jiff::Timestamp::from_microsecond(us).ok().map(|t| t.to_string())
 }
 
 fn fidelity(mix: Option<FidelityMix>) -> Option<&'static str> {
@@ -355,6 +311,7 @@ impl<'a> From<&'a Quality> for QualityJson<'a> {
             late_passes: quality.late_passes,
             failed_passes: quality.failed_passes,
             passes: quality.passes,
+            latencies_lost: quality.latencies_lost,
             sessions_not_recorded: quality.sessions_not_recorded,
             missing_stacks_ns: quality.missing_stacks_ns,
             sessions_not_described: quality.sessions_not_described,

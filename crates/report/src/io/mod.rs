@@ -1,0 +1,153 @@
+//! The truth about reads: where their data came from, how long it took, and what it cost in CPU.
+
+mod cpu;
+mod device_parts;
+mod file;
+mod guess;
+mod reads;
+
+use std::collections::HashMap;
+
+use dbtime_model::latency::kind;
+use dbtime_model::recording::{Meta, Problem};
+
+use crate::filter::Filter;
+use crate::latency::scan as scan_latency;
+use crate::load::Source;
+use crate::report::{ReportError, load};
+use crate::scan::{Period, scan};
+pub use cpu::{CallCpu, LayerTime, ReadCpu};
+pub use device_parts::{DeviceReads, ReadParts};
+pub use file::{DatabaseFile, FileKind};
+pub use guess::{Guess, Guessed, USUAL_THRESHOLDS_US};
+pub use reads::{ReadGroup, ReadGroups, ReadSource, ReadSums, Reads};
+
+use cpu::ReadCpuBuilder;
+use device_parts::DeviceReadsBuilder;
+use file::Segments;
+
+/// What a report about reads is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IoOptions {
+    /// Period and sessions.
+    pub filter: Filter,
+    /// Files, and sizes, to show one by one.
+    pub top: usize,
+    /// See [`Guess::thresholds_us`].
+    pub thresholds_us: [u64; 2],
+}
+
+impl Default for IoOptions {
+    fn default() -> IoOptions {
+        IoOptions {
+            filter: Filter::default(),
+            top: 10,
+            thresholds_us: USUAL_THRESHOLDS_US,
+        }
+    }
+}
+
+/// Read calls of the sessions that were recorded. Exact but for user CPU and layers of the kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IoReport {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// Which rows count.
+    pub filter: Filter,
+    /// The time it covers.
+    pub period: Period,
+    /// The recording has reads, even if the chosen part of it has none.
+    pub has_reads: bool,
+    /// All reads.
+    pub total: Reads,
+    /// By wait event, `Class:Event`; `CPU` = in none.
+    pub by_event: ReadGroups<String>,
+    /// By what the file holds.
+    pub by_file_kind: ReadGroups<FileKind>,
+    /// By file, the segments of a relation together.
+    pub by_file: ReadGroups<DatabaseFile>,
+    /// Segments that were read of the files shown, in their order.
+    pub segments: Vec<usize>,
+    /// By bytes that the call returned.
+    pub by_size: ReadGroups<u64>,
+    /// Reads that waited for a device.
+    pub device: DeviceReads,
+    /// The classic guess.
+    pub guess: Guess,
+    /// CPU of reads.
+    pub cpu: ReadCpu,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// Answers what reads were.
+///
+/// # Errors
+/// The filter names a session or a period that is not there.
+pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError> {
+    let mut dimensions = load(source, &options.filter)?;
+    let mut has_reads = false;
+    let mut total = Reads::default();
+    let mut by_event: HashMap<String, Reads> = HashMap::new();
+    let mut by_file_kind: HashMap<FileKind, Reads> = HashMap::new();
+    let mut by_file: HashMap<DatabaseFile, Reads> = HashMap::new();
+    let mut segments: HashMap<DatabaseFile, Segments> = HashMap::new();
+    let mut by_size: HashMap<u64, Reads> = HashMap::new();
+    let mut device = DeviceReadsBuilder::default();
+    let mut guess = Guess::new(options.thresholds_us);
+    let mut cpu = ReadCpuBuilder::default();
+    let latency = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
+        has_reads |= row.kind == kind::READ;
+        if !is_selected {
+            return;
+        }
+        device.add(row);
+        match row.kind.as_str() {
+            kind::READ => {
+                let (file, segment) = DatabaseFile::of(&row.file);
+                total.add(row);
+                by_event.entry(row.name.clone()).or_default().add(row);
+                by_file_kind.entry(file.kind).or_default().add(row);
+                by_file.entry(file.clone()).or_default().add(row);
+                segments.entry(file).or_default().insert(segment);
+                by_size.entry(row.bytes).or_default().add(row);
+                guess.add(row);
+                cpu.add_read(row);
+            }
+            kind::READ_CPU => cpu.add_cpu(row),
+            _ => {}
+        }
+    });
+    // The sessions that read are known only now.
+    let activity = scan(source, &mut dimensions, &options.filter, |activity| {
+        cpu.add_activity(activity)
+    });
+    let cpu = cpu.finish(options.top, &dimensions);
+    let by_file = ReadGroups::of(by_file, options.top);
+    let mut problems: Vec<String> = Vec::new();
+    for Problem(problem) in [dimensions.problems, latency.problems, activity.problems].concat() {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    Ok(IoReport {
+        meta: source.meta().clone(),
+        filter: options.filter.clone(),
+        period: latency.period,
+        has_reads,
+        total,
+        by_event: ReadGroups::of(by_event, usize::MAX),
+        by_file_kind: ReadGroups::of(by_file_kind, usize::MAX),
+        segments: by_file
+            .top
+            .iter()
+            .map(|group| segments.get(&group.key).map_or(0, Segments::len))
+            .collect(),
+        by_file,
+        by_size: ReadGroups::of(by_size, options.top),
+        device: device.finish(options.top),
+        guess,
+        cpu,
+        problems,
+    })
+}

@@ -1,0 +1,89 @@
+//! Answers as JSON. Field names are stable: new ones may come, those here keep their meaning.
+//!
+//! Names of fields end in their unit. What is not known is `null`.
+
+mod io;
+mod latency;
+mod report;
+
+use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Meta};
+use serde::Serialize;
+
+use crate::io::IoReport;
+use crate::latency::LatencyReport;
+use crate::report::Report;
+
+/// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
+/// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
+/// grouped by them (`CPU` and `CPU` for time in no wait event).
+pub fn render(report: &Report) -> String {
+    pretty(&report::Document::from(report))
+}
+
+/// Latencies as indented JSON, with a line feed at the end. `latency` holds the groups of all kinds that are shown,
+/// `latency_total` each kind as a whole. All numbers are exact, quantiles good to 1 %.
+pub fn render_latency(report: &LatencyReport) -> String {
+    pretty(&latency::Document::from(report))
+}
+
+/// The truth about reads as indented JSON, with a line feed at the end, in `io`. Exact, but for what says `sampled`.
+pub fn render_io(report: &IoReport) -> String {
+    pretty(&io::Document::from(report))
+}
+
+fn pretty(document: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(document)
+        // Only a map with keys that are no strings or a failing `Serialize` could get here: there is neither.
+        .unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()));
+    text.push('\n');
+    text
+}
+
+/// What the recording says about itself.
+#[derive(Serialize)]
+struct MetaJson<'a> {
+    dbtime: &'a str,
+    schema: &'a str,
+    host: &'a HostMeta,
+    database: &'a DatabaseMeta,
+    tier: &'a str,
+    rate_hz: u32,
+    engine: &'a str,
+    start: Option<String>,
+    end: Option<String>,
+    complete: bool,
+    cost: &'a Cost,
+}
+
+impl<'a> From<&'a Meta> for MetaJson<'a> {
+    fn from(meta: &'a Meta) -> MetaJson<'a> {
+        MetaJson {
+            dbtime: &meta.dbtime,
+            schema: &meta.schema,
+            host: &meta.host,
+            database: &meta.database,
+            tier: &meta.collector.tier,
+            rate_hz: meta.collector.rate_hz,
+            engine: &meta.collector.engine,
+            start: timestamp(meta.start_us),
+            end: timestamp(meta.end_us),
+            complete: meta.complete,
+            cost: &meta.cost,
+        }
+    }
+}
+
+/// RFC 3339 in UTC; none for a moment outside of the calendar.
+fn timestamp(us: i64) -> Option<String> {
+    jiff::Timestamp::from_microsecond(us).ok().map(|t| t.to_string())
+}
+
+/// Nanoseconds as microseconds.
+fn us(ns: u128) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// A quantile or a longest latency as microseconds.
+fn us_if_known(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| us(ns.into()))
+}

@@ -1,0 +1,159 @@
+//! By what latencies are grouped.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dbtime_model::{LatencyRow, SessionId};
+
+use crate::load::Dimensions;
+
+/// Something by which events can be told apart; the words of `--by` with `--latency`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LatencyDimension {
+    /// `name` (or `wait`): wait event, system call, block operation.
+    Name,
+    /// `kind`: what was measured.
+    Kind,
+    /// `device`: block device.
+    Device,
+    /// `session`: one connection or process, shown by its pid.
+    Session,
+    /// `io_size`: bytes of the request.
+    IoSize,
+    /// `source`: where the data of a read came from.
+    Source,
+    /// `file`: file that was read.
+    File,
+}
+
+impl LatencyDimension {
+    /// Every dimension, in the order of the documentation.
+    pub const ALL: [LatencyDimension; 7] = [
+        LatencyDimension::Name,
+        LatencyDimension::Kind,
+        LatencyDimension::Device,
+        LatencyDimension::Session,
+        LatencyDimension::IoSize,
+        LatencyDimension::Source,
+        LatencyDimension::File,
+    ];
+
+    /// The word used on the command line and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LatencyDimension::Name => "name",
+            LatencyDimension::Kind => "kind",
+            LatencyDimension::Device => "device",
+            LatencyDimension::Session => "session",
+            LatencyDimension::IoSize => "io_size",
+            LatencyDimension::Source => "source",
+            LatencyDimension::File => "file",
+        }
+    }
+}
+
+impl fmt::Display for LatencyDimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for LatencyDimension {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<LatencyDimension, String> {
+        if name == "wait" {
+            return Ok(LatencyDimension::Name);
+        }
+        LatencyDimension::ALL
+            .into_iter()
+            .find(|dimension| dimension.as_str() == name)
+            .ok_or_else(|| {
+                format!(
+                    "latencies have no dimension '{name}': choose from {}",
+                    LatencyDimension::ALL.map(LatencyDimension::as_str).join(", ")
+                )
+            })
+    }
+}
+
+/// Value of one dimension.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Value {
+    Text(String),
+    Session(SessionId),
+    Bytes(u64),
+}
+
+/// Values of the dimensions that events are grouped by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LatencyKey(Vec<Value>);
+
+impl LatencyKey {
+    /// The group to which a row belongs.
+    pub(super) fn of(by: &[LatencyDimension], row: &LatencyRow) -> LatencyKey {
+        let value = |dimension: &LatencyDimension| match dimension {
+            LatencyDimension::Name => Value::Text(row.name.clone()),
+            LatencyDimension::Kind => Value::Text(row.kind.clone()),
+            LatencyDimension::Device => Value::Text(row.device.clone()),
+            LatencyDimension::Session => Value::Session(row.session),
+            LatencyDimension::IoSize => Value::Bytes(row.bytes),
+            LatencyDimension::Source => Value::Text(row.source.clone()),
+            LatencyDimension::File => Value::Text(row.file.clone()),
+        };
+        LatencyKey(by.iter().map(value).collect())
+    }
+
+    /// One text per dimension. `[none]` stands for what does not apply, `[unknown]` for what nobody knows.
+    pub(super) fn labels(&self, dimensions: &mut Dimensions) -> Vec<String> {
+        let label = |value: &Value| match value {
+            Value::Text(text) if text.is_empty() => "[none]".to_string(),
+            Value::Text(text) => text.clone(),
+            Value::Session(SessionId::RECORDER) => "[none]".to_string(),
+            Value::Session(id) => match dimensions.session(*id).pid {
+                0 => "[unknown]".to_string(),
+                pid => pid.to_string(),
+            },
+            Value::Bytes(bytes) => bytes_label(*bytes),
+        };
+        self.0.iter().map(label).collect()
+    }
+}
+
+/// Bytes of a request, as short as they can be said exactly: `8 kB`, `1 MB`, `100 B`.
+pub(crate) fn bytes_label(bytes: u64) -> String {
+    const KB: u64 = 1 << 10;
+    const MB: u64 = 1 << 20;
+    match bytes {
+        0 => "[none]".to_string(),
+        _ if bytes.is_multiple_of(MB) => format!("{} MB", bytes / MB),
+        _ if bytes.is_multiple_of(KB) => format!("{} kB", bytes / KB),
+        _ => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dimension_is_read_as_it_is_written() {
+        for dimension in LatencyDimension::ALL {
+            assert_eq!(dimension.to_string().parse(), Ok(dimension));
+        }
+        assert_eq!("wait".parse(), Ok(LatencyDimension::Name));
+        let error = "user".parse::<LatencyDimension>().expect_err("no dimension");
+        assert!(error.contains("'user'") && error.contains("io_size"), "{error}");
+    }
+
+    #[test]
+    fn sizes_are_said_exactly() {
+        let labels = [0, 1, 512, 1024, 8192, 8193, 1 << 20, (1 << 20) + 1024].map(bytes_label);
+        assert_eq!(
+            labels,
+            [
+                "[none]", "1 B", "512 B", "1 kB", "8 kB", "8193 B", "1 MB", "1025 kB"
+            ]
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Latencies of single events: how long they took, how many there were, and where their time went.
+
+mod dimension;
+mod heat_map;
+mod scan;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+use dbtime_model::LatencyRow;
+use dbtime_model::latency::kind;
+use dbtime_model::recording::Meta;
+
+use crate::filter::Filter;
+use crate::histogram::Histogram;
+use crate::load::Source;
+use crate::report::{ReportError, load};
+use crate::scan::Period;
+pub use dimension::LatencyDimension;
+use dimension::LatencyKey;
+pub(crate) use dimension::bytes_label;
+pub use heat_map::{HeatMap, HeatMapCell, heat_map};
+pub(crate) use scan::scan;
+
+/// The kinds that are known, in the order of reports; others follow by name.
+const KINDS: [&str; 10] = [
+    kind::WAIT,
+    kind::SYSCALL,
+    kind::SCHED,
+    kind::READ,
+    kind::READ_CPU,
+    kind::READ_QUEUE,
+    kind::READ_DEVICE,
+    kind::BLOCK,
+    kind::BLOCK_QUEUE,
+    kind::WAKER,
+];
+
+/// What a kind is, in a few words; the kind itself when it is not known.
+pub(crate) fn kind_words(kind: &str) -> &str {
+    match kind {
+        kind::WAIT => "Waits",
+        kind::SYSCALL => "System calls",
+        kind::SCHED => "Scheduling delay",
+        kind::READ => "Read calls",
+        kind::READ_CPU => "Kernel CPU of read calls",
+        kind::READ_QUEUE => "Read calls: request in the queue",
+        kind::READ_DEVICE => "Read calls: request at the device",
+        kind::BLOCK => "Block requests",
+        kind::BLOCK_QUEUE => "Block requests in the queue",
+        kind::WAKER => "Sleeps, by who ended them",
+        other => other,
+    }
+}
+
+/// Which latencies, and how they are grouped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyOptions {
+    /// Period and sessions. Waits and states do not apply: an event has a name and no state.
+    pub filter: Filter,
+    /// Kinds (see [`kind`]); empty = all that were recorded.
+    pub kinds: Vec<String>,
+    /// Names of events, as `Class:Event` or either of the two; empty = all.
+    pub names: Vec<String>,
+    /// What the events of a kind are grouped by.
+    pub by: Vec<LatencyDimension>,
+    /// Groups of each kind to show one by one.
+    pub top: usize,
+}
+
+impl Default for LatencyOptions {
+    fn default() -> LatencyOptions {
+        LatencyOptions {
+            filter: Filter::default(),
+            kinds: Vec::new(),
+            names: Vec::new(),
+            by: vec![LatencyDimension::Name],
+            top: 10,
+        }
+    }
+}
+
+impl LatencyOptions {
+    fn takes(&self, kind: &str, name: &str) -> bool {
+        let is_named = |wanted: &String| {
+            wanted == name
+                || name
+                    .split_once(':')
+                    .is_some_and(|(class, event)| wanted == class || wanted == event)
+        };
+        (self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind))
+            && (self.names.is_empty() || self.names.iter().any(is_named))
+    }
+
+    /// # Errors
+    /// A kind or a name is asked for that is not in the recording.
+    fn check(&self, recorded: &Recorded) -> Result<(), ReportError> {
+        let kinds = &recorded.kinds;
+        // Without any latency the answer is how to record some.
+        if kinds.is_empty() {
+            return Ok(());
+        }
+        if let Some(absent) = self.kinds.iter().find(|wanted| !kinds.contains(*wanted)) {
+            return Err(ReportError::NoSuchKind {
+                kind: absent.clone(),
+                recorded: in_order(kinds),
+            });
+        }
+        if !recorded.has_wanted && !self.names.is_empty() {
+            return Err(ReportError::NoSuchEvent(self.names.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// What is in the whole recording, whatever the period and the sessions.
+#[derive(Default)]
+struct Recorded {
+    kinds: BTreeSet<String>,
+    /// There are events of the kinds and names that were asked for.
+    has_wanted: bool,
+}
+
+/// Kinds in the order of reports.
+fn in_order(kinds: &BTreeSet<String>) -> Vec<String> {
+    let mut kinds: Vec<String> = kinds.iter().cloned().collect();
+    kinds.sort_by_key(|kind| rank(kind));
+    kinds
+}
+
+fn rank(kind: &str) -> usize {
+    KINDS
+        .iter()
+        .position(|known| *known == kind)
+        .unwrap_or(KINDS.len())
+}
+
+/// Latencies, exact, by kind and group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyReport {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// Which rows count.
+    pub filter: Filter,
+    /// The time it covers.
+    pub period: Period,
+    /// What the events are grouped by.
+    pub by: Vec<LatencyDimension>,
+    /// Kind by kind.
+    pub kinds: Vec<KindLatencies>,
+    /// The kinds that the recording has, whatever was asked for.
+    pub recorded_kinds: Vec<String>,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+impl LatencyReport {
+    /// Events per second of the period; none when it has no length.
+    pub fn per_second(&self, count: u128) -> Option<f64> {
+        let elapsed_ns = self.period.elapsed_ns();
+        (elapsed_ns > 0).then(|| count as f64 * 1e9 / elapsed_ns as f64)
+    }
+}
+
+/// Latencies of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KindLatencies {
+    /// See [`kind`].
+    pub kind: String,
+    /// All events of this kind.
+    pub total: Histogram,
+    /// Those with the largest sums of time, the largest first.
+    pub groups: Vec<LatencyGroup>,
+    /// Groups that are not among them.
+    pub others: usize,
+    /// Their events.
+    pub others_total: Histogram,
+}
+
+/// Latencies of one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyGroup {
+    /// One text for each dimension of [`LatencyReport::by`].
+    pub labels: Vec<String>,
+    /// Its events.
+    pub histogram: Histogram,
+}
+
+/// Groups the latencies of a recording.
+///
+/// # Errors
+/// The filter or the options name something that is not in the recording.
+pub fn latency(source: &Source, options: &LatencyOptions) -> Result<LatencyReport, ReportError> {
+    let mut dimensions = load(source, &options.filter)?;
+    let mut recorded = Recorded::default();
+    let mut groups: HashMap<String, HashMap<LatencyKey, Histogram>> = HashMap::new();
+    let scan = scan(source, &mut dimensions, &options.filter, |row, is_selected| {
+        recorded.see(row, options);
+        if is_selected && options.takes(&row.kind, &row.name) {
+            groups
+                .entry(row.kind.clone())
+                .or_default()
+                .entry(LatencyKey::of(&options.by, row))
+                .or_default()
+                .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
+        }
+    });
+    options.check(&recorded)?;
+    let mut kinds: Vec<KindLatencies> = groups
+        .into_iter()
+        .map(|(kind, groups)| {
+            let mut groups: Vec<(LatencyKey, Histogram)> = groups.into_iter().collect();
+            groups.sort_unstable_by(|(key, histogram), (other_key, other)| {
+                Reverse(histogram.sum_ns())
+                    .cmp(&Reverse(other.sum_ns()))
+                    .then_with(|| key.cmp(other_key))
+            });
+            let sum = |groups: &[(LatencyKey, Histogram)]| {
+                let mut total = Histogram::default();
+                groups.iter().for_each(|(_, histogram)| total.merge(histogram));
+                total
+            };
+            let total = sum(&groups);
+            let others = groups.split_off(options.top.min(groups.len()));
+            KindLatencies {
+                kind,
+                total,
+                groups: groups
+                    .into_iter()
+                    .map(|(key, histogram)| LatencyGroup {
+                        labels: key.labels(&mut dimensions),
+                        histogram,
+                    })
+                    .collect(),
+                others: others.len(),
+                others_total: sum(&others),
+            }
+        })
+        .collect();
+    kinds.sort_by(|a, b| (rank(&a.kind), &a.kind).cmp(&(rank(&b.kind), &b.kind)));
+    let mut problems = dimensions.problems;
+    problems.extend(scan.problems);
+    Ok(LatencyReport {
+        meta: source.meta().clone(),
+        filter: options.filter.clone(),
+        period: scan.period,
+        by: options.by.clone(),
+        kinds,
+        recorded_kinds: in_order(&recorded.kinds),
+        problems: problems.into_iter().map(|problem| problem.0).collect(),
+    })
+}
+
+impl Recorded {
+    fn see(&mut self, row: &LatencyRow, options: &LatencyOptions) {
+        if !self.kinds.contains(&row.kind) {
+            self.kinds.insert(row.kind.clone());
+        }
+        self.has_wanted |= options.takes(&row.kind, &row.name);
+    }
+}

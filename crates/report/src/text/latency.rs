@@ -1,0 +1,120 @@
+//! Latencies by kind and group: a histogram each.
+
+use dbtime_model::latency::kind;
+
+use super::page::{Page, Table, bar, percent};
+use super::{header, quality};
+use crate::histogram::Histogram;
+use crate::latency::{KindLatencies, LatencyReport, kind_words};
+use crate::number::{duration, microseconds, milliseconds};
+use crate::sums;
+
+/// What to do for latencies where there are none.
+pub(super) const HOW_TO_RECORD: &str = "Record them with 'dbtime record --exact'.";
+
+/// Stands for the time of no events.
+const NOTHING: &str = "-";
+
+pub(super) fn render(report: &LatencyReport, page: &mut Page) {
+    header::recording(&report.meta, report.period, &report.filter, page);
+    page.paragraph("Exact: all numbers; quantiles are good to 1 %.");
+    quality::latencies_lost(&report.meta, page);
+    if report.recorded_kinds.is_empty() {
+        page.heading(&format!("No latencies are in this recording. {HOW_TO_RECORD}"));
+    } else if report.kinds.is_empty() {
+        page.heading(&format!(
+            "No latencies are in this part of the recording, which has some of kind {}.",
+            report.recorded_kinds.join(", ")
+        ));
+    }
+    for kind in &report.kinds {
+        page.heading(&format!(
+            "{} (kind {}, exact): {} events, {} in all. {}",
+            kind_words(&kind.kind),
+            kind.kind,
+            kind.total.count(),
+            duration(kind.total.sum_ns()),
+            explanation(&kind.kind),
+        ));
+        groups(report, kind, page);
+    }
+    quality::problems(&report.problems, page);
+}
+
+fn groups(report: &LatencyReport, kind: &KindLatencies, page: &mut Page) {
+    for group in &kind.groups {
+        page.heading(&group.labels.join(", "));
+        page.paragraph(&summary(report, &group.histogram));
+        page.table(&table(&group.histogram));
+    }
+    if kind.others > 0 {
+        page.heading(&format!("{} other groups", kind.others));
+        page.paragraph(&summary(report, &kind.others_total));
+    }
+}
+
+fn summary(report: &LatencyReport, histogram: &Histogram) -> String {
+    let mut text = format!("{} events", histogram.count());
+    if let Some(rate) = report.per_second(histogram.count()) {
+        text += &format!(" ({rate:.1}/s)");
+    }
+    text += &format!(", {} in all", duration(histogram.sum_ns()));
+    if let Some(mean) = histogram.mean_ns() {
+        text += &format!("; mean {}", duration(mean));
+    }
+    for (name, q) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)] {
+        if let Some(ns) = histogram.quantile(q) {
+            text += &format!(", {name} {}", duration(ns.into()));
+        }
+    }
+    text + &format!(", max {}", duration(histogram.max_ns().into()))
+}
+
+fn table(histogram: &Histogram) -> Table {
+    let numbers = [
+        "from us", "to us", "events", "% events", "mean us", "time ms", "% time", "",
+    ];
+    let mut table = Table::new(&[], &numbers).with_bars();
+    let buckets = histogram.power_of_two_us();
+    let largest = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(0);
+    for bucket in &buckets {
+        let mean = bucket.sum_ns.checked_div(bucket.count);
+        table.row(vec![
+            bucket.from_us.to_string(),
+            bucket.to_us.to_string(),
+            bucket.count.to_string(),
+            percent(sums::percent(bucket.count, histogram.count())),
+            mean.map_or_else(|| NOTHING.to_string(), microseconds),
+            if bucket.count == 0 {
+                NOTHING.to_string()
+            } else {
+                milliseconds(bucket.sum_ns)
+            },
+            percent(sums::percent(bucket.sum_ns, histogram.sum_ns())),
+            bar(bucket.count, largest),
+        ]);
+    }
+    table
+}
+
+/// What one event of a kind is.
+fn explanation(of: &str) -> &'static str {
+    match of {
+        kind::WAIT => {
+            "One event is a system call made in the wait; where calls were not traced, one stay off CPU in it, run \
+             queue included."
+        }
+        kind::SYSCALL => "From begin to end.",
+        kind::SCHED => "From runnable until running, by the wait event at that time.",
+        kind::READ => "Reads of files, from begin to end, by wait event.",
+        kind::READ_CPU => "What these calls used in the kernel.",
+        kind::READ_QUEUE => "Reads from a device: from the first request of the call until one was issued.",
+        kind::READ_DEVICE => {
+            "Reads from a device: from the first issue until the last request waited for was done."
+        }
+        kind::BLOCK => "From the issue to the device until it was done.",
+        kind::BLOCK_QUEUE => "From entry into the queue until the issue to the device.",
+        kind::WAKER => "From falling asleep until someone ended it.",
+        _ => "",
+    }
+}
