@@ -75,3 +75,16 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
         }
     }
 }
+
+/// Waits until every program that had begun before the call has ended, so that a map it had chosen is not filled any
+/// longer. Takes some milliseconds.
+pub(crate) fn wait_for_programs() {
+    /// `MEMBARRIER_CMD_GLOBAL` of `linux/membarrier.h`: returns after a grace period of RCU, under which programs run.
+    const GLOBAL: libc::c_int = 1;
+    /// Where the kernel does not offer it (CPUs without a tick): no program takes nearly as long.
+    const LONG_ENOUGH: std::time::Duration = std::time::Duration::from_millis(10);
+    // SAFETY: the call takes no pointer.
+    if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } != 0 {
+        std::thread::sleep(LONG_ENOUGH);
+    }
+}
