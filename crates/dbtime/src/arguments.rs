@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{RATES_HZ, Target};
+use dbtime_model::BlockOperation;
 use dbtime_report::Dimension;
 
 /// Shows where database time really goes.
@@ -31,6 +32,8 @@ pub enum Command {
     Flame(FlameArguments),
     /// Make a recording of the files of other tools
     Import(ImportArguments),
+    /// Show the latency of block I/O, live, of the whole host (needs root)
+    Iolat(IolatArguments),
     /// See all of it on a throw-away PostgreSQL (needs root)
     Demo(DemoArguments),
 }
@@ -125,7 +128,7 @@ pub struct ReportArguments {
 pub enum Format {
     /// Tables for a terminal
     Text,
-    /// One JSON document
+    /// JSON
     Json,
 }
 
@@ -157,6 +160,35 @@ pub struct FlameArguments {
     pub output: PathBuf,
 }
 
+/// `dbtime iolat`
+#[derive(Debug, Args)]
+pub struct IolatArguments {
+    /// Seconds between two tables, 0.1 at least
+    #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_interval)]
+    pub interval: Duration,
+    /// Tables to show [default: until Ctrl-C, which shows the whole time]
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Only this disk; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub device: Vec<String>,
+    /// Only this operation: read, write, flush, discard, other; may be repeated
+    #[arg(long, value_name = "OPERATION")]
+    pub operation: Vec<BlockOperation>,
+    /// Only I/O that this process submitted; may be repeated
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Vec<u32>,
+    /// Latency from the queue until done, not from the issue to the device
+    #[arg(long)]
+    pub queue: bool,
+    /// A table for each disk
+    #[arg(long)]
+    pub per_disk: bool,
+    /// For people, or for programs (one JSON object per line)
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
 /// `dbtime demo`
 #[derive(Debug, Args)]
 pub struct DemoArguments {
@@ -170,6 +202,20 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("must be more than 0".to_string()),
+    }
+}
+
+/// Shorter than this, taking the numbers would be a part of what is measured.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// Longer ones are typing errors.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_seconds(text)?;
+    if (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("must be between 0.1 and 86400 seconds".to_string())
     }
 }
 
@@ -189,6 +235,14 @@ mod tests {
         assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
         for wrong in ["0", "-1", "x", "nan", "inf", ""] {
             assert!(parse_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_neither_too_short_nor_without_end() {
+        assert_eq!(parse_interval("0.1"), Ok(Duration::from_millis(100)));
+        for wrong in ["0", "0.09", "86401", "1e300", "-1", "one"] {
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -22,7 +22,9 @@ pub(super) fn by_name(name: &str) -> Result<u32, CollectError> {
     let directory = directory(device);
     if directory.join("partition").exists() {
         let disk = disk_of_partition(&directory).unwrap_or_else(|| "the whole disk".to_string());
-        return Err(wrong(format!("a partition has no requests of its own; use {disk}")));
+        return Err(wrong(format!(
+            "a partition has no requests of its own; use {disk}"
+        )));
     }
     if !has_requests(&directory) {
         let below = below(&directory);
@@ -131,7 +133,15 @@ mod tests {
 
     #[test]
     fn a_name_that_leads_elsewhere_is_no_device() {
-        for wrong in ["", ".", "..", "../../etc", "/etc/passwd", "/dev/null", "sd\u{1b}[2J"] {
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "../../etc",
+            "/etc/passwd",
+            "/dev/null",
+            "sd\u{1b}[2J",
+        ] {
             let error = by_name(wrong).expect_err(wrong).to_string();
             assert!(error.contains("no such block device"), "{error}");
             assert!(!error.contains('\u{1b}'), "{error}");

@@ -13,7 +13,7 @@ use std::fs;
 use dbtime_model::latency::{bounds_of, kind};
 use dbtime_model::{BlockOperation, LatencyRow, SessionId};
 
-use crate::bpf::{BlockFilter, BlockPrograms};
+use crate::bpf::{BlockFilter, BlockLosses, BlockPrograms};
 use crate::clock::{Clock, monotonic_ns};
 use crate::{CollectError, privilege, process};
 
@@ -35,6 +35,8 @@ pub struct BlockLatency {
     programs: BlockPrograms,
     clock: Clock,
     begin_ns: u64,
+    /// Until then.
+    losses: BlockLosses,
     named: Vec<u32>,
     reasons: Vec<String>,
     with_queue: bool,
@@ -55,9 +57,9 @@ pub struct BlockInterval {
     pub volumes: Vec<BlockVolume>,
     /// Requests by device that stands on another one and was not named: they are in none of the rows.
     pub left_out: BTreeMap<String, u64>,
-    /// Since the start: requests that were done, but issued before it.
+    /// Requests that were done, but issued before the start of the measurement: they are in none of the rows.
     pub without_begin: u64,
-    /// Since the start: requests that could not be counted.
+    /// Requests that could not be counted.
     pub lost: u64,
 }
 
@@ -99,6 +101,7 @@ impl BlockLatency {
             programs,
             clock: Clock::start(),
             begin_ns: monotonic_ns(),
+            losses: BlockLosses::default(),
             named,
             reasons,
         })
@@ -122,20 +125,23 @@ impl BlockLatency {
         let end_ns = monotonic_ns();
         self.programs.end_interval()?;
         let (cells, volumes) = self.programs.take()?;
-        let losses = self.programs.losses();
+        let losses = self.programs.losses()?;
         let begin_us = self.clock.wall_us(self.begin_ns);
         let mut interval = BlockInterval {
             begin_us,
             end_us: self.clock.wall_us(end_ns),
             elapsed_ns: end_ns - self.begin_ns,
-            without_begin: losses.without_begin,
-            lost: losses.lost,
+            without_begin: losses.without_begin - self.losses.without_begin,
+            lost: losses.lost - self.losses.lost,
             ..BlockInterval::default()
         };
         self.begin_ns = end_ns;
+        self.losses = losses;
         let mut known = BTreeMap::new();
         for cell in cells {
-            let device = known.entry(cell.device).or_insert_with(|| self.describe(cell.device));
+            let device = known
+                .entry(cell.device)
+                .or_insert_with(|| self.describe(cell.device));
             if device.is_left_out {
                 *interval.left_out.entry(device.name.clone()).or_default() += cell.count;
                 continue;
@@ -158,7 +164,9 @@ impl BlockLatency {
             });
         }
         for volume in volumes {
-            let device = known.entry(volume.device).or_insert_with(|| self.describe(volume.device));
+            let device = known
+                .entry(volume.device)
+                .or_insert_with(|| self.describe(volume.device));
             if !device.is_left_out {
                 interval.volumes.push(BlockVolume {
                     device: device.name.clone(),

@@ -83,7 +83,10 @@ impl BlockPrograms {
         }
         let mut reasons = Vec::new();
         if !filter.pids.is_empty() {
-            need("block_bio_queue", "the process that submits a request is not known")?;
+            need(
+                "block_bio_queue",
+                "the process that submits a request is not known",
+            )?;
         }
         let mut has = |tracepoint: &str, without: &str| {
             let found = has_tracepoint(tracepoint);
@@ -146,10 +149,18 @@ impl BlockPrograms {
         };
         // In this order: what is seen to begin is seen to end.
         let in_order = [
-            ("block_bio_queue", &skel.progs.on_block_queue, !filter.pids.is_empty()),
+            (
+                "block_bio_queue",
+                &skel.progs.on_block_queue,
+                !filter.pids.is_empty(),
+            ),
             ("block_rq_insert", &skel.progs.on_block_insert, with_queue),
             ("block_rq_requeue", &skel.progs.on_block_requeue, with_requeue),
-            ("block_rq_merge", &skel.progs.on_block_merge, with_merge && with_queue),
+            (
+                "block_rq_merge",
+                &skel.progs.on_block_merge,
+                with_merge && with_queue,
+            ),
             ("block_rq_complete", &skel.progs.on_block_complete, true),
             ("block_rq_issue", &skel.progs.on_block_issue, true),
         ];
@@ -225,22 +236,22 @@ impl BlockPrograms {
     }
 
     /// What could not be counted until now.
-    pub(crate) fn losses(&self) -> BlockLosses {
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub(crate) fn losses(&self) -> Result<BlockLosses, CollectError> {
         let value = self
             .bss
             .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten()
+            .map_err(|e| CollectError::Kernel(format!("BPF map of losses: {e}")))?
             .unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return BlockLosses::default();
-        }
+        assert!(value.len() >= size_of::<bss>());
         // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
         let bss = unsafe { value.as_ptr().cast::<bss>().read_unaligned() };
-        BlockLosses {
+        Ok(BlockLosses {
             lost: bss.block_lost + bss.latency_lost,
             without_begin: bss.block_without_begin,
-        }
+        })
     }
 }
 

@@ -51,7 +51,11 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
             let result = unsafe {
                 libbpf_sys::bpf_map_lookup_and_delete_batch(
                     map.as_fd().as_raw_fd(),
-                    if begun { place_pointer } else { std::ptr::null_mut() },
+                    if begun {
+                        place_pointer
+                    } else {
+                        std::ptr::null_mut()
+                    },
                     place_pointer,
                     self.keys.as_mut_ptr().cast(),
                     self.values.as_mut_ptr().cast(),
@@ -60,7 +64,9 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
                 )
             };
             let error = (result != 0).then(std::io::Error::last_os_error);
-            let is_end = error.as_ref().is_some_and(|e| e.raw_os_error() == Some(libc::ENOENT));
+            let is_end = error
+                .as_ref()
+                .is_some_and(|e| e.raw_os_error() == Some(libc::ENOENT));
             if error.is_none() || is_end {
                 for n in 0..(count as usize).min(BATCH) {
                     take(self.keys[n], self.values[n]);

@@ -7,7 +7,7 @@ mod load;
 mod messages;
 mod sampler;
 
-pub(crate) use block::{BlockFilter, BlockPrograms};
+pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 pub(crate) use events::{Event, Events, SampleEvent};
 pub(crate) use load::{Engine, Programs};
 pub(crate) use sampler::Sampler;

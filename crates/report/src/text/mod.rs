@@ -1,5 +1,6 @@
 //! The report for a terminal. Computes nothing: every number is taken from the answers as it is.
 
+mod block_io;
 mod database_view;
 mod header;
 mod ledger;
@@ -9,6 +10,7 @@ mod sessions;
 mod stacks;
 
 use crate::report::Report;
+pub use block_io::{BlockIoOptions, render_block_io};
 use page::Page;
 
 /// The report as text, lines up to `width` columns (names that cannot be broken may be longer). No colours,
