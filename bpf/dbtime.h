@@ -34,6 +34,8 @@ struct dbt_slot {
 	__u32 torn_stacks;
 	__u32 displaced;
 	__u32 is_new;          /* this pass found a state that the last row does not hold for */
+	__u32 has_account;     /* exact tier: its account is open */
+	__u32 pad;
 };
 
 /* Which waits need no stack. Filled by user space: what is idle is not decided here. */
@@ -69,6 +71,7 @@ enum dbt_sample_flag {
 	SAMPLE_STACK_TORN = 4,     /* the task ran while its stacks were read: what is not of the same instant was dropped */
 	SAMPLE_STACK_SKIPPED = 8,  /* a wait that needs no stack */
 	SAMPLE_IN_IOWAIT = 16,     /* EVENT_WAITING: it went to sleep for block I/O */
+	SAMPLE_IN_CALL = 32,       /* EVENT_RUNNING: in a system call; known where calls are traced */
 };
 
 struct dbt_sample {
@@ -93,6 +96,38 @@ struct dbt_totals {
 	__u32 displaced;
 };
 
+/* What exact cells tell apart besides the wait event. */
+enum dbt_exact_state {
+	EXACT_OUTSIDE,  /* on a CPU outside of system calls: user code, page faults, interrupts */
+	EXACT_CALL,     /* on a CPU inside a system call */
+	EXACT_RUNNABLE, /* in the run queue */
+	EXACT_DISK,
+	EXACT_SLEEP,
+	EXACT_STOPPED,
+	EXACT_STATES
+};
+
+#define MAX_WAITS 64 /* distinct wait events of a session; a power of two */
+#define WAIT_NOT_READ 0xffffffff /* in the place of a wait event */
+
+/* All time that a session has spent in one wait event. It only grows. */
+struct dbt_wait_sums {
+	__u32 wait;
+	__u32 pad;
+	__u64 ns[EXACT_STATES];
+	__u64 count[EXACT_STATES];
+};
+
+/* In the exact tier totals go on with these. */
+struct dbt_sums {
+	struct dbt_totals totals;
+	__u64 cpu_ns; /* on a CPU; 0 where calls are traced: then it is in `waits` */
+	__u64 missed; /* switches that were not seen */
+	__u32 used;   /* of `waits` */
+	__u32 pad;
+	struct dbt_wait_sums waits[MAX_WAITS]; /* cut to what is used */
+};
+
 struct dbt_begin {
 	struct dbt_event event;
 	__u64 wait_address;
@@ -110,6 +145,8 @@ struct dbt_latency_key {
 	__u16 bucket; /* of latency_bucket() */
 	__u8 kind;    /* enum dbt_latency_kind */
 	__u8 source;  /* enum dbt_read_source */
+	__u32 call;   /* number of the system call */
+	__u32 pad;
 };
 
 struct dbt_latency {
@@ -121,15 +158,16 @@ struct dbt_latency {
 /* crates/model/src/latency.rs says what they mean. */
 enum dbt_latency_kind {
 	LATENCY_WAIT = 1,
-	LATENCY_SYSCALL = 2,
+	LATENCY_CALL = 2,  /* a system call, and, if one is named, a wait */
 	LATENCY_SCHED = 3,
-	LATENCY_READ = 4,
-	LATENCY_READ_CPU = 5,
-	LATENCY_READ_QUEUE = 6,
-	LATENCY_READ_DEVICE = 7,
-	LATENCY_BLOCK = 8,
-	LATENCY_BLOCK_QUEUE = 9,
-	LATENCY_WAKER = 10,
+	LATENCY_READ = 4,  /* a system call that read from a file, and, if one is named, a wait */
+	LATENCY_READ_ON_CPU = 5, /* the same, which never left its CPU: as much CPU as time */
+	LATENCY_READ_CPU = 6,
+	LATENCY_READ_QUEUE = 7,
+	LATENCY_READ_DEVICE = 8,
+	LATENCY_BLOCK = 9,
+	LATENCY_BLOCK_QUEUE = 10,
+	LATENCY_WAKER = 11,
 };
 
 /* What a block request does; `name` in the key of LATENCY_BLOCK and LATENCY_BLOCK_QUEUE. */

@@ -8,6 +8,9 @@ struct {
 	__uint(max_entries, 4 * 1024 * 1024); /* user space sets it by rate and CPUs */
 } events SEC(".maps");
 
+/* The exact tier is on. Set before loading. */
+const volatile bool exact = false;
+
 /* Events that found no room. */
 __u64 lost = 0;
 

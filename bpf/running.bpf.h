@@ -14,6 +14,27 @@ struct {
  * what the context is whatever the kernel's own struct has become. Its low two bits are the privilege level. */
 #define CODE_SEGMENT 17
 
+/* Exact tier: whether it is in a system call. Found in user code, which may be inside a wait event, the account is cut,
+ * or opened: there is no better moment. (Kernel code that this interrupts may be writing the account.) */
+static __always_inline bool is_in_call(struct task_struct *task, struct dbt_sample *sample)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!account)
+		return false;
+	if (sample->flags & SAMPLE_USER_MODE) {
+		if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
+			return false;
+		if (trace_calls && sample->wait) {
+			begin_write(account);
+			settle_calls(account, now, task->sched_info.run_delay, sample->wait, true);
+			end_write(account);
+		}
+	}
+	return account->in_call;
+}
+
 SEC("perf_event")
 int sample_running(struct bpf_perf_event_data *ctx)
 {
@@ -21,7 +42,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct dbt_sample *sample;
-	__u64 pointer = 0, kernel = 0, user, cs;
+	__u64 kernel = 0, user, cs;
 
 	if (!target)
 		return 0;
@@ -29,16 +50,16 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	if (!sample)
 		return 0;
 	fill_event(&sample->event, EVENT_RUNNING, pid, task->start_time);
-	sample->wait = 0;
 	cs = ((volatile __u64 *)ctx)[CODE_SEGMENT];
 	sample->flags = (cs & 3) ? SAMPLE_USER_MODE : 0;
 	sample->state = 0;
 	sample->repeats = 0;
 	sample->pad = 0;
-	if (target->wait_address &&
-	    (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)target->wait_address) ||
-	     bpf_probe_read_user(&sample->wait, sizeof(sample->wait), (void *)pointer)))
+	sample->wait = current_wait(target->wait_address);
+	if (sample->wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
+	if (exact && is_in_call(task, sample))
+		sample->flags |= SAMPLE_IN_CALL;
 
 	if (!(sample->flags & SAMPLE_USER_MODE))
 		kernel = frames_in(bpf_get_stack(ctx, sample->frames, MAX_FRAMES * sizeof(__u64), 0));

@@ -10,6 +10,8 @@ struct {
 	__type(value, struct dbt_target);
 } targets SEC(".maps");
 
+#include "exact.bpf.h"
+
 /* Children for which `targets` had no room. */
 __u64 targets_full = 0;
 
@@ -32,6 +34,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		__sync_fetch_and_add(&targets_full, 1);
 		return 0;
 	}
+	if (exact)
+		open_child(child, target.wait_address);
 	fill_event(&begin.event, EVENT_BEGIN, pid, child->start_time);
 	begin.wait_address = target.wait_address;
 	emit(&begin, sizeof(begin), BPF_RB_FORCE_WAKEUP);
@@ -51,7 +55,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	totals.on_cpu_ns = on_cpu_time(task->se.sum_exec_runtime, task->se.exec_start, totals.event.time_ns);
 	totals.run_queue_ns = task->sched_info.run_delay;
 	bpf_map_delete_elem(&targets, &pid);
-	emit(&totals, sizeof(totals), BPF_RB_FORCE_WAKEUP);
+	if (!exact || !close_account(task, &totals))
+		emit(&totals, sizeof(totals), BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
 

@@ -157,24 +157,99 @@ static __always_inline __u32 user_stack(struct task_struct *task, struct dbt_wai
 	return walk.next - first;
 }
 
-static __always_inline void report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+/* Opens the account of a task that does not run and may not do so for long. What runs opens its own at its next event. */
+static __always_inline void open_sleeper(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 switches = switches_of(task), pointer = 0;
+	__u32 wait = 0;
+
+	if (!account)
+		return;
+	if (account->status == ACCOUNT_NEW) {
+		account->wait_address = slot->wait_address;
+		ordered();
+		account->status = ACCOUNT_READY;
+	}
+	slot->has_account = account->status == ACCOUNT_OPEN;
+	if (slot->has_account || BPF_CORE_READ(task, on_cpu) || is_memory_busy(task) ||
+	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
+		return;
+	if (slot->wait_address &&
+	    (bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
+	     bpf_copy_from_user_task(&wait, sizeof(wait), (void *)pointer, task, 0)))
+		wait = WAIT_NOT_READ;
+	account->mode = MODE_OFF;
+	account->off_state = exact_state(BPF_CORE_READ(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
+	open_account(account, task, bpf_ktime_get_ns());
+	account->off_cell = cell_of(&account->sums, wait);
+	/* Who sleeps is in a system call, but for the rare page that is read from disk. */
+	account->in_call = account->off_state != EXACT_RUNNABLE;
+	account->call_cell = account->off_cell;
+	ordered();
+	account->status = has_run(task, switches) ? ACCOUNT_READY : ACCOUNT_OPEN;
+	slot->has_account = account->status == ACCOUNT_OPEN;
+}
+
+static __always_inline void read_totals(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
 {
 	__u64 queued = BPF_CORE_READ(task, sched_info.last_queued);
+
+	totals->event.time_ns = bpf_ktime_get_ns();
+	totals->on_cpu_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	if (BPF_CORE_READ(task, on_cpu))
+		totals->on_cpu_ns =
+			on_cpu_time(totals->on_cpu_ns, BPF_CORE_READ(task, se.exec_start), totals->event.time_ns);
+	totals->run_queue_ns = BPF_CORE_READ(task, sched_info.run_delay);
+	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
+	if (queued && queued < visit->sampler_arrival)
+		totals->run_queue_ns += visit->sampler_arrival - queued;
+}
+
+/* Completes the totals by the exact sums as of now, from a copy of the task's account. False = there is none, or the
+ * task never left it alone. */
+static __always_inline bool report_sums(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0), *copy;
+	__u64 sequence;
+	__u32 zero = 0;
+
+	copy = bpf_map_lookup_elem(&account_scratch, &zero);
+	if (!account || !copy || account->status != ACCOUNT_OPEN)
+		return false;
+	for (int i = 0; i < READ_ATTEMPTS; i++) {
+		sequence = *(volatile __u64 *)&account->sequence;
+		ordered();
+		if (sequence & 1 || bpf_probe_read_kernel(copy, sizeof(*copy), account))
+			continue;
+		read_totals(task, totals, visit);
+		ordered();
+		if (*(volatile __u64 *)&account->sequence != sequence)
+			continue;
+		if (trace_calls)
+			settle_calls(copy, totals->event.time_ns, totals->run_queue_ns, 0, false);
+		else
+			settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
+		copy->sums.totals = *totals;
+		emit(&copy->sums, sums_size(&copy->sums), BPF_RB_NO_WAKEUP);
+		return true;
+	}
+	return false;
+}
+
+static __always_inline void report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
 	struct dbt_totals totals = {};
 
 	fill_event(&totals.event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
-	totals.on_cpu_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
-	if (BPF_CORE_READ(task, on_cpu))
-		totals.on_cpu_ns = on_cpu_time(totals.on_cpu_ns, BPF_CORE_READ(task, se.exec_start), totals.event.time_ns);
-	totals.run_queue_ns = BPF_CORE_READ(task, sched_info.run_delay);
-	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
-	if (queued && queued < visit->sampler_arrival)
-		totals.run_queue_ns += visit->sampler_arrival - queued;
 	totals.repeats = slot->repeats;
 	totals.torn = slot->torn;
 	totals.torn_stacks = slot->torn_stacks;
 	totals.displaced = slot->displaced;
 	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = 0;
+	if (exact && report_sums(task, &totals, visit))
+		return;
+	read_totals(task, &totals, visit);
 	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
 }
 
@@ -266,6 +341,19 @@ static __always_inline bool is_session(struct task_struct *task, struct dbt_slot
 	return start_ns == slot->task.start_ns && !(BPF_CORE_READ(task, flags) & PF_EXITING);
 }
 
+static __always_inline bool needs_account(struct dbt_slot *slot)
+{
+	return exact && !slot->has_account;
+}
+
+/* A session's time is accounted for from its first sums on: they are sent at once. */
+static __always_inline void begin_account(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
+	open_sleeper(task, slot);
+	if (slot->has_account)
+		report_totals(task, slot, visit);
+}
+
 static long look_at_slot(__u32 i, struct dbt_visit *visit)
 {
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
@@ -279,7 +367,7 @@ static long look_at_slot(__u32 i, struct dbt_visit *visit)
 	if (is_session(task, slot)) {
 		look(task, slot, visit);
 		/* Here, where nothing sleeps: no session's totals wait for another one's memory. */
-		if (visit->totals)
+		if (visit->totals && !needs_account(slot))
 			report_totals(task, slot, visit);
 	}
 	bpf_task_release(task);
@@ -291,13 +379,17 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
 	struct task_struct *task;
 
-	if (!slot || !slot->task.pid || !slot->is_new)
+	if (!slot || !slot->task.pid || !(slot->is_new || needs_account(slot)))
 		return 0;
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
 		return 0;
-	if (is_session(task, slot))
-		take(task, slot);
+	if (is_session(task, slot)) {
+		if (needs_account(slot))
+			begin_account(task, slot, visit);
+		if (slot->is_new)
+			take(task, slot);
+	}
 	slot->is_new = 0;
 	bpf_task_release(task);
 	return 0;
@@ -363,7 +455,9 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 	if (!is_session(task, slot))
 		return 0;
 	look(task, slot, &visit);
-	if (visit.totals)
+	if (needs_account(slot))
+		begin_account(task, slot, &visit);
+	else if (visit.totals)
 		report_totals(task, slot, &visit);
 	if (slot->is_new)
 		take(task, slot);

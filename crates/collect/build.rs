@@ -8,7 +8,7 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Objects to build: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const OBJECTS: [&str; 2] = ["sampled", "block"];
+const OBJECTS: [&str; 2] = ["recorder", "block"];
 
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
@@ -35,6 +35,8 @@ fn main() {
             .clang_args([
                 OsString::from("-I"),
                 vmlinux.clone().into_os_string(),
+                // Atomic exchange: Linux 5.12.
+                OsString::from("-mcpu=v3"),
                 OsString::from("-Wall"),
                 OsString::from("-Werror"),
             ])

@@ -9,8 +9,9 @@ use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Qua
 use dbtime_model::{Rows, SessionId};
 
 use crate::accounting::Totals;
-use crate::bpf::{Engine, Event, Events, Programs, Sampler};
+use crate::bpf::{Engine, Event, Events, Programs, Sampler, Tier};
 use crate::clock::{Clock, monotonic_ns};
+use crate::latencies::Latencies;
 use crate::postgres::{Server, WaitEventNames, wait_events};
 use crate::session::{LiveSession, Unused};
 use crate::symbols::Symbolizer;
@@ -46,6 +47,8 @@ pub struct Options {
     pub target: Target,
     /// Samples per second and session, in [`RATES_HZ`].
     pub rate_hz: u32,
+    /// How exact the times are.
+    pub tier: Tier,
     /// Take the engine of older kernels also where the better one works.
     pub task_iterator: bool,
 }
@@ -73,6 +76,8 @@ pub struct Collector {
     whole_server: bool,
     names: &'static WaitEventNames,
     symbolizer: Symbolizer,
+    /// The exact tier only.
+    latencies: Option<Latencies>,
     sessions: HashMap<u32, LiveSession>,
     next_id: u64,
     free_slots: Vec<u32>,
@@ -113,7 +118,7 @@ impl Collector {
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
         let only = options.task_iterator.then_some(Engine::Iterator);
-        let (programs, refused) = Programs::load(options.rate_hz, only)?;
+        let (programs, refused) = Programs::load(options.rate_hz, options.tier, only)?;
         let events =
             Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
         let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
@@ -143,7 +148,8 @@ impl Collector {
             sampler,
             whole_server,
             names: WaitEventNames::for_major(server.major).0,
-            server,
+            latencies: (options.tier != Tier::Sampled)
+                .then(|| Latencies::new(&server.data_directory_here(), monotonic_ns())),
             symbolizer,
             sessions: HashMap::new(),
             next_id: 1,
@@ -160,6 +166,7 @@ impl Collector {
             lost_at_check: 0,
             stolen_at_start: host::stolen_time(),
             without_slot: 0,
+            server,
             options,
         };
         collector.take_up_server()?;
@@ -191,6 +198,9 @@ impl Collector {
             self.drop_unreported(now)?;
             self.repair_after_loss()?;
         }
+        if let Some(latencies) = &mut self.latencies {
+            latencies.step(&mut self.programs, self.names, self.clock, now, &mut self.rows)?;
+        }
         self.look_for_server()?;
         Ok(match (self.whole_server, self.gone, self.sessions.is_empty()) {
             (false, _, true) => Status::Ended,
@@ -213,6 +223,15 @@ impl Collector {
         left.sort_by_key(|session| session.slot);
         for session in &mut left {
             self.quality.samples += session.abandon(self.clock, &mut self.rows);
+        }
+        if let Some(latencies) = &mut self.latencies {
+            latencies.finish(
+                &mut self.programs,
+                self.names,
+                self.clock,
+                monotonic_ns(),
+                &mut self.rows,
+            )?;
         }
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
@@ -254,7 +273,7 @@ impl Collector {
                 },
             },
             collector: CollectorMeta {
-                tier: "sampled".to_string(),
+                tier: self.options.tier.name().to_string(),
                 rate_hz: self.options.rate_hz,
                 engine: self.programs.engine.describe().to_string(),
                 reasons: self.reasons.clone(),
@@ -306,7 +325,18 @@ impl Collector {
                     .set_slot(slot, Some((pid, start_ns)), wait_address)?;
                 self.programs.add_target(pid, wait_address, false, Some(slot))?;
                 let id = self.take_id();
-                let session = LiveSession::begin(id, pid, slot, self.names, start_ns, monotonic_ns());
+                if let Some(latencies) = &mut self.latencies {
+                    latencies.know(pid, start_ns, id);
+                }
+                let session = LiveSession::begin(
+                    id,
+                    pid,
+                    slot,
+                    self.names,
+                    self.options.tier,
+                    start_ns,
+                    monotonic_ns(),
+                );
                 self.sessions.insert(pid, session);
             }
             Event::Totals { pid, ended: true, .. } => {
@@ -378,17 +408,32 @@ impl Collector {
             on_cpu_ns,
             run_queue_ns,
             ended,
+            ref sums,
             ..
         } = *event
         else {
             return;
         };
+        if let Some(latencies) = &mut self.latencies {
+            latencies.know(session.pid, start_ns, session.id);
+            if ended {
+                latencies.forget(session.pid, start_ns, monotonic_ns());
+            }
+        }
         let totals = Totals {
             now: time_ns,
             on_cpu: on_cpu_ns,
             run_queue: run_queue_ns,
         };
-        self.quality.samples += session.totals(start_ns, totals, unused, ended, self.clock, &mut self.rows);
+        self.quality.samples += session.totals(
+            start_ns,
+            totals,
+            sums.as_deref(),
+            unused,
+            ended,
+            self.clock,
+            &mut self.rows,
+        );
         self.quality.torn += u64::from(unused.torn);
         self.quality.torn_stacks += u64::from(unused.torn_stacks);
         self.quality.displaced += u64::from(unused.displaced);
@@ -433,7 +478,15 @@ impl Collector {
         self.programs
             .add_target(pid, self.server.wait_address, is_postmaster, Some(slot))?;
         let id = self.take_id();
-        let mut session = LiveSession::adopt(id, pid, slot, self.names, is_postmaster, monotonic_ns());
+        let mut session = LiveSession::adopt(
+            id,
+            pid,
+            slot,
+            self.names,
+            is_postmaster,
+            self.options.tier,
+            monotonic_ns(),
+        );
         session.read_title();
         self.sessions.insert(pid, session);
         Ok(())
@@ -467,7 +520,7 @@ impl Collector {
 
     /// Takes up processes whose beginning was lost with other events.
     fn repair_after_loss(&mut self) -> Result<(), CollectError> {
-        let (lost, _) = self.programs.losses();
+        let lost = self.programs.losses().events;
         if lost == self.lost_at_check || !self.whole_server || self.gone.is_some() {
             return Ok(());
         }
@@ -515,6 +568,9 @@ impl Collector {
                 server.postmaster
             ));
             self.symbolizer.set_parent(server.postmaster);
+            if let Some(latencies) = &mut self.latencies {
+                latencies.set_data_directory(&server.data_directory_here());
+            }
             self.server = server;
             self.gone = None;
             self.take_up_server()?;
@@ -541,15 +597,16 @@ impl Collector {
     }
 
     fn count_losses(&mut self) {
-        let (lost, refused) = self.programs.losses();
-        let not_recorded = refused + self.without_slot;
+        let losses = self.programs.losses();
+        let not_recorded = losses.sessions + self.without_slot;
         if not_recorded > 0 && self.quality.sessions_not_recorded == 0 {
             self.note(format!(
                 "more than {} sessions: the others are not recorded",
                 self.programs.capacity()
             ));
         }
-        self.quality.lost = lost;
+        self.quality.lost = losses.events;
+        self.quality.latencies_lost = losses.latencies;
         self.quality.sessions_not_recorded = not_recorded;
         self.quality.failed_passes = self.sampler.statistics().failed;
     }

@@ -13,6 +13,7 @@ mod clock;
 mod collector;
 mod error;
 mod host;
+mod latencies;
 mod postgres;
 mod privilege;
 mod process;
@@ -20,5 +21,6 @@ mod session;
 mod symbols;
 
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
+pub use bpf::Tier;
 pub use collector::{Collector, Options, RATES_HZ, Status, Target};
 pub use error::CollectError;

@@ -1,11 +1,11 @@
 //! A session while it is recorded: its samples and totals come in, its rows go out.
 
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Fidelity, Rows, Session, SessionId, State, Wait, counter,
+    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, Wait, counter,
 };
 
-use crate::accounting::{Account, Cell, RawWait, Totals};
-use crate::bpf::{Event, SampleEvent};
+use crate::accounting::{Account, Cell, ExactAccount, Growth, RawWait, Share, Totals};
+use crate::bpf::{Event, ExactSums, SampleEvent, Tier};
 use crate::clock::Clock;
 use crate::postgres::title::{self, Title};
 use crate::postgres::{WaitEventNames, wait_events};
@@ -23,9 +23,56 @@ pub(crate) struct Unused {
     pub(crate) displaced: u32,
 }
 
+/// The account of a session, by tier.
+enum AnyAccount {
+    Sampled(Account),
+    Exact(ExactAccount),
+}
+
+impl AnyAccount {
+    /// Opens an account; none when the tier needs sums and there are none yet.
+    fn open(tier: Tier, totals: Totals, sums: Option<&ExactSums>) -> Option<AnyAccount> {
+        match tier {
+            Tier::Sampled => Some(AnyAccount::Sampled(Account::open(totals))),
+            Tier::Switch | Tier::Calls => {
+                sums.map(|sums| AnyAccount::Exact(ExactAccount::open(totals, sums)))
+            }
+        }
+    }
+
+    fn last(&self) -> Totals {
+        match self {
+            AnyAccount::Sampled(account) => account.last(),
+            AnyAccount::Exact(account) => account.last(),
+        }
+    }
+
+    fn sample(&mut self, cell: Cell, in_call: bool, count: u64) {
+        match self {
+            AnyAccount::Sampled(account) => account.sample(cell, count),
+            AnyAccount::Exact(account) => account.sample(cell, in_call, count),
+        }
+    }
+
+    /// None when the sums could not be read this time: the next ones have all that is missing.
+    fn advance(
+        &mut self,
+        totals: Totals,
+        sums: Option<&ExactSums>,
+        ended: bool,
+    ) -> Option<(Growth, Vec<Share>)> {
+        match (self, sums) {
+            (AnyAccount::Sampled(account), _) => Some(account.advance(totals, ended)),
+            (AnyAccount::Exact(account), Some(sums)) => Some(account.advance(totals, sums, ended)),
+            (AnyAccount::Exact(account), None) if ended => Some((Growth::default(), account.abandon())),
+            (AnyAccount::Exact(_), None) => None,
+        }
+    }
+}
+
 /// A session that is being recorded.
 pub(crate) struct LiveSession {
-    id: SessionId,
+    pub(crate) id: SessionId,
     pub(crate) pid: u32,
     pub(crate) slot: u32,
     /// CLOCK_MONOTONIC; 0 until the kernel has told it.
@@ -37,10 +84,13 @@ pub(crate) struct LiveSession {
     title: Option<Title>,
     title_text: String,
     described: bool,
-    account: Option<Account>,
+    tier: Tier,
+    account: Option<AnyAccount>,
     /// Cell of the last row of the sampler, which later passes found unchanged.
     last_waiting: Option<Cell>,
     waits_not_read: u64,
+    /// Switches that were not seen, so far.
+    missed: u64,
     next_title_ns: u64,
     /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
     /// says how often the row before held, so the account is closed a moment later.
@@ -55,6 +105,7 @@ impl LiveSession {
         slot: u32,
         names: &'static WaitEventNames,
         is_postmaster: bool,
+        tier: Tier,
         now: u64,
     ) -> LiveSession {
         LiveSession {
@@ -68,9 +119,11 @@ impl LiveSession {
             title: None,
             title_text: String::new(),
             described: false,
+            tier,
             account: None,
             last_waiting: None,
             waits_not_read: 0,
+            missed: 0,
             next_title_ns: 0,
             end: None,
         }
@@ -82,18 +135,19 @@ impl LiveSession {
         pid: u32,
         slot: u32,
         names: &'static WaitEventNames,
+        tier: Tier,
         start_ns: u64,
         now: u64,
     ) -> LiveSession {
-        let account = Account::open(Totals {
+        let begin = Totals {
             now: start_ns,
             on_cpu: 0,
             run_queue: 0,
-        });
+        };
         LiveSession {
             start_ns,
-            account: Some(account),
-            ..LiveSession::adopt(id, pid, slot, names, false, now)
+            account: AnyAccount::open(tier, begin, Some(&ExactSums::default())),
+            ..LiveSession::adopt(id, pid, slot, names, false, tier, now)
         }
     }
 
@@ -184,14 +238,14 @@ impl LiveSession {
             self.last_waiting = (!event.stack_torn).then_some(cell);
         }
         if let Some(account) = &mut self.account {
-            account.sample(cell, 1);
+            account.sample(cell, event.in_call, 1);
         }
     }
 
     /// The last row of the sampler still held in so many passes.
     pub(crate) fn repeat(&mut self, passes: u32) {
         if let (Some(account), Some(cell)) = (&mut self.account, self.last_waiting) {
-            account.sample(cell, u64::from(passes));
+            account.sample(cell, false, u64::from(passes));
         }
     }
 
@@ -201,6 +255,7 @@ impl LiveSession {
         &mut self,
         start_ns: u64,
         totals: Totals,
+        sums: Option<&ExactSums>,
         unused: Unused,
         ended: bool,
         clock: Clock,
@@ -208,22 +263,21 @@ impl LiveSession {
     ) -> u64 {
         self.start_ns = start_ns;
         self.read_title();
+        let missed = sums.map_or(0, |sums| sums.missed);
         let Some(account) = &mut self.account else {
-            self.account = Some(Account::open(totals));
+            self.account = AnyAccount::open(self.tier, totals, sums);
+            self.missed = missed;
             return 0;
         };
         let begin = account.last().now;
-        let (growth, shares) = account.advance(totals, ended);
+        let Some((growth, shares)) = account.advance(totals, sums, ended) else {
+            return 0;
+        };
         // Intervals begin and end within a pass of a whole second: the middle says which second is meant.
         let time = clock.second_us(begin + totals.now.saturating_sub(begin) / 2);
         let mut samples = 0;
         for share in shares {
             let wait = self.decode(share.cell.wait);
-            let fidelity = if share.cell.wait == RawWait::NotSampled {
-                Fidelity::Exact
-            } else {
-                Fidelity::Sampled
-            };
             samples += share.samples;
             rows.activity.push(ActivityRow {
                 time,
@@ -236,9 +290,9 @@ impl LiveSession {
                 kernel_stack: share.cell.kernel_stack,
                 user_stack: share.cell.user_stack,
                 ns: share.ns,
-                count: 0,
+                count: share.count,
                 samples: share.samples,
-                fidelity,
+                fidelity: share.fidelity,
             });
         }
         let waits_not_read = std::mem::take(&mut self.waits_not_read);
@@ -250,6 +304,7 @@ impl LiveSession {
             (counter::DBTIME, counter::TORN_STACK, unused.torn_stacks.into()),
             (counter::DBTIME, counter::DISPLACED, unused.displaced.into()),
             (counter::DBTIME, counter::WAIT_NOT_READ, waits_not_read),
+            (counter::DBTIME, counter::MISSED, missed.saturating_sub(self.missed)),
         ] {
             if value > 0 {
                 rows.counters.push(CounterRow {
@@ -261,6 +316,7 @@ impl LiveSession {
                 });
             }
         }
+        self.missed = self.missed.max(missed);
         self.describe(ended, totals.now, clock, rows);
         samples
     }
@@ -271,7 +327,7 @@ impl LiveSession {
         match &self.account {
             Some(account) => {
                 let last = account.last();
-                self.totals(self.start_ns, last, Unused::default(), true, clock, rows)
+                self.totals(self.start_ns, last, None, Unused::default(), true, clock, rows)
             }
             None => 0,
         }
@@ -368,6 +424,7 @@ mod tests {
             user_mode: false,
             in_iowait: false,
             stack_torn: false,
+            in_call: false,
             repeats: 0,
             kernel: vec![],
             user: vec![],
@@ -402,7 +459,7 @@ mod tests {
     fn passes_that_found_a_sleeper_unchanged_count_for_its_last_row() {
         let clock = Clock::start();
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), 1_000, 1_000);
+        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), Tier::Sampled, 1_000, 1_000);
         let sleeping = SampleEvent {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
@@ -421,7 +478,7 @@ mod tests {
             on_cpu: 0,
             run_queue: 0,
         };
-        let samples = session.totals(1_000, totals, Unused::default(), true, clock, &mut rows);
+        let samples = session.totals(1_000, totals, None, Unused::default(), true, clock, &mut rows);
         assert_eq!(samples, 11);
         let ns = |state| {
             rows.activity
@@ -436,7 +493,7 @@ mod tests {
     #[test]
     fn what_a_pass_sends_after_the_end_still_says_how_often_the_row_before_held() {
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), 1_000, 1_000);
+        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), Tier::Sampled, 1_000, 1_000);
         let sleeping = SampleEvent {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
@@ -453,6 +510,7 @@ mod tests {
             torn_stacks: 0,
             displaced: 0,
             ended: true,
+            sums: None,
         });
         let exiting = SampleEvent {
             off_cpu_state: Some(2),
@@ -465,7 +523,7 @@ mod tests {
             on_cpu: 0,
             run_queue: 0,
         };
-        let samples = session.totals(1_000, totals, Unused::default(), true, Clock::start(), &mut rows);
+        let samples = session.totals(1_000, totals, None, Unused::default(), true, Clock::start(), &mut rows);
         assert_eq!(samples, 10);
         assert!(rows.activity.iter().all(|r| r.state == State::Sleep));
     }
@@ -474,7 +532,7 @@ mod tests {
     fn a_session_that_ends_before_it_has_a_title_is_unknown_and_foreground() {
         let clock = Clock::start();
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(SessionId(1), u32::MAX, 0, names(), 1_000, 1_000);
+        let mut session = LiveSession::begin(SessionId(1), u32::MAX, 0, names(), Tier::Sampled, 1_000, 1_000);
         session.totals(
             1_000,
             Totals {
@@ -482,6 +540,7 @@ mod tests {
                 on_cpu: 500,
                 run_queue: 0,
             },
+            None,
             Unused::default(),
             true,
             clock,

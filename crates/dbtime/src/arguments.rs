@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dbtime_collect::{RATES_HZ, Target};
+use dbtime_collect::{RATES_HZ, Target, Tier};
 use dbtime_model::BlockOperation;
 use dbtime_report::Dimension;
 
@@ -54,6 +54,9 @@ pub struct RecordArguments {
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
           value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
     pub rate_hz: u32,
+    /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
+    pub exact: Option<ExactLevel>,
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     pub task_iterator: bool,
@@ -62,7 +65,25 @@ pub struct RecordArguments {
     pub output: PathBuf,
 }
 
+/// Where `record --exact` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExactLevel {
+    /// At context switches: blocked and run queue exact by wait event, CPU split by samples
+    Switch,
+    /// At system calls too: CPU exact by wait event, every call and every read timed
+    Calls,
+}
+
 impl RecordArguments {
+    /// How exact.
+    pub fn tier(&self) -> Tier {
+        match self.exact {
+            None => Tier::Sampled,
+            Some(ExactLevel::Switch) => Tier::Switch,
+            Some(ExactLevel::Calls) => Tier::Calls,
+        }
+    }
+
     /// Whom to record.
     pub fn target(&self) -> Target {
         match (self.pid, &self.postgres) {

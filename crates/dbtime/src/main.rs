@@ -87,6 +87,7 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         collect: Options {
             target: arguments.target(),
             rate_hz: arguments.rate_hz,
+            tier: arguments.tier(),
             task_iterator: arguments.task_iterator,
         },
         duration: arguments.duration,

@@ -118,6 +118,9 @@ pub mod counter {
     pub const TORN_STACK: &str = "torn_stack";
     /// `dbtime`: passes that found the session pushed off its CPU by the sampler itself; left out.
     pub const DISPLACED: &str = "displaced";
+    /// `dbtime`, exact tier: context switches that were not seen. The interval that the next one closed was longer by them;
+    /// no time is missing.
+    pub const MISSED: &str = "missed_switch";
     /// `dbtime`: samples whose wait event could not be read.
     pub const WAIT_NOT_READ: &str = "wait_not_read";
 }

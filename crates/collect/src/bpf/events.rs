@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
-use super::sampled::types::{dbt_begin, dbt_event, dbt_sample, dbt_totals};
+use super::recorder::types::{dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums};
 
 /// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
 const RUNNING: u32 = 1;
@@ -20,6 +20,9 @@ const USER_MODE: u32 = 1;
 const WAIT_NOT_READ: u32 = 2;
 const STACK_TORN: u32 = 4;
 const IN_IOWAIT: u32 = 16;
+const IN_CALL: u32 = 32;
+/// `WAIT_NOT_READ`.
+const NOT_READ: u32 = u32::MAX;
 
 /// A sample of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +36,59 @@ pub(crate) struct SampleEvent {
     /// It went to sleep for block I/O.
     pub(crate) in_iowait: bool,
     pub(crate) stack_torn: bool,
+    /// In a system call; known where these are traced.
+    pub(crate) in_call: bool,
     /// Passes in which the row before still held.
     pub(crate) repeats: u32,
     /// Leaf first.
     pub(crate) kernel: Vec<u64>,
     /// Leaf first.
     pub(crate) user: Vec<u64>,
+}
+
+/// All time of a session since its account was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ExactSums {
+    /// On a CPU, where `waits` do not say it.
+    pub(crate) cpu_ns: u64,
+    /// Switches that were not seen.
+    pub(crate) missed: u64,
+    pub(crate) waits: Vec<WaitSums>,
+}
+
+/// All time of a session in a wait event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WaitSums {
+    /// As [`SampleEvent::wait`].
+    pub(crate) wait: Option<u32>,
+    /// By [`ExactState`].
+    pub(crate) ns: [u64; ExactState::ALL.len()],
+    /// By [`ExactState`].
+    pub(crate) count: [u64; ExactState::ALL.len()],
+}
+
+/// `enum dbt_exact_state` in bpf/dbtime.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ExactState {
+    /// On a CPU, in no system call.
+    Outside,
+    /// On a CPU in a system call.
+    Call,
+    Runnable,
+    Disk,
+    Sleep,
+    Stopped,
+}
+
+impl ExactState {
+    pub(crate) const ALL: [ExactState; 6] = [
+        ExactState::Outside,
+        ExactState::Call,
+        ExactState::Runnable,
+        ExactState::Disk,
+        ExactState::Sleep,
+        ExactState::Stopped,
+    ];
 }
 
 /// An event. Times are CLOCK_MONOTONIC nanoseconds.
@@ -57,6 +107,8 @@ pub(crate) enum Event {
         torn_stacks: u32,
         displaced: u32,
         ended: bool,
+        /// Exact tier: the sums of its account, unless it is not open yet or could not be read this time.
+        sums: Option<Box<ExactSums>>,
     },
     /// The postmaster forked.
     Begin {
@@ -120,6 +172,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 user_mode: is(USER_MODE),
                 in_iowait: is(IN_IOWAIT),
                 stack_torn: is(STACK_TORN),
+                in_call: is(IN_CALL),
                 repeats: sample.repeats,
                 kernel: sample.frames[..kernel].to_vec(),
                 user: sample.frames[kernel..kernel + user].to_vec(),
@@ -138,6 +191,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 torn_stacks: totals.torn_stacks,
                 displaced: totals.displaced,
                 ended: event.kind == END,
+                sums: decode_sums(bytes),
             })
         }
         BEGIN => {
@@ -152,12 +206,40 @@ fn decode(bytes: &[u8]) -> Option<Event> {
     }
 }
 
+/// The sums behind the totals; none when there are none, or fewer than they say.
+fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
+    let fixed = offset_of!(dbt_sums, waits);
+    // The waits are cut to what is used, so the whole struct is never there.
+    let at = |offset: usize| bytes.get(offset..);
+    let cpu_ns: u64 = read(at(offset_of!(dbt_sums, cpu_ns))?)?;
+    let missed: u64 = read(at(offset_of!(dbt_sums, missed))?)?;
+    let used: u32 = read(at(offset_of!(dbt_sums, used))?)?;
+    let waits = (0..used as usize)
+        .map(|n| {
+            let sums: dbt_wait_sums = read(at(fixed + n * size_of::<dbt_wait_sums>())?)?;
+            Some(WaitSums {
+                wait: (sums.wait != NOT_READ).then_some(sums.wait),
+                ns: sums.ns,
+                count: sums.count,
+            })
+        })
+        .collect::<Option<Vec<WaitSums>>>()?;
+    Some(Box::new(ExactSums {
+        cpu_ns,
+        missed,
+        waits,
+    }))
+}
+
 /// A struct that came from C: every bit pattern is a value of it.
 trait Plain: Copy {}
 impl Plain for dbt_event {}
 impl Plain for dbt_sample {}
 impl Plain for dbt_totals {}
 impl Plain for dbt_begin {}
+impl Plain for dbt_wait_sums {}
+impl Plain for u32 {}
+impl Plain for u64 {}
 
 fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: the length is checked, the read is unaligned, and T holds integers only.

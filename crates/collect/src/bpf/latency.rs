@@ -5,6 +5,36 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
 
+/// `enum dbt_latency_kind` in bpf/dbtime.h.
+pub(crate) mod latency_kind {
+    pub(crate) const WAIT: u8 = 1;
+    pub(crate) const CALL: u8 = 2;
+    pub(crate) const SCHED: u8 = 3;
+    pub(crate) const READ: u8 = 4;
+    pub(crate) const READ_ON_CPU: u8 = 5;
+    pub(crate) const READ_CPU: u8 = 6;
+    pub(crate) const READ_QUEUE: u8 = 7;
+    pub(crate) const READ_DEVICE: u8 = 8;
+    pub(crate) const BLOCK: u8 = 9;
+    pub(crate) const BLOCK_QUEUE: u8 = 10;
+}
+
+/// `enum dbt_operation` in bpf/dbtime.h.
+pub(crate) mod operation {
+    pub(crate) const READ: u32 = 1;
+    pub(crate) const WRITE: u32 = 2;
+    pub(crate) const FLUSH: u32 = 3;
+    pub(crate) const DISCARD: u32 = 4;
+}
+
+/// `enum dbt_read_source` in bpf/dbtime.h.
+pub(crate) mod read_source {
+    pub(crate) const PAGE_CACHE: u8 = 1;
+    pub(crate) const DEVICE: u8 = 2;
+    pub(crate) const AHEAD: u8 = 3;
+    pub(crate) const OTHER_TASK: u8 = 4;
+}
+
 /// Keys and values taken by one call. The kernel wants room for all keys that share a hash.
 const BATCH: usize = 4096;
 

@@ -8,14 +8,28 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
+use super::latency::LatencyMaps;
 use super::messages::{collect_messages, messages, verdict};
-use super::sampled::SampledSkelBuilder;
-use super::sampled::types::{bss, dbt_config, dbt_pass, dbt_slot, dbt_target};
+use super::recorder::RecorderSkelBuilder;
+use super::recorder::types::{
+    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target,
+};
 use crate::CollectError;
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
 const MAX_SESSIONS: u32 = 16_384;
+/// Different latencies (session, event, bucket …) in a second; each costs the kernel about 150 bytes, twice.
+const MAX_LATENCIES: u32 = 65_536;
+
+/// Numbers of the system calls that read from a file.
+const READ_CALLS: [u32; 5] = [
+    libc::SYS_read as u32,
+    libc::SYS_pread64 as u32,
+    libc::SYS_readv as u32,
+    libc::SYS_preadv as u32,
+    libc::SYS_preadv2 as u32,
+];
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +49,29 @@ impl Engine {
     }
 }
 
+/// How exact the times are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// Totals of a session are exact, samples split them: no probe in the database's path.
+    #[default]
+    Sampled,
+    /// Time off CPU is exact for every wait event: a probe at every switch.
+    Switch,
+    /// Time on CPU too, and every system call is timed: probes at system calls.
+    Calls,
+}
+
+impl Tier {
+    /// Its name in a recording.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Tier::Sampled => "sampled",
+            Tier::Switch => "exact",
+            Tier::Calls => "exact-calls",
+        }
+    }
+}
+
 /// The loaded programs. Dropping it detaches and unloads them: nothing stays in the kernel.
 pub(crate) struct Programs {
     pub(crate) engine: Engine,
@@ -44,6 +81,9 @@ pub(crate) struct Programs {
     configuration: MapHandle,
     pub(crate) current_pass: MapHandle,
     bss: MapHandle,
+    latency_epoch: MapHandle,
+    /// What the exact tier measures besides sums.
+    pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     /// `sampler_pass`, or a link to `sampler_iterate`.
     pub(crate) pass: PassHandle,
     _links: Vec<Link>,
@@ -63,13 +103,14 @@ impl Programs {
     /// not taken.
     pub(crate) fn load(
         rate_hz: u32,
+        tier: Tier,
         only: Option<Engine>,
     ) -> Result<(Programs, Option<String>), CollectError> {
         match only {
-            Some(engine) => Programs::load_engine(engine, rate_hz).map(|programs| (programs, None)),
-            None => match Programs::load_engine(Engine::PidList, rate_hz) {
+            Some(engine) => Programs::load_engine(engine, rate_hz, tier).map(|programs| (programs, None)),
+            None => match Programs::load_engine(Engine::PidList, rate_hz, tier) {
                 Ok(programs) => Ok((programs, None)),
-                Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz) {
+                Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz, tier) {
                     Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
                     Err(_) => Err(first),
                 },
@@ -77,7 +118,7 @@ impl Programs {
         }
     }
 
-    fn load_engine(engine: Engine, rate_hz: u32) -> Result<Programs, CollectError> {
+    fn load_engine(engine: Engine, rate_hz: u32, tier: Tier) -> Result<Programs, CollectError> {
         collect_messages();
         let failed = |what: &str, e: libbpf_rs::Error| {
             CollectError::Kernel(format!(
@@ -86,7 +127,7 @@ impl Programs {
             ))
         };
         let mut storage = MaybeUninit::uninit();
-        let mut open = SampledSkelBuilder::default()
+        let mut open = RecorderSkelBuilder::default()
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
         open.progs.sampler_pass.set_autoload(engine == Engine::PidList);
@@ -100,10 +141,34 @@ impl Programs {
             .events
             .set_max_entries(ring_bytes(rate_hz))
             .map_err(|e| failed("maps", e))?;
+        let (exact, calls) = (tier != Tier::Sampled, tier == Tier::Calls);
+        open.progs.on_switch.set_autoload(exact);
+        for program in [
+            &mut open.progs.on_call,
+            &mut open.progs.on_return,
+            &mut open.progs.on_bio,
+            &mut open.progs.on_block_queue,
+            &mut open.progs.on_block_insert,
+            &mut open.progs.on_block_issue,
+            &mut open.progs.on_block_requeue,
+            &mut open.progs.on_block_merge,
+            &mut open.progs.on_block_complete,
+        ] {
+            program.set_autoload(calls);
+        }
+        for map in [&mut open.maps.latency_even, &mut open.maps.latency_odd] {
+            let most = if exact { MAX_LATENCIES } else { 1 };
+            map.set_max_entries(most).map_err(|e| failed("maps", e))?;
+        }
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.exact = exact;
+            constants.trace_calls = calls;
+            constants.read_calls = READ_CALLS;
+        }
         let skel = open.load().map_err(|e| failed("load", e))?;
 
         let handle = |map: &libbpf_rs::MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
-        let links = vec![
+        let mut links = vec![
             skel.progs
                 .on_fork
                 .attach()
@@ -113,6 +178,29 @@ impl Programs {
                 .attach()
                 .map_err(|e| failed("sched_process_exit", e))?,
         ];
+        let progs = &skel.progs;
+        let mut probes: Vec<(&str, &libbpf_rs::ProgramMut<'_>)> = Vec::new();
+        if calls {
+            // A request that is seen to begin must be seen to end, hence completion first; the same with calls.
+            probes.extend([
+                ("block_rq_complete", &progs.on_block_complete),
+                ("block_rq_merge", &progs.on_block_merge),
+                ("block_rq_requeue", &progs.on_block_requeue),
+                ("block_rq_issue", &progs.on_block_issue),
+                ("block_rq_insert", &progs.on_block_insert),
+                // Which runs in this order: a call's first request is not older than what the call notes of it.
+                ("block_bio_queue", &progs.on_bio),
+                ("block_bio_queue", &progs.on_block_queue),
+                ("sys_exit", &progs.on_return),
+                ("sys_enter", &progs.on_call),
+            ]);
+        }
+        if exact {
+            probes.push(("sched_switch", &progs.on_switch));
+        }
+        for (name, program) in probes {
+            links.push(program.attach().map_err(|e| failed(name, e))?);
+        }
         let pass = match engine {
             Engine::PidList => {
                 let fd = skel.progs.sampler_pass.as_fd().try_clone_to_owned();
@@ -130,6 +218,8 @@ impl Programs {
             configuration: handle(&skel.maps.configuration)?,
             current_pass: handle(&skel.maps.current_pass)?,
             bss: handle(&skel.maps.bss)?,
+            latency_epoch: handle(&skel.maps.data_epoch)?,
+            latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             pass,
             _links: links,
         };
@@ -232,8 +322,15 @@ impl Programs {
         put(&self.configuration, 0, &config)
     }
 
-    /// Events lost because user space was too slow, and sessions for which there was no room.
-    pub(crate) fn losses(&self) -> (u64, u64) {
+    /// Which of the two maps of latencies is filled from now on.
+    pub(crate) fn set_latency_epoch(&self, epoch: u64) -> Result<(), CollectError> {
+        self.latency_epoch
+            .update(&0u32.to_ne_bytes(), &epoch.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|e| CollectError::Kernel(format!("BPF map of the epoch: {e}")))
+    }
+
+    /// What found no room in the kernel so far.
+    pub(crate) fn losses(&self) -> Losses {
         let value = self
             .bss
             .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
@@ -241,12 +338,27 @@ impl Programs {
             .flatten()
             .unwrap_or_default();
         if value.len() < size_of::<bss>() {
-            return (0, 0);
+            return Losses::default();
         }
         // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
         let bss = unsafe { value.as_ptr().cast::<bss>().read_unaligned() };
-        (bss.lost, bss.targets_full)
+        Losses {
+            events: bss.lost,
+            sessions: bss.targets_full,
+            latencies: bss.latency_lost,
+        }
     }
+}
+
+/// What found no room in the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// Events: user space was too slow.
+    pub(crate) events: u64,
+    /// Sessions.
+    pub(crate) sessions: u64,
+    /// Single latencies.
+    pub(crate) latencies: u64,
 }
 
 /// Value of a map whose layout libbpf-cargo made from the C struct.

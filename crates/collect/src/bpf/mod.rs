@@ -8,11 +8,17 @@ mod messages;
 mod sampler;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
-pub(crate) use events::{Event, Events, SampleEvent};
+#[cfg(test)]
+pub(crate) use events::WaitSums;
+pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent};
+pub(crate) use latency::{latency_kind, operation, read_source};
+pub use load::Tier;
 pub(crate) use load::{Engine, Programs};
 pub(crate) use sampler::Sampler;
 
-/// What libbpf-cargo makes of `bpf/sampled.bpf.c`.
+pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
+
+/// What libbpf-cargo makes of `bpf/recorder.bpf.c`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -21,8 +27,8 @@ pub(crate) use sampler::Sampler;
     clippy::all,
     clippy::undocumented_unsafe_blocks
 )]
-mod sampled {
-    include!(concat!(env!("OUT_DIR"), "/sampled.skel.rs"));
+mod recorder {
+    include!(concat!(env!("OUT_DIR"), "/recorder.skel.rs"));
 }
 
 /// What libbpf-cargo makes of `bpf/block.bpf.c`.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapHandle, libbpf_sys};
 
 use super::load::{PassHandle, Programs, set_pass};
-use super::sampled::types::dbt_pass;
+use super::recorder::types::dbt_pass;
 use crate::CollectError;
 use crate::clock::{Clock, monotonic_ns};
 

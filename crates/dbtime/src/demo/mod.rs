@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use dbtime_collect::{CollectError, Collector, Options, Target};
+use dbtime_collect::{CollectError, Collector, Options, Target, Tier};
 use dbtime_report::{FlameOptions, Report, Source, export};
 
 use crate::output;
@@ -109,6 +109,7 @@ fn collect(target: Target) -> Options {
     Options {
         target,
         rate_hz: RATE_HZ,
+        tier: Tier::Sampled,
         task_iterator: false,
     }
 }

@@ -69,7 +69,7 @@ pub struct DatabaseMeta {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CollectorMeta {
-    /// `sampled` or `exact`.
+    /// `sampled`, `exact` (at switches) or `exact-calls` (at system calls too).
     pub tier: String,
     /// Samples per second and session.
     pub rate_hz: u32,
@@ -116,6 +116,8 @@ pub struct Quality {
     pub failed_passes: u64,
     /// Sampler passes.
     pub passes: u64,
+    /// Latencies of single events for which there was no room.
+    pub latencies_lost: u64,
     /// Sessions for which the recorder had no room.
     pub sessions_not_recorded: u64,
 }

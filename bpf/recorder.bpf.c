@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* The sampled tier: a timer for what runs, a sampler thread for what does not, no probe in the database's path. */
+/* The recorder. The sampled tier: a timer for what runs, a sampler thread for what does not, no probe in the database's
+ * path. The exact tier adds probes at switches and, where asked for, at system calls. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -7,6 +8,7 @@
 
 #include "dbtime.h"
 #include "events.bpf.h"
+#include "latency.bpf.h"
 #include "targets.bpf.h"
 #include "running.bpf.h"
 #include "waiting.bpf.h"
@@ -14,5 +16,6 @@
 /* Events that lie in no map: named here so that the skeleton has their types. */
 struct dbt_totals totals_type = {};
 struct dbt_begin begin_type = {};
+struct dbt_sums sums_type = {};
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

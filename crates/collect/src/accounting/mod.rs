@@ -7,7 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use dbtime_model::{NO_STACK, StackId, State, StateGroup};
+use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup};
+
+mod exact;
+
+pub(crate) use exact::ExactAccount;
 
 /// How long a total may wait for its first sample.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -37,7 +41,10 @@ pub(crate) struct Cell {
 pub(crate) struct Share {
     pub(crate) cell: Cell,
     pub(crate) ns: u64,
+    /// How often the interval occurred, where that was seen.
+    pub(crate) count: u64,
     pub(crate) samples: u64,
+    pub(crate) fidelity: Fidelity,
 }
 
 /// The kernel's totals of a session at one moment, nanoseconds.
@@ -122,14 +129,21 @@ impl Account {
             (StateGroup::RunQueue, run_queue),
             (StateGroup::Blocked, blocked),
         ] {
-            self.pending[group as usize].settle(group, ns, growth.elapsed, last, &mut shares);
+            self.pending[group as usize].settle(ns, growth.elapsed, last, not_sampled(group), &mut shares);
         }
         (growth, shares)
     }
 }
 
 impl Pending {
-    fn settle(&mut self, group: StateGroup, ns: u64, elapsed: u64, last: bool, shares: &mut Vec<Share>) {
+    fn add(&mut self, samples: &BTreeMap<Cell, u64>) {
+        for (&cell, &count) in samples {
+            *self.samples.entry(cell).or_default() += count;
+        }
+    }
+
+    /// Splits the time, or lets it wait for a sample, or gives it up to `unsampled`.
+    fn settle(&mut self, ns: u64, elapsed: u64, last: bool, unsampled: Cell, shares: &mut Vec<Share>) {
         self.ns += ns;
         if self.ns > 0 && !self.samples.is_empty() {
             split(self.ns, &self.samples, shares);
@@ -140,17 +154,15 @@ impl Pending {
             }
             if self.ns > 0 {
                 shares.push(Share {
-                    cell: not_sampled(group),
+                    cell: unsampled,
                     ns: self.ns,
+                    count: 0,
                     samples: 0,
+                    fidelity: Fidelity::Exact,
                 });
             }
             // Samples of a state for which the kernel counted no time: they are kept, with none.
-            shares.extend(
-                self.samples
-                    .iter()
-                    .map(|(&cell, &samples)| Share { cell, ns: 0, samples }),
-            );
+            split(0, &self.samples, shares);
         }
         *self = Pending::default();
     }
@@ -167,7 +179,9 @@ fn split(ns: u64, samples: &BTreeMap<Cell, u64>, shares: &mut Vec<Share>) {
         shares.push(Share {
             cell,
             ns: until - given,
+            count: 0,
             samples: count,
+            fidelity: Fidelity::Sampled,
         });
         given = until;
     }

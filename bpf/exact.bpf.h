@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The exact tier: time is cut at every switch and, where asked for, at the begin and end of every system call.
+ *
+ * A session's account lies in its task's own storage and only its own task writes it: a task runs on one CPU at a time.
+ * The sampler reads it once a second through a sequence count, adds to its copy the interval that is still open, and
+ * sends that. Nothing goes to user space at a switch. An event that was missed only makes the interval longer that the
+ * next one closes: it repairs itself, and is counted. */
+#ifndef EXACT_BPF_H
+#define EXACT_BPF_H
+
+/* System calls are traced too. Set before loading. */
+const volatile bool trace_calls = false;
+
+enum dbt_account_status {
+	ACCOUNT_NEW = 0,   /* not yet, or no longer, in use */
+	ACCOUNT_READY = 1, /* whoever comes first opens it: the task at its next event, the sampler when it sleeps */
+	ACCOUNT_BUSY = 2,
+	ACCOUNT_OPEN = 3,
+};
+
+enum dbt_mode {
+	MODE_OUTSIDE, /* on a CPU, in no system call */
+	MODE_CALL,    /* on a CPU, in a system call */
+	MODE_OFF,     /* not on a CPU */
+};
+
+enum dbt_call_flag {
+	CALL_SUBMITTED = 1, /* it sent a read request to a block device */
+	CALL_IOWAIT = 2,    /* it slept for block I/O */
+	CALL_LEFT_CPU = 4,
+};
+
+struct dbt_account {
+	__u64 sequence; /* odd while it is written */
+	__u64 status;
+	__u32 mode;
+	__u32 pad;
+	__u64 wait_address;
+	__u64 since;     /* all time before is in `sums` */
+	__u64 arrival;   /* MODE_OFF: when it came onto a CPU again, if it has */
+	__u64 run_time;  /* the kernel's, at `since`; where calls are traced: at the last switch-out */
+	__u64 ahead;     /* runtime booked by the kernel for which no time had passed yet */
+	__u64 run_delay; /* the kernel's, at `since` */
+	__s64 owed_delay; /* run delay booked by the kernel beyond what was charged */
+	__u64 on_cpu;    /* where calls are traced: charged as on a CPU since the last switch-out */
+	__s64 owed;      /* runtime booked by the kernel beyond that; below 0: short of it */
+	__u64 switches;  /* the kernel's, at the last switch seen */
+	__u32 off_state; /* MODE_OFF: enum dbt_exact_state */
+	__u32 off_cell;  /* MODE_OFF: cell of the wait event it went off CPU in */
+	__u32 in_call;   /* the task is in a system call, on a CPU or not */
+	__u32 call;
+	__u32 call_cell;
+	__u32 call_flags;
+	__u64 call_begin;
+	__u64 call_cpu; /* on a CPU in this call so far */
+	__u32 call_fd;
+	__u32 device; /* that the call sent a request to */
+	struct dbt_sums sums;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct dbt_account);
+} accounts SEC(".maps");
+
+#define READ_ATTEMPTS 4
+
+/* Where the sampler makes its copy. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_account);
+} account_scratch SEC(".maps");
+
+/* Order of the writes is all a reader on another CPU needs, and x86 keeps it. */
+#define ordered() asm volatile("" ::: "memory")
+
+static __always_inline void begin_write(struct dbt_account *account)
+{
+	account->sequence++;
+	ordered();
+}
+
+static __always_inline void end_write(struct dbt_account *account)
+{
+	ordered();
+	account->sequence++;
+}
+
+/* The wait event of the task that is running. */
+static __always_inline __u32 current_wait(__u64 address)
+{
+	__u64 pointer = 0;
+	__u32 wait = 0;
+
+	if (address && (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address) ||
+			bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer)))
+		return WAIT_NOT_READ;
+	return wait;
+}
+
+/* Cell of a wait event. The last one takes all for which there is no room, as not read. */
+static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait)
+{
+	__u32 i;
+
+	for (i = 0; i < MAX_WAITS - 1; i++) {
+		if (i >= sums->used) {
+			sums->waits[i].wait = wait;
+			sums->used = i + 1;
+			return i;
+		}
+		if (sums->waits[i].wait == wait)
+			return i;
+	}
+	sums->waits[MAX_WAITS - 1].wait = WAIT_NOT_READ;
+	sums->used = MAX_WAITS;
+	return MAX_WAITS - 1;
+}
+
+static __always_inline __u64 sums_size(struct dbt_sums *sums)
+{
+	__u64 used = sums->used;
+
+	if (used > MAX_WAITS)
+		used = MAX_WAITS;
+	return sizeof(*sums) - sizeof(sums->waits) + used * sizeof(sums->waits[0]);
+}
+
+static __always_inline void charge(struct dbt_account *account, __u32 cell, __u32 state, __u64 ns)
+{
+	struct dbt_wait_sums *sums = &account->sums.waits[cell & (MAX_WAITS - 1)];
+
+	if (state < EXACT_STATES)
+		sums->ns[state] += ns;
+}
+
+static __always_inline void count(struct dbt_account *account, __u32 cell, __u32 state)
+{
+	struct dbt_wait_sums *sums = &account->sums.waits[cell & (MAX_WAITS - 1)];
+
+	if (state < EXACT_STATES)
+		sums->count[state]++;
+}
+
+static __always_inline __u32 wait_in(struct dbt_account *account, __u32 cell)
+{
+	return account->sums.waits[cell & (MAX_WAITS - 1)].wait;
+}
+
+static __always_inline void latency_of(struct dbt_account *account, __u8 kind, __u32 name, __u64 ns)
+{
+	struct dbt_latency_key key = {
+		.start_ns = account->sums.totals.event.task.start_ns,
+		.pid = account->sums.totals.event.task.pid,
+		.kind = kind,
+		.name = name,
+	};
+
+	add_latency(&key, ns);
+}
+
+/* Ends the stay off CPU: what the kernel calls run delay was spent in the run queue, the rest in the state that the task
+ * left its CPU in. `final` = it is on a CPU again; else it is a copy that is looked at.
+ *
+ * The kernel's moments of a switch lie some hundred nanoseconds before its tracepoint: it picks the next task in between,
+ * and bills that to it. It takes stolen time off, and a switch may be missed. What it has booked beyond an interval, or
+ * short of it, is made up for in the next one. */
+static __always_inline void settle_off(struct dbt_account *account, __u64 until, __u64 run_delay, bool final)
+{
+	__u64 off = until > account->since ? until - account->since : 0;
+	__s64 booked = account->owed_delay + (__s64)(run_delay - account->run_delay), delay = booked;
+	__u32 cell = account->off_cell, state = account->off_state;
+
+	if (state == EXACT_RUNNABLE || delay > (__s64)off)
+		delay = off;
+	if (delay < 0)
+		delay = 0;
+	account->owed_delay = booked - delay;
+	charge(account, cell, EXACT_RUNNABLE, delay);
+	charge(account, cell, state, off - delay);
+	if (final) {
+		if (state != EXACT_RUNNABLE) {
+			count(account, cell, state);
+			if (!trace_calls)
+				latency_of(account, LATENCY_WAIT, wait_in(account, cell), off);
+		}
+		count(account, cell, EXACT_RUNNABLE);
+		latency_of(account, LATENCY_SCHED, wait_in(account, cell), delay);
+	}
+	account->since = until;
+	account->run_delay = run_delay;
+}
+
+/* Where calls are traced: brings the account up to now. The task is on a CPU, or it is a copy that is looked at. User
+ * code between two boundaries is in no wait event, but for `user_wait`, which was read in user code. */
+static __always_inline void settle_calls(struct dbt_account *account, __u64 now, __u64 run_delay, __u32 user_wait,
+					 bool final)
+{
+	__u64 begin = account->since, seen;
+
+	if (account->mode == MODE_OFF) {
+		seen = account->arrival ? account->arrival : now;
+		if (!account->arrival && final)
+			account->sums.missed++;
+		/* When it came onto its CPU in the kernel's eyes, as far as its books were off until now. */
+		begin = seen - account->owed;
+		if ((__s64)(begin - account->since) < 0)
+			begin = account->since;
+		if (begin > now)
+			begin = now;
+		account->owed -= (__s64)(seen - begin);
+		account->on_cpu -= seen - begin;
+		settle_off(account, begin, run_delay, final);
+		account->arrival = 0;
+		account->mode = account->in_call ? MODE_CALL : MODE_OUTSIDE;
+	}
+	seen = now > begin ? now - begin : 0;
+	account->on_cpu += seen;
+	if (account->mode == MODE_CALL) {
+		charge(account, account->call_cell, EXACT_CALL, seen);
+		account->call_cpu += seen;
+	} else {
+		charge(account, cell_of(&account->sums, user_wait), EXACT_OUTSIDE, seen);
+	}
+	account->since = now;
+}
+
+/* Where only switches are traced: an interval lasts from switch-out to switch-out and holds a stay off CPU, then one on
+ * a CPU, of which the kernel knows how long it was. */
+static __always_inline void settle_switches(struct dbt_account *account, __u64 now, __u64 run_time, __u64 run_delay,
+					    bool final)
+{
+	__u64 elapsed = now > account->since ? now - account->since : 0;
+	__u64 run = account->ahead + (run_time > account->run_time ? run_time - account->run_time : 0);
+
+	/* The two clocks tick apart by some nanoseconds: what is too much belongs to the interval to come. */
+	account->ahead = run > elapsed ? run - elapsed : 0;
+	run -= account->ahead;
+	settle_off(account, now - run, run_delay, final);
+	account->sums.cpu_ns += run;
+	account->since = now;
+	account->run_time = run_time;
+}
+
+static __always_inline __u32 exact_state(__u32 state, bool in_iowait)
+{
+	if (!state || state & 0x800) /* TASK_NEW */
+		return EXACT_RUNNABLE;
+	if (state & 0x200) /* TASK_WAKING: it has been woken before it was off its CPU */
+		return in_iowait ? EXACT_DISK : EXACT_SLEEP;
+	if (state & 0x1)
+		return EXACT_SLEEP;
+	return state & (0x4 | 0x8 | 0x8000) ? EXACT_STOPPED : EXACT_DISK;
+}
+
+static __always_inline void open_account(struct dbt_account *account, struct task_struct *task, __u64 since)
+{
+	account->since = since;
+	account->run_time = BPF_CORE_READ(task, se.sum_exec_runtime);
+	account->run_delay = BPF_CORE_READ(task, sched_info.run_delay);
+	account->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+	account->sums.totals.event.task.pid = BPF_CORE_READ(task, pid);
+	account->sums.totals.event.task.start_ns = BPF_CORE_READ(task, start_time);
+	cell_of(&account->sums, 0);
+}
+
+/* In the task's own context. */
+static __always_inline bool open_own(struct dbt_account *account, struct task_struct *task, __u64 now)
+{
+	if (__sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
+		return false;
+	account->mode = MODE_OUTSIDE;
+	open_account(account, task, now);
+	ordered();
+	account->status = ACCOUNT_OPEN;
+	return true;
+}
+
+/* A child is forked: its account holds its time from its first moment. It has not run, so nobody else writes. */
+static __always_inline void open_child(struct task_struct *child, __u64 wait_address)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!account)
+		return;
+	account->wait_address = wait_address;
+	account->mode = MODE_OFF;
+	account->off_state = EXACT_RUNNABLE;
+	open_account(account, child, child->start_time);
+	account->status = ACCOUNT_OPEN;
+}
+
+/* The task goes off its CPU. */
+static __always_inline void switch_out(struct task_struct *task, bool preempted, __u64 now)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+	__u64 run_time, run_delay, switches;
+	bool in_iowait;
+	__u32 wait;
+
+	if (!account)
+		return;
+	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
+		return;
+	run_time = task->se.sum_exec_runtime;
+	run_delay = task->sched_info.run_delay;
+	switches = task->nvcsw + task->nivcsw;
+	in_iowait = BPF_CORE_READ_BITFIELD(task, in_iowait);
+	begin_write(account);
+	if (account->switches && switches > account->switches + 1)
+		account->sums.missed += switches - account->switches - 1;
+	account->switches = switches;
+	if (trace_calls) {
+		wait = account->in_call ? 0 : current_wait(account->wait_address);
+		settle_calls(account, now, run_delay, wait, true);
+		account->owed += (__s64)(run_time - account->run_time) - (__s64)account->on_cpu;
+		account->run_time = run_time;
+		account->on_cpu = 0;
+		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait);
+	} else {
+		settle_switches(account, now, run_time, run_delay, true);
+		account->off_cell = cell_of(&account->sums, current_wait(account->wait_address));
+	}
+	account->off_state = preempted ? EXACT_RUNNABLE : exact_state(task->__state, in_iowait);
+	if (in_iowait)
+		account->call_flags |= CALL_IOWAIT;
+	account->call_flags |= CALL_LEFT_CPU;
+	account->mode = MODE_OFF;
+	account->arrival = 0;
+	account->run_delay = run_delay;
+	end_write(account);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct dbt_account *account;
+
+	switch_out(prev, preempted, now);
+	if (!trace_calls)
+		return 0;
+	account = bpf_task_storage_get(&accounts, next, 0, 0);
+	if (account && account->status == ACCOUNT_OPEN) {
+		begin_write(account);
+		account->arrival = now;
+		end_write(account);
+	}
+	return 0;
+}
+
+/* The task exits: closes its account and sends it. False = it has none. */
+static __always_inline bool close_account(struct task_struct *task, struct dbt_totals *totals)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+	__u64 now = totals->event.time_ns;
+
+	if (!account || account->status != ACCOUNT_OPEN)
+		return false;
+	begin_write(account);
+	if (trace_calls)
+		settle_calls(account, now, totals->run_queue_ns, 0, true);
+	else
+		settle_switches(account, now, totals->on_cpu_ns, totals->run_queue_ns, true);
+	account->status = ACCOUNT_NEW;
+	account->sums.totals = *totals;
+	end_write(account);
+	emit(&account->sums, sums_size(&account->sums), BPF_RB_FORCE_WAKEUP);
+	return true;
+}
+
+static __always_inline struct dbt_account *current_account(struct task_struct *task, __u64 now)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+
+	if (!account || (account->status != ACCOUNT_OPEN && !open_own(account, task, now)))
+		return NULL;
+	return account;
+}
+
+#include "reads.bpf.h"
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_call, struct pt_regs *regs, long id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 now = bpf_ktime_get_ns();
+	struct dbt_account *account = current_account(task, now);
+
+	if (!account)
+		return 0;
+	begin_write(account);
+	settle_calls(account, now, task->sched_info.run_delay, 0, true);
+	account->call_cell = cell_of(&account->sums, current_wait(account->wait_address));
+	count(account, account->call_cell, EXACT_CALL);
+	account->in_call = 1;
+	account->mode = MODE_CALL;
+	account->call = id;
+	account->call_flags = 0;
+	account->call_begin = now;
+	account->call_cpu = 0;
+	account->device = 0;
+	account->call_fd = BPF_CORE_READ(regs, di);
+	end_write(account);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_return, struct pt_regs *regs, long result)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 now = bpf_ktime_get_ns();
+	struct dbt_account *account = current_account(task, now);
+
+	if (!account)
+		return 0;
+	begin_write(account);
+	settle_calls(account, now, task->sched_info.run_delay, 0, true);
+	account->in_call = 0;
+	account->mode = MODE_OUTSIDE;
+	end_write(account);
+	if (account->call_begin)
+		end_call(account, task, now - account->call_begin, result);
+	account->call_begin = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,321 @@
+//! The account of a session in the exact tier: the kernel's programs say how long it was in every wait event and state;
+//! samples only add the stacks.
+//!
+//! What remains to be split by samples is the mode of the time on a CPU: outside of system calls it is user code, but for
+//! page faults and interrupts. Where system calls are not traced, all time on a CPU is split by samples, as in the
+//! sampled tier.
+
+use std::collections::BTreeMap;
+
+use dbtime_model::{Fidelity, NO_STACK, State, StateGroup};
+
+use super::{Cell, Growth, Pending, RawWait, Share, Totals, not_sampled, split};
+use crate::bpf::{ExactState, ExactSums};
+
+/// Cell of the exact matrix.
+type Key = (RawWait, ExactState);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    ns: u64,
+    count: u64,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct ExactAccount {
+    last: Totals,
+    /// What has been handed on so far. The kernel's sums only grow, but for the interval that was open when they were
+    /// read: it may end otherwise than it looked by some nanoseconds, so nothing is handed on twice.
+    reported: BTreeMap<Key, Sum>,
+    cpu_reported: u64,
+    /// Samples since the last sums.
+    samples: BTreeMap<Key, BTreeMap<Cell, u64>>,
+    /// Time on a CPU of which the kernel does not say the wait event.
+    cpu: Pending,
+    /// Time on a CPU outside of system calls, by wait event.
+    outside: BTreeMap<RawWait, Pending>,
+}
+
+impl ExactAccount {
+    /// Opens the account at a moment. `sums` is what the kernel counted before, which does not matter.
+    pub(crate) fn open(totals: Totals, sums: &ExactSums) -> ExactAccount {
+        let mut account = ExactAccount {
+            last: totals,
+            reported: BTreeMap::new(),
+            cpu_reported: 0,
+            samples: BTreeMap::new(),
+            cpu: Pending::default(),
+            outside: BTreeMap::new(),
+        };
+        account.growth_of(sums);
+        account
+    }
+
+    /// Totals up to which time is accounted for.
+    pub(crate) fn last(&self) -> Totals {
+        self.last
+    }
+
+    /// Adds samples that found the session in this cell. A dead task is in no state and takes no time.
+    pub(crate) fn sample(&mut self, cell: Cell, in_call: bool, count: u64) {
+        let state = match (cell.state.group(), cell.state) {
+            (None, _) => return,
+            (Some(StateGroup::OnCpu), _) if in_call => ExactState::Call,
+            (Some(StateGroup::OnCpu), _) => ExactState::Outside,
+            (Some(StateGroup::RunQueue), _) => ExactState::Runnable,
+            (_, State::Disk) => ExactState::Disk,
+            (_, State::Stopped) => ExactState::Stopped,
+            (Some(StateGroup::Blocked), _) => ExactState::Sleep,
+        };
+        if count > 0 {
+            let cells = self.samples.entry((cell.wait, state)).or_default();
+            *cells.entry(cell).or_default() += count;
+        }
+    }
+
+    /// Accounts for the time since the last sums. `last` ends the account: nothing stays pending.
+    pub(crate) fn advance(&mut self, totals: Totals, sums: &ExactSums, last: bool) -> (Growth, Vec<Share>) {
+        let growth = Growth {
+            elapsed: totals.now.saturating_sub(self.last.now),
+            on_cpu: totals.on_cpu.saturating_sub(self.last.on_cpu),
+            run_queue: totals.run_queue.saturating_sub(self.last.run_queue),
+        };
+        self.last = totals;
+        let mut shares = Vec::new();
+        let mut samples = std::mem::take(&mut self.samples);
+        let (cpu, cells) = self.growth_of(sums);
+        // Without system calls the kernel's sums do not tell calls from what is outside of them.
+        if sums.cpu_ns > 0 {
+            for (&(_, state), found) in &samples {
+                if matches!(state, ExactState::Outside | ExactState::Call) {
+                    self.cpu.add(found);
+                }
+            }
+            samples.retain(|&(_, state), _| !matches!(state, ExactState::Outside | ExactState::Call));
+            let unsampled = not_sampled(StateGroup::OnCpu);
+            self.cpu.settle(cpu, growth.elapsed, last, unsampled, &mut shares);
+        }
+        for (key, sum) in cells {
+            match key.1 {
+                ExactState::Outside => self.outside.entry(key.0).or_default().ns += sum.ns,
+                _ => exact(key, sum, &samples.remove(&key).unwrap_or_default(), &mut shares),
+            }
+        }
+        for ((wait, state), found) in samples {
+            match state {
+                ExactState::Outside => self.outside.entry(wait).or_default().add(&found),
+                // Seen, but for less than the sums can tell: kept, without time.
+                _ => split(0, &found, &mut shares),
+            }
+        }
+        for (&wait, pending) in &mut self.outside {
+            let first = shares.len();
+            let unsampled = unsplit((wait, ExactState::Outside));
+            pending.settle(0, growth.elapsed, last, unsampled, &mut shares);
+            let of_wait = &mut shares[first..];
+            if of_wait.iter().all(|share| share.cell.state == State::User) {
+                of_wait.iter_mut().for_each(|share| share.fidelity = Fidelity::Exact);
+            }
+        }
+        self.outside.retain(|_, pending| pending.ns > 0 || !pending.samples.is_empty());
+        (growth, shares)
+    }
+
+    /// Ends an account whose last sums never came: what is pending is handed on, nothing is added.
+    pub(crate) fn abandon(&mut self) -> Vec<Share> {
+        let sums = ExactSums {
+            cpu_ns: self.cpu_reported,
+            ..ExactSums::default()
+        };
+        self.advance(self.last, &sums, true).1
+    }
+
+    /// What the sums have grown by: time on a CPU of unknown wait, and every cell.
+    fn growth_of(&mut self, sums: &ExactSums) -> (u64, Vec<(Key, Sum)>) {
+        let cpu = sums.cpu_ns.saturating_sub(self.cpu_reported);
+        self.cpu_reported += cpu;
+        let mut cells = Vec::new();
+        for of_wait in &sums.waits {
+            let wait = of_wait.wait.map_or(RawWait::NotRead, RawWait::Info);
+            for state in ExactState::ALL {
+                let reported = self.reported.entry((wait, state)).or_default();
+                let growth = Sum {
+                    ns: of_wait.ns[state as usize].saturating_sub(reported.ns),
+                    count: of_wait.count[state as usize].saturating_sub(reported.count),
+                };
+                reported.ns += growth.ns;
+                reported.count += growth.count;
+                if growth.ns > 0 || growth.count > 0 {
+                    cells.push(((wait, state), growth));
+                }
+            }
+        }
+        (cpu, cells)
+    }
+}
+
+/// An exact cell: its time is known, samples say at which stacks it was spent.
+fn exact(key: Key, sum: Sum, samples: &BTreeMap<Cell, u64>, shares: &mut Vec<Share>) {
+    let first = shares.len();
+    if samples.is_empty() {
+        shares.push(Share {
+            cell: unsplit(key),
+            ns: sum.ns,
+            count: 0,
+            samples: 0,
+            fidelity: Fidelity::Exact,
+        });
+    } else {
+        split(sum.ns, samples, shares);
+    }
+    for share in &mut shares[first..] {
+        share.fidelity = Fidelity::Exact;
+    }
+    shares[first].count = sum.count;
+}
+
+/// A cell of which no stack is known.
+fn unsplit((wait, state): Key) -> Cell {
+    Cell {
+        wait,
+        state: match state {
+            // In user code most likely, but nobody looked.
+            ExactState::Outside => State::Cpu,
+            ExactState::Call => State::Kernel,
+            ExactState::Runnable => State::Runnable,
+            ExactState::Disk => State::Disk,
+            ExactState::Sleep => State::Sleep,
+            ExactState::Stopped => State::Stopped,
+        },
+        kernel_stack: NO_STACK,
+        user_stack: NO_STACK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bpf::WaitSums;
+
+    fn cell(wait: u32, state: State, kernel_stack: u64) -> Cell {
+        Cell {
+            wait: RawWait::Info(wait),
+            state,
+            kernel_stack: dbtime_model::StackId(kernel_stack),
+            user_stack: NO_STACK,
+        }
+    }
+
+    fn at(now: u64) -> Totals {
+        Totals {
+            now,
+            ..Totals::default()
+        }
+    }
+
+    fn sums(cells: &[(u32, ExactState, u64, u64)]) -> ExactSums {
+        let mut sums = ExactSums::default();
+        for &(wait, state, ns, count) in cells {
+            let mut of_wait = WaitSums {
+                wait: Some(wait),
+                ..WaitSums::default()
+            };
+            of_wait.ns[state as usize] = ns;
+            of_wait.count[state as usize] = count;
+            sums.waits.push(of_wait);
+        }
+        sums
+    }
+
+    #[test]
+    fn samples_divide_a_cell_among_its_stacks_and_change_no_sum() {
+        let mut account = ExactAccount::open(at(0), &ExactSums::default());
+        account.sample(cell(7, State::Disk, 1), false, 1);
+        account.sample(cell(7, State::Disk, 2), false, 3);
+        account.sample(cell(8, State::Disk, 2), false, 3);
+        let (_, shares) = account.advance(
+            at(1_000),
+            &sums(&[(7, ExactState::Disk, 400, 5), (7, ExactState::Call, 600, 9)]),
+            false,
+        );
+        let found = |cell: Cell| {
+            let share = shares.iter().find(|s| s.cell == cell).unwrap();
+            (share.ns, share.samples, share.count)
+        };
+        assert_eq!(found(cell(7, State::Disk, 1)), (100, 1, 5));
+        assert_eq!(found(cell(7, State::Disk, 2)), (300, 3, 0));
+        assert_eq!(found(cell(7, State::Kernel, 0)), (600, 0, 9));
+        assert_eq!(found(cell(8, State::Disk, 2)), (0, 3, 0));
+    }
+
+    #[test]
+    fn time_outside_of_calls_is_user_code_unless_samples_say_otherwise() {
+        let mut account = ExactAccount::open(at(0), &ExactSums::default());
+        account.sample(cell(0, State::User, 0), false, 3);
+        let (_, shares) = account.advance(at(100), &sums(&[(0, ExactState::Outside, 100, 0)]), false);
+        assert_eq!(shares.len(), 1);
+        assert_eq!((shares[0].ns, shares[0].fidelity), (100, Fidelity::Exact));
+        account.sample(cell(0, State::User, 0), false, 3);
+        account.sample(cell(0, State::Kernel, 4), false, 1);
+        let (_, shares) = account.advance(at(200), &sums(&[(0, ExactState::Outside, 200, 0)]), false);
+        let kernel = shares.iter().find(|s| s.cell.state == State::Kernel).unwrap();
+        assert_eq!((kernel.ns, kernel.fidelity), (25, Fidelity::Sampled));
+    }
+
+    #[test]
+    fn an_interval_that_ends_otherwise_than_it_looked_is_not_counted_twice() {
+        let mut account = ExactAccount::open(at(0), &ExactSums::default());
+        let ns = |shares: Vec<Share>| shares.iter().map(|s| s.ns).sum::<u64>();
+        let (_, open) = account.advance(at(1_000), &sums(&[(7, ExactState::Sleep, 1_000, 0)]), false);
+        assert_eq!(ns(open), 1_000);
+        // 10 ns of it turn out to be run queue.
+        let closed = [(7, ExactState::Sleep, 990, 1), (7, ExactState::Runnable, 20, 1)];
+        let (_, first) = account.advance(at(1_010), &sums(&closed), false);
+        assert_eq!(ns(first), 20);
+        let later = [(7, ExactState::Sleep, 1_990, 2), (7, ExactState::Runnable, 20, 1)];
+        let (_, second) = account.advance(at(2_010), &sums(&later), true);
+        assert_eq!(ns(second), 990);
+    }
+
+    proptest! {
+        #[test]
+        fn time_and_counts_are_conserved(
+            steps in prop::collection::vec(
+                (prop::collection::vec((0u32..3, 0usize..6, 0u64..1_000_000), 0..8),
+                 prop::collection::vec((0u32..3, prop::sample::select(State::ALL.to_vec()), any::<bool>(), 0u64..9), 0..6),
+                 0u64..1_000_000),
+                1..20,
+            )
+        ) {
+            let mut account = ExactAccount::open(at(0), &ExactSums::default());
+            let mut sums = sums(&[(0, ExactState::Call, 0, 0), (1, ExactState::Call, 0, 0), (2, ExactState::Call, 0, 0)]);
+            let (mut ns, mut count, mut samples, mut put_in) = (0, 0, 0, 0);
+            let steps_count = steps.len();
+            for (n, (grow, found, cpu)) in steps.into_iter().enumerate() {
+                for (wait, state, by) in grow {
+                    sums.waits[wait as usize].ns[state] += by;
+                    sums.waits[wait as usize].count[state] += u64::from(state != 0);
+                }
+                sums.cpu_ns += cpu;
+                for (wait, state, in_call, times) in found {
+                    account.sample(cell(wait, state, 3), in_call, times);
+                    if state.group().is_some() {
+                        put_in += times;
+                    }
+                }
+                let now = 10_000_000_000 * (n as u64 + 1);
+                let (_, shares) = account.advance(at(now), &sums, n + 1 == steps_count);
+                ns += shares.iter().map(|s| s.ns).sum::<u64>();
+                count += shares.iter().map(|s| s.count).sum::<u64>();
+                samples += shares.iter().map(|s| s.samples).sum::<u64>();
+            }
+            let all = sums.waits.iter().flat_map(|w| w.ns).sum::<u64>() + sums.cpu_ns;
+            prop_assert_eq!(ns, all);
+            prop_assert_eq!(count, sums.waits.iter().flat_map(|w| w.count).sum::<u64>());
+            prop_assert_eq!(samples, put_in);
+        }
+    }
+}

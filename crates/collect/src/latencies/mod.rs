@@ -1,0 +1,269 @@
+//! The exact tier's single events: takes the kernel's histograms once a second and makes rows of them.
+//!
+//! A system call is counted once in the kernel, with the wait event it was made in; here it becomes a row of the system
+//! call, one of the wait event and, if it read from a file, one of the read.
+
+mod devices;
+mod files;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use dbtime_model::latency::{bounds_of, kind, source};
+use dbtime_model::{LatencyRow, Rows, SessionId};
+use syscalls::Sysno;
+
+use crate::CollectError;
+use crate::bpf::{Latency, LatencyKey, Programs, latency_kind, operation, read_source};
+use crate::clock::Clock;
+use crate::postgres::WaitEventNames;
+use devices::Devices;
+use files::Files;
+
+/// A program that chose its map before the epoch was counted up has long ended after this.
+const GRACE_NS: u64 = 20_000_000;
+/// Events of a session may be taken out of the kernel this long after its end.
+const REMEMBER_NS: u64 = 5_000_000_000;
+
+/// See the module.
+pub(crate) struct Latencies {
+    epoch: u64,
+    /// Begin of the epoch, CLOCK_MONOTONIC.
+    since: u64,
+    /// An epoch that has ended and is still to be taken: its number, begin and end.
+    retired: Option<(u64, u64, u64)>,
+    /// Sessions by pid and start of their task, with the moment from which they may be forgotten.
+    sessions: HashMap<(u32, u64), (SessionId, u64)>,
+    files: Files,
+    devices: Devices,
+}
+
+/// What the events of a row have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RowKey {
+    session: SessionId,
+    kind: &'static str,
+    name: String,
+    device: String,
+    bytes: u64,
+    source: &'static str,
+    file: String,
+    bucket: u16,
+}
+
+impl Latencies {
+    pub(crate) fn new(data_directory: &Path, now: u64) -> Latencies {
+        Latencies {
+            epoch: 0,
+            since: now,
+            retired: None,
+            sessions: HashMap::new(),
+            files: Files::new(data_directory),
+            devices: Devices::default(),
+        }
+    }
+
+    /// The server has started again.
+    pub(crate) fn set_data_directory(&mut self, data_directory: &Path) {
+        self.files.set_data_directory(data_directory);
+    }
+
+    /// Events of this task are the session's.
+    pub(crate) fn know(&mut self, pid: u32, start_ns: u64, session: SessionId) {
+        self.sessions
+            .entry((pid, start_ns))
+            .or_insert((session, u64::MAX));
+    }
+
+    /// The task has ended.
+    pub(crate) fn forget(&mut self, pid: u32, start_ns: u64, now: u64) {
+        if let Some((_, until)) = self.sessions.get_mut(&(pid, start_ns)) {
+            *until = now + REMEMBER_NS;
+        }
+    }
+
+    /// Takes what is due: call it often.
+    ///
+    /// # Errors
+    /// A kernel map could not be read or written.
+    pub(crate) fn step(
+        &mut self,
+        programs: &mut Programs,
+        names: &WaitEventNames,
+        clock: Clock,
+        now: u64,
+        rows: &mut Rows,
+    ) -> Result<(), CollectError> {
+        match self.retired {
+            Some((.., end)) if now >= end + GRACE_NS => self.take(programs, names, clock, rows),
+            None if now >= clock.next_second(self.since) => self.retire(programs, now),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes all there is, at the end.
+    ///
+    /// # Errors
+    /// As [`Latencies::step`].
+    pub(crate) fn finish(
+        &mut self,
+        programs: &mut Programs,
+        names: &WaitEventNames,
+        clock: Clock,
+        now: u64,
+        rows: &mut Rows,
+    ) -> Result<(), CollectError> {
+        self.take(programs, names, clock, rows)?;
+        self.retire(programs, now)?;
+        std::thread::sleep(std::time::Duration::from_nanos(GRACE_NS));
+        self.take(programs, names, clock, rows)
+    }
+
+    /// Ends an epoch: from now on the other map is filled.
+    fn retire(&mut self, programs: &Programs, now: u64) -> Result<(), CollectError> {
+        programs.set_latency_epoch(self.epoch + 1)?;
+        self.retired = Some((self.epoch, self.since, now));
+        self.epoch += 1;
+        self.since = now;
+        self.sessions.retain(|_, (_, until)| *until > now);
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        programs: &mut Programs,
+        names: &WaitEventNames,
+        clock: Clock,
+        rows: &mut Rows,
+    ) -> Result<(), CollectError> {
+        let Some((epoch, begin, end)) = self.retired.take() else {
+            return Ok(());
+        };
+        let mut sums: HashMap<RowKey, Latency> = HashMap::new();
+        let taken = programs.latencies.take(epoch, |key, latency| {
+            for row in self.rows_of(&key, names) {
+                let sum = sums.entry(row).or_default();
+                sum.count += latency.count;
+                sum.sum_ns += latency.sum_ns;
+                sum.max_ns = sum.max_ns.max(latency.max_ns);
+            }
+        });
+        let time = clock.second_us(begin + (end - begin) / 2);
+        rows.latency.extend(sums.into_iter().map(|(key, sum)| {
+            let (from_ns, to_ns) = bounds_of(key.bucket);
+            LatencyRow {
+                time,
+                session: key.session,
+                kind: key.kind.to_string(),
+                name: key.name,
+                device: key.device,
+                bytes: key.bytes,
+                source: key.source.to_string(),
+                file: key.file,
+                from_ns,
+                to_ns,
+                count: sum.count,
+                sum_ns: sum.sum_ns,
+                // Two CPUs that add at the same moment may leave the smaller maximum.
+                max_ns: sum.max_ns.clamp(from_ns, to_ns - 1),
+            }
+        }));
+        taken.map_err(|e| CollectError::Kernel(format!("BPF map of latencies: {e}")))
+    }
+
+    /// The rows that an event counts in.
+    fn rows_of(&mut self, key: &LatencyKey, names: &WaitEventNames) -> Vec<RowKey> {
+        let session = self
+            .sessions
+            .get(&(key.pid, key.start_ns))
+            .map_or(SessionId(0), |&(id, _)| id);
+        let plain = |kind, name: String| RowKey {
+            session,
+            kind,
+            name,
+            device: String::new(),
+            bytes: 0,
+            source: "",
+            file: String::new(),
+            bucket: key.bucket,
+        };
+        let wait = wait_name(names, key.name);
+        match key.kind {
+            latency_kind::WAIT => vec![plain(kind::WAIT, wait)],
+            latency_kind::SCHED => vec![plain(kind::SCHED, wait)],
+            latency_kind::BLOCK | latency_kind::BLOCK_QUEUE => vec![RowKey {
+                device: self.devices.name(key.device),
+                bytes: key.bytes.into(),
+                ..plain(
+                    if key.kind == latency_kind::BLOCK {
+                        kind::BLOCK
+                    } else {
+                        kind::BLOCK_QUEUE
+                    },
+                    operation_name(key.name).to_string(),
+                )
+            }],
+            latency_kind::CALL | latency_kind::READ | latency_kind::READ_ON_CPU => {
+                let mut rows = vec![plain(kind::SYSCALL, call_name(key.call))];
+                if key.name != 0 {
+                    rows.push(plain(kind::WAIT, wait.clone()));
+                }
+                if key.kind != latency_kind::CALL {
+                    rows.push(self.read(key, plain(kind::READ, wait.clone())));
+                }
+                if key.kind == latency_kind::READ_ON_CPU {
+                    rows.push(self.read(key, plain(kind::READ_CPU, wait)));
+                }
+                rows
+            }
+            latency_kind::READ_CPU => vec![self.read(key, plain(kind::READ_CPU, wait))],
+            latency_kind::READ_QUEUE => vec![self.read(key, plain(kind::READ_QUEUE, wait))],
+            latency_kind::READ_DEVICE => vec![self.read(key, plain(kind::READ_DEVICE, wait))],
+            _ => Vec::new(),
+        }
+    }
+
+    fn read(&mut self, key: &LatencyKey, row: RowKey) -> RowKey {
+        RowKey {
+            device: self.devices.name(key.device),
+            bytes: key.bytes.into(),
+            source: source_name(key.source),
+            file: self.files.name(key.file_system, key.inode),
+            ..row
+        }
+    }
+}
+
+fn wait_name(names: &WaitEventNames, info: u32) -> String {
+    if info == u32::MAX {
+        let wait = dbtime_model::Wait::not_read();
+        return format!("{}:{}", wait.class, wait.event);
+    }
+    names
+        .decode(info)
+        .map_or_else(|| "CPU".to_string(), |(class, event)| format!("{class}:{event}"))
+}
+
+fn call_name(number: u32) -> String {
+    Sysno::new(number as usize).map_or_else(|| format!("#{number}"), |call| call.name().to_string())
+}
+
+fn operation_name(number: u32) -> &'static str {
+    match number {
+        operation::READ => "read",
+        operation::WRITE => "write",
+        operation::FLUSH => "flush",
+        operation::DISCARD => "discard",
+        _ => "other",
+    }
+}
+
+fn source_name(number: u8) -> &'static str {
+    match number {
+        read_source::PAGE_CACHE => source::PAGE_CACHE,
+        read_source::DEVICE => source::DEVICE,
+        read_source::AHEAD => source::READAHEAD,
+        read_source::OTHER_TASK => source::OTHER_TASK,
+        _ => "",
+    }
+}
