@@ -35,9 +35,9 @@ pub struct BlockIo {
     pub elapsed_ns: u64,
     /// Requests by disk that are in none of the tables, because the disk stands on another one.
     pub left_out: BTreeMap<String, u64>,
-    /// Requests that had been issued before the measurement began: in none of the tables.
+    /// Requests of any disk that had been issued before the measurement began: in none of the tables.
     pub without_begin: u64,
-    /// Requests that could not be counted.
+    /// Requests of any disk that could not be counted.
     pub lost: u64,
     disks: BTreeMap<String, BTreeMap<BlockOperation, BlockRequests>>,
 }

@@ -57,9 +57,9 @@ pub struct BlockInterval {
     pub volumes: Vec<BlockVolume>,
     /// Requests by device that stands on another one and was not named: they are in none of the rows.
     pub left_out: BTreeMap<String, u64>,
-    /// Requests that were done, but issued before the start of the measurement: they are in none of the rows.
+    /// Requests of any disk that were done, but issued before the start of the measurement: they are in none of the rows.
     pub without_begin: u64,
-    /// Requests that could not be counted.
+    /// Requests of any disk that could not be counted: no room, or their end was not seen.
     pub lost: u64,
 }
 

@@ -11,9 +11,7 @@ use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE,
 use super::latency::LatencyMaps;
 use super::messages::{collect_messages, messages, verdict};
 use super::recorder::RecorderSkelBuilder;
-use super::recorder::types::{
-    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target,
-};
+use super::recorder::types::{bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target};
 use crate::CollectError;
 use crate::session::Unused;
 
