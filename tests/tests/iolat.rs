@@ -62,10 +62,8 @@ fn counts_bytes_and_time_are_those_of_the_kernel() {
     let truth: DiskStat = disk.stat().since(before);
     let (intervals, whole) = measured.stop();
 
-    assert_eq!(
-        truth.requests[0], 5000,
-        "fio alone reads from the disk: {truth:?}"
-    );
+    // Whoever opens a disk to write may read its partition table, too.
+    assert!(truth.requests[0] >= 5000 && truth.requests[1] >= 512, "{truth:?}");
     let operations = ["read", "write", "discard", "flush"];
     let found = operations.map(|operation| whole.operation(operation));
     assert_eq!(found.each_ref().map(|requests| requests.count), truth.requests);

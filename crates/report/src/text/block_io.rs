@@ -116,7 +116,10 @@ fn render_left_out(io: &BlockIo, page: &mut Page) {
         ));
     }
     if io.lost > 0 {
-        page.line(&format!("  lost, on all disks: {} requests could not be counted", io.lost));
+        page.line(&format!(
+            "  lost, on all disks: {} requests could not be counted",
+            io.lost
+        ));
     }
 }
 
@@ -186,7 +189,11 @@ mod tests {
         io.without_begin = 2;
         io.lost = 1;
         let text = render_block_io(&io, OPTIONS, 10);
-        for words in ["no requests", "2 requests that were under way", "lost, on all disks: 1"] {
+        for words in [
+            "no requests",
+            "2 requests that were under way",
+            "lost, on all disks: 1",
+        ] {
             assert!(text.contains(words), "{text}");
         }
     }
