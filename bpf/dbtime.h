@@ -34,7 +34,7 @@ struct dbt_slot {
 	__u32 torn_stacks;
 	__u32 displaced;
 	__u32 is_new;          /* this pass found a state that the last row does not hold for */
-	__u32 has_account;     /* exact tier: its account is open */
+	__u32 has_account;     /* exact tier: its account is open, and sums of it were sent */
 	__u32 pad;
 };
 
@@ -147,6 +147,17 @@ struct dbt_latency_key {
 	__u8 source;  /* enum dbt_read_source */
 	__u32 call;   /* number of the system call */
 	__u32 pad;
+};
+
+#define LATENCY_BUCKETS 2368 /* of latency_bucket() */
+
+/* A histogram of its own for one key of one session. It only grows; user space makes differences. */
+struct dbt_histogram {
+	struct dbt_latency_key key; /* without a bucket */
+	__u64 count;                /* written last */
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u32 buckets[LATENCY_BUCKETS];
 };
 
 struct dbt_latency {

@@ -55,7 +55,9 @@ struct dbt_account {
 	__u64 call_cpu; /* on a CPU in this call so far */
 	__u32 call_fd;
 	__u32 device; /* that the call sent a request to */
+	__u64 wait_pointer; /* what lies at wait_address, once that is settled; 0 = not yet */
 	struct dbt_sums sums;
+	struct dbt_own_histograms histograms; /* last: the sampler does not copy it */
 };
 
 struct {
@@ -100,6 +102,26 @@ static __always_inline __u32 current_wait(__u64 address)
 			bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer)))
 		return WAIT_NOT_READ;
 	return wait;
+}
+
+/* A process begins with its wait event beside the pointer to it, gets one in shared memory, and ends with the first
+ * again. While it is in shared memory the pointer need not be read each time: the calls by which a process leaves that are
+ * none of those it works with. */
+#define SAME_MODULE (64 << 20)
+
+static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool is_settled)
+{
+	__u64 address = account->wait_address, pointer = account->wait_pointer;
+	__u32 wait = 0;
+
+	if (!address)
+		return 0;
+	if (!pointer || !is_settled) {
+		if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address))
+			return WAIT_NOT_READ;
+		account->wait_pointer = pointer - address + SAME_MODULE > 2ULL * SAME_MODULE ? pointer : 0;
+	}
+	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
 }
 
 /* Cell of a wait event. The last one takes all for which there is no room, as not read. */
@@ -160,7 +182,7 @@ static __always_inline void latency_of(struct dbt_account *account, __u8 kind, _
 		.name = name,
 	};
 
-	add_latency(&key, ns);
+	add_own_latency(&account->histograms, &key, ns);
 }
 
 /* Ends the stay off CPU: what the kernel calls run delay was spent in the run queue, the rest in the state that the task
@@ -315,7 +337,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		account->sums.missed += switches - account->switches - 1;
 	account->switches = switches;
 	if (trace_calls) {
-		wait = account->in_call ? 0 : current_wait(account->wait_address);
+		wait = account->in_call ? 0 : wait_by_pointer(account, true);
 		settle_calls(account, now, run_delay, wait, true);
 		account->owed += (__s64)(run_time - account->run_time) - (__s64)account->on_cpu;
 		account->run_time = run_time;
@@ -323,7 +345,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait);
 	} else {
 		settle_switches(account, now, run_time, run_delay, true);
-		account->off_cell = cell_of(&account->sums, current_wait(account->wait_address));
+		account->off_cell = cell_of(&account->sums, wait_by_pointer(account, false));
 	}
 	account->off_state = preempted ? EXACT_RUNNABLE : exact_state(task->__state, in_iowait);
 	if (in_iowait)
@@ -395,7 +417,7 @@ int BPF_PROG(on_call, struct pt_regs *regs, long id)
 		return 0;
 	begin_write(account);
 	settle_calls(account, now, task->sched_info.run_delay, 0, true);
-	account->call_cell = cell_of(&account->sums, current_wait(account->wait_address));
+	account->call_cell = cell_of(&account->sums, wait_by_pointer(account, is_work(id)));
 	count(account, account->call_cell, EXACT_CALL);
 	account->in_call = 1;
 	account->mode = MODE_CALL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Histograms of latencies, kept in the kernel and emptied by user space every second: no event goes to user space. */
+/* Histograms of latencies, kept in the kernel and read by user space every second: no event goes to user space. A map has
+ * one element per key and bucket. */
 #ifndef LATENCY_BPF_H
 #define LATENCY_BPF_H
 

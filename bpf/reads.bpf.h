@@ -10,15 +10,23 @@
 #define S_IFREG 0100000
 #define S_IFBLK 0060000
 
-/* Numbers of read, pread64, readv, preadv and preadv2: they are the architecture's. Set before loading. */
-const volatile __u32 read_calls[5] = {};
+/* What a system call is for, by its number, which is the architecture's. Set before loading. */
+enum dbt_call_use {
+	CALL_READS = 1, /* from a file, as pread64 */
+	CALL_WORKS = 2, /* what sessions do all the time: read, write, send, receive, wait, sync */
+};
+
+#define MAX_CALLS 512 /* a power of two */
+const volatile __u8 call_uses[MAX_CALLS] = {};
 
 static __always_inline bool is_read(__u32 call)
 {
-	for (int i = 0; i < 5; i++)
-		if (call == read_calls[i])
-			return true;
-	return false;
+	return call_uses[call & (MAX_CALLS - 1)] & CALL_READS;
+}
+
+static __always_inline bool is_work(__u32 call)
+{
+	return call < MAX_CALLS && call_uses[call & (MAX_CALLS - 1)] & CALL_WORKS;
 }
 
 /* The file behind a descriptor of the task that is running. False = not one that lies on a device. */
@@ -108,7 +116,7 @@ static __always_inline void block_request_done(struct dbt_request *request, __u6
 }
 
 /* Adds the parts of a read that slept for its requests. */
-static __always_inline void add_parts(struct dbt_latency_key *key)
+static __always_inline void add_parts(struct dbt_account *account, struct dbt_latency_key *key)
 {
 	struct dbt_read_requests *requests = bpf_map_lookup_elem(&read_requests, &key->pid);
 
@@ -116,9 +124,9 @@ static __always_inline void add_parts(struct dbt_latency_key *key)
 	    requests->last_done < requests->first_issue)
 		return;
 	key->kind = LATENCY_READ_QUEUE;
-	add_latency(key, requests->first_issue - requests->first_queue);
+	add_own_latency(&account->histograms, key, requests->first_issue - requests->first_queue);
 	key->kind = LATENCY_READ_DEVICE;
-	add_latency(key, requests->last_done - requests->first_issue);
+	add_own_latency(&account->histograms, key, requests->last_done - requests->first_issue);
 }
 
 /* A system call has ended. */
@@ -134,7 +142,7 @@ static __always_inline void end_call(struct dbt_account *account, struct task_st
 	__u32 flags = account->call_flags;
 
 	if (result <= 0 || !is_read(account->call) || !name_file(task, account->call_fd, &key)) {
-		add_latency(&key, ns);
+		add_own_latency(&account->histograms, &key, ns);
 		return;
 	}
 	key.kind = flags & CALL_LEFT_CPU ? LATENCY_READ : LATENCY_READ_ON_CPU;
@@ -144,13 +152,13 @@ static __always_inline void end_call(struct dbt_account *account, struct task_st
 		key.source = flags & CALL_IOWAIT ? READ_DEVICE : READ_AHEAD;
 	else
 		key.source = flags & CALL_IOWAIT ? READ_OTHER_TASK : READ_PAGE_CACHE;
-	add_latency(&key, ns);
+	add_own_latency(&account->histograms, &key, ns);
 	if (key.kind == LATENCY_READ) {
 		key.kind = LATENCY_READ_CPU;
-		add_latency(&key, account->call_cpu);
+		add_own_latency(&account->histograms, &key, account->call_cpu);
 	}
 	if (key.source == READ_DEVICE)
-		add_parts(&key);
+		add_parts(account, &key);
 }
 
 #endif

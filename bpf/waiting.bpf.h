@@ -157,24 +157,26 @@ static __always_inline __u32 user_stack(struct task_struct *task, struct dbt_wai
 	return walk.next - first;
 }
 
-/* Opens the account of a task that does not run and may not do so for long. What runs opens its own at its next event. */
-static __always_inline void open_sleeper(struct task_struct *task, struct dbt_slot *slot)
+/* Opens the account of a task that does not run and may not do so for long. What runs opens its own at its next event.
+ * True when it is open. */
+static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	__u64 switches = switches_of(task), pointer = 0;
 	__u32 wait = 0;
 
 	if (!account)
-		return;
+		return false;
 	if (account->status == ACCOUNT_NEW) {
 		account->wait_address = slot->wait_address;
 		ordered();
 		account->status = ACCOUNT_READY;
 	}
-	slot->has_account = account->status == ACCOUNT_OPEN;
-	if (slot->has_account || BPF_CORE_READ(task, on_cpu) || is_memory_busy(task) ||
+	if (account->status == ACCOUNT_OPEN)
+		return true;
+	if (BPF_CORE_READ(task, on_cpu) || is_memory_busy(task) ||
 	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
-		return;
+		return false;
 	if (slot->wait_address &&
 	    (bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
 	     bpf_copy_from_user_task(&wait, sizeof(wait), (void *)pointer, task, 0)))
@@ -188,7 +190,7 @@ static __always_inline void open_sleeper(struct task_struct *task, struct dbt_sl
 	account->call_cell = account->off_cell;
 	ordered();
 	account->status = has_run(task, switches) ? ACCOUNT_READY : ACCOUNT_OPEN;
-	slot->has_account = account->status == ACCOUNT_OPEN;
+	return account->status == ACCOUNT_OPEN;
 }
 
 static __always_inline void read_totals(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
@@ -220,7 +222,7 @@ static __always_inline bool report_sums(struct task_struct *task, struct dbt_tot
 	for (int i = 0; i < READ_ATTEMPTS; i++) {
 		sequence = *(volatile __u64 *)&account->sequence;
 		ordered();
-		if (sequence & 1 || bpf_probe_read_kernel(copy, sizeof(*copy), account))
+		if (sequence & 1 || bpf_probe_read_kernel(copy, offsetof(struct dbt_account, histograms), account))
 			continue;
 		read_totals(task, totals, visit);
 		ordered();
@@ -237,7 +239,8 @@ static __always_inline bool report_sums(struct task_struct *task, struct dbt_tot
 	return false;
 }
 
-static __always_inline void report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+/* True when exact sums were among them. */
+static __always_inline bool report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	struct dbt_totals totals = {};
 
@@ -248,9 +251,10 @@ static __always_inline void report_totals(struct task_struct *task, struct dbt_s
 	totals.displaced = slot->displaced;
 	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = 0;
 	if (exact && report_sums(task, &totals, visit))
-		return;
+		return true;
 	read_totals(task, &totals, visit);
 	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
+	return false;
 }
 
 /* First look: which state is it in now? Quick, so that all sessions are looked at within microseconds. */
@@ -346,12 +350,11 @@ static __always_inline bool needs_account(struct dbt_slot *slot)
 	return exact && !slot->has_account;
 }
 
-/* A session's time is accounted for from its first sums on: they are sent at once. */
+/* A session's time is accounted for from its first sums on: they are sent as soon as they can be had. */
 static __always_inline void begin_account(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
-	open_sleeper(task, slot);
-	if (slot->has_account)
-		report_totals(task, slot, visit);
+	if (open_sleeper(task, slot))
+		slot->has_account = report_totals(task, slot, visit);
 }
 
 static long look_at_slot(__u32 i, struct dbt_visit *visit)

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+use crate::observer::Tier;
+
 /// What recording costs a PostgreSQL under load, and what the recorder itself uses.
 ///
 /// A throw-away server is put under load by pgbench, and observers are attached and detached again and again inside
@@ -28,6 +30,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HZ,…", value_delimiter = ',', default_value = "99,999",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: Vec<u32>,
+    /// Tiers of dbtime
+    #[arg(long, value_name = "TIER,…", value_delimiter = ',', value_enum, default_value = "sampled,switch,calls")]
+    pub(crate) tier: Vec<Tier>,
     /// Sampling rate of perf
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) perf_rate: u32,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use dbtime_model::recording::{Meta, Recording};
 
 use crate::load::{IdleSessions, Load};
-use crate::observer::Observer;
+use crate::observer::{Observer, Tier};
 use crate::processor;
 use crate::program::Usage;
 use crate::server::Server;
@@ -72,7 +72,11 @@ fn record(
     tell: &mut dyn FnMut(String),
 ) -> Result<Cost> {
     tell(format!("recording {sessions} sessions at {rate_hz} Hz"));
-    let attached = Observer::Dbtime { rate_hz }.attach(&server.cluster, setup)?;
+    let observer = Observer::Dbtime {
+        rate_hz,
+        tier: Tier::Sampled,
+    };
+    let attached = observer.attach(&server.cluster, setup)?;
     let pid = attached.pid().context("dbtime runs")?;
     let ready_after = attached.ready_after;
     let cpu = || -> Result<(Duration, Option<Duration>)> {

@@ -1,4 +1,4 @@
-//! What looks at the server: nothing, dbtime or perf, attached and detached as a user would.
+//! What looks at the server: nothing, dbtime or a peer, attached and detached as a user would.
 
 use std::fmt;
 use std::fs;
@@ -25,20 +25,52 @@ pub(crate) enum Observer {
     Dbtime {
         /// Samples per second and session.
         rate_hz: u32,
+        /// How exact.
+        tier: Tier,
     },
     /// `perf record -g -a`: all CPUs, as dbtime's own timer is on all of them.
     Perf {
         /// Samples per second and CPU.
         rate_hz: u32,
     },
+    /// libbpf-tools' `offcputime -u`: the stacks of every switch.
+    OffCpuTime,
+    /// `perf trace -s -a`: a summary of all system calls.
+    PerfTrace,
+}
+
+/// Tiers of `dbtime record`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Tier {
+    /// Without `--exact`.
+    Sampled,
+    /// `--exact=switch`.
+    Switch,
+    /// `--exact=calls`.
+    Calls,
+}
+
+impl Tier {
+    fn argument(self) -> Option<&'static str> {
+        match self {
+            Tier::Sampled => None,
+            Tier::Switch => Some("--exact=switch"),
+            Tier::Calls => Some("--exact=calls"),
+        }
+    }
 }
 
 impl fmt::Display for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Observer::Nobody => f.write_str("nothing (control)"),
-            Observer::Dbtime { rate_hz } => write!(f, "dbtime record -F {rate_hz}"),
+            Observer::Dbtime { rate_hz, tier } => {
+                write!(f, "dbtime record -F {rate_hz}")?;
+                tier.argument().map_or(Ok(()), |argument| write!(f, " {argument}"))
+            }
             Observer::Perf { rate_hz } => write!(f, "perf record -g -a -F {rate_hz}"),
+            Observer::OffCpuTime => f.write_str("offcputime -u"),
+            Observer::PerfTrace => f.write_str("perf trace -s -a"),
         }
     }
 }
@@ -70,13 +102,14 @@ impl Observer {
         let start = Instant::now();
         let program = match self {
             Observer::Nobody => None,
-            Observer::Dbtime { rate_hz } => {
+            Observer::Dbtime { rate_hz, tier } => {
                 let mut command = Command::new(&setup.dbtime);
                 command
                     .arg("record")
                     .arg("--postgres")
                     .arg(cluster.data_dir())
                     .args(["-F", &rate_hz.to_string()])
+                    .args(tier.argument())
                     .arg("-o")
                     .arg(files.output());
                 tie(&mut command);
@@ -91,7 +124,23 @@ impl Observer {
                     .arg(files.output());
                 tie(&mut command);
                 let program = Program::start(command)?;
-                wait_for_perf(program.pid(), setup)?;
+                wait_for_descriptor(program.pid(), "anon_inode:[perf_event]", setup)?;
+                Some(program)
+            }
+            Observer::OffCpuTime => {
+                let mut command = Command::new("offcputime");
+                command.arg("-u").stdout(fs::File::create(files.output())?);
+                tie(&mut command);
+                let program = Program::start(command)?;
+                wait_for_descriptor(program.pid(), "anon_inode:bpf_link", setup)?;
+                Some(program)
+            }
+            Observer::PerfTrace => {
+                let mut command = Command::new("perf");
+                command.args(["trace", "-s", "-a", "-o"]).arg(files.output());
+                tie(&mut command);
+                let program = Program::start(command)?;
+                wait_for_descriptor(program.pid(), "anon_inode:[perf_event]", setup)?;
                 Some(program)
             }
         };
@@ -148,19 +197,19 @@ impl Files {
     }
 }
 
-/// perf does not say when it begins; what it has opened tells.
-fn wait_for_perf(pid: u32, setup: &Setup) -> Result<()> {
+/// The peers do not say when they begin; what they have opened tells.
+fn wait_for_descriptor(pid: u32, what: &str, setup: &Setup) -> Result<()> {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
         setup.stop.check()?;
         let files = fs::read_dir(format!("/proc/{pid}/fd"))?;
-        let has_events = files.flatten().any(|file| {
-            fs::read_link(file.path()).is_ok_and(|path| path.as_os_str() == "anon_inode:[perf_event]")
-        });
-        if has_events {
+        let is_open = files
+            .flatten()
+            .any(|file| fs::read_link(file.path()).is_ok_and(|path| path.as_os_str() == what));
+        if is_open {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    bail!("perf record has opened no event within {PATIENCE:?}")
+    bail!("process {pid} has opened no {what} within {PATIENCE:?}")
 }

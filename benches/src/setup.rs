@@ -21,6 +21,8 @@ pub(crate) struct Setup {
     pub(crate) dbtime_version: String,
     /// perf's version; none when it is not installed.
     pub(crate) perf_version: Option<String>,
+    /// Whether libbpf-tools' offcputime is installed.
+    pub(crate) has_offcputime: bool,
     /// Of the order of the observers and of the bootstrap.
     pub(crate) seed: u64,
 }
@@ -44,6 +46,7 @@ impl Setup {
         Ok(Setup {
             dbtime_version: version(&dbtime)?,
             perf_version: version(Path::new("perf")).ok(),
+            has_offcputime: version(Path::new("offcputime")).is_ok(),
             seed: arguments.seed.unwrap_or_else(|| fastrand::u64(1..100_000)),
             dbtime,
             stop,

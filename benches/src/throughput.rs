@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::host::cpus;
 use crate::load::{Load, Measured, now_s};
-use crate::observer::Observer;
+use crate::observer::{Observer, Tier};
 use crate::processor;
 use crate::server::Server;
 use crate::setup::Setup;
@@ -63,12 +63,23 @@ impl Throughput {
 /// Who is measured, the control first.
 pub(crate) fn observers(setup: &Setup) -> Vec<Observer> {
     let mut observers = vec![Observer::Nobody];
-    let rates = setup.arguments.rate.iter();
-    observers.extend(rates.map(|&rate_hz| Observer::Dbtime { rate_hz }));
-    if setup.perf_version.is_some() {
+    let rates = &setup.arguments.rate;
+    for &tier in &setup.arguments.tier {
+        // The exact tier's cost is that of its probes: one rate shows it.
+        let rates = if tier == Tier::Sampled { &rates[..] } else { &rates[..1] };
+        observers.extend(rates.iter().map(|&rate_hz| Observer::Dbtime { rate_hz, tier }));
+    }
+    let has = |tier| setup.arguments.tier.contains(&tier);
+    if setup.perf_version.is_some() && has(Tier::Sampled) {
         observers.push(Observer::Perf {
             rate_hz: setup.arguments.perf_rate,
         });
+    }
+    if setup.has_offcputime && has(Tier::Switch) {
+        observers.push(Observer::OffCpuTime);
+    }
+    if setup.perf_version.is_some() && has(Tier::Calls) {
+        observers.push(Observer::PerfTrace);
     }
     observers
 }

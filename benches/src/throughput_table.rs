@@ -3,14 +3,12 @@
 use std::fmt::Write;
 
 use crate::markdown::Table;
-use crate::observer::Observer;
+use crate::observer::{Observer, Tier};
 use crate::statistics::{Range, bootstrap_median, bootstrap_ratio, median, quartiles};
 use crate::throughput::{Pair, Throughput};
 
-/// At this rate …
+/// At this rate there are goals.
 const GOAL_RATE_HZ: u32 = 99;
-/// … this much of the control's median is to be left.
-const GOAL_OF_CONTROL: f64 = 0.99;
 /// From fewer pairs nothing is concluded.
 const PAIRS_TO_JUDGE: usize = 12;
 
@@ -68,22 +66,33 @@ pub(crate) fn verdicts(result: &Throughput, seed: u64) -> String {
     let mut text = String::new();
     let groups = groups(result);
     for group in &groups {
-        if group.observer
-            != (Observer::Dbtime {
-                rate_hz: GOAL_RATE_HZ,
-            })
+        if let (Some(goal), Some((ratio, interval))) =
+            (goal(group.observer), of_control(group, &groups, seed))
         {
-            continue;
-        }
-        if let Some((ratio, interval)) = of_control(group, &groups, seed) {
             let _ = writeln!(
                 text,
-                "\n**{}**",
-                verdict(ratio, interval, obstacle(group, result))
+                "\n**{}: {}**",
+                group.observer,
+                verdict(goal, ratio, interval, obstacle(group, result))
             );
         }
     }
     text
+}
+
+/// How much of the control's median is to be left; none where nothing was promised.
+fn goal(observer: Observer) -> Option<f64> {
+    match observer {
+        Observer::Dbtime {
+            rate_hz: GOAL_RATE_HZ,
+            tier,
+        } => Some(match tier {
+            Tier::Sampled => 0.99,
+            Tier::Switch => 0.97,
+            Tier::Calls => 0.95,
+        }),
+        _ => None,
+    }
 }
 
 /// The ratio of every pair, a line per observer.
@@ -112,9 +121,11 @@ fn groups(result: &Throughput) -> Vec<Group<'_>> {
         groups[group].ratios.push(pair.ratio());
     }
     groups.sort_by_key(|group| match group.observer {
-        Observer::Nobody => (0, 0),
-        Observer::Dbtime { rate_hz } => (1, rate_hz),
-        Observer::Perf { rate_hz } => (2, rate_hz),
+        Observer::Nobody => (0, None, 0),
+        Observer::Dbtime { rate_hz, tier } => (1, Some(tier), rate_hz),
+        Observer::Perf { rate_hz } => (2, None, rate_hz),
+        Observer::OffCpuTime => (3, None, 0),
+        Observer::PerfTrace => (4, None, 0),
     });
     groups
 }
@@ -141,9 +152,9 @@ fn obstacle(group: &Group<'_>, result: &Throughput) -> Option<&'static str> {
     }
 }
 
-fn verdict(ratio: f64, interval: Range, obstacle: Option<&str>) -> String {
-    let is_certain = interval.low >= GOAL_OF_CONTROL || interval.high < GOAL_OF_CONTROL;
-    let verdict = match (obstacle, ratio >= GOAL_OF_CONTROL, is_certain) {
+fn verdict(goal: f64, ratio: f64, interval: Range, obstacle: Option<&str>) -> String {
+    let is_certain = interval.low >= goal || interval.high < goal;
+    let verdict = match (obstacle, ratio >= goal, is_certain) {
         (Some(why), ..) => format!("not judged: {why}"),
         (None, true, true) => "met".to_string(),
         (None, false, true) => "missed".to_string(),
@@ -151,7 +162,7 @@ fn verdict(ratio: f64, interval: Range, obstacle: Option<&str>) -> String {
         (None, false, false) => "missed, not certain: the interval reaches above it".to_string(),
     };
     format!(
-        "Goal at {GOAL_RATE_HZ} Hz, at least {GOAL_OF_CONTROL} of control: {ratio:.3} ({}), {verdict}.",
+        "goal at least {goal} of control: {ratio:.3} ({}), {verdict}.",
         range(interval)
     )
 }
@@ -167,11 +178,11 @@ mod tests {
     #[test]
     fn a_verdict_says_when_it_is_not_certain() {
         let interval = |low, high| Range { low, high };
-        let certain = verdict(1.0, interval(0.995, 1.01), None);
+        let certain = verdict(0.99, 1.0, interval(0.995, 1.01), None);
         assert!(certain.ends_with("1.000 (0.995–1.010), met."), "{certain}");
-        assert!(verdict(0.992, interval(0.97, 1.01), None).contains(" met, not certain"));
-        assert!(verdict(0.98, interval(0.97, 1.0), None).contains(" missed, not certain"));
-        assert!(verdict(0.95, interval(0.94, 0.96), None).ends_with(" missed."));
+        assert!(verdict(0.99, 0.992, interval(0.97, 1.01), None).contains(" met, not certain"));
+        assert!(verdict(0.99, 0.98, interval(0.97, 1.0), None).contains(" missed, not certain"));
+        assert!(verdict(0.99, 0.95, interval(0.94, 0.96), None).ends_with(" missed."));
     }
 
     #[test]

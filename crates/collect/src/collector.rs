@@ -198,6 +198,7 @@ impl Collector {
             self.drop_unreported(now)?;
             self.repair_after_loss()?;
         }
+        self.programs.run_times.step(now);
         if let Some(latencies) = &mut self.latencies {
             latencies.step(&mut self.programs, self.names, self.clock, now, &mut self.rows)?;
         }
@@ -291,6 +292,7 @@ impl Collector {
                 sampler_cpu_ns: statistics.cpu_ns,
                 max_rss_bytes: usage.ru_maxrss as u64 * 1024,
                 bytes_written: 0,
+                programs: self.programs.run_times.costs(),
             },
             notes: self.notes.clone(),
         }

@@ -106,7 +106,7 @@ impl ExactAccount {
             match state {
                 ExactState::Outside => self.outside.entry(wait).or_default().add(&found),
                 // Seen, but for less than the sums can tell: kept, without time.
-                _ => split(0, &found, &mut shares),
+                _ => exact((wait, state), Sum::default(), &found, &mut shares),
             }
         }
         for (&wait, pending) in &mut self.outside {

@@ -8,26 +8,55 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
+use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{collect_messages, messages, verdict};
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target};
+use super::run_time::RunTimes;
 use crate::CollectError;
+use crate::clock::monotonic_ns;
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
 const MAX_SESSIONS: u32 = 16_384;
-/// Different latencies (session, event, bucket …) in a second; each costs the kernel about 150 bytes, twice.
-const MAX_LATENCIES: u32 = 65_536;
+/// Different latencies (session, event, bucket …) in a second that have no histogram; each costs the kernel about 150
+/// bytes, twice.
+const MAX_LATENCIES: u32 = 32_768;
+/// Histograms; each costs the kernel 9.6 KB.
+const MAX_HISTOGRAMS: u32 = 2_048;
 
-/// Numbers of the system calls that read from a file.
-const READ_CALLS: [u32; 5] = [
-    libc::SYS_read as u32,
-    libc::SYS_pread64 as u32,
-    libc::SYS_readv as u32,
-    libc::SYS_preadv as u32,
-    libc::SYS_preadv2 as u32,
+/// System calls that read from a file.
+const READS: [libc::c_long; 5] = [
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_readv,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
 ];
+/// System calls that a session makes all the time. None of them is made between a process's giving up of its place in
+/// shared memory and its end.
+const WORK: [libc::c_long; 16] = [
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_futex,
+    libc::SYS_fdatasync,
+    libc::SYS_fsync,
+    libc::SYS_lseek,
+];
+/// `enum dbt_call_use` in bpf/reads.bpf.h.
+const CALL_READS: u8 = 1;
+const CALL_WORKS: u8 = 2;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +111,10 @@ pub(crate) struct Programs {
     latency_epoch: MapHandle,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
+    /// The same, where a session has a histogram of its own.
+    pub(crate) histograms: Histograms,
+    /// What the exact tier's probes cost.
+    pub(crate) run_times: RunTimes,
     /// `sampler_pass`, or a link to `sampler_iterate`.
     pub(crate) pass: PassHandle,
     _links: Vec<Link>,
@@ -158,10 +191,25 @@ impl Programs {
             let most = if exact { MAX_LATENCIES } else { 1 };
             map.set_max_entries(most).map_err(|e| failed("maps", e))?;
         }
+        let most = if exact { MAX_HISTOGRAMS } else { 1 };
+        open.maps
+            .histograms
+            .set_max_entries(most)
+            .map_err(|e| failed("maps", e))?;
+        open.maps
+            .free_histograms
+            .set_max_entries(most)
+            .map_err(|e| failed("maps", e))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.exact = exact;
             constants.trace_calls = calls;
-            constants.read_calls = READ_CALLS;
+            for (calls, its_use) in [(&READS[..], CALL_READS), (&WORK[..], CALL_WORKS)] {
+                for &call in calls {
+                    if let Some(uses) = constants.call_uses.get_mut(call as usize) {
+                        *uses |= its_use;
+                    }
+                }
+            }
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
 
@@ -196,8 +244,12 @@ impl Programs {
         if exact {
             probes.push(("sched_switch", &progs.on_switch));
         }
+        let mut run_times = RunTimes::new(monotonic_ns());
         for (name, program) in probes {
             links.push(program.attach().map_err(|e| failed(name, e))?);
+            run_times
+                .watch(name, program)
+                .map_err(|e| CollectError::Kernel(e.to_string()))?;
         }
         let pass = match engine {
             Engine::PidList => {
@@ -216,7 +268,10 @@ impl Programs {
             configuration: handle(&skel.maps.configuration)?,
             current_pass: handle(&skel.maps.current_pass)?,
             bss: handle(&skel.maps.bss)?,
+            run_times,
             latency_epoch: handle(&skel.maps.data_epoch)?,
+            histograms: Histograms::new(&handle(&skel.maps.histograms)?, handle(&skel.maps.free_histograms)?)
+                .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             pass,
             _links: links,

@@ -2,9 +2,11 @@
 
 mod block;
 mod events;
+mod histograms;
 mod latency;
 mod load;
 mod messages;
+mod run_time;
 mod sampler;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};

@@ -34,6 +34,8 @@ pub(crate) struct Latencies {
     retired: Option<(u64, u64, u64)>,
     /// Sessions by pid and start of their task, with the moment from which they may be forgotten.
     sessions: HashMap<(u32, u64), (SessionId, u64)>,
+    /// Tasks that have ended since their histograms were last taken.
+    ended: Vec<(u32, u64)>,
     files: Files,
     devices: Devices,
 }
@@ -58,6 +60,7 @@ impl Latencies {
             since: now,
             retired: None,
             sessions: HashMap::new(),
+            ended: Vec::new(),
             files: Files::new(data_directory),
             devices: Devices::default(),
         }
@@ -77,6 +80,7 @@ impl Latencies {
 
     /// The task has ended.
     pub(crate) fn forget(&mut self, pid: u32, start_ns: u64, now: u64) {
+        self.ended.push((pid, start_ns));
         if let Some((_, until)) = self.sessions.get_mut(&(pid, start_ns)) {
             *until = now + REMEMBER_NS;
         }
@@ -140,14 +144,27 @@ impl Latencies {
             return Ok(());
         };
         let mut sums: HashMap<RowKey, Latency> = HashMap::new();
-        let taken = programs.latencies.take(epoch, |key, latency| {
-            for row in self.rows_of(&key, names) {
+        let mut add = |key: &LatencyKey, latency: Latency| {
+            for row in self.rows_of(key, names) {
                 let sum = sums.entry(row).or_default();
                 sum.count += latency.count;
                 sum.sum_ns += latency.sum_ns;
                 sum.max_ns = sum.max_ns.max(latency.max_ns);
             }
+        };
+        programs.histograms.take(|growth| {
+            for (bucket, latency) in split(&growth.buckets, growth.sum_ns, growth.max_ns) {
+                add(&LatencyKey { bucket, ..growth.key }, latency);
+            }
         });
+        let taken = programs.latencies.take(epoch, |key, latency| add(&key, latency));
+        for &(pid, start_ns) in &self.ended {
+            programs
+                .histograms
+                .release(pid, start_ns)
+                .map_err(|e| CollectError::Kernel(format!("BPF map of free histograms: {e}")))?;
+        }
+        self.ended.clear();
         let time = clock.second_us(begin + (end - begin) / 2);
         rows.latency.extend(sums.into_iter().map(|(key, sum)| {
             let (from_ns, to_ns) = bounds_of(key.bucket);
@@ -234,6 +251,36 @@ impl Latencies {
     }
 }
 
+/// The buckets of a histogram of which only the whole sum is known: each gets its part of it by the middle of its bounds,
+/// which is right to 0.8 %. The maximum lies in the last one; where it is not known, that one's bound stands for it.
+fn split(buckets: &[(u16, u64)], sum_ns: u64, max_ns: Option<u64>) -> Vec<(u16, Latency)> {
+    let middles = |&(bucket, count): &(u16, u64)| {
+        let (from, to) = bounds_of(bucket);
+        u128::from(from + (to - 1 - from) / 2) * u128::from(count)
+    };
+    let all: u128 = buckets.iter().map(middles).sum();
+    let last = buckets.last().map(|&(bucket, _)| bucket);
+    let (mut before, mut given) = (0, 0);
+    let split = buckets.iter().map(|of_bucket| {
+        before += middles(of_bucket);
+        let until = (u128::from(sum_ns) * before).checked_div(all).unwrap_or(0) as u64;
+        let sum_ns = until - given;
+        given = until;
+        let (bucket, count) = *of_bucket;
+        let (from, to) = bounds_of(bucket);
+        let latency = Latency {
+            count,
+            sum_ns,
+            max_ns: match max_ns {
+                Some(max_ns) if Some(bucket) == last => max_ns.clamp(from, to - 1),
+                _ => to - 1,
+            },
+        };
+        (bucket, latency)
+    });
+    split.collect()
+}
+
 fn wait_name(names: &WaitEventNames, info: u32) -> String {
     if info == u32::MAX {
         let wait = dbtime_model::Wait::not_read();
@@ -265,5 +312,32 @@ fn source_name(number: u8) -> &'static str {
         read_source::AHEAD => source::READAHEAD,
         read_source::OTHER_TASK => source::OTHER_TASK,
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::latency::bucket_of;
+
+    use super::*;
+
+    #[test]
+    fn a_sum_is_split_without_remainder_and_each_part_fits_its_bucket() {
+        let events = [70u64, 71, 1_000, 1_003, 5_000_000, 0];
+        let mut buckets = std::collections::BTreeMap::<u16, (u64, u64)>::new();
+        for ns in events {
+            let (count, sum) = buckets.entry(bucket_of(ns)).or_default();
+            *count += 1;
+            *sum += ns;
+        }
+        let counts: Vec<(u16, u64)> = buckets.iter().map(|(&bucket, &(count, _))| (bucket, count)).collect();
+        let sum = events.iter().sum();
+        let parts = split(&counts, sum, Some(5_000_000));
+        assert_eq!(parts.iter().map(|(_, l)| l.sum_ns).sum::<u64>(), sum);
+        assert_eq!(parts.last().unwrap().1.max_ns, 5_000_000);
+        for (bucket, latency) in parts {
+            let truth = buckets[&bucket].1;
+            assert!(latency.sum_ns.abs_diff(truth) <= truth / 60 + 2, "{bucket} {latency:?} {truth}");
+        }
     }
 }

@@ -134,6 +134,20 @@ pub struct Cost {
     pub max_rss_bytes: u64,
     /// Bytes of all segments.
     pub bytes_written: u64,
+    /// What the probes in the kernel cost, looked at now and then.
+    pub programs: Vec<ProgramCost>,
+}
+
+/// Run time of a program in the kernel, by the kernel's own count.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgramCost {
+    /// Tracepoint it is attached to.
+    pub name: String,
+    /// Runs that were looked at.
+    pub runs: u64,
+    /// Nanoseconds they took, the kernel's own counting included (some ten each).
+    pub ns: u64,
 }
 
 /// A remarkable event.

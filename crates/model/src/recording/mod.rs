@@ -17,7 +17,9 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 
-pub use meta::{CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, Quality, SCHEMA_VERSION, Segments};
+pub use meta::{
+    CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Segments,
+};
 pub use reader::{Problem, Recording};
 pub use writer::RecordingWriter;
 
