@@ -153,9 +153,9 @@ fn buckets_are_those_of_the_kernels_tracer() {
         &disk,
         &[
             "--rw=randread",
-            "--bs=256k",
+            "--bs=64k",
             "--ioengine=libaio",
-            "--iodepth=8",
+            "--iodepth=2",
             "--number_ios=4000",
         ],
     );
@@ -181,8 +181,8 @@ fn buckets_are_those_of_the_kernels_tracer() {
         "mean",
         read.sum_ns as f64 / read.count as f64,
         mean,
-        0.03,
-        2_000.0,
+        0.01,
+        3_000.0,
     );
 }
 
