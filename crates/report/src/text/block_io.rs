@@ -73,7 +73,7 @@ fn render_table(io: &BlockIo, table: &BlockTable, width: usize, page: &mut Page)
     }
     page.line("");
     page.line(&format!(
-        "  {:<9} {:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "  {:<9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "operation", "IOPS", "MB/s", "mean µs", "p50 µs", "p95 µs", "p99 µs", "max µs"
     ));
     for (operation, requests) in &table.operations {
@@ -92,7 +92,7 @@ fn render_requests(io: &BlockIo, name: &str, requests: &BlockRequests, page: &mu
         .map(|ns| u64::try_from(ns).unwrap_or(u64::MAX));
     let quantile = |q| us(latencies.quantile(q));
     page.line(&format!(
-        "  {name:<9} {:>10.1} {:>9.2} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "  {name:<9} {:>9.1} {:>8.2} {:>9} {:>9} {:>9} {:>9} {:>9}",
         io.per_second(latencies.count()),
         io.per_second(requests.bytes) / 1e6,
         us(mean),
