@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Histograms of latencies, kept in the kernel and read by user space every second: no event goes to user space.
- *
- * What a session does often has a histogram of its own: its task adds to it without a lock, and 600 buckets in use fill
- * no more than some lines of a CPU's cache. All else goes to a map with one element per key and bucket, where an
- * addition costs five times as much. */
+/* Histograms of latencies, kept in the kernel and read by user space every second: no event goes to user space. A map has
+ * one element per key and bucket. */
 #ifndef LATENCY_BPF_H
 #define LATENCY_BPF_H
 
@@ -66,82 +63,6 @@ static __always_inline void add_latency(struct dbt_latency_key *key, __u64 ns)
 	/* Two CPUs at the same moment: the smaller of their two maxima may win; it is at most the width of a bucket less. */
 	if (ns > latency->max_ns)
 		latency->max_ns = ns;
-}
-
-/* Read by user space through shared memory. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* user space sets it */
-	__type(key, __u32);
-	__type(value, struct dbt_histogram);
-} histograms SEC(".maps");
-
-/* Numbers of those that nobody uses. User space fills it, and gives back those of sessions that have ended. */
-struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1); /* as many */
-	__type(value, __u32);
-} free_histograms SEC(".maps");
-
-#define OWN_HISTOGRAMS 64 /* of a session; a power of two */
-#define PROBES 4
-
-/* Which histograms a session has. */
-struct dbt_own_histograms {
-	struct {
-		struct dbt_latency_key key;
-		__u32 number; /* counted from 1; 0 = free */
-		__u32 pad;
-	} own[OWN_HISTOGRAMS];
-};
-
-static __always_inline bool same_key(struct dbt_latency_key *a, struct dbt_latency_key *b)
-{
-	return a->name == b->name && a->call == b->call && a->inode == b->inode && a->bytes == b->bytes &&
-	       a->kind == b->kind && a->source == b->source && a->device == b->device &&
-	       a->file_system == b->file_system;
-}
-
-/* Adds a latency of the task that the histograms belong to, in its own context; `key` is complete but for the bucket. */
-static __noinline void add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
-{
-	__u32 place = (key->name ^ key->name >> 21) * 31 + key->call * 7 + key->kind * 13 + key->source * 3 +
-		      (__u32)key->inode * 5 + (key->bytes >> 9);
-	struct dbt_histogram *histogram;
-	__u32 number, i;
-	__u64 bucket;
-
-	for (i = 0; i < PROBES; i++, place++) {
-		place &= OWN_HISTOGRAMS - 1;
-		if (!mine->own[place].number) {
-			if (bpf_map_pop_elem(&free_histograms, &number))
-				break;
-			histogram = bpf_map_lookup_elem(&histograms, &number);
-			if (!histogram)
-				break;
-			mine->own[place].key = *key;
-			mine->own[place].number = number + 1;
-			histogram->key = *key;
-		} else if (!same_key(&mine->own[place].key, key)) {
-			continue;
-		}
-		number = mine->own[place].number - 1;
-		histogram = bpf_map_lookup_elem(&histograms, &number);
-		if (!histogram)
-			break;
-		bucket = latency_bucket(ns);
-		asm volatile("" : "+r"(bucket)); /* the verifier is to see the comparison with what is used */
-		if (bucket >= LATENCY_BUCKETS)
-			break;
-		histogram->buckets[bucket]++;
-		histogram->sum_ns += ns;
-		if (ns > histogram->max_ns)
-			histogram->max_ns = ns;
-		histogram->count++;
-		return;
-	}
-	add_latency(key, ns);
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include "dbtime.h"
 #include "events.bpf.h"
 #include "latency.bpf.h"
+#include "own_latency.bpf.h"
 #include "targets.bpf.h"
 #include "running.bpf.h"
 #include "waiting.bpf.h"

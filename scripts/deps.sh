@@ -4,7 +4,7 @@
 #   scripts/deps.sh GROUP…     GROUP is one or more of
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
-#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv
+#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv, fio
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -75,6 +75,7 @@ check_test() {
     have mvn || missing+=(maven)
     have xz || missing+=(xz-utils)
     have unzip || missing+=(unzip)
+    have fio || missing+=(fio)
     # Debian splits ensurepip off: python3 alone makes environments without pip.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 }

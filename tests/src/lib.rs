@@ -4,8 +4,11 @@
 //! ends, except under `CI=true`, where being skipped is a failure. Time is measured: run them one at a time
 //! (`--test-threads=1`).
 
+mod block_trace;
 mod command;
 mod host;
+mod iolat;
+mod loop_device;
 mod namespaces;
 pub mod pgbench;
 mod process;
@@ -15,8 +18,11 @@ mod report;
 mod servers;
 mod session;
 
+pub use block_trace::BlockTrace;
 pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary};
 pub use host::{can_record, skip};
+pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};
+pub use loop_device::{DiskStat, LoopDevice};
 pub use namespaces::{NO_BTF, NO_PROCESSES, SmallDisk, dbtime_after};
 pub use process::{SchedStat, children, processes_in, schedstat, state_and_tracer};
 pub use recorded::{Recorded, SessionTime};

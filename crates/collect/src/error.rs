@@ -19,6 +19,22 @@ pub enum CollectError {
     /// The process does not exist.
     #[error("pid {0}: no such process")]
     NoProcess(u32),
+    /// A thread was given for a process.
+    #[error("pid {pid} is a thread of process {process}: use {process}")]
+    Thread {
+        /// Thread asked for.
+        pid: u32,
+        /// Its process.
+        process: u32,
+    },
+    /// The block device does not exist, or there is nothing to see on it.
+    #[error("device {name}: {why}")]
+    Device {
+        /// Name asked for.
+        name: String,
+        /// What is wrong with it, and what to take instead.
+        why: String,
+    },
     /// The process is no backend.
     #[error(
         "pid {pid}: {why}; give the pid of a PostgreSQL server process, or --postgres DATADIR for the whole server"

@@ -3,8 +3,11 @@
 //! [`Collector`] records the sessions of a PostgreSQL server in the sampled tier: a timer takes those that run, a
 //! sampler thread those that do not, the kernel's own counters say exactly how long each was on a CPU and in the run
 //! queue. Nothing is written to the server's processes, and nothing is asked of it.
+//!
+//! [`BlockLatency`] measures the block I/O of the host, database or not.
 
 mod accounting;
+mod block;
 mod bpf;
 mod clock;
 mod collector;
@@ -17,6 +20,7 @@ mod process;
 mod session;
 mod symbols;
 
+pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
 pub use collector::{Collector, Options, RATES_HZ, Status, Target};
 pub use error::CollectError;

@@ -6,26 +6,40 @@ use std::path::Path;
 
 use crate::CollectError;
 
-/// Capabilities that recording needs, with their bit in `CapEff` (`linux/capability.h`). `CAP_SYS_ADMIN`, bit 21,
-/// stands for the first two on every kernel.
-const NEEDED: [(&str, u32, bool); 4] = [
-    ("CAP_BPF", 39, true),
-    ("CAP_PERFMON", 38, true),
-    ("CAP_SYS_PTRACE", 19, false),
-    ("CAP_DAC_READ_SEARCH", 2, false),
-];
+/// A capability, its bit in `CapEff` (`linux/capability.h`), and whether `CAP_SYS_ADMIN`, bit 21, stands for it.
+type Capability = (&'static str, u32, bool);
+
+/// To load programs into the kernel.
+const PROGRAMS: [Capability; 2] = [("CAP_BPF", 39, true), ("CAP_PERFMON", 38, true)];
+/// To read other processes, besides.
+const PROCESSES: [Capability; 2] = [("CAP_SYS_PTRACE", 19, false), ("CAP_DAC_READ_SEARCH", 2, false)];
 const SYS_ADMIN: u32 = 21;
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// Checks capabilities, kernel type information and pid namespace.
+/// Checks what recording sessions needs: capabilities, kernel type information and pid namespace.
 ///
 /// # Errors
 /// Names what is missing.
 pub(crate) fn check() -> Result<(), CollectError> {
+    check_capabilities(&[PROGRAMS, PROCESSES].concat())?;
+    check_type_information()?;
+    check_pid_namespace()
+}
+
+/// Checks what programs in the kernel need that look at no process.
+///
+/// # Errors
+/// Names what is missing.
+pub(crate) fn check_programs() -> Result<(), CollectError> {
+    check_capabilities(&PROGRAMS)?;
+    check_type_information()
+}
+
+fn check_capabilities(needed: &[Capability]) -> Result<(), CollectError> {
     let effective = effective_capabilities()?;
     let has = |bit: u32| effective & (1 << bit) != 0;
-    let missing: Vec<&str> = NEEDED
+    let missing: Vec<&str> = needed
         .iter()
         .filter(|(_, bit, admin)| !(has(*bit) || *admin && has(SYS_ADMIN)))
         .map(|(name, ..)| *name)
@@ -33,6 +47,10 @@ pub(crate) fn check() -> Result<(), CollectError> {
     if !missing.is_empty() {
         return Err(CollectError::Privilege(missing));
     }
+    Ok(())
+}
+
+fn check_type_information() -> Result<(), CollectError> {
     let btf = Path::new("/sys/kernel/btf/vmlinux");
     if !btf.exists() {
         return Err(CollectError::Kernel(format!(
@@ -40,6 +58,14 @@ pub(crate) fn check() -> Result<(), CollectError> {
             btf.display()
         )));
     }
+    Ok(())
+}
+
+/// Checks that pids are those that the kernel's programs see.
+///
+/// # Errors
+/// This process has a pid namespace of its own.
+pub(crate) fn check_pid_namespace() -> Result<(), CollectError> {
     let namespace = Path::new("/proc/self/ns/pid");
     let inode = fs::metadata(namespace)
         .map_err(|e| CollectError::io(namespace, e))?

@@ -1,8 +1,6 @@
 //! A session while it is recorded: its samples and totals come in, its rows go out.
 
-use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, Wait, counter,
-};
+use dbtime_model::{ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, Wait, counter};
 
 use crate::accounting::{Account, Cell, ExactAccount, Growth, RawWait, Share, Totals};
 use crate::bpf::{Event, ExactSums, SampleEvent, Tier};
@@ -304,7 +302,11 @@ impl LiveSession {
             (counter::DBTIME, counter::TORN_STACK, unused.torn_stacks.into()),
             (counter::DBTIME, counter::DISPLACED, unused.displaced.into()),
             (counter::DBTIME, counter::WAIT_NOT_READ, waits_not_read),
-            (counter::DBTIME, counter::MISSED, missed.saturating_sub(self.missed)),
+            (
+                counter::DBTIME,
+                counter::MISSED,
+                missed.saturating_sub(self.missed),
+            ),
         ] {
             if value > 0 {
                 rows.counters.push(CounterRow {
@@ -523,7 +525,15 @@ mod tests {
             on_cpu: 0,
             run_queue: 0,
         };
-        let samples = session.totals(1_000, totals, None, Unused::default(), true, Clock::start(), &mut rows);
+        let samples = session.totals(
+            1_000,
+            totals,
+            None,
+            Unused::default(),
+            true,
+            Clock::start(),
+            &mut rows,
+        );
         assert_eq!(samples, 10);
         assert!(rows.activity.iter().all(|r| r.state == State::Sleep));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{RATES_HZ, Target, Tier};
+use dbtime_model::BlockOperation;
 use dbtime_report::{Dimension, LatencyDimension};
 
 /// Shows where database time really goes.
@@ -32,6 +33,8 @@ pub enum Command {
     Flame(FlameArguments),
     /// Make a recording of the files of other tools
     Import(ImportArguments),
+    /// Show the latency of block I/O, live, of the whole host (needs root)
+    Iolat(IolatArguments),
     /// See all of it on a throw-away PostgreSQL (needs root)
     Demo(DemoArguments),
 }
@@ -196,12 +199,21 @@ fn or_default<T: FromStr<Err = String>>(names: &[String], default: T) -> Result<
     names.iter().map(|name| name.parse()).collect()
 }
 
+/// Output formats of what goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LiveFormat {
+    /// Tables for a terminal
+    Text,
+    /// A line of JSON at a time
+    Json,
+}
+
 /// Output formats of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Tables for a terminal
     Text,
-    /// One JSON document
+    /// JSON
     Json,
     /// A picture: with --latency, a heat map of one kind
     Svg,
@@ -235,6 +247,35 @@ pub struct FlameArguments {
     pub output: PathBuf,
 }
 
+/// `dbtime iolat`
+#[derive(Debug, Args)]
+pub struct IolatArguments {
+    /// Seconds between two tables, 0.1 at least
+    #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_interval)]
+    pub interval: Duration,
+    /// Tables to show [default: until Ctrl-C, which shows the whole time]
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Only this disk; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub device: Vec<String>,
+    /// Only this operation: read, write, flush, discard, other; may be repeated
+    #[arg(long, value_name = "OPERATION")]
+    pub operation: Vec<BlockOperation>,
+    /// Only I/O that this process submitted; may be repeated
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Vec<u32>,
+    /// Latency from the queue until done, not from the issue to the device
+    #[arg(long)]
+    pub queue: bool,
+    /// A table for each disk
+    #[arg(long)]
+    pub per_disk: bool,
+    /// For people, or for programs (one JSON object per line)
+    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
+    pub format: LiveFormat,
+}
+
 /// `dbtime demo`
 #[derive(Debug, Args)]
 pub struct DemoArguments {
@@ -263,6 +304,20 @@ fn parse_thresholds(text: &str) -> Result<[u64; 2], String> {
     }
 }
 
+/// Shorter than this, taking the numbers would be a part of what is measured.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// Longer ones are typing errors.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_seconds(text)?;
+    if (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("must be between 0.1 and 86400 seconds".to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -287,6 +342,14 @@ mod tests {
         assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
         for wrong in ["0", "-1", "x", "nan", "inf", ""] {
             assert!(parse_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_neither_too_short_nor_without_end() {
+        assert_eq!(parse_interval("0.1"), Ok(Duration::from_millis(100)));
+        for wrong in ["0", "0.09", "86401", "1e300", "-1", "one"] {
+            assert!(parse_interval(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod demo;
 pub mod import;
+pub mod iolat;
 pub mod output;
 pub mod record;
 pub mod throwaway;

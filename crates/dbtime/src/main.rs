@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, Command, DemoArguments, FlameArguments, Format, ImportArguments, RecordArguments,
-    ReportArguments, Selection,
+    Arguments, Command, DemoArguments, FlameArguments, Format, ImportArguments, IolatArguments,
+    RecordArguments, ReportArguments, Selection,
 };
 use dbtime::demo;
 use dbtime::import;
+use dbtime::iolat;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
 use dbtime_collect::Options;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => run_report(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
         Command::Import(arguments) => run_import(&arguments),
+        Command::Iolat(arguments) => run_iolat(&arguments),
         Command::Demo(arguments) => run_demo(&arguments),
     };
     match done {
@@ -297,6 +299,17 @@ fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
         "imported {path}: see it with 'dbtime report {path}'"
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_iolat(arguments: &IolatArguments) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signals(Second::Ends)?;
+    Ok(match iolat::run(arguments, &stop)? {
+        iolat::Ended::Shown | iolat::Ended::ReaderGone => ExitCode::SUCCESS,
+        iolat::Ended::NothingSeen => {
+            say(format_args!("dbtime: no block I/O was seen"));
+            ExitCode::from(NOTHING_RECORDED)
+        }
+    })
 }
 
 fn run_demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {

@@ -3,6 +3,7 @@
 //! Collectors and importers make [`Rows`]; a [`recording`] keeps them; reports ask questions of them.
 //! `docs/SCHEMA.md` is the contract of what is written to disk.
 
+mod block;
 pub mod latency;
 pub mod recording;
 mod rows;
@@ -11,6 +12,7 @@ mod stack;
 mod state;
 mod wait;
 
+pub use block::BlockOperation;
 pub use rows::{
     ActivityRow, CounterRow, Fidelity, LatencyRow, Rows, SessionRow, StackRow, StatementRow, Table, counter,
 };

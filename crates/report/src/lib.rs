@@ -12,6 +12,8 @@
 //! what renders it computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
 //! and folded stacks make them safe when they are written.
 
+mod block_io;
+mod block_io_json;
 mod database_view;
 mod explanation;
 pub mod export;
@@ -39,6 +41,8 @@ mod svg;
 pub mod text;
 mod xml;
 
+pub use block_io::{BlockIo, BlockRequests, BlockTable};
+pub use block_io_json::render_block_io_json;
 pub use database_view::{DatabaseView, EventView, Step};
 pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};

@@ -115,10 +115,13 @@ impl ExactAccount {
             pending.settle(0, growth.elapsed, last, unsampled, &mut shares);
             let of_wait = &mut shares[first..];
             if of_wait.iter().all(|share| share.cell.state == State::User) {
-                of_wait.iter_mut().for_each(|share| share.fidelity = Fidelity::Exact);
+                of_wait
+                    .iter_mut()
+                    .for_each(|share| share.fidelity = Fidelity::Exact);
             }
         }
-        self.outside.retain(|_, pending| pending.ns > 0 || !pending.samples.is_empty());
+        self.outside
+            .retain(|_, pending| pending.ns > 0 || !pending.samples.is_empty());
         (growth, shares)
     }
 

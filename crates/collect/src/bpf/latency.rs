@@ -82,7 +82,11 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
             let result = unsafe {
                 libbpf_sys::bpf_map_lookup_and_delete_batch(
                     map.as_fd().as_raw_fd(),
-                    if begun { place_pointer } else { std::ptr::null_mut() },
+                    if begun {
+                        place_pointer
+                    } else {
+                        std::ptr::null_mut()
+                    },
                     place_pointer,
                     self.keys.as_mut_ptr().cast(),
                     self.values.as_mut_ptr().cast(),
@@ -91,7 +95,9 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
                 )
             };
             let error = (result != 0).then(std::io::Error::last_os_error);
-            let is_end = error.as_ref().is_some_and(|e| e.raw_os_error() == Some(libc::ENOENT));
+            let is_end = error
+                .as_ref()
+                .is_some_and(|e| e.raw_os_error() == Some(libc::ENOENT));
             if error.is_none() || is_end {
                 for n in 0..(count as usize).min(BATCH) {
                     take(self.keys[n], self.values[n]);
@@ -104,5 +110,18 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
                 Some(e) => return Err(e),
             }
         }
+    }
+}
+
+/// Waits until every program that had begun before the call has ended, so that a map it had chosen is not filled any
+/// longer. Takes some milliseconds.
+pub(crate) fn wait_for_programs() {
+    /// `MEMBARRIER_CMD_GLOBAL` of `linux/membarrier.h`: returns after a grace period of RCU, under which programs run.
+    const GLOBAL: libc::c_int = 1;
+    /// Where the kernel does not offer it (CPUs without a tick): no program takes nearly as long.
+    const LONG_ENOUGH: std::time::Duration = std::time::Duration::from_millis(10);
+    // SAFETY: the call takes no pointer.
+    if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } != 0 {
+        std::thread::sleep(LONG_ENOUGH);
     }
 }

@@ -2,20 +2,18 @@
 
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::Mutex;
 use std::{fs, io};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, PrintLevel};
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
-use super::recorder::RecorderSkelBuilder;
 use super::histograms::Histograms;
 use super::latency::LatencyMaps;
+use super::messages::{collect_messages, messages, verdict};
+use super::recorder::RecorderSkelBuilder;
+use super::recorder::types::{bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target};
 use super::run_time::RunTimes;
-use super::recorder::types::{
-    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target,
-};
 use crate::CollectError;
 use crate::clock::monotonic_ns;
 use crate::session::Unused;
@@ -501,41 +499,4 @@ fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// The one line of a refusal that says why: the verifier's last words stand before its statistics.
-fn verdict(refusal: &str) -> String {
-    let lines: Vec<&str> = refusal.lines().map(str::trim).collect();
-    let statistics = lines.iter().position(|line| line.starts_with("processed "));
-    let line = match statistics {
-        Some(at) if at > 0 => lines[at - 1],
-        _ => lines.first().copied().unwrap_or_default(),
-    };
-    line.to_string()
-}
-
-/// What libbpf had to say since the last call: the verifier's reason, in most cases.
-static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-fn collect_messages() {
-    fn keep(_: PrintLevel, text: String) {
-        if let Ok(mut messages) = MESSAGES.lock() {
-            messages.push(text.trim_end().to_string());
-        }
-    }
-    messages();
-    libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
-}
-
-/// The last few messages: the verifier's log may have thousands of lines, its reason stands at the end.
-fn messages() -> String {
-    let taken = MESSAGES
-        .lock()
-        .map(|mut m| std::mem::take(&mut *m))
-        .unwrap_or_default();
-    let lines: Vec<&str> = taken.iter().flat_map(|m| m.lines()).collect();
-    lines[lines.len().saturating_sub(12)..]
-        .iter()
-        .map(|line| format!("\n  {line}"))
-        .collect()
 }

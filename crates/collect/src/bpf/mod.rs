@@ -1,12 +1,15 @@
 //! The programs in the kernel: loaded, attached, and read from.
 
+mod block;
 mod events;
 mod histograms;
 mod latency;
 mod load;
+mod messages;
 mod run_time;
 mod sampler;
 
+pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 #[cfg(test)]
 pub(crate) use events::WaitSums;
 pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent};
@@ -28,4 +31,17 @@ pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as Late
 )]
 mod recorder {
     include!(concat!(env!("OUT_DIR"), "/recorder.skel.rs"));
+}
+
+/// What libbpf-cargo makes of `bpf/block.bpf.c`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    unused_imports,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
+)]
+mod block_skeleton {
+    include!(concat!(env!("OUT_DIR"), "/block.skel.rs"));
 }

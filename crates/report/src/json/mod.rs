@@ -74,7 +74,7 @@ impl<'a> From<&'a Meta> for MetaJson<'a> {
 }
 
 /// RFC 3339 in UTC; none for a moment outside of the calendar.
-fn timestamp(us: i64) -> Option<String> {
+pub(crate) fn timestamp(us: i64) -> Option<String> {
     jiff::Timestamp::from_microsecond(us).ok().map(|t| t.to_string())
 }
 

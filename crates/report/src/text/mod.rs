@@ -1,5 +1,6 @@
 //! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
+mod block_io;
 mod database_view;
 mod header;
 mod io;
@@ -13,6 +14,7 @@ mod stacks;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
+pub use block_io::{BlockIoOptions, render_block_io};
 use page::Page;
 
 /// The report as text, lines up to `width` columns (names that cannot be broken may be longer). No colours,
