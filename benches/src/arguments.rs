@@ -31,7 +31,13 @@ pub(crate) struct Arguments {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: Vec<u32>,
     /// Tiers of dbtime
-    #[arg(long, value_name = "TIER,…", value_delimiter = ',', value_enum, default_value = "sampled,switch,calls")]
+    #[arg(
+        long,
+        value_name = "TIER,…",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "sampled,switch,calls"
+    )]
     pub(crate) tier: Vec<Tier>,
     /// Sampling rate of perf
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..))]

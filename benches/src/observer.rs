@@ -66,7 +66,8 @@ impl fmt::Display for Observer {
             Observer::Nobody => f.write_str("nothing (control)"),
             Observer::Dbtime { rate_hz, tier } => {
                 write!(f, "dbtime record -F {rate_hz}")?;
-                tier.argument().map_or(Ok(()), |argument| write!(f, " {argument}"))
+                tier.argument()
+                    .map_or(Ok(()), |argument| write!(f, " {argument}"))
             }
             Observer::Perf { rate_hz } => write!(f, "perf record -g -a -F {rate_hz}"),
             Observer::OffCpuTime => f.write_str("offcputime -u"),

@@ -66,7 +66,11 @@ pub(crate) fn observers(setup: &Setup) -> Vec<Observer> {
     let rates = &setup.arguments.rate;
     for &tier in &setup.arguments.tier {
         // The exact tier's cost is that of its probes: one rate shows it.
-        let rates = if tier == Tier::Sampled { &rates[..] } else { &rates[..1] };
+        let rates = if tier == Tier::Sampled {
+            &rates[..]
+        } else {
+            &rates[..1]
+        };
         observers.extend(rates.iter().map(|&rate_hz| Observer::Dbtime { rate_hz, tier }));
     }
     let has = |tier| setup.arguments.tier.contains(&tier);

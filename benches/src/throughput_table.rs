@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn nothing_is_concluded_from_noise() {
         let (low, high) = (1.1, 1.4);
-        let verdict = verdict(1.276, Range { low, high }, Some("the host was shared"));
+        let verdict = verdict(0.99, 1.276, Range { low, high }, Some("the host was shared"));
         assert!(verdict.ends_with("not judged: the host was shared."), "{verdict}");
     }
 }

@@ -13,7 +13,7 @@ use crate::bpf::{Engine, Event, Events, Programs, Sampler, Tier};
 use crate::clock::{Clock, monotonic_ns};
 use crate::latencies::Latencies;
 use crate::postgres::{Server, WaitEventNames, wait_events};
-use crate::session::{LiveSession, Unused};
+use crate::session::{LiveSession, Reported, Unused};
 use crate::symbols::Symbolizer;
 use crate::{CollectError, host, privilege, process};
 
@@ -201,8 +201,8 @@ impl Collector {
             self.repair_after_loss()?;
         }
         self.programs.run_times.step(now);
-        if let Some(latencies) = &mut self.latencies {
-            latencies.step(&mut self.programs, self.names, self.clock, now, &mut self.rows)?;
+        if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
+            self.take_latencies(now)?;
         }
         self.look_for_server()?;
         Ok(match (self.whole_server, self.gone, self.sessions.is_empty()) {
@@ -227,18 +227,19 @@ impl Collector {
         for session in &mut left {
             self.quality.samples += session.abandon(self.clock, &mut self.rows);
         }
-        if let Some(latencies) = &mut self.latencies {
-            latencies.finish(
-                &mut self.programs,
-                self.names,
-                self.clock,
-                monotonic_ns(),
-                &mut self.rows,
-            )?;
-        }
+        self.take_latencies(monotonic_ns())?;
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
         Ok(())
+    }
+
+    fn take_latencies(&mut self, now: u64) -> Result<(), CollectError> {
+        match &mut self.latencies {
+            Some(latencies) => {
+                latencies.take(&mut self.programs, self.names, self.clock, now, &mut self.rows)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Rows since the last call.
@@ -429,15 +430,14 @@ impl Collector {
             on_cpu: on_cpu_ns,
             run_queue: run_queue_ns,
         };
-        self.quality.samples += session.totals(
+        let reported = Reported {
             start_ns,
             totals,
-            sums.as_deref(),
+            sums: sums.as_deref(),
             unused,
             ended,
-            self.clock,
-            &mut self.rows,
-        );
+        };
+        self.quality.samples += session.totals(reported, self.clock, &mut self.rows);
         self.quality.torn += u64::from(unused.torn);
         self.quality.torn_stacks += u64::from(unused.torn_stacks);
         self.quality.displaced += u64::from(unused.displaced);

@@ -11,6 +11,7 @@ mod block;
 mod bpf;
 mod clock;
 mod collector;
+mod devices;
 mod error;
 mod host;
 mod latencies;

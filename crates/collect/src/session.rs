@@ -2,7 +2,7 @@
 
 use dbtime_model::{ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, Wait, counter};
 
-use crate::accounting::{Account, Cell, ExactAccount, Growth, RawWait, Share, Totals};
+use crate::accounting::{Account, Cell, RawWait, Totals};
 use crate::bpf::{Event, ExactSums, SampleEvent, Tier};
 use crate::clock::Clock;
 use crate::postgres::title::{self, Title};
@@ -21,51 +21,15 @@ pub(crate) struct Unused {
     pub(crate) displaced: u32,
 }
 
-/// The account of a session, by tier.
-enum AnyAccount {
-    Sampled(Account),
-    Exact(ExactAccount),
-}
-
-impl AnyAccount {
-    /// Opens an account; none when the tier needs sums and there are none yet.
-    fn open(tier: Tier, totals: Totals, sums: Option<&ExactSums>) -> Option<AnyAccount> {
-        match tier {
-            Tier::Sampled => Some(AnyAccount::Sampled(Account::open(totals))),
-            Tier::Switch | Tier::Calls => {
-                sums.map(|sums| AnyAccount::Exact(ExactAccount::open(totals, sums)))
-            }
-        }
-    }
-
-    fn last(&self) -> Totals {
-        match self {
-            AnyAccount::Sampled(account) => account.last(),
-            AnyAccount::Exact(account) => account.last(),
-        }
-    }
-
-    fn sample(&mut self, cell: Cell, in_call: bool, count: u64) {
-        match self {
-            AnyAccount::Sampled(account) => account.sample(cell, count),
-            AnyAccount::Exact(account) => account.sample(cell, in_call, count),
-        }
-    }
-
-    /// None when the sums could not be read this time: the next ones have all that is missing.
-    fn advance(
-        &mut self,
-        totals: Totals,
-        sums: Option<&ExactSums>,
-        ended: bool,
-    ) -> Option<(Growth, Vec<Share>)> {
-        match (self, sums) {
-            (AnyAccount::Sampled(account), _) => Some(account.advance(totals, ended)),
-            (AnyAccount::Exact(account), Some(sums)) => Some(account.advance(totals, sums, ended)),
-            (AnyAccount::Exact(account), None) if ended => Some((Growth::default(), account.abandon())),
-            (AnyAccount::Exact(_), None) => None,
-        }
-    }
+/// What the kernel reported of a session at a moment.
+pub(crate) struct Reported<'a> {
+    pub(crate) start_ns: u64,
+    pub(crate) totals: Totals,
+    /// Exact tier; none when they could not be read.
+    pub(crate) sums: Option<&'a ExactSums>,
+    pub(crate) unused: Unused,
+    /// It was the last report.
+    pub(crate) ended: bool,
 }
 
 /// A session that is being recorded.
@@ -83,7 +47,7 @@ pub(crate) struct LiveSession {
     title_text: String,
     described: bool,
     tier: Tier,
-    account: Option<AnyAccount>,
+    account: Option<Account>,
     /// Cell of the last row of the sampler, which later passes found unchanged.
     last_waiting: Option<Cell>,
     waits_not_read: u64,
@@ -144,7 +108,7 @@ impl LiveSession {
         };
         LiveSession {
             start_ns,
-            account: AnyAccount::open(tier, begin, Some(&ExactSums::default())),
+            account: Account::open(tier, begin, Some(&ExactSums::default())),
             ..LiveSession::adopt(id, pid, slot, names, false, tier, now)
         }
     }
@@ -249,21 +213,19 @@ impl LiveSession {
 
     /// Takes the kernel's totals at a moment and adds the rows of the time since the last ones. Returns the samples
     /// they rest on.
-    pub(crate) fn totals(
-        &mut self,
-        start_ns: u64,
-        totals: Totals,
-        sums: Option<&ExactSums>,
-        unused: Unused,
-        ended: bool,
-        clock: Clock,
-        rows: &mut Rows,
-    ) -> u64 {
+    pub(crate) fn totals(&mut self, reported: Reported<'_>, clock: Clock, rows: &mut Rows) -> u64 {
+        let Reported {
+            start_ns,
+            totals,
+            sums,
+            unused,
+            ended,
+        } = reported;
         self.start_ns = start_ns;
         self.read_title();
         let missed = sums.map_or(0, |sums| sums.missed);
         let Some(account) = &mut self.account else {
-            self.account = AnyAccount::open(self.tier, totals, sums);
+            self.account = Account::open(self.tier, totals, sums);
             self.missed = missed;
             return 0;
         };
@@ -328,8 +290,14 @@ impl LiveSession {
     pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows) -> u64 {
         match &self.account {
             Some(account) => {
-                let last = account.last();
-                self.totals(self.start_ns, last, None, Unused::default(), true, clock, rows)
+                let last = Reported {
+                    start_ns: self.start_ns,
+                    totals: account.last(),
+                    sums: None,
+                    unused: Unused::default(),
+                    ended: true,
+                };
+                self.totals(last, clock, rows)
             }
             None => 0,
         }
@@ -418,6 +386,16 @@ mod tests {
         WaitEventNames::for_major(15).0
     }
 
+    fn last(totals: Totals) -> Reported<'static> {
+        Reported {
+            start_ns: 1_000,
+            totals,
+            sums: None,
+            unused: Unused::default(),
+            ended: true,
+        }
+    }
+
     fn running(wait: u32) -> SampleEvent {
         SampleEvent {
             pid: 1,
@@ -480,7 +458,7 @@ mod tests {
             on_cpu: 0,
             run_queue: 0,
         };
-        let samples = session.totals(1_000, totals, None, Unused::default(), true, clock, &mut rows);
+        let samples = session.totals(last(totals), clock, &mut rows);
         assert_eq!(samples, 11);
         let ns = |state| {
             rows.activity
@@ -525,15 +503,7 @@ mod tests {
             on_cpu: 0,
             run_queue: 0,
         };
-        let samples = session.totals(
-            1_000,
-            totals,
-            None,
-            Unused::default(),
-            true,
-            Clock::start(),
-            &mut rows,
-        );
+        let samples = session.totals(last(totals), Clock::start(), &mut rows);
         assert_eq!(samples, 10);
         assert!(rows.activity.iter().all(|r| r.state == State::Sleep));
     }
@@ -543,19 +513,12 @@ mod tests {
         let clock = Clock::start();
         let mut rows = Rows::default();
         let mut session = LiveSession::begin(SessionId(1), u32::MAX, 0, names(), Tier::Sampled, 1_000, 1_000);
-        session.totals(
-            1_000,
-            Totals {
-                now: 3_000,
-                on_cpu: 500,
-                run_queue: 0,
-            },
-            None,
-            Unused::default(),
-            true,
-            clock,
-            &mut rows,
-        );
+        let totals = Totals {
+            now: 3_000,
+            on_cpu: 500,
+            run_queue: 0,
+        };
+        session.totals(last(totals), clock, &mut rows);
         assert_eq!(rows.sessions.len(), 1);
         assert!(BackendType(rows.sessions[0].backend_type.clone()).is_foreground());
         assert_eq!(rows.activity.iter().map(|r| r.ns).sum::<u64>(), 2_000);

@@ -9,7 +9,7 @@ use dbtime_collect::{BlockInterval, BlockLatency, BlockOptions};
 use dbtime_report::text::{BlockIoOptions, render_block_io};
 use dbtime_report::{BlockIo, render_block_io_json};
 
-use crate::arguments::{LiveFormat, IolatArguments};
+use crate::arguments::{IolatArguments, LiveFormat};
 use crate::output::{self, say};
 
 /// How long Ctrl-C may take to be noticed.

@@ -1,17 +1,21 @@
-//! Splits a session's exact times by its samples, so that every second's rows sum to the time that passed.
+//! Splits a session's exact times by its samples, so that every second's rows sum to the time that passed. Nothing is
+//! ever dropped or invented.
 //!
-//! The kernel says exactly how long the session was on a CPU and in the run queue; the remainder was blocked. Samples
-//! say in which wait event, mode and stack. Each of the three totals is split in proportion to the samples that fell
-//! into it. A total without a sample waits for one for a while (a session that uses a millisecond of CPU in a second is
-//! rarely hit in that very second) and is then reported as not sampled. Nothing is ever dropped or invented.
+//! In the sampled tier the kernel says exactly how long the session was on a CPU and in the run queue; the remainder was
+//! blocked; samples say in which wait event, mode and stack. In the exact tier the kernel's programs say the wait events
+//! and states too; samples add the stacks.
 
 use std::collections::BTreeMap;
 
 use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup};
 
-mod exact;
+use crate::bpf::{ExactSums, Tier};
 
-pub(crate) use exact::ExactAccount;
+mod exact;
+mod sampled;
+
+use exact::ExactAccount;
+use sampled::SampledAccount;
 
 /// How long a total may wait for its first sample.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -63,76 +67,62 @@ pub(crate) struct Growth {
     pub(crate) run_queue: u64,
 }
 
-/// Time of one of the three groups that is not yet split, and the samples to split it by.
-#[derive(Debug, Clone, Default)]
-struct Pending {
-    ns: u64,
-    samples: BTreeMap<Cell, u64>,
-    waited: u64,
-}
-
-/// The account of one session.
-#[derive(Debug, Clone)]
-pub(crate) struct Account {
-    last: Totals,
-    /// What the kernel booked beyond the time that passed, to be taken off later: its books are brought up to date at
-    /// ticks and switches only, so that one interval may get what belongs to the one before.
-    ahead_on_cpu: u64,
-    ahead_run_queue: u64,
-    pending: [Pending; 3],
+/// The account of a session.
+#[derive(Debug)]
+pub(crate) enum Account {
+    Sampled(SampledAccount),
+    Exact(ExactAccount),
 }
 
 impl Account {
-    /// Opens the account at a moment; what the kernel counted before does not matter.
-    pub(crate) fn open(totals: Totals) -> Account {
-        Account {
-            last: totals,
-            ahead_on_cpu: 0,
-            ahead_run_queue: 0,
-            pending: Default::default(),
+    /// Opens an account at a moment; what the kernel counted before does not matter. None when the tier needs sums and
+    /// there are none yet.
+    pub(crate) fn open(tier: Tier, totals: Totals, sums: Option<&ExactSums>) -> Option<Account> {
+        match tier {
+            Tier::Sampled => Some(Account::Sampled(SampledAccount::open(totals))),
+            Tier::Switch | Tier::Calls => sums.map(|sums| Account::Exact(ExactAccount::open(totals, sums))),
         }
     }
 
     /// Totals up to which time is accounted for.
     pub(crate) fn last(&self) -> Totals {
-        self.last
+        match self {
+            Account::Sampled(account) => account.last(),
+            Account::Exact(account) => account.last(),
+        }
     }
 
     /// Adds samples that found the session in this cell. A dead task is in no state and takes no time.
-    pub(crate) fn sample(&mut self, cell: Cell, count: u64) {
-        if count > 0
-            && let Some(group) = cell.state.group()
-        {
-            *self.pending[group as usize].samples.entry(cell).or_default() += count;
+    pub(crate) fn sample(&mut self, cell: Cell, in_call: bool, count: u64) {
+        match self {
+            Account::Sampled(account) => account.sample(cell, count),
+            Account::Exact(account) => account.sample(cell, in_call, count),
         }
     }
 
-    /// Accounts for the time since the last totals. `last` ends the account: nothing stays pending.
-    pub(crate) fn advance(&mut self, totals: Totals, last: bool) -> (Growth, Vec<Share>) {
-        // Counters never go back; should the source err, nothing is added rather than wrapped.
-        let growth = Growth {
-            elapsed: totals.now.saturating_sub(self.last.now),
-            on_cpu: totals.on_cpu.saturating_sub(self.last.on_cpu),
-            run_queue: totals.run_queue.saturating_sub(self.last.run_queue),
-        };
-        self.last = totals;
-
-        let on_cpu = (growth.on_cpu + self.ahead_on_cpu).min(growth.elapsed);
-        self.ahead_on_cpu = growth.on_cpu + self.ahead_on_cpu - on_cpu;
-        let run_queue = (growth.run_queue + self.ahead_run_queue).min(growth.elapsed - on_cpu);
-        self.ahead_run_queue = growth.run_queue + self.ahead_run_queue - run_queue;
-        let blocked = growth.elapsed - on_cpu - run_queue;
-
-        let mut shares = Vec::new();
-        for (group, ns) in [
-            (StateGroup::OnCpu, on_cpu),
-            (StateGroup::RunQueue, run_queue),
-            (StateGroup::Blocked, blocked),
-        ] {
-            self.pending[group as usize].settle(ns, growth.elapsed, last, not_sampled(group), &mut shares);
+    /// Accounts for the time since the last totals; none when the sums could not be read this time: the next ones have
+    /// all that is missing. `ended` closes the account: nothing stays pending.
+    pub(crate) fn advance(
+        &mut self,
+        totals: Totals,
+        sums: Option<&ExactSums>,
+        ended: bool,
+    ) -> Option<(Growth, Vec<Share>)> {
+        match (self, sums) {
+            (Account::Sampled(account), _) => Some(account.advance(totals, ended)),
+            (Account::Exact(account), Some(sums)) => Some(account.advance(totals, sums, ended)),
+            (Account::Exact(account), None) if ended => Some((Growth::default(), account.abandon())),
+            (Account::Exact(_), None) => None,
         }
-        (growth, shares)
     }
+}
+
+/// Time that is not yet split, and the samples to split it by.
+#[derive(Debug, Clone, Default)]
+struct Pending {
+    ns: u64,
+    samples: BTreeMap<Cell, u64>,
+    waited: u64,
 }
 
 impl Pending {
@@ -199,138 +189,5 @@ fn not_sampled(group: StateGroup) -> Cell {
         state,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn cell(wait: u32, state: State) -> Cell {
-        Cell {
-            wait: RawWait::Info(wait),
-            state,
-            kernel_stack: NO_STACK,
-            user_stack: NO_STACK,
-        }
-    }
-
-    fn at(now: u64, on_cpu: u64, run_queue: u64) -> Totals {
-        Totals {
-            now,
-            on_cpu,
-            run_queue,
-        }
-    }
-
-    #[test]
-    fn each_total_is_split_by_its_own_samples() {
-        let mut account = Account::open(at(1_000, 50, 7));
-        account.sample(cell(1, State::User), 1);
-        account.sample(cell(2, State::Kernel), 3);
-        account.sample(cell(0, State::Runnable), 5);
-        account.sample(cell(3, State::Disk), 1);
-        account.sample(cell(4, State::Sleep), 1);
-        let (growth, shares) = account.advance(at(2_000, 450, 107), false);
-        assert_eq!(
-            growth,
-            Growth {
-                elapsed: 1_000,
-                on_cpu: 400,
-                run_queue: 100
-            }
-        );
-        let ns = |c: Cell| shares.iter().find(|s| s.cell == c).unwrap().ns;
-        assert_eq!(ns(cell(1, State::User)), 100);
-        assert_eq!(ns(cell(2, State::Kernel)), 300);
-        assert_eq!(ns(cell(0, State::Runnable)), 100);
-        assert_eq!(ns(cell(3, State::Disk)), 250);
-        assert_eq!(ns(cell(4, State::Sleep)), 250);
-    }
-
-    #[test]
-    fn a_total_waits_for_its_first_sample_and_is_then_not_sampled() {
-        const SECOND: u64 = 1_000_000_000;
-        let mut account = Account::open(at(0, 0, 0));
-        account.sample(cell(9, State::Sleep), 99);
-        let (_, shares) = account.advance(at(SECOND, 5, 0), false);
-        assert_eq!(shares.iter().map(|s| s.ns).sum::<u64>(), SECOND - 5);
-        // A sample in the next second takes the CPU of both.
-        account.sample(cell(1, State::User), 1);
-        account.sample(cell(9, State::Sleep), 98);
-        let (_, shares) = account.advance(at(2 * SECOND, 10, 0), false);
-        assert_eq!(
-            shares.iter().find(|s| s.cell == cell(1, State::User)).unwrap().ns,
-            10
-        );
-        // None for ten seconds: shown as what it is.
-        let mut unsampled = 0;
-        for second in 3..=12 {
-            account.sample(cell(9, State::Sleep), 99);
-            let (_, shares) = account.advance(at(second * SECOND, 10 + second, 0), false);
-            unsampled += shares
-                .iter()
-                .filter(|s| s.cell.wait == RawWait::NotSampled)
-                .map(|s| s.ns)
-                .sum::<u64>();
-        }
-        assert_eq!(unsampled, 12);
-    }
-
-    #[test]
-    fn books_that_are_late_by_a_tick_lose_nothing() {
-        let mut account = Account::open(at(0, 0, 0));
-        account.sample(cell(0, State::User), 1);
-        let (_, first) = account.advance(at(1_000, 1_004, 0), false);
-        assert_eq!(first.iter().map(|s| s.ns).sum::<u64>(), 1_000);
-        account.sample(cell(0, State::User), 1);
-        let (_, second) = account.advance(at(2_000, 1_996, 0), true);
-        // 1996 of CPU in all, 4 of it booked too early; the 4 that remain were spent blocked and not sampled.
-        let cpu = |shares: &[Share]| {
-            shares
-                .iter()
-                .filter(|s| s.cell.state == State::User)
-                .map(|s| s.ns)
-                .sum::<u64>()
-        };
-        assert_eq!(cpu(&first) + cpu(&second), 1_996);
-        assert_eq!(second.iter().map(|s| s.ns).sum::<u64>(), 1_000);
-    }
-
-    fn any_cell() -> impl Strategy<Value = Cell> {
-        (0u32..4, prop::sample::select(State::ALL.to_vec())).prop_map(|(wait, state)| cell(wait, state))
-    }
-
-    proptest! {
-        #[test]
-        fn time_and_samples_are_conserved(
-            steps in prop::collection::vec(
-                (0u64..3_000_000_000, 0u64..3_000_000_000, 0u64..3_000_000_000,
-                 prop::collection::vec((any_cell(), 0u64..200), 0..6)),
-                1..30,
-            )
-        ) {
-            let mut account = Account::open(at(77, 33, 11));
-            let mut totals = at(77, 33, 11);
-            let (mut ns, mut samples, mut put_in) = (0u64, 0u64, 0u64);
-            let count = steps.len();
-            for (n, (elapsed, on_cpu, run_queue, found)) in steps.into_iter().enumerate() {
-                for (cell, count) in found {
-                    account.sample(cell, count);
-                    if cell.state.group().is_some() {
-                        put_in += count;
-                    }
-                }
-                totals = at(totals.now + elapsed, totals.on_cpu + on_cpu, totals.run_queue + run_queue);
-                let (growth, shares) = account.advance(totals, n + 1 == count);
-                prop_assert_eq!(growth, Growth { elapsed, on_cpu, run_queue });
-                ns += shares.iter().map(|s| s.ns).sum::<u64>();
-                samples += shares.iter().map(|s| s.samples).sum::<u64>();
-            }
-            prop_assert_eq!(ns, totals.now - 77);
-            prop_assert_eq!(samples, put_in);
-        }
     }
 }

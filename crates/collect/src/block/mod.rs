@@ -5,8 +5,6 @@
 //! still stand on another device (loop, request-based device mapper) are left out unless they are named, because their I/O
 //! would count twice.
 
-mod devices;
-
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -15,7 +13,7 @@ use dbtime_model::{BlockOperation, LatencyRow, SessionId};
 
 use crate::bpf::{BlockFilter, BlockLosses, BlockPrograms};
 use crate::clock::{Clock, monotonic_ns};
-use crate::{CollectError, privilege, process};
+use crate::{CollectError, devices, privilege, process};
 
 /// Which requests count, and from when on.
 #[derive(Debug, Clone, Default)]
@@ -197,7 +195,8 @@ fn number_of(operation: BlockOperation) -> u32 {
     operation as u32 + 1
 }
 
-fn operation_of(number: u32) -> BlockOperation {
+/// Reverse of [`number_of`].
+pub(crate) fn operation_of(number: u32) -> BlockOperation {
     BlockOperation::ALL
         .into_iter()
         .find(|operation| number_of(*operation) == number)

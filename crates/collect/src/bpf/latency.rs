@@ -20,14 +20,6 @@ pub(crate) mod latency_kind {
     pub(crate) const WAKER: u8 = 11;
 }
 
-/// `enum dbt_operation` in bpf/dbtime.h.
-pub(crate) mod operation {
-    pub(crate) const READ: u32 = 1;
-    pub(crate) const WRITE: u32 = 2;
-    pub(crate) const FLUSH: u32 = 3;
-    pub(crate) const DISCARD: u32 = 4;
-}
-
 /// `enum dbt_read_source` in bpf/dbtime.h.
 pub(crate) mod read_source {
     pub(crate) const PAGE_CACHE: u8 = 1;

@@ -139,7 +139,9 @@ impl Programs {
         only: Option<Engine>,
     ) -> Result<(Programs, Option<String>), CollectError> {
         match only {
-            Some(engine) => Programs::load_engine(engine, rate_hz, tier, wakers).map(|programs| (programs, None)),
+            Some(engine) => {
+                Programs::load_engine(engine, rate_hz, tier, wakers).map(|programs| (programs, None))
+            }
             None => match Programs::load_engine(Engine::PidList, rate_hz, tier, wakers) {
                 Ok(programs) => Ok((programs, None)),
                 Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz, tier, wakers) {
@@ -277,8 +279,11 @@ impl Programs {
             bss: handle(&skel.maps.bss)?,
             run_times,
             latency_epoch: handle(&skel.maps.data_epoch)?,
-            histograms: Histograms::new(&handle(&skel.maps.histograms)?, handle(&skel.maps.free_histograms)?)
-                .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
+            histograms: Histograms::new(
+                &handle(&skel.maps.histograms)?,
+                handle(&skel.maps.free_histograms)?,
+            )
+            .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             pass,
             _links: links,

@@ -13,7 +13,7 @@ pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 #[cfg(test)]
 pub(crate) use events::WaitSums;
 pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent};
-pub(crate) use latency::{latency_kind, operation, read_source};
+pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
 pub(crate) use load::{Engine, Programs};
 pub(crate) use sampler::Sampler;

@@ -61,8 +61,7 @@ impl RunTimes {
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut size = size_of_val(&info) as u32;
             // SAFETY: `info` has room for `size` bytes; it names no other memory that the kernel would write to.
-            let result =
-                unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut size) };
+            let result = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut size) };
             (result == 0 && info.run_cnt > 0).then(|| ProgramCost {
                 name: name.clone(),
                 runs: info.run_cnt,

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::devices::major_minor;
+use crate::devices::major_minor;
 
 /// Time between two listings, and how many times longer than a listing it is at least.
 const LIST_EVERY: Duration = Duration::from_secs(5);

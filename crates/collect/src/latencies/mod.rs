@@ -3,7 +3,6 @@
 //! A system call is counted once in the kernel, with the wait event it was made in; here it becomes a row of the system
 //! call, one of the wait event and, if it read from a file, one of the read.
 
-mod devices;
 mod files;
 mod wakers;
 
@@ -14,16 +13,14 @@ use dbtime_model::latency::{bounds_of, kind, source};
 use dbtime_model::{LatencyRow, Rows, SessionId};
 use syscalls::Sysno;
 
-use crate::CollectError;
-use crate::bpf::{Latency, LatencyKey, Programs, latency_kind, operation, read_source};
+use crate::block::operation_of;
+use crate::bpf::{Latency, LatencyKey, Programs, latency_kind, read_source, wait_for_programs};
 use crate::clock::Clock;
 use crate::postgres::WaitEventNames;
-use devices::Devices;
+use crate::{CollectError, devices};
 use files::Files;
 use wakers::Wakers;
 
-/// A program that chose its map before the epoch was counted up has long ended after this.
-const GRACE_NS: u64 = 20_000_000;
 /// Events of a session may be taken out of the kernel this long after its end.
 const REMEMBER_NS: u64 = 5_000_000_000;
 
@@ -32,14 +29,12 @@ pub(crate) struct Latencies {
     epoch: u64,
     /// Begin of the epoch, CLOCK_MONOTONIC.
     since: u64,
-    /// An epoch that has ended and is still to be taken: its number, begin and end.
-    retired: Option<(u64, u64, u64)>,
     /// Sessions by pid and start of their task, with the moment from which they may be forgotten.
     sessions: HashMap<(u32, u64), (SessionId, u64)>,
     /// Tasks that have ended since their histograms were last taken.
     ended: Vec<(u32, u64)>,
     files: Files,
-    devices: Devices,
+    devices: HashMap<u32, String>,
     wakers: Wakers,
 }
 
@@ -61,11 +56,10 @@ impl Latencies {
         Latencies {
             epoch: 0,
             since: now,
-            retired: None,
             sessions: HashMap::new(),
             ended: Vec::new(),
             files: Files::new(data_directory),
-            devices: Devices::default(),
+            devices: HashMap::new(),
             wakers: Wakers::default(),
         }
     }
@@ -90,11 +84,16 @@ impl Latencies {
         }
     }
 
-    /// Takes what is due: call it often.
+    /// True when a second has passed since the last [`Latencies::take`].
+    pub(crate) fn is_due(&self, clock: Clock, now: u64) -> bool {
+        now >= clock.next_second(self.since)
+    }
+
+    /// Takes what has come since the last call.
     ///
     /// # Errors
     /// A kernel map could not be read or written.
-    pub(crate) fn step(
+    pub(crate) fn take(
         &mut self,
         programs: &mut Programs,
         names: &WaitEventNames,
@@ -102,51 +101,13 @@ impl Latencies {
         now: u64,
         rows: &mut Rows,
     ) -> Result<(), CollectError> {
-        match self.retired {
-            Some((.., end)) if now >= end + GRACE_NS => self.take(programs, names, clock, rows),
-            None if now >= clock.next_second(self.since) => self.retire(programs, now),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes all there is, at the end.
-    ///
-    /// # Errors
-    /// As [`Latencies::step`].
-    pub(crate) fn finish(
-        &mut self,
-        programs: &mut Programs,
-        names: &WaitEventNames,
-        clock: Clock,
-        now: u64,
-        rows: &mut Rows,
-    ) -> Result<(), CollectError> {
-        self.take(programs, names, clock, rows)?;
-        self.retire(programs, now)?;
-        std::thread::sleep(std::time::Duration::from_nanos(GRACE_NS));
-        self.take(programs, names, clock, rows)
-    }
-
-    /// Ends an epoch: from now on the other map is filled.
-    fn retire(&mut self, programs: &Programs, now: u64) -> Result<(), CollectError> {
-        programs.set_latency_epoch(self.epoch + 1)?;
-        self.retired = Some((self.epoch, self.since, now));
+        let epoch = self.epoch;
         self.epoch += 1;
+        programs.set_latency_epoch(self.epoch)?;
+        wait_for_programs();
+        let time = clock.second_us(self.since + (now - self.since) / 2);
         self.since = now;
         self.sessions.retain(|_, (_, until)| *until > now);
-        Ok(())
-    }
-
-    fn take(
-        &mut self,
-        programs: &mut Programs,
-        names: &WaitEventNames,
-        clock: Clock,
-        rows: &mut Rows,
-    ) -> Result<(), CollectError> {
-        let Some((epoch, begin, end)) = self.retired.take() else {
-            return Ok(());
-        };
         let mut sums: HashMap<RowKey, Latency> = HashMap::new();
         let mut add = |key: &LatencyKey, latency: Latency| {
             for row in self.rows_of(key, names) {
@@ -169,7 +130,6 @@ impl Latencies {
                 .map_err(|e| CollectError::Kernel(format!("BPF map of free histograms: {e}")))?;
         }
         self.ended.clear();
-        let time = clock.second_us(begin + (end - begin) / 2);
         rows.latency.extend(sums.into_iter().map(|(key, sum)| {
             let (from_ns, to_ns) = bounds_of(key.bucket);
             LatencyRow {
@@ -214,7 +174,7 @@ impl Latencies {
             latency_kind::WAKER => vec![plain(kind::WAKER, self.wakers.name(key.name))],
             latency_kind::SCHED => vec![plain(kind::SCHED, wait)],
             latency_kind::BLOCK | latency_kind::BLOCK_QUEUE => vec![RowKey {
-                device: self.devices.name(key.device),
+                device: self.device(key.device),
                 bytes: key.bytes.into(),
                 ..plain(
                     if key.kind == latency_kind::BLOCK {
@@ -222,7 +182,7 @@ impl Latencies {
                     } else {
                         kind::BLOCK_QUEUE
                     },
-                    operation_name(key.name).to_string(),
+                    operation_of(key.name).to_string(),
                 )
             }],
             latency_kind::CALL | latency_kind::READ | latency_kind::READ_ON_CPU => {
@@ -245,9 +205,18 @@ impl Latencies {
         }
     }
 
+    /// Name of a device, empty for none.
+    fn device(&mut self, device: u32) -> String {
+        if device == 0 {
+            return String::new();
+        }
+        let name = self.devices.entry(device);
+        name.or_insert_with(|| devices::name(device)).clone()
+    }
+
     fn read(&mut self, key: &LatencyKey, row: RowKey) -> RowKey {
         RowKey {
-            device: self.devices.name(key.device),
+            device: self.device(key.device),
             bytes: key.bytes.into(),
             source: source_name(key.source),
             file: self.files.name(key.file_system, key.inode),
@@ -300,16 +269,6 @@ fn call_name(number: u32) -> String {
     Sysno::new(number as usize).map_or_else(|| format!("#{number}"), |call| call.name().to_string())
 }
 
-fn operation_name(number: u32) -> &'static str {
-    match number {
-        operation::READ => "read",
-        operation::WRITE => "write",
-        operation::FLUSH => "flush",
-        operation::DISCARD => "discard",
-        _ => "other",
-    }
-}
-
 fn source_name(number: u8) -> &'static str {
     match number {
         read_source::PAGE_CACHE => source::PAGE_CACHE,
@@ -335,14 +294,20 @@ mod tests {
             *count += 1;
             *sum += ns;
         }
-        let counts: Vec<(u16, u64)> = buckets.iter().map(|(&bucket, &(count, _))| (bucket, count)).collect();
+        let counts: Vec<(u16, u64)> = buckets
+            .iter()
+            .map(|(&bucket, &(count, _))| (bucket, count))
+            .collect();
         let sum = events.iter().sum();
         let parts = split(&counts, sum, Some(5_000_000));
         assert_eq!(parts.iter().map(|(_, l)| l.sum_ns).sum::<u64>(), sum);
         assert_eq!(parts.last().unwrap().1.max_ns, 5_000_000);
         for (bucket, latency) in parts {
             let truth = buckets[&bucket].1;
-            assert!(latency.sum_ns.abs_diff(truth) <= truth / 60 + 2, "{bucket} {latency:?} {truth}");
+            assert!(
+                latency.sum_ns.abs_diff(truth) <= truth / 60 + 2,
+                "{bucket} {latency:?} {truth}"
+            );
         }
     }
 }

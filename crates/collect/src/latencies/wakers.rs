@@ -30,7 +30,8 @@ impl Wakers {
         let name = describe(pid)
             .or_else(|| self.names.remove(&pid).map(|(name, _)| name))
             .unwrap_or_else(|| format!("pid {pid}"));
-        self.names.retain(|_, (_, found)| now.duration_since(*found) < 10 * VALID);
+        self.names
+            .retain(|_, (_, found)| now.duration_since(*found) < 10 * VALID);
         self.names.insert(pid, (name.clone(), now));
         name
     }
@@ -41,7 +42,10 @@ fn describe(pid: u32) -> Option<String> {
     let backend = process::title(pid).and_then(|text| title::parse(&text));
     let name = match backend {
         Some(title) => title.backend_type.0,
-        None => process::read_small(&process::path(pid, "comm")).ok()?.trim_end().to_string(),
+        None => process::read_small(&process::path(pid, "comm"))
+            .ok()?
+            .trim_end()
+            .to_string(),
     };
     Some(format!("{name} {pid}"))
 }

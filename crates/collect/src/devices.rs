@@ -13,7 +13,7 @@ const MINOR_BITS: u32 = 20;
 ///
 /// # Errors
 /// There is no such device, or it has no requests of its own: the message says what to take instead.
-pub(super) fn by_name(name: &str) -> Result<u32, CollectError> {
+pub(crate) fn by_name(name: &str) -> Result<u32, CollectError> {
     let wrong = |why: String| CollectError::Device {
         name: name.escape_debug().to_string(),
         why,
@@ -41,7 +41,7 @@ pub(super) fn by_name(name: &str) -> Result<u32, CollectError> {
 }
 
 /// Name of a device; its number where sysfs has none.
-pub(super) fn name(device: u32) -> String {
+pub(crate) fn name(device: u32) -> String {
     fs::canonicalize(directory(device))
         .ok()
         .and_then(|path| file_name(&path))
@@ -50,7 +50,7 @@ pub(super) fn name(device: u32) -> String {
 
 /// True when the I/O of the device becomes I/O of another one, where it is seen again: a loop device on a file, a device
 /// mapper.
-pub(super) fn is_stacked(device: u32) -> bool {
+pub(crate) fn is_stacked(device: u32) -> bool {
     let directory = directory(device);
     directory.join("loop/backing_file").exists() || !below(&directory).is_empty()
 }
@@ -71,8 +71,14 @@ fn number(name: &str) -> Option<u32> {
     Some(major.parse::<u32>().ok()? << MINOR_BITS | minor.parse::<u32>().ok()?)
 }
 
+/// Major and minor number of a kernel `dev_t`.
+pub(crate) fn major_minor(device: u32) -> (u32, u32) {
+    (device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1))
+}
+
 fn numbers(device: u32) -> String {
-    format!("{}:{}", device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1))
+    let (major, minor) = major_minor(device);
+    format!("{major}:{minor}")
 }
 
 fn directory(device: u32) -> PathBuf {
