@@ -1,6 +1,6 @@
 //! What is known to be missing or doubtful: for the whole recording, unless a field says otherwise.
 
-use dbtime_model::recording::{Meta, Note, Problem};
+use dbtime_model::recording::{Meta, Note, Problem, ProgramCost};
 use dbtime_model::{CounterRow, counter};
 
 use crate::sums::percent;
@@ -38,6 +38,10 @@ pub struct Quality {
     pub passes: u64,
     /// Latencies of single events for which the recorder had no room.
     pub latencies_lost: u64,
+    /// Context switches that were not seen; the time between is in the interval that the next one closed.
+    pub missed_switches: u128,
+    /// What the probes in the database's path cost; none in the sampled tier.
+    pub probes: Vec<Probe>,
     /// Sessions for which the recorder had no room.
     pub sessions_not_recorded: u64,
     /// DB time in the period whose stacks are not in the recording, nanoseconds.
@@ -56,6 +60,27 @@ pub struct Quality {
     pub reasons: Vec<String>,
 }
 
+/// A probe and its run time, by the kernel's count of some of its runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// Tracepoint it is attached to.
+    pub name: String,
+    /// Runs that were looked at.
+    pub runs: u64,
+    /// Nanoseconds of one of them, on average; none when there were no runs.
+    pub mean_ns: Option<f64>,
+}
+
+impl From<&ProgramCost> for Probe {
+    fn from(cost: &ProgramCost) -> Probe {
+        Probe {
+            name: cost.name.clone(),
+            runs: cost.runs,
+            mean_ns: (cost.runs > 0).then(|| cost.ns as f64 / cost.runs as f64),
+        }
+    }
+}
+
 impl Quality {
     /// Time into which no sample fell, in percent of all time in the period.
     pub fn unsampled_percent(&self) -> Option<f64> {
@@ -70,6 +95,7 @@ pub(crate) struct LossCounters {
     torn_stacks: i128,
     displaced: i128,
     waits_not_read: i128,
+    missed_switches: i128,
 }
 
 impl LossCounters {
@@ -82,6 +108,7 @@ impl LossCounters {
             counter::TORN_STACK => &mut self.torn_stacks,
             counter::DISPLACED => &mut self.displaced,
             counter::WAIT_NOT_READ => &mut self.waits_not_read,
+            counter::MISSED => &mut self.missed_switches,
             _ => return,
         };
         *sum += i128::from(row.value);
@@ -110,6 +137,8 @@ impl LossCounters {
             failed_passes: told.failed_passes,
             passes: told.passes,
             latencies_lost: told.latencies_lost,
+            missed_switches: larger(0, self.missed_switches),
+            probes: meta.cost.programs.iter().map(Probe::from).collect(),
             sessions_not_recorded: told.sessions_not_recorded,
             recorder_cpu_ns: meta.cost.cpu_ns,
             recorder_percent_of_one_cpu: percent(meta.cost.cpu_ns.into(), length_ns),

@@ -32,6 +32,7 @@ impl FidelityMix {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
     ns: [u128; State::ALL.len()],
+    sampled_ns: [u128; State::ALL.len()],
     /// Samples.
     pub samples: u128,
     // One bit per state: there is a row that is exact; one that is sampled; one that is an exact total into which
@@ -60,13 +61,19 @@ impl Sums {
         self.samples += u128::from(samples);
         match fidelity {
             Fidelity::Exact => self.exact |= 1 << state as usize,
-            Fidelity::Sampled => self.sampled |= 1 << state as usize,
+            Fidelity::Sampled => {
+                self.sampled |= 1 << state as usize;
+                self.sampled_ns[state as usize] += u128::from(ns);
+            }
         }
     }
 
     /// Adds another sum.
     pub fn merge(&mut self, other: &Sums) {
         for (ns, more) in self.ns.iter_mut().zip(other.ns) {
+            *ns += more;
+        }
+        for (ns, more) in self.sampled_ns.iter_mut().zip(other.sampled_ns) {
             *ns += more;
         }
         self.samples += other.samples;
@@ -78,6 +85,11 @@ impl Sums {
     /// Nanoseconds in one state.
     pub fn state_ns(&self, state: State) -> u128 {
         self.ns[state as usize]
+    }
+
+    /// Of the time in one state, the part that samples split, in percent; none when there is no time.
+    pub fn sampled_percent(&self, state: State) -> Option<f64> {
+        percent(self.sampled_ns[state as usize], self.state_ns(state))
     }
 
     /// Nanoseconds in all states.

@@ -10,7 +10,7 @@ use crate::database_view::{DatabaseView, EventView};
 use crate::filter::SECOND_US;
 use crate::group::Dimension;
 use crate::ledger::{Ledger, LedgerRow};
-use crate::quality::Quality;
+use crate::quality::{Probe, Quality};
 use crate::report::Report;
 use crate::sessions::SessionTime;
 use crate::stacks::StackTime;
@@ -125,6 +125,23 @@ struct StackJson<'a> {
 }
 
 #[derive(Serialize)]
+struct ProbeJson<'a> {
+    name: &'a str,
+    runs: u64,
+    mean_ns: Option<f64>,
+}
+
+impl<'a> From<&'a Probe> for ProbeJson<'a> {
+    fn from(probe: &'a Probe) -> ProbeJson<'a> {
+        ProbeJson {
+            name: &probe.name,
+            runs: probe.runs,
+            mean_ns: probe.mean_ns,
+        }
+    }
+}
+
+#[derive(Serialize)]
 struct QualityJson<'a> {
     complete: bool,
     samples: u128,
@@ -141,6 +158,8 @@ struct QualityJson<'a> {
     failed_passes: u64,
     passes: u64,
     latencies_lost: u64,
+    missed_switches: u128,
+    probes: Vec<ProbeJson<'a>>,
     sessions_not_recorded: u64,
     missing_stacks_ns: u128,
     sessions_not_described: usize,
@@ -312,6 +331,8 @@ impl<'a> From<&'a Quality> for QualityJson<'a> {
             failed_passes: quality.failed_passes,
             passes: quality.passes,
             latencies_lost: quality.latencies_lost,
+            missed_switches: quality.missed_switches,
+            probes: quality.probes.iter().map(ProbeJson::from).collect(),
             sessions_not_recorded: quality.sessions_not_recorded,
             missing_stacks_ns: quality.missing_stacks_ns,
             sessions_not_described: quality.sessions_not_described,

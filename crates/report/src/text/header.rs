@@ -79,11 +79,16 @@ fn chosen(filter: &Filter) -> Option<String> {
 /// Which numbers are exact and which are sampled.
 fn fidelity(report: &Report) -> String {
     let total = report.ledger.total();
-    let states = |wanted: FidelityMix| -> Vec<&str> {
+    let states = |wanted: FidelityMix| -> Vec<String> {
         State::ALL
             .into_iter()
             .filter(|state| total.state_fidelity(*state) == Some(wanted))
-            .map(State::as_str)
+            .map(|state| match total.sampled_percent(state) {
+                Some(percent) if wanted == FidelityMix::Mixed => {
+                    format!("{} ({percent:.1} % sampled)", state.as_str())
+                }
+                _ => state.as_str().to_string(),
+            })
             .collect()
     };
     let exact_totals = report.sessions.have_exact_totals();
@@ -99,12 +104,12 @@ fn fidelity(report: &Report) -> String {
         Some(FidelityMix::Mixed) => {
             let mut exact = states(FidelityMix::Exact);
             if exact_totals {
-                exact.insert(0, "the totals of each session (kernel accounting)");
+                exact.insert(0, "the totals of each session (kernel accounting)".to_string());
             }
             let parts = [
                 ("Exact", exact),
                 ("Sampled", states(FidelityMix::Sampled)),
-                ("Partly exact, partly sampled", states(FidelityMix::Mixed)),
+                ("Partly exact", states(FidelityMix::Mixed)),
             ];
             let parts: Vec<String> = parts
                 .into_iter()

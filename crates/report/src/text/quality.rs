@@ -34,6 +34,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             "samples whose wait event could not be read",
         ),
         (
+            quality.missed_switches,
+            "context switches that were not seen: the interval that the next one closed is longer, no time is missing",
+        ),
+        (
             quality.late_passes.into(),
             "passes of the sampler that came more than one period late",
         ),
@@ -76,6 +80,15 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             "  the recorder used {} s of CPU, {percent:.1} % of one CPU",
             seconds(quality.recorder_cpu_ns.into())
         ));
+    }
+    let probes: Vec<String> = quality
+        .probes
+        .iter()
+        .filter_map(|probe| Some(format!("{} {:.0} ns", probe.name, probe.mean_ns?)))
+        .collect();
+    if !probes.is_empty() {
+        page.line("  mean run time of the probes (of those looked at; the kernel's own counting included):");
+        page.line(&format!("    {}", probes.join(", ")));
     }
     for reason in &quality.reasons {
         page.paragraph(&format!("  on this host: {reason}"));
