@@ -48,12 +48,15 @@ static __always_inline bool name_file(struct task_struct *task, __u32 fd, struct
 	return true;
 }
 
-/* Moments of the requests that a session's latest read call sent: the first one came to the block layer, went to the
- * device; the last one was done. Written where these happen; read by the task when its call ends, after it slept for them. */
+/* The requests that a session's latest read call sent: when the first one came to the block layer and went to the device,
+ * when the last one was done, and how much of what was asked for that makes. Written where these happen; read by the task
+ * when its call ends. */
 struct dbt_read_requests {
 	__u64 first_queue;
 	__u64 first_issue;
 	__u64 last_done;
+	__u64 queued_bytes;
+	__u64 done_bytes;
 };
 
 struct {
@@ -69,14 +72,17 @@ int BPF_PROG(on_bio, struct bio *bio)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
-	struct dbt_read_requests requests = { .first_queue = bpf_ktime_get_ns() };
+	struct dbt_read_requests first = { .first_queue = bpf_ktime_get_ns() }, *requests;
 	__u32 pid = task->pid;
 
 	/* REQ_OP_READ is 0 in the low eight bits. */
 	if (!account || account->status != ACCOUNT_OPEN || !account->in_call || bio->bi_opf & OPERATION_MASK)
 		return 0;
 	if (!(account->call_flags & CALL_SUBMITTED))
-		bpf_map_update_elem(&read_requests, &pid, &requests, BPF_ANY);
+		bpf_map_update_elem(&read_requests, &pid, &first, BPF_ANY);
+	requests = bpf_map_lookup_elem(&read_requests, &pid);
+	if (requests)
+		requests->queued_bytes += bio->bi_iter.bi_size;
 	hold_cpu();
 	account->call_flags |= CALL_SUBMITTED;
 	/* Where devices are stacked, the lowest comes last. */
@@ -113,6 +119,16 @@ static __always_inline void block_request_done(struct dbt_request *request, __u6
 	if (!requests->first_issue || request->issue_ns < requests->first_issue)
 		requests->first_issue = request->issue_ns;
 	requests->last_done = now;
+	__sync_fetch_and_add(&requests->done_bytes, request->bytes);
+}
+
+/* All that the call asked for was there before it ended, so that it need not have slept for it: the device was fast, or
+ * something else held the call up. */
+static __always_inline bool has_got_all(__u32 pid)
+{
+	struct dbt_read_requests *requests = bpf_map_lookup_elem(&read_requests, &pid);
+
+	return requests && requests->done_bytes >= requests->queued_bytes;
 }
 
 /* Adds the parts of a read that slept for its requests. */
@@ -149,7 +165,7 @@ static __always_inline void end_call(struct dbt_account *account, struct task_st
 	key.bytes = result;
 	key.device = account->device;
 	if (flags & CALL_SUBMITTED)
-		key.source = flags & CALL_IOWAIT ? READ_DEVICE : READ_AHEAD;
+		key.source = flags & CALL_IOWAIT || has_got_all(key.pid) ? READ_DEVICE : READ_AHEAD;
 	else
 		key.source = flags & CALL_IOWAIT ? READ_OTHER_TASK : READ_PAGE_CACHE;
 	add_own_latency(&account->histograms, &key, ns);

@@ -13,7 +13,7 @@ use crate::bpf::{Engine, Event, Events, Programs, Sampler, Tier};
 use crate::clock::{Clock, monotonic_ns};
 use crate::latencies::Latencies;
 use crate::postgres::{Server, WaitEventNames, wait_events};
-use crate::session::{LiveSession, Reported, Unused};
+use crate::session::{Identity, LiveSession, Reported, Role, Unused};
 use crate::symbols::Symbolizer;
 use crate::{CollectError, host, privilege, process};
 
@@ -38,6 +38,8 @@ pub enum Target {
     Server(PathBuf),
     /// One session. The pid of a postmaster means its server.
     Process(u32),
+    /// A process that is no database's, and its children: it has no wait events.
+    AnyProcess(u32),
 }
 
 /// How to record.
@@ -110,9 +112,11 @@ impl Collector {
             Target::OnlyServer => Server::only()?,
             Target::Server(directory) => Server::on(directory)?,
             Target::Process(pid) => Server::of_backend(*pid)?,
+            Target::AnyProcess(pid) => Server::of_any_process(*pid)?,
         };
         let whole_server = match options.target {
             Target::Process(pid) => pid == server.postmaster,
+            Target::AnyProcess(_) => false,
             Target::OnlyServer | Target::Server(_) => true,
         };
         let mut symbolizer = Symbolizer::new();
@@ -267,12 +271,14 @@ impl Collector {
             complete: false,
             host: host::description(),
             database: DatabaseMeta {
-                product: "PostgreSQL".to_string(),
+                product: self.server.product(),
                 version: self.server.version.clone(),
                 data_directory: self.server.data_directory.to_string_lossy().into_owned(),
                 executable: self.server.executable.to_string_lossy().into_owned(),
                 target: match self.options.target {
-                    Target::Process(pid) if !self.whole_server => format!("pid {pid}"),
+                    Target::Process(pid) | Target::AnyProcess(pid) if !self.whole_server => {
+                        format!("pid {pid}")
+                    }
                     _ => "server".to_string(),
                 },
             },
@@ -333,15 +339,8 @@ impl Collector {
                 if let Some(latencies) = &mut self.latencies {
                     latencies.know(pid, start_ns, id);
                 }
-                let session = LiveSession::begin(
-                    id,
-                    pid,
-                    slot,
-                    self.names,
-                    self.options.tier,
-                    start_ns,
-                    monotonic_ns(),
-                );
+                let identity = self.identity(id, pid, slot, self.role_of_children());
+                let session = LiveSession::begin(identity, start_ns, monotonic_ns());
                 self.sessions.insert(pid, session);
             }
             Event::Totals { pid, ended: true, .. } => {
@@ -447,7 +446,7 @@ impl Collector {
     fn take_up_server(&mut self) -> Result<(), CollectError> {
         let (names, exact) = WaitEventNames::for_major(self.server.major);
         self.names = names;
-        if !exact {
+        if !exact && self.server.has_waits() {
             self.reasons.push(format!(
                 "the wait events of PostgreSQL {} are not known to this dbtime: those of {} are shown, some names may be wrong",
                 self.server.major,
@@ -476,24 +475,40 @@ impl Collector {
         let Some(slot) = self.take_slot() else {
             return Ok(());
         };
-        let is_postmaster = pid == self.server.postmaster;
+        let is_parent = pid == self.server.postmaster;
+        let role = match self.role_of_children() {
+            Role::Backend if is_parent => Role::Postmaster,
+            role => role,
+        };
         self.programs
             .set_slot(slot, Some((pid, 0)), self.server.wait_address)?;
         self.programs
-            .add_target(pid, self.server.wait_address, is_postmaster, Some(slot))?;
+            .add_target(pid, self.server.wait_address, is_parent, Some(slot))?;
         let id = self.take_id();
-        let mut session = LiveSession::adopt(
-            id,
-            pid,
-            slot,
-            self.names,
-            is_postmaster,
-            self.options.tier,
-            monotonic_ns(),
-        );
+        let mut session =
+            LiveSession::adopt(id, pid, slot, self.names, role, self.options.tier, monotonic_ns());
         session.read_title();
         self.sessions.insert(pid, session);
         Ok(())
+    }
+
+    fn identity(&self, id: SessionId, pid: u32, slot: u32, role: Role) -> Identity {
+        Identity {
+            id,
+            pid,
+            slot,
+            names: self.names,
+            role,
+            tier: self.options.tier,
+        }
+    }
+
+    fn role_of_children(&self) -> Role {
+        if self.server.has_waits() {
+            Role::Backend
+        } else {
+            Role::Process
+        }
     }
 
     fn forget(&mut self, session: &LiveSession) -> Result<(), CollectError> {

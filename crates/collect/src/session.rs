@@ -21,6 +21,16 @@ pub(crate) struct Unused {
     pub(crate) displaced: u32,
 }
 
+/// What a process is to the recorder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Postmaster,
+    /// A server process: it has a wait event, and a title that says what it is.
+    Backend,
+    /// No database's.
+    Process,
+}
+
 /// What the kernel reported of a session at a moment.
 pub(crate) struct Reported<'a> {
     pub(crate) start_ns: u64,
@@ -30,6 +40,16 @@ pub(crate) struct Reported<'a> {
     pub(crate) unused: Unused,
     /// It was the last report.
     pub(crate) ended: bool,
+}
+
+/// What is known of a session from the first moment.
+pub(crate) struct Identity {
+    pub(crate) id: SessionId,
+    pub(crate) pid: u32,
+    pub(crate) slot: u32,
+    pub(crate) names: &'static WaitEventNames,
+    pub(crate) role: Role,
+    pub(crate) tier: Tier,
 }
 
 /// A session that is being recorded.
@@ -42,7 +62,7 @@ pub(crate) struct LiveSession {
     /// When the recorder took it up, CLOCK_MONOTONIC.
     pub(crate) adopted_ns: u64,
     names: &'static WaitEventNames,
-    is_postmaster: bool,
+    role: Role,
     title: Option<Title>,
     title_text: String,
     described: bool,
@@ -61,27 +81,19 @@ pub(crate) struct LiveSession {
 
 impl LiveSession {
     /// A session that exists already: its account opens with the first totals.
-    pub(crate) fn adopt(
-        id: SessionId,
-        pid: u32,
-        slot: u32,
-        names: &'static WaitEventNames,
-        is_postmaster: bool,
-        tier: Tier,
-        now: u64,
-    ) -> LiveSession {
+    pub(crate) fn adopt(identity: Identity, now: u64) -> LiveSession {
         LiveSession {
-            id,
-            pid,
-            slot,
+            id: identity.id,
+            pid: identity.pid,
+            slot: identity.slot,
             start_ns: 0,
             adopted_ns: now,
-            names,
-            is_postmaster,
+            names: identity.names,
+            role: identity.role,
             title: None,
             title_text: String::new(),
             described: false,
-            tier,
+            tier: identity.tier,
             account: None,
             last_waiting: None,
             waits_not_read: 0,
@@ -92,15 +104,7 @@ impl LiveSession {
     }
 
     /// A session that has just begun: all of its time is accounted for.
-    pub(crate) fn begin(
-        id: SessionId,
-        pid: u32,
-        slot: u32,
-        names: &'static WaitEventNames,
-        tier: Tier,
-        start_ns: u64,
-        now: u64,
-    ) -> LiveSession {
+    pub(crate) fn begin(identity: Identity, start_ns: u64, now: u64) -> LiveSession {
         let begin = Totals {
             now: start_ns,
             on_cpu: 0,
@@ -108,8 +112,8 @@ impl LiveSession {
         };
         LiveSession {
             start_ns,
-            account: Account::open(tier, begin, Some(&ExactSums::default())),
-            ..LiveSession::adopt(id, pid, slot, names, false, tier, now)
+            account: Account::open(identity.tier, begin, Some(&ExactSums::default())),
+            ..LiveSession::adopt(identity, now)
         }
     }
 
@@ -135,7 +139,7 @@ impl LiveSession {
 
     /// True as long as it is not known what kind of process it is.
     pub(crate) fn is_nameless(&self) -> bool {
-        self.title.is_none() && !self.is_postmaster
+        self.title.is_none() && self.role == Role::Backend
     }
 
     /// True for a process so young that it may name itself at any moment.
@@ -156,12 +160,15 @@ impl LiveSession {
 
     /// Reads the title, if it is not settled.
     pub(crate) fn read_title(&mut self) {
-        if self.described || self.is_postmaster {
+        if self.described || self.role == Role::Postmaster {
             return;
         }
-        if let Some(text) = process::title(self.pid)
-            && let Some(title) = title::parse(&text)
-        {
+        let Some(text) = process::title(self.pid) else {
+            return;
+        };
+        if self.role == Role::Process {
+            self.title_text = text;
+        } else if let Some(title) = title::parse(&text) {
             self.title = Some(title);
             self.title_text = text;
         }
@@ -331,7 +338,8 @@ impl LiveSession {
     fn backend_type(&self) -> BackendType {
         match &self.title {
             Some(title) => title.backend_type.clone(),
-            None if self.is_postmaster => BackendType(BackendType::POSTMASTER.to_string()),
+            None if self.role == Role::Postmaster => BackendType(BackendType::POSTMASTER.to_string()),
+            None if self.role == Role::Process => BackendType(BackendType::PROCESS.to_string()),
             None => BackendType(BackendType::UNKNOWN.to_string()),
         }
     }
@@ -340,7 +348,7 @@ impl LiveSession {
         match wait {
             RawWait::NotSampled => Wait::not_sampled(),
             RawWait::NotRead => Wait::not_read(),
-            RawWait::Info(_) if self.is_postmaster => Wait::no_interface(),
+            RawWait::Info(_) if self.role != Role::Backend => Wait::no_interface(),
             RawWait::Info(info) => match self.names.decode(info) {
                 None => Wait::none(),
                 Some((class, event)) => {
@@ -384,6 +392,17 @@ mod tests {
 
     fn names() -> &'static WaitEventNames {
         WaitEventNames::for_major(15).0
+    }
+
+    fn backend(pid: u32) -> Identity {
+        Identity {
+            id: SessionId(1),
+            pid,
+            slot: 0,
+            names: names(),
+            role: Role::Backend,
+            tier: Tier::Sampled,
+        }
     }
 
     fn last(totals: Totals) -> Reported<'static> {
@@ -439,7 +458,7 @@ mod tests {
     fn passes_that_found_a_sleeper_unchanged_count_for_its_last_row() {
         let clock = Clock::start();
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), Tier::Sampled, 1_000, 1_000);
+        let mut session = LiveSession::begin(backend(1), 1_000, 1_000);
         let sleeping = SampleEvent {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
@@ -473,7 +492,7 @@ mod tests {
     #[test]
     fn what_a_pass_sends_after_the_end_still_says_how_often_the_row_before_held() {
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(SessionId(1), 1, 0, names(), Tier::Sampled, 1_000, 1_000);
+        let mut session = LiveSession::begin(backend(1), 1_000, 1_000);
         let sleeping = SampleEvent {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
@@ -512,7 +531,7 @@ mod tests {
     fn a_session_that_ends_before_it_has_a_title_is_unknown_and_foreground() {
         let clock = Clock::start();
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(SessionId(1), u32::MAX, 0, names(), Tier::Sampled, 1_000, 1_000);
+        let mut session = LiveSession::begin(backend(u32::MAX), 1_000, 1_000);
         let totals = Totals {
             now: 3_000,
             on_cpu: 500,

@@ -48,6 +48,9 @@ pub struct RecordArguments {
     /// Record the server on this data directory [default: the only server that runs]
     #[arg(long, value_name = "DATADIR")]
     pub postgres: Option<PathBuf>,
+    /// Record a process that is no database's, and its children (their main threads): without wait events
+    #[arg(long, value_name = "PID", conflicts_with_all = ["pid", "postgres"])]
+    pub process: Option<u32>,
     /// Stop after this time [default: at Ctrl-C]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub duration: Option<Duration>,
@@ -90,10 +93,11 @@ impl RecordArguments {
 
     /// Whom to record.
     pub fn target(&self) -> Target {
-        match (self.pid, &self.postgres) {
-            (Some(pid), _) => Target::Process(pid),
-            (None, Some(directory)) => Target::Server(directory.clone()),
-            (None, None) => Target::OnlyServer,
+        match (self.pid, self.process, &self.postgres) {
+            (Some(pid), ..) => Target::Process(pid),
+            (None, Some(pid), _) => Target::AnyProcess(pid),
+            (None, None, Some(directory)) => Target::Server(directory.clone()),
+            (None, None, None) => Target::OnlyServer,
         }
     }
 }

@@ -59,7 +59,7 @@ pub mod kind {
 pub mod source {
     /// Nothing was asked of a device, nobody was waited for.
     pub const PAGE_CACHE: &str = "page cache";
-    /// The call sent a request to a device and slept until it was done.
+    /// The call sent a request to a device and slept until it was done, or it was done before the call could.
     pub const DEVICE: &str = "device";
     /// The call sent a request to a device and did not wait for it: its own data was there already.
     pub const READAHEAD: &str = "readahead";

@@ -27,15 +27,18 @@ impl BackendType {
     pub const PARALLEL_WORKER: &'static str = "parallel worker";
     /// The parent of all others, which accepts connections.
     pub const POSTMASTER: &'static str = "postmaster";
+    /// A process that is no database's (`record --process`): it has no wait events.
+    pub const PROCESS: &'static str = "process";
     /// The process ended before it could be asked.
     pub const UNKNOWN: &'static str = "unknown";
 
     /// Foreground time is what users wait for, and what DB time is made of: client backends, their
-    /// parallel workers, and processes that ended before they could be asked (short connections).
+    /// parallel workers, processes that are no database's, and those that ended before they could be asked (short
+    /// connections).
     pub fn is_foreground(&self) -> bool {
         matches!(
             self.0.as_str(),
-            Self::CLIENT | Self::PARALLEL_WORKER | Self::UNKNOWN
+            Self::CLIENT | Self::PARALLEL_WORKER | Self::PROCESS | Self::UNKNOWN
         )
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Server {
     pub(crate) major: u32,
     /// Full version from the executable, or the major version when it is not found there.
     pub(crate) version: String,
-    /// Address of `my_wait_event_info`, the same in all processes of the server.
+    /// Address of `my_wait_event_info`, the same in all processes of the server; 0 = there is none, it is no server.
     pub(crate) wait_address: u64,
     /// Device and inode of the data directory: it may have other names in other mount namespaces.
     directory_id: Option<(u64, u64)>,
@@ -94,6 +94,37 @@ impl Server {
                 },
             }),
         }
+    }
+
+    /// Any process and its children, as if it were a server without wait events.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(crate) fn of_any_process(pid: u32) -> Result<Server, CollectError> {
+        let executable = process::executable(pid).ok_or(CollectError::NoProcess(pid))?;
+        Ok(Server {
+            postmaster: pid,
+            data_directory: data_directory(pid),
+            executable,
+            major: 0,
+            version: String::new(),
+            wait_address: 0,
+            directory_id: None,
+        })
+    }
+
+    /// Name of the product; of the program where it is no database.
+    pub(crate) fn product(&self) -> String {
+        let program = self.executable.file_name();
+        match program {
+            Some(name) if !self.has_waits() => name.to_string_lossy().into_owned(),
+            _ => "PostgreSQL".to_string(),
+        }
+    }
+
+    /// True for a database server; false for [`Server::of_any_process`].
+    pub(crate) fn has_waits(&self) -> bool {
+        self.wait_address != 0
     }
 
     fn of_postmaster(pid: u32) -> Result<Server, CollectError> {
