@@ -485,8 +485,7 @@ impl Collector {
         self.programs
             .add_target(pid, self.server.wait_address, is_parent, Some(slot))?;
         let id = self.take_id();
-        let mut session =
-            LiveSession::adopt(id, pid, slot, self.names, role, self.options.tier, monotonic_ns());
+        let mut session = LiveSession::adopt(self.identity(id, pid, slot, role), monotonic_ns());
         session.read_title();
         self.sessions.insert(pid, session);
         Ok(())
