@@ -72,6 +72,9 @@ const FLOOR: f64 = 0.0002;
 /// Time that a hypervisor steals from a session is neither CPU nor run queue for the kernel, and no source tells it by
 /// process; it is on top of CPU where calls are traced, of the run queue or of a wait where only switches are. So the load
 /// as a whole may have as much more as was stolen, and no session may have less.
+///
+/// Where calls are traced, a session of which a switch was missed has the time it was off its CPU then as CPU: there is no
+/// bound for it but elapsed time. That is a known fault; the counter `missed_switch` tells of it.
 #[track_caller]
 fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
     let (mut cpu_beyond, mut queued_beyond) = (0.0, 0.0);
@@ -84,6 +87,7 @@ fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
         let cpu = session.cpu_ns() as f64 / 1e9;
         let queued = session.ns(None, &[State::Runnable]) as f64 / 1e9;
         let counted = |name| session.counter(name) as f64 / 1e9;
+        let missed = session.counter(counter::MISSED);
         let (before, after, stolen) = (life.before_end, life.after_end, seconds(load.stolen));
         say(&format!(
             "{level} {}: accounted - elapsed {:+.1e}, elapsed {elapsed:.4} in {:.4}…{:.4}; CPU {cpu:.6} ({:+.1e}) in \
@@ -98,7 +102,7 @@ fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
             queued / counted(counter::RUN_QUEUE_NS) - 1.0,
             seconds(before.run_delay),
             seconds(after.run_delay),
-            session.counter(counter::MISSED),
+            missed,
         ));
         assert_close(&name("accounted for"), accounted, elapsed, 0.001, 0.0);
         assert_between(
@@ -122,6 +126,7 @@ fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
         ] {
             let (counted, least, most) = (counted(counter), seconds(least), seconds(most));
             let beyond = match counter {
+                counter::ON_CPU_NS if level == CALLS && missed > 0 => elapsed,
                 counter::ON_CPU_NS if level == CALLS => stolen + load.booked_to_next * counted,
                 counter::ON_CPU_NS => 0.0,
                 _ => stolen,
@@ -144,7 +149,10 @@ fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
                 FLOOR,
             );
         }
-        cpu_beyond += (cpu - counted(counter::ON_CPU_NS) * (1.005 + load.booked_to_next) - FLOOR).max(0.0);
+        if missed == 0 {
+            let counted = counted(counter::ON_CPU_NS);
+            cpu_beyond += (cpu - counted * (1.005 + load.booked_to_next) - FLOOR).max(0.0);
+        }
         queued_beyond += (queued - counted(counter::RUN_QUEUE_NS) * 1.01 - FLOOR).max(0.0);
     }
     let stolen = seconds(load.stolen);
