@@ -50,6 +50,9 @@ static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel,
  * CLOCK_MONOTONIC. The sampler finds the difference anew every second; 0 = not known. */
 __u64 scheduler_clock_offset = 0;
 
+/* The same for a clock of which nothing is taken off: in it the scheduler notes when a task came onto its CPU. */
+__u64 arrival_clock_offset = 0;
+
 #define LONGEST_TICK 20000000ULL
 
 /* sum_exec_runtime, with what has passed since the kernel last brought it up to date (at ticks and switches). */

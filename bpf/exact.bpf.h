@@ -37,7 +37,7 @@ struct dbt_account {
 	__u64 sequence; /* odd while it is written */
 	__u64 status;
 	__u32 mode;
-	__u32 pad;
+	__u32 left_cpu;  /* `run_time` is of a moment at which it was off CPU */
 	__u64 wait_address;
 	__u64 since;     /* all time before is in `sums` */
 	__u64 arrival;   /* MODE_OFF: when it came onto a CPU again, if it has */
@@ -276,6 +276,17 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 	account->run_time = run_time;
 }
 
+/* The kernel's runtime of a task that is on a CPU. It is brought up to date at ticks and switches only; what has passed since
+ * is the time since the task came onto its CPU, less what of that is booked. */
+static __always_inline __u64 run_time_of(struct dbt_account *account, struct task_struct *task, __u64 now)
+{
+	__u64 booked = BPF_CORE_READ(task, se.sum_exec_runtime), arrival = BPF_CORE_READ(task, sched_info.last_arrival);
+	__u64 open = account->run_time + (now - arrival_clock_offset - arrival) - booked;
+
+	/* Below 0 too: a switch was missed, or time was stolen. */
+	return arrival_clock_offset && account->left_cpu && open < LONGEST_TICK ? booked + open : booked;
+}
+
 static __always_inline __u32 exact_state(__u32 state, bool in_iowait)
 {
 	if (!state || state & 0x800) /* TASK_NEW */
@@ -320,6 +331,7 @@ static __always_inline void open_child(struct task_struct *child, __u64 wait_add
 	account->wait_address = wait_address;
 	account->mode = MODE_OFF;
 	account->off_state = EXACT_RUNNABLE;
+	account->left_cpu = 1;
 	open_account(account, child, child->start_time);
 	account->status = ACCOUNT_OPEN;
 }
@@ -360,6 +372,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		account->call_flags |= CALL_IOWAIT;
 	account->call_flags |= CALL_LEFT_CPU;
 	account->mode = MODE_OFF;
+	account->left_cpu = 1;
 	account->arrival = 0;
 	account->woken = 0;
 	account->run_delay = run_delay;
@@ -392,6 +405,7 @@ static __always_inline bool close_account(struct task_struct *task, struct dbt_t
 
 	if (!account || account->status != ACCOUNT_OPEN)
 		return false;
+	totals->on_cpu_ns = run_time_of(account, task, now);
 	begin_write(account);
 	if (trace_calls)
 		settle_calls(account, now, totals->run_queue_ns, 0, true);

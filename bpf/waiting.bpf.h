@@ -185,6 +185,7 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 	account->off_state = exact_state(BPF_CORE_READ(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
 	open_account(account, task, bpf_ktime_get_ns());
 	account->off_cell = cell_of(&account->sums, wait);
+	account->left_cpu = 1;
 	/* Who sleeps is in a system call, but for the rare page that is read from disk. */
 	account->in_call = account->off_state != EXACT_RUNNABLE;
 	account->call_cell = account->off_cell;
@@ -222,6 +223,8 @@ static __always_inline bool copy_account(struct task_struct *task, struct dbt_ac
 	    bpf_probe_read_kernel(copy, size, account))
 		return false;
 	read_totals(task, totals, visit);
+	if (BPF_CORE_READ(task, on_cpu))
+		totals->on_cpu_ns = run_time_of(copy, task, totals->event.time_ns);
 	ordered();
 	return *(volatile __u64 *)&account->sequence == sequence;
 }
@@ -410,18 +413,22 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 	return 0;
 }
 
-/* Smallest difference between the two clocks in the passes since the last totals: the one that was least delayed. */
+/* Smallest difference between the clocks in the passes since the last totals: the one that was least delayed. */
 __u64 smallest_offset = ~0ULL;
+bool runtime_is_arrival = false; /* the two clocks of the scheduler are one */
 
 static __always_inline void compare_clocks(struct task_struct *sampler, bool totals)
 {
 	__u64 arrival = sampler->sched_info.last_arrival, offset = bpf_ktime_get_ns() - arrival;
 
 	/* Its own runtime began to count when it arrived, unless the scheduler takes interrupts off. */
-	if (arrival && arrival < sampler->se.exec_start + 1000000 && offset < smallest_offset)
+	if (arrival && offset < smallest_offset) {
 		smallest_offset = offset;
+		runtime_is_arrival = arrival < sampler->se.exec_start + 1000000;
+	}
 	if (totals) {
-		scheduler_clock_offset = smallest_offset == ~0ULL ? 0 : smallest_offset;
+		arrival_clock_offset = smallest_offset == ~0ULL ? 0 : smallest_offset;
+		scheduler_clock_offset = runtime_is_arrival ? arrival_clock_offset : 0;
 		smallest_offset = ~0ULL;
 	}
 }

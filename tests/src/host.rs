@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// True when recording is possible here. If not, says so loudly; under `CI=true` that is a failure.
 ///
@@ -15,6 +16,33 @@ pub fn can_record() -> bool {
             false
         }
     }
+}
+
+/// CPU time that a hypervisor has taken from this machine since it was started, as far as full hundredths of a second tell.
+///
+/// # Panics
+/// When /proc is not mounted.
+pub fn stolen() -> Duration {
+    let text = std::fs::read_to_string("/proc/stat").expect("/proc is mounted");
+    let all = text
+        .lines()
+        .next()
+        .expect("the first line is the sum of all CPUs");
+    let ticks: u64 = all
+        .split_ascii_whitespace()
+        .nth(8)
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0);
+    Duration::from_millis(10 * ticks)
+}
+
+/// Prints what a test has measured; seen with `--nocapture`, or when it fails.
+#[expect(
+    clippy::print_stderr,
+    reason = "measured numbers are for whoever runs the test"
+)]
+pub fn say(text: &str) {
+    eprintln!("{text}");
 }
 
 /// Says that a test does not run, and why.

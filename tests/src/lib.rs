@@ -5,9 +5,11 @@
 //! (`--test-threads=1`).
 
 mod block_trace;
+mod blocks;
 mod command;
 mod host;
 mod iolat;
+mod latencies;
 mod loop_device;
 mod namespaces;
 pub mod pgbench;
@@ -19,17 +21,22 @@ mod servers;
 mod session;
 
 pub use block_trace::BlockTrace;
+pub use blocks::{BLOCK_BYTES, TableOfBlocks};
 pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary};
-pub use host::{can_record, skip};
+pub use host::{can_record, say, skip, stolen};
 pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};
+pub use latencies::Latencies;
 pub use loop_device::{DiskStat, LoopDevice};
 pub use namespaces::{NO_BTF, NO_PROCESSES, SmallDisk, dbtime_after};
-pub use process::{SchedStat, children, processes_in, schedstat, state_and_tracer};
+pub use process::{
+    Io, SchedStat, Unreaped, age, children, io, is_exiting, processes_in, schedstat, state_and_tracer,
+    wait_for_state,
+};
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
 pub use servers::{Server, builds, distribution};
-pub use session::{Session, Truth};
+pub use session::{Life, Session, Truth};
 
 /// Ends the test, loudly, when this host cannot record.
 #[macro_export]
@@ -39,6 +46,19 @@ macro_rules! needs_recording {
             return;
         }
     };
+}
+
+/// Asserts that a number lies between two bounds, which are widened by a share of themselves and by a floor.
+#[track_caller]
+pub fn assert_between(what: &str, found: f64, least: f64, most: f64, share: f64, floor: f64) {
+    let (least, most) = (
+        least - (least.abs() * share).max(floor),
+        most + (most.abs() * share).max(floor),
+    );
+    assert!(
+        (least..=most).contains(&found),
+        "{what}: {found:.6}, but the truth lies in {least:.6} … {most:.6}"
+    );
 }
 
 /// Asserts that two numbers differ by no more than a share of the second, or a floor when that is more.

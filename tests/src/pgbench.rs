@@ -47,22 +47,43 @@ impl Load {
     /// # Panics
     /// When pgbench is missing.
     pub fn of_reads(cluster: &Cluster) -> Load {
-        let child = cluster
-            .client_program("pgbench")
-            .expect("pgbench is installed")
-            .args([
+        Load::start(
+            cluster,
+            &[
                 "--select-only",
                 "--no-vacuum",
                 "--client=2",
                 "--jobs=1",
                 "--time=600",
-                "postgres",
-            ])
+            ],
+        )
+    }
+
+    /// Starts pgbench with these arguments.
+    ///
+    /// # Panics
+    /// When pgbench is missing.
+    pub fn start(cluster: &Cluster, arguments: &[&str]) -> Load {
+        let child = cluster
+            .client_program("pgbench")
+            .expect("pgbench is installed")
+            .args(arguments)
+            .arg("postgres")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("pgbench runs");
         Load(child)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[track_caller]
+    pub fn finish(mut self) {
+        let status = self.0.wait().expect("pgbench is our child");
+        assert!(status.success(), "pgbench: {status}");
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::Cluster;
 
 /// The scheduler's own accounting of a task, exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SchedStat {
     /// Time on a CPU.
     pub on_cpu: Duration,
@@ -21,6 +23,121 @@ pub fn schedstat(pid: u32) -> Option<SchedStat> {
         on_cpu: Duration::from_nanos(numbers.next()?.ok()?),
         run_delay: Duration::from_nanos(numbers.next()?.ok()?),
     })
+}
+
+/// What the kernel says a process has read and written, exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Io {
+    /// Bytes that read calls returned.
+    pub rchar: u64,
+    /// Read calls: read, pread64, readv, preadv, preadv2.
+    pub syscr: u64,
+    /// Bytes of the requests that it sent to block devices.
+    pub read_bytes: u64,
+}
+
+/// `/proc/PID/io`.
+///
+/// # Panics
+/// When the process is gone.
+#[track_caller]
+pub fn io(pid: u32) -> Io {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).expect("the process lives");
+    let field = |name: &str| {
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.and_then(|value| value.parse().ok()).expect("a number")
+    };
+    Io {
+        rchar: field("rchar"),
+        syscr: field("syscr"),
+        read_bytes: field("read_bytes"),
+    }
+}
+
+/// A number in `/proc/PID/stat`, by its place in proc(5).
+#[track_caller]
+fn stat_field(pid: u32, place: usize) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
+    // The name, the second field, is in brackets and may hold anything.
+    let (_, fields) = text.rsplit_once(") ").expect("a name in brackets");
+    let mut fields = fields.split_ascii_whitespace();
+    fields
+        .nth(place - 3)
+        .and_then(|field| field.parse().ok())
+        .expect("a number")
+}
+
+/// Whether a process has begun to exit.
+///
+/// # Panics
+/// When it is gone.
+#[track_caller]
+pub fn is_exiting(pid: u32) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    stat_field(pid, 9) & PF_EXITING != 0
+}
+
+/// Time since a process was forked, at most 10 ms too long: the kernel tells its begin in hundredths of a second, cut off.
+///
+/// # Panics
+/// When the process is gone.
+#[track_caller]
+pub fn age(pid: u32) -> Duration {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    let ticks = stat_field(pid, 22);
+    let now = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);
+    now.saturating_sub(Duration::from_millis(10 * ticks))
+}
+
+/// Waits until a process has fallen asleep: what it did before is then in the kernel's accounting.
+///
+/// # Panics
+/// When it does not, or is gone.
+#[track_caller]
+pub fn wait_for_state(pid: u32, state: char) {
+    let give_up = Instant::now() + Duration::from_secs(10);
+    while state_and_tracer(pid).expect("the process is there").0 != state {
+        assert!(
+            Instant::now() < give_up,
+            "process {pid} is not {state} after 10 s"
+        );
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// While it lives, the postmaster is stopped and reaps no child: a backend that has ended stays a zombie, of which the
+/// kernel still tells all that it ever used. No session can begin meanwhile.
+#[derive(Debug)]
+pub struct Unreaped(u32);
+
+impl Unreaped {
+    /// Stops the postmaster.
+    ///
+    /// # Panics
+    /// When it does not stop.
+    pub fn hold(cluster: &Cluster) -> Unreaped {
+        let held = Unreaped(cluster.postmaster_pid());
+        held.signal(libc::SIGSTOP);
+        wait_for_state(held.0, 'T');
+        held
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: kill has no memory effects; the postmaster is a child of this process that is not yet reaped.
+        unsafe { libc::kill(self.0.cast_signed(), signal) };
+    }
+}
+
+impl Drop for Unreaped {
+    fn drop(&mut self) {
+        self.signal(libc::SIGCONT);
+    }
 }
 
 /// State letter and tracing process (0 = none) of a process; `None` when it is gone.

@@ -1,12 +1,13 @@
 //! A finished recording, seen by its rows: what it says about each session.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dbtime_model::recording::{Meta, Problem, Recording};
-use dbtime_model::{ActivityRow, CounterRow, SessionId, SessionRow, State, Table, counter};
+use dbtime_model::{ActivityRow, CounterRow, LatencyRow, SessionId, SessionRow, State, Table, counter};
 use tempfile::TempDir;
 
-use crate::{Report, dbtime};
+use crate::{Latencies, Report, dbtime};
 
 /// A recording that a test made.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub struct Recorded {
     pub problems: Vec<Problem>,
     activity: Vec<ActivityRow>,
     counters: Vec<CounterRow>,
+    latency: Vec<LatencyRow>,
     _home: Option<TempDir>,
 }
 
@@ -42,6 +44,7 @@ impl Recorded {
             sessions: rows(&recording, &mut problems),
             activity: rows(&recording, &mut problems),
             counters: rows(&recording, &mut problems),
+            latency: rows(&recording, &mut problems),
             problems,
             _home: home,
         }
@@ -77,13 +80,11 @@ impl Recorded {
     }
 
     fn session_by_id(&self, id: SessionId) -> SessionTime {
-        let sum = |name: &str| {
-            let of_name = self
-                .counters
-                .iter()
-                .filter(|row| row.session == id && row.name == name);
-            of_name.map(|row| row.value).sum::<i64>().max(0).cast_unsigned()
-        };
+        let mut counters = BTreeMap::new();
+        for row in self.counters.iter().filter(|row| row.session == id) {
+            *counters.entry(row.name.clone()).or_insert(0) += row.value.max(0).cast_unsigned();
+        }
+        let sum = |name: &str| counters.get(name).copied().unwrap_or(0);
         SessionTime {
             row: self
                 .sessions
@@ -99,6 +100,14 @@ impl Recorded {
                 .filter(|row| row.session == id)
                 .cloned()
                 .collect(),
+            latencies: Latencies(
+                self.latency
+                    .iter()
+                    .filter(|row| row.session == id)
+                    .cloned()
+                    .collect(),
+            ),
+            counters,
         }
     }
 
@@ -136,6 +145,9 @@ pub struct SessionTime {
     pub torn: u64,
     /// Its rows.
     pub activity: Vec<ActivityRow>,
+    /// Its single events.
+    pub latencies: Latencies,
+    counters: BTreeMap<String, u64>,
 }
 
 /// States on a CPU.
@@ -147,6 +159,25 @@ impl SessionTime {
         let rows = self.activity.iter().filter(|row| {
             wait.is_none_or(|wait| row.wait().to_string() == wait) && states.contains(&row.state)
         });
+        rows.map(|row| row.ns).sum()
+    }
+
+    /// How often it was in this wait event (`Class:Event`, `CPU`) and these states.
+    pub fn count(&self, wait: &str, states: &[State]) -> u64 {
+        let rows = self.activity.iter();
+        rows.filter(|row| row.wait().to_string() == wait && states.contains(&row.state))
+            .map(|row| row.count)
+            .sum()
+    }
+
+    /// Sum of a counter (`run_queue_ns`), 0 when it never grew.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// Sum of all its rows in waits that are not idle, and on a CPU: its part of DB time.
+    pub fn busy_ns(&self) -> u64 {
+        let rows = self.activity.iter().filter(|row| !row.idle);
         rows.map(|row| row.ns).sum()
     }
 
@@ -177,13 +208,14 @@ impl SessionTime {
 
     /// Its ledger as lines of text, for messages.
     pub fn ledger(&self) -> String {
-        let mut sums = std::collections::BTreeMap::new();
+        let mut sums = BTreeMap::new();
         for row in &self.activity {
-            *sums.entry((row.wait().to_string(), row.state)).or_insert(0) += row.ns;
+            let sum = sums.entry((row.wait().to_string(), row.state)).or_insert((0, 0));
+            *sum = (sum.0 + row.ns, sum.1 + row.count);
         }
-        let lines = sums
-            .iter()
-            .map(|((wait, state), ns)| format!("{:>10.4} s {wait} {state}", *ns as f64 / 1e9));
+        let lines = sums.iter().map(|((wait, state), (ns, count))| {
+            format!("{:>12.6} s {count:>8} × {wait} {state}", *ns as f64 / 1e9)
+        });
         lines.collect::<Vec<_>>().join("\n")
     }
 }

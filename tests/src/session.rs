@@ -8,14 +8,32 @@ use dbtime::throwaway::{Cluster, PORT, SUPERUSER};
 use postgres::error::DbError;
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
-use crate::process::schedstat;
+use crate::process::{SchedStat, schedstat, wait_for_state};
 
 /// A connection. The server reports its own `getrusage` with every statement.
 pub struct Session {
     client: Client,
     pid: u32,
     connected: Instant,
+    /// The backend was there.
+    answered: Instant,
     rusage: Arc<Mutex<Option<Duration>>>,
+    durations: Arc<Mutex<Vec<Duration>>>,
+}
+
+/// What is known of a session from its first to its last moment, as bounds that hold however busy the machine is.
+#[derive(Debug, Clone, Copy)]
+pub struct Life {
+    /// Process id.
+    pub pid: u32,
+    /// It lived at least so long: from its first answer until it was told to end.
+    pub shortest: Duration,
+    /// It lived at most so long: from before it was asked for until it was seen dead.
+    pub longest: Duration,
+    /// After its last statement.
+    pub before_end: SchedStat,
+    /// When it was dead: with all that its exit took.
+    pub after_end: SchedStat,
 }
 
 /// What is known about a session that has ended.
@@ -38,15 +56,31 @@ impl Session {
     /// When the server does not let it.
     #[track_caller]
     pub fn connect(cluster: &Cluster) -> Session {
+        Session::connect_with(cluster, "")
+    }
+
+    /// Connects with more options of the server (`-c name=value`).
+    ///
+    /// # Panics
+    /// When the server does not let it.
+    #[track_caller]
+    pub fn connect_with(cluster: &Cluster, options: &str) -> Session {
         let connected = Instant::now();
         let rusage = Arc::new(Mutex::new(None));
         let heard = Arc::clone(&rusage);
+        let durations = Arc::new(Mutex::new(Vec::new()));
+        let lasted = Arc::clone(&durations);
         let mut config = config(cluster.socket_dir());
         config
-            .options("-c log_statement_stats=on -c client_min_messages=log")
+            .options(&format!(
+                "-c log_statement_stats=on -c client_min_messages=log {options}"
+            ))
             .notice_callback(move |notice| {
                 if let Some(cpu) = rusage_total(&notice) {
                     *heard.lock().expect("no holder panics") = Some(cpu);
+                }
+                if let Some(duration) = statement_duration(&notice) {
+                    lasted.lock().expect("no holder panics").push(duration);
                 }
             });
         let mut client = config
@@ -65,7 +99,9 @@ impl Session {
             client,
             pid,
             connected,
+            answered: Instant::now(),
             rusage,
+            durations,
         }
     }
 
@@ -88,6 +124,36 @@ impl Session {
         self.try_run(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
     }
 
+    /// Asks for one value.
+    ///
+    /// # Panics
+    /// When the server does not tell.
+    #[track_caller]
+    pub fn ask(&mut self, sql: &str) -> String {
+        let answer = self.client.simple_query(sql);
+        let messages = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let value = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0)?.to_string()),
+            _ => None,
+        });
+        value.unwrap_or_else(|| panic!("{sql}: no value"))
+    }
+
+    /// What the server says that the statements since the last call took, with parsing and commit. Only with
+    /// `-c log_duration=on`.
+    ///
+    /// # Panics
+    /// When the thread that listens has panicked.
+    pub fn take_durations(&mut self) -> Vec<Duration> {
+        std::mem::take(&mut *self.durations.lock().expect("no holder panics"))
+    }
+
+    /// Waits until its backend sleeps, for want of work: all that it did is then in the kernel's accounting.
+    #[track_caller]
+    pub fn wait_until_idle(&self) {
+        wait_for_state(self.pid, 'S');
+    }
+
     /// Burns CPU in user code for this long: no table, no system call but the clock's, which is none.
     #[track_caller]
     pub fn burn(&mut self, time: Duration) {
@@ -103,6 +169,25 @@ impl Session {
              END $$",
             time.as_millis()
         ));
+    }
+
+    /// Ends the session while its postmaster does not reap it ([`crate::Unreaped`]).
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[track_caller]
+    pub fn end_unreaped(self) -> Life {
+        let before_end = schedstat(self.pid).expect("the backend lives");
+        let shortest = self.answered.elapsed();
+        drop(self.client);
+        wait_for_state(self.pid, 'Z');
+        Life {
+            pid: self.pid,
+            shortest,
+            longest: self.connected.elapsed(),
+            before_end,
+            after_end: schedstat(self.pid).expect("it is not reaped"),
+        }
     }
 
     /// Ends the session, and waits until its process is gone.
@@ -137,6 +222,12 @@ fn config(socket_dir: &Path) -> Config {
         .user(SUPERUSER)
         .dbname("postgres");
     config
+}
+
+/// `duration: 1.234 ms`, what `log_duration` writes.
+fn statement_duration(notice: &DbError) -> Option<Duration> {
+    let ms = notice.message().strip_prefix("duration: ")?.strip_suffix(" ms")?;
+    Some(Duration::from_secs_f64(ms.parse::<f64>().ok()? / 1e3))
 }
 
 /// The total of `! [1.234567 s user, 0.012345 s system total]` in what `log_statement_stats` writes.
