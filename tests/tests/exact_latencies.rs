@@ -6,7 +6,7 @@ use std::time::Duration;
 use dbtime::throwaway::{Cluster, Options, page_cache};
 use dbtime_model::State;
 use dbtime_tests::{
-    BLOCK_BYTES, BlockTable, Io, Recorded, Recorder, Session, SessionTime, assert_between, assert_close,
+    BLOCK_BYTES, Io, Recorded, Recorder, Session, SessionTime, TableOfBlocks, assert_between, assert_close,
     distribution, io, needs_recording, say,
 };
 
@@ -61,7 +61,7 @@ fn recorded_between_idle_moments(
 fn calls_bytes_and_block_reads_are_the_kernels() {
     needs_recording!();
     let cluster = cluster();
-    let table = BlockTable::create(&cluster, "wide", BLOCKS);
+    let table = TableOfBlocks::create(&cluster, "wide", BLOCKS);
     page_cache::evict(&table.files).expect("its own files");
     let (_recorded, session, kernel) = recorded_between_idle_moments(&cluster, "--exact=calls", |session| {
         session.run("SELECT count(*) FROM wide"); // with the kernel's readahead
@@ -97,7 +97,7 @@ fn calls_bytes_and_block_reads_are_the_kernels() {
 /// Every wait that has ended, told twice: as single events and as time of the session.
 fn waits_add_up(level: &str) {
     let cluster = cluster();
-    let table = BlockTable::create(&cluster, "wide", BLOCKS);
+    let table = TableOfBlocks::create(&cluster, "wide", BLOCKS);
     page_cache::evict(&table.files).expect("its own files");
     let (_recorded, session, _) = recorded_between_idle_moments(&cluster, level, |session| {
         session.run("SELECT pg_sleep(0.005) FROM generate_series(1, 50)");
