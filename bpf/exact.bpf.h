@@ -225,13 +225,54 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 	account->run_delay = run_delay;
 }
 
+/* The kernel's runtime of a task that is on a CPU. It is brought up to date at ticks and switches only; what has passed since
+ * is the time since the task came onto its CPU, less what of that is booked. */
+static __always_inline __u64 run_time_of(struct dbt_account *account, struct task_struct *task, __u64 now)
+{
+	__u64 booked = BPF_CORE_READ(task, se.sum_exec_runtime), arrival = BPF_CORE_READ(task, sched_info.last_arrival);
+	__u64 open = account->run_time + (now - arrival_clock_offset - arrival) - booked;
+
+	/* Below 0 too: a switch was missed, or time was stolen. */
+	return arrival_clock_offset && account->left_cpu && open < LONGEST_TICK ? booked + open : booked;
+}
+
+static __always_inline __u64 switches_of(struct task_struct *task)
+{
+	return task->nvcsw + task->nivcsw;
+}
+
+/* Where calls are traced: the task was off its CPU since the last boundary, and that was not seen. The kernel says how long
+ * it ran; it is taken to have slept first. */
+static __always_inline void repair(struct dbt_account *account, struct task_struct *task, __u64 now, __u64 run_delay,
+				   __u64 missed)
+{
+	__u64 elapsed = now > account->since ? now - account->since : 0;
+	__s64 run = (__s64)(run_time_of(account, task, now) - account->run_time - account->on_cpu);
+
+	if (run < 0)
+		run = 0;
+	if (run > (__s64)elapsed)
+		run = elapsed;
+	account->sums.missed += missed;
+	account->off_cell = account->mode == MODE_CALL ? account->call_cell : 0;
+	account->off_state = account->mode == MODE_CALL ? EXACT_SLEEP : EXACT_RUNNABLE;
+	account->call_flags |= CALL_LEFT_CPU;
+	settle_off(account, now - run, run_delay, false);
+}
+
 /* Where calls are traced: brings the account up to now. The task is on a CPU, or it is a copy that is looked at. User
  * code between two boundaries is in no wait event, but for `user_wait`, which was read in user code. */
-static __always_inline void settle_calls(struct dbt_account *account, __u64 now, __u64 run_delay, __u32 user_wait,
-					 bool final)
+static __always_inline void settle_calls(struct dbt_account *account, struct task_struct *task, __u64 now,
+					 __u64 run_delay, __u32 user_wait, __u64 switches, bool final)
 {
-	__u64 begin = account->since, seen;
+	__u64 begin, seen;
 
+	/* `switches` are those before this moment: none since it came onto its CPU, if none was missed. */
+	if (account->mode != MODE_OFF && account->switches && switches != account->switches) {
+		repair(account, task, now, run_delay, switches - account->switches);
+		account->switches = switches;
+	}
+	begin = account->since;
 	if (account->mode == MODE_OFF) {
 		seen = account->arrival ? account->arrival : now;
 		if (!account->arrival && final)
@@ -276,17 +317,6 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 	account->run_time = run_time;
 }
 
-/* The kernel's runtime of a task that is on a CPU. It is brought up to date at ticks and switches only; what has passed since
- * is the time since the task came onto its CPU, less what of that is booked. */
-static __always_inline __u64 run_time_of(struct dbt_account *account, struct task_struct *task, __u64 now)
-{
-	__u64 booked = BPF_CORE_READ(task, se.sum_exec_runtime), arrival = BPF_CORE_READ(task, sched_info.last_arrival);
-	__u64 open = account->run_time + (now - arrival_clock_offset - arrival) - booked;
-
-	/* Below 0 too: a switch was missed, or time was stolen. */
-	return arrival_clock_offset && account->left_cpu && open < LONGEST_TICK ? booked + open : booked;
-}
-
 static __always_inline __u32 exact_state(__u32 state, bool in_iowait)
 {
 	if (!state || state & 0x800) /* TASK_NEW */
@@ -315,6 +345,7 @@ static __always_inline bool open_own(struct dbt_account *account, struct task_st
 	if (__sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
 		return false;
 	account->mode = MODE_OUTSIDE;
+	account->off_state = EXACT_RUNNABLE;
 	open_account(account, task, now);
 	ordered();
 	account->status = ACCOUNT_OPEN;
@@ -350,23 +381,23 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		return;
 	run_time = task->se.sum_exec_runtime;
 	run_delay = task->sched_info.run_delay;
-	switches = task->nvcsw + task->nivcsw;
+	switches = switches_of(task);
 	in_iowait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 	begin_write(account);
-	if (account->switches && switches > account->switches + 1)
-		account->sums.missed += switches - account->switches - 1;
-	account->switches = switches;
 	if (trace_calls) {
 		wait = account->in_call ? 0 : wait_by_pointer(account, true);
-		settle_calls(account, now, run_delay, wait, true);
+		settle_calls(account, task, now, run_delay, wait, switches - 1, true);
 		account->owed += (__s64)(run_time - account->run_time) - (__s64)account->on_cpu;
 		account->run_time = run_time;
 		account->on_cpu = 0;
 		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait);
 	} else {
+		if (account->switches && switches > account->switches + 1)
+			account->sums.missed += switches - account->switches - 1;
 		settle_switches(account, now, run_time, run_delay, true);
 		account->off_cell = cell_of(&account->sums, wait_by_pointer(account, false));
 	}
+	account->switches = switches;
 	account->off_state = preempted ? EXACT_RUNNABLE : exact_state(task->__state, in_iowait);
 	if (in_iowait)
 		account->call_flags |= CALL_IOWAIT;
@@ -408,7 +439,7 @@ static __always_inline bool close_account(struct task_struct *task, struct dbt_t
 	totals->on_cpu_ns = run_time_of(account, task, now);
 	begin_write(account);
 	if (trace_calls)
-		settle_calls(account, now, totals->run_queue_ns, 0, true);
+		settle_calls(account, task, now, totals->run_queue_ns, 0, switches_of(task), true);
 	else
 		settle_switches(account, now, totals->on_cpu_ns, totals->run_queue_ns, true);
 	account->status = ACCOUNT_NEW;
@@ -479,7 +510,7 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
 		return;
 	begin_write(account);
-	settle_calls(account, now, task->sched_info.run_delay, 0, true);
+	settle_calls(account, task, now, task->sched_info.run_delay, 0, switches_of(task), true);
 	account->call_cell = cell_of(&account->sums, wait_by_pointer(account, is_work(id)));
 	count(account, account->call_cell, EXACT_CALL);
 	account->in_call = 1;
@@ -514,7 +545,7 @@ static __always_inline void return_from_call(struct dbt_account *account, struct
 	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
 		return;
 	begin_write(account);
-	settle_calls(account, now, task->sched_info.run_delay, 0, true);
+	settle_calls(account, task, now, task->sched_info.run_delay, 0, switches_of(task), true);
 	account->in_call = 0;
 	account->mode = MODE_OUTSIDE;
 	account->call_begin = 0;

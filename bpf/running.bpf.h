@@ -28,7 +28,8 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 			return false;
 		if (trace_calls && sample->wait) {
 			begin_write(account);
-			settle_calls(account, now, task->sched_info.run_delay, sample->wait, true);
+			settle_calls(account, task, now, task->sched_info.run_delay, sample->wait, switches_of(task),
+				     true);
 			end_write(account);
 		}
 	}

@@ -57,11 +57,6 @@ struct dbt_visit {
 	__u64 sampler_arrival; /* when the scheduler put the sampler on its CPU, in the scheduler's clock */
 };
 
-static __always_inline __u64 switches_of(struct task_struct *task)
-{
-	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
-}
-
 static __always_inline bool has_run(struct task_struct *task, __u64 switches)
 {
 	return BPF_CORE_READ(task, on_cpu) || switches_of(task) != switches;
@@ -246,7 +241,7 @@ static __always_inline bool report_sums(struct task_struct *task, struct dbt_tot
 	if (attempts == READ_ATTEMPTS)
 		return false;
 	if (trace_calls)
-		settle_calls(copy, totals->event.time_ns, totals->run_queue_ns, 0, false);
+		settle_calls(copy, task, totals->event.time_ns, totals->run_queue_ns, 0, switches_of(task), false);
 	else
 		settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
 	copy->sums.totals = *totals;

@@ -72,9 +72,6 @@ const FLOOR: f64 = 0.0002;
 /// Time that a hypervisor steals from a session is neither CPU nor run queue for the kernel, and no source tells it by
 /// process; it is on top of CPU where calls are traced, of the run queue or of a wait where only switches are. So the load
 /// as a whole may have as much more as was stolen, and no session may have less.
-///
-/// Where calls are traced, a session of which a switch was missed has the time it was off its CPU then as CPU: there is no
-/// bound for it but elapsed time. That is a known fault; the counter `missed_switch` tells of it.
 #[track_caller]
 fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
     let (mut cpu_beyond, mut queued_beyond) = (0.0, 0.0);
@@ -126,7 +123,6 @@ fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
         ] {
             let (counted, least, most) = (counted(counter), seconds(least), seconds(most));
             let beyond = match counter {
-                counter::ON_CPU_NS if level == CALLS && missed > 0 => elapsed,
                 counter::ON_CPU_NS if level == CALLS => stolen + load.booked_to_next * counted,
                 counter::ON_CPU_NS => 0.0,
                 _ => stolen,
@@ -149,10 +145,7 @@ fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
                 FLOOR,
             );
         }
-        if missed == 0 {
-            let counted = counted(counter::ON_CPU_NS);
-            cpu_beyond += (cpu - counted * (1.005 + load.booked_to_next) - FLOOR).max(0.0);
-        }
+        cpu_beyond += (cpu - counted(counter::ON_CPU_NS) * (1.005 + load.booked_to_next) - FLOOR).max(0.0);
         queued_beyond += (queued - counted(counter::RUN_QUEUE_NS) * 1.01 - FLOOR).max(0.0);
     }
     let stolen = seconds(load.stolen);
