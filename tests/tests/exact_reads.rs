@@ -144,11 +144,10 @@ fn single_blocks_come_from_the_page_cache_when_warm_and_from_the_device_when_col
     );
     let (reads, device) = (cold.of("read", &table), cold.from("device", &table));
     assert_eq!(reads.count(), READS, "{}\n{text}", table.file);
-    // When the device has answered before the read comes to sleep - it was pushed off its CPU while it sent the request, or
-    // the device is quick - it is not told from a read that only read ahead: 2 in 1000 on a busy machine.
+    // A request that was done before its read came to sleep is told from reading ahead by its time alone.
     let quick = cold.from("readahead", &table);
     assert_eq!(device.count() + quick.count(), READS, "\n{text}");
-    assert!(quick.count() * 100 <= READS, "\n{text}");
+    assert!(quick.count() * 1000 <= READS, "\n{text}");
 
     // One request at a time, so a read's part on the device is the request itself.
     let block = cold.session.latencies.kind("block").name("read");
