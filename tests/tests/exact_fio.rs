@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use dbtime_tests::{Recorder, needs_recording};
+use dbtime_tests::{Recorder, needs_recording, say};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -106,10 +106,10 @@ fn assert_same(job: &Job, fio: &Value, ours: &Value) {
         ("p99", &fio["clat_ns"]["percentile"]["99.000000"], &ours["p99_us"]),
     ] {
         let (of_fio, of_ours) = (number(of_fio) / 1e3, number(of_ours));
-        println!(
+        say(&format!(
             "{} {quantile}: fio {of_fio:.1} µs, dbtime {of_ours:.1} µs",
             job.name
-        );
+        ));
         // Within 5 %, beyond what lies between the two clocks.
         let (least, most) = (of_fio * 0.95 - BETWEEN_CLOCKS_US, of_fio * 1.02);
         assert!(
