@@ -14,7 +14,7 @@ help:
 	@echo "make build   build target/release/dbtime"
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
 	@echo "make test-kernels   record on Debian's own kernel in an emulated machine (needs root, Debian)"
-	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, 15 minutes)"
+	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
 	@echo "make lint    formatting, clippy, shell scripts"
 	@echo "make deps    install everything the other targets need"
 

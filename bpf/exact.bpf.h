@@ -33,6 +33,15 @@ enum dbt_call_flag {
 	CALL_LEFT_CPU = 4,
 };
 
+#define CALL_HISTOGRAMS 64 /* a power of two */
+
+/* Number of the histogram of a system call in a wait event. */
+struct dbt_call_histogram {
+	__u32 call;
+	__u32 cell;
+	__u32 number;
+};
+
 struct dbt_account {
 	__u64 sequence; /* odd while it is written */
 	__u64 status;
@@ -63,7 +72,10 @@ struct dbt_account {
 	__u32 pad2;
 	__u64 wait_pointer; /* what lies at wait_address, once that is settled; 0 = not yet */
 	struct dbt_sums sums;
-	struct dbt_own_histograms histograms; /* last: the sampler does not copy it */
+	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
+	__u32 wait_histograms[MAX_WAITS];     /* by cell, as the next */
+	__u32 sched_histograms[MAX_WAITS];
+	struct dbt_call_histogram calls[CALL_HISTOGRAMS];
 };
 
 struct {
@@ -179,7 +191,7 @@ static __always_inline __u32 wait_in(struct dbt_account *account, __u32 cell)
 	return account->sums.waits[cell & (MAX_WAITS - 1)].wait;
 }
 
-static __always_inline void latency_of(struct dbt_account *account, __u8 kind, __u32 name, __u64 ns)
+static __always_inline void latency_of(struct dbt_account *account, __u8 kind, __u32 *number, __u32 name, __u64 ns)
 {
 	struct dbt_latency_key key = {
 		.start_ns = account->sums.totals.event.task.start_ns,
@@ -188,7 +200,7 @@ static __always_inline void latency_of(struct dbt_account *account, __u8 kind, _
 		.name = name,
 	};
 
-	add_own_latency(&account->histograms, &key, ns);
+	add_known_latency(&account->histograms, number, &key, ns);
 }
 
 /* Ends the stay off CPU: what the kernel calls run delay was spent in the run queue, the rest in the state that the task
@@ -201,7 +213,7 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 {
 	__u64 off = until > account->since ? until - account->since : 0;
 	__s64 booked = account->owed_delay + (__s64)(run_delay - account->run_delay), delay = booked;
-	__u32 cell = account->off_cell, state = account->off_state;
+	__u32 cell = account->off_cell & (MAX_WAITS - 1), state = account->off_state, nowhere = 0;
 
 	if (state == EXACT_RUNNABLE || delay > (__s64)off)
 		delay = off;
@@ -214,12 +226,13 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 		if (state != EXACT_RUNNABLE) {
 			count(account, cell, state);
 			if (!trace_calls)
-				latency_of(account, LATENCY_WAIT, wait_in(account, cell), off);
+				latency_of(account, LATENCY_WAIT, &account->wait_histograms[cell], wait_in(account, cell), off);
 			if (trace_wakers && account->woken > account->since)
-				latency_of(account, LATENCY_WAKER, account->waker, account->woken - account->since);
+				latency_of(account, LATENCY_WAKER, &nowhere, account->waker,
+					   account->woken - account->since);
 		}
 		count(account, cell, EXACT_RUNNABLE);
-		latency_of(account, LATENCY_SCHED, wait_in(account, cell), delay);
+		latency_of(account, LATENCY_SCHED, &account->sched_histograms[cell], wait_in(account, cell), delay);
 	}
 	account->since = until;
 	account->run_delay = run_delay;
@@ -395,7 +408,8 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		if (account->switches && switches > account->switches + 1)
 			account->sums.missed += switches - account->switches - 1;
 		settle_switches(account, now, run_time, run_delay, true);
-		account->off_cell = cell_of(&account->sums, wait_by_pointer(account, false));
+		/* Not each time: a wrong one would last for some switches at the very end of a process. */
+		account->off_cell = cell_of(&account->sums, wait_by_pointer(account, switches & 15));
 	}
 	account->switches = switches;
 	account->off_state = preempted ? EXACT_RUNNABLE : exact_state(task->__state, in_iowait);
@@ -520,7 +534,7 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 	account->call_begin = now;
 	account->call_cpu = 0;
 	account->device = 0;
-	account->call_fd = BPF_CORE_READ(regs, di);
+	account->call_fd = regs->di;
 	end_write(account);
 }
 

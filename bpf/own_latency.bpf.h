@@ -40,14 +40,32 @@ static __always_inline bool same_key(struct dbt_latency_key *a, struct dbt_laten
 	       a->file_system == b->file_system;
 }
 
-/* Adds a latency of the task that the histograms belong to, in its own context; `key` is complete but for the bucket. */
-static __noinline void add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
+/* Adds to a histogram; numbers count from 1. */
+static __always_inline bool add_to_histogram(__u32 number, __u64 ns)
+{
+	__u32 index = number - 1;
+	struct dbt_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
+	__u64 bucket = latency_bucket(ns);
+
+	asm volatile("" : "+r"(bucket)); /* the verifier is to see the comparison with what is used */
+	if (!histogram || bucket >= LATENCY_BUCKETS)
+		return false;
+	histogram->buckets[bucket]++;
+	histogram->sum_ns += ns;
+	if (ns > histogram->max_ns)
+		histogram->max_ns = ns;
+	histogram->count++;
+	return true;
+}
+
+/* Adds a latency of the task that the histograms belong to, in its own context; `key` is complete but for the bucket.
+ * Returns the number of the histogram, 0 where there was none to be had. */
+static __noinline __u32 add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
 {
 	__u32 place = (key->name ^ key->name >> 21) * 31 + key->call * 7 + key->kind * 13 + key->source * 3 +
 		      (__u32)key->inode * 5 + (key->bytes >> 9);
 	struct dbt_histogram *histogram;
 	__u32 number, i;
-	__u64 bucket;
 
 	for (i = 0; i < PROBES; i++, place++) {
 		place &= OWN_HISTOGRAMS - 1;
@@ -63,22 +81,21 @@ static __noinline void add_own_latency(struct dbt_own_histograms *mine, struct d
 		} else if (!same_key(&mine->own[place].key, key)) {
 			continue;
 		}
-		number = mine->own[place].number - 1;
-		histogram = bpf_map_lookup_elem(&histograms, &number);
-		if (!histogram)
+		number = mine->own[place].number;
+		if (!add_to_histogram(number, ns))
 			break;
-		bucket = latency_bucket(ns);
-		asm volatile("" : "+r"(bucket)); /* the verifier is to see the comparison with what is used */
-		if (bucket >= LATENCY_BUCKETS)
-			break;
-		histogram->buckets[bucket]++;
-		histogram->sum_ns += ns;
-		if (ns > histogram->max_ns)
-			histogram->max_ns = ns;
-		histogram->count++;
-		return;
+		return number;
 	}
 	add_latency(key, ns);
+	return 0;
+}
+
+/* The same, where the caller keeps the number for the next time. */
+static __always_inline void add_known_latency(struct dbt_own_histograms *mine, __u32 *number, struct dbt_latency_key *key,
+					      __u64 ns)
+{
+	if (!*number || !add_to_histogram(*number, ns))
+		*number = add_own_latency(mine, key, ns);
 }
 
 #endif

@@ -155,10 +155,16 @@ static __always_inline void end_call(struct dbt_account *account, struct task_st
 		.name = wait_in(account, account->call_cell),
 		.call = account->call,
 	};
+	struct dbt_call_histogram *slot;
 	__u32 flags = account->call_flags;
 
 	if (result <= 0 || !is_read(account->call) || !name_file(task, account->call_fd, &key)) {
-		add_own_latency(&account->histograms, &key, ns);
+		slot = &account->calls[(account->call * 5 + account->call_cell) & (CALL_HISTOGRAMS - 1)];
+		if (slot->call != account->call || slot->cell != account->call_cell)
+			slot->number = 0;
+		slot->call = account->call;
+		slot->cell = account->call_cell;
+		add_known_latency(&account->histograms, &slot->number, &key, ns);
 		return;
 	}
 	key.kind = flags & CALL_LEFT_CPU ? LATENCY_READ : LATENCY_READ_ON_CPU;
