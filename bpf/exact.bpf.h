@@ -173,17 +173,21 @@ static __always_inline __u64 sums_size(struct dbt_sums *sums)
 static __always_inline void charge(struct dbt_account *account, __u32 cell, __u32 state, __u64 ns)
 {
 	struct dbt_wait_sums *sums = &account->sums.waits[cell & (MAX_WAITS - 1)];
+	__u64 index = state;
 
-	if (state < EXACT_STATES)
-		sums->ns[state] += ns;
+	same_register(index);
+	if (index < EXACT_STATES)
+		sums->ns[index] += ns;
 }
 
 static __always_inline void count(struct dbt_account *account, __u32 cell, __u32 state)
 {
 	struct dbt_wait_sums *sums = &account->sums.waits[cell & (MAX_WAITS - 1)];
+	__u64 index = state;
 
-	if (state < EXACT_STATES)
-		sums->count[state]++;
+	same_register(index);
+	if (index < EXACT_STATES)
+		sums->count[index]++;
 }
 
 static __always_inline __u32 wait_in(struct dbt_account *account, __u32 cell)

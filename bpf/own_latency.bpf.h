@@ -47,7 +47,7 @@ static __always_inline bool add_to_histogram(__u32 number, __u64 ns)
 	struct dbt_histogram *histogram = bpf_map_lookup_elem(&histograms, &index);
 	__u64 bucket = latency_bucket(ns);
 
-	asm volatile("" : "+r"(bucket)); /* the verifier is to see the comparison with what is used */
+	same_register(bucket);
 	if (!histogram || bucket >= LATENCY_BUCKETS)
 		return false;
 	histogram->buckets[bucket]++;

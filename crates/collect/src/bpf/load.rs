@@ -146,7 +146,9 @@ impl Programs {
                 Ok(programs) => Ok((programs, None)),
                 Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz, tier, wakers) {
                     Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
-                    Err(_) => Err(first),
+                    Err(second) => Err(CollectError::Kernel(format!(
+                        "{first}\nand with the engine of older kernels: {second}"
+                    ))),
                 },
             },
         }
