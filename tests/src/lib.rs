@@ -17,6 +17,7 @@ mod process;
 mod recorded;
 mod recorder;
 mod report;
+mod seen;
 mod servers;
 mod session;
 
@@ -35,6 +36,7 @@ pub use process::{
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
+pub use seen::assert_seen;
 pub use servers::{Server, builds, distribution};
 pub use session::{Life, Session, Truth};
 

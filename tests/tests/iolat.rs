@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dbtime_tests::{
-    BlockTrace, DiskStat, Iolat, LoopDevice, NO_BTF, assert_close, dbtime, dbtime_after, dbtime_as_nobody,
-    dbtime_binary, needs_recording,
+    BlockTrace, DiskStat, Iolat, LoopDevice, NO_BTF, assert_close, assert_seen, dbtime, dbtime_after,
+    dbtime_as_nobody, dbtime_binary, needs_recording,
 };
 use tempfile::TempDir;
 
@@ -33,19 +33,6 @@ fn fio(disk: &LoopDevice, arguments: &[&str]) -> serde_json::Value {
 
 fn reads<'a>(number: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["--rw=randread", "--bs=4k", "--ioengine=psync", number], more].concat()
-}
-
-/// Requests that BPF was not shown.
-///
-/// Some hosts let BPF see nothing that interrupts a protected process, as the end of a request may (the machine that this
-/// was written on: one in 10,000 and less). No request is ever counted twice, or of another's.
-#[track_caller]
-fn assert_seen(found: u64, truth: u64) -> u64 {
-    assert!(
-        found <= truth && truth - found <= 1 + truth / 500,
-        "{found} of {truth} requests"
-    );
-    truth - found
 }
 
 #[test]
@@ -91,7 +78,7 @@ fn counts_bytes_and_time_are_those_of_the_kernel() {
         .zip([reads, 512, discards, flushes])
         .zip(truth.bytes.into_iter().chain([0]))
     {
-        let missed = assert_seen(requests.count, truth_requests);
+        let missed = assert_seen("requests", requests.count, truth_requests, 1);
         assert!(
             if missed == 0 {
                 requests.bytes == truth_bytes
@@ -162,7 +149,7 @@ fn buckets_are_those_of_the_kernels_tracer() {
     let truth = trace.stop();
     let (_, whole) = measured.stop();
     let read = whole.operation("read");
-    let outliers = assert_seen(read.count, truth.len() as u64) + read.count / 500 + 3;
+    let outliers = assert_seen("requests", read.count, truth.len() as u64, 1) + read.count / 500 + 3;
     let mut below = 0;
     for bucket in &read.buckets {
         below += bucket.count;
@@ -206,7 +193,7 @@ fn a_reader_waits_a_little_longer_than_its_requests() {
     );
     let (_, whole) = measured.stop();
     let read = whole.operation("read");
-    assert_seen(read.count, 8 * MEGABYTES * 2);
+    assert_seen("requests", read.count, 8 * MEGABYTES * 2, 1);
     let fio_ns = report["jobs"][0]["read"]["clat_ns"]["percentile"]["50.000000"]
         .as_u64()
         .expect("a percentile");
@@ -247,8 +234,8 @@ fn with_the_queue_a_request_takes_longer() {
         ("issue", "queue")
     );
     let (device_only, with_queue) = (device_only.operation("read"), with_queue.operation("read"));
-    assert_seen(device_only.count, reads);
-    assert_seen(with_queue.count, reads);
+    assert_seen("requests", device_only.count, reads, 1);
+    assert_seen("requests", with_queue.count, reads, 1);
     assert!(
         with_queue.sum_ns as f64 > device_only.sum_ns as f64 * 1.02,
         "{with_queue:?} {device_only:?}"
@@ -334,7 +321,7 @@ fn only_what_was_asked_for_counts() {
         [by_pid, by_operation, by_disk, by_default].map(Iolat::stop);
 
     let of_two = by_pid.operation("read");
-    assert_seen(of_two.count, 370);
+    assert_seen("requests", of_two.count, 370, 1);
     assert_eq!(of_two.bytes, of_two.count * 4096);
     assert!(
         by_operation
@@ -350,12 +337,12 @@ fn only_what_was_asked_for_counts() {
         .collect();
     counts.sort_unstable_by_key(|(_, count)| *count);
     assert_eq!([counts[0].0, counts[1].0], [other.name(), disk.name()]);
-    assert_seen(counts[0].1, 40);
-    assert_seen(counts[1].1, 381);
+    assert_seen("requests", counts[0].1, 40, 1);
+    assert_seen("requests", counts[1].1, 381, 1);
     assert_eq!(counts.len(), 2);
     // A loop device stands on another one: nothing of it counts, and that is said.
-    assert_seen(by_default.left_out[disk.name()], 381);
-    assert_seen(by_default.left_out[other.name()], 40);
+    assert_seen("requests", by_default.left_out[disk.name()], 381, 1);
+    assert_seen("requests", by_default.left_out[other.name()], 40, 1);
     let disks = Iolat::start(&["--per-disk"]).stop().1.tables;
     assert!(
         disks
