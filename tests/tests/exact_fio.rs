@@ -47,7 +47,7 @@ const JOBS: [Job; 5] = [
             "--direct=0",
             "--bs=1m",
             "--number_ios=60",
-            "--loops=5",
+            "--loops=40",
             "--pre_read=1",
         ],
     },
