@@ -224,6 +224,7 @@ fn synthetic(directory: &Path) {
             quality: Quality::default(),
             cost: Cost::default(),
             notes: Vec::new(),
+            ..Meta::default()
         },
     )
     .expect("a new directory");
@@ -240,6 +241,7 @@ fn synthetic(directory: &Path) {
                 client: "[local]".to_string(),
                 leader_pid: 0,
                 title: "postgres: ann shop [local] SELECT".to_string(),
+                ..SessionRow::default()
             });
         }
         rows.activity.push(ActivityRow {

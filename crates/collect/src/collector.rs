@@ -304,6 +304,7 @@ impl Collector {
                 programs: self.programs.run_times.costs(),
             },
             notes: self.notes.clone(),
+            ..Meta::default()
         }
     }
 

@@ -284,6 +284,7 @@ impl LiveSession {
                     source: source.to_string(),
                     name: name.to_string(),
                     value: value.try_into().unwrap_or(i64::MAX),
+                    ..CounterRow::default()
                 });
             }
         }
@@ -330,6 +331,7 @@ impl LiveSession {
                 client: of_title(|t| t.client),
                 leader_pid: self.title.as_ref().map_or(0, |t| t.leader_pid),
                 title: self.title_text.clone(),
+                ..Session::default()
             }
             .into(),
         );

@@ -63,7 +63,11 @@ impl Import {
     pub(crate) fn statement(&mut self, id: u64, text: &[u8]) {
         if self.statements.insert(id) {
             let text = String::from_utf8_lossy(text).trim_end().to_string();
-            self.rows.statements.push(StatementRow { id, text });
+            self.rows.statements.push(StatementRow {
+                id,
+                text,
+                ..StatementRow::default()
+            });
         }
     }
 
@@ -122,6 +126,7 @@ impl Import {
             quality: Quality::default(),
             cost: Cost::default(),
             notes: self.problems.iter().map(note).collect(),
+            ..Meta::default()
         };
         Imported {
             meta,

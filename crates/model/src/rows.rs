@@ -54,7 +54,7 @@ impl ActivityRow {
 }
 
 /// `count` events of this kind fell into this latency bucket in this second.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyRow {
     /// Start of the second, microseconds since the Unix epoch.
     pub time: i64,
@@ -68,6 +68,10 @@ pub struct LatencyRow {
     pub device: String,
     /// Bytes of the request, 0 when it does not apply.
     pub bytes: u64,
+    /// Blocks of the database that were read or written, 0 when it does not apply. A source that says blocks does not
+    /// say how large they are.
+    #[serde(default)]
+    pub blocks: u64,
     /// See [`crate::latency::source`]; empty when it does not apply.
     pub source: String,
     /// File that was read, relative to the data directory where it lies there; empty when not known.
@@ -86,12 +90,18 @@ pub struct LatencyRow {
 }
 
 /// A source says that this named value grew by `value` in this second.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterRow {
     /// Start of the second, microseconds since the Unix epoch.
     pub time: i64,
     /// Whose value; 0 = of no session.
     pub session: SessionId,
+    /// Of which statement; 0 = of none in particular.
+    #[serde(default)]
+    pub statement: u64,
+    /// Of which of its plans, by the database's own hash; 0 = not known.
+    #[serde(default)]
+    pub plan: u64,
     /// Who says it: `kernel`, `dbtime`, a database.
     pub source: String,
     /// Name of the value, unit included where it has one (`on_cpu_ns`).
@@ -126,7 +136,7 @@ pub mod counter {
 }
 
 /// A session, once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRow {
     /// Identity in this recording.
     pub id: SessionId,
@@ -146,6 +156,18 @@ pub struct SessionRow {
     pub leader_pid: u32,
     /// See [`Session::title`].
     pub title: String,
+    /// See [`Session::service`].
+    #[serde(default)]
+    pub service: String,
+    /// See [`Session::module`].
+    #[serde(default)]
+    pub module: String,
+    /// See [`Session::action`].
+    #[serde(default)]
+    pub action: String,
+    /// See [`Session::client_id`].
+    #[serde(default)]
+    pub client_id: String,
 }
 
 impl From<Session> for SessionRow {
@@ -160,6 +182,10 @@ impl From<Session> for SessionRow {
             client: session.client,
             leader_pid: session.leader_pid,
             title: session.title,
+            service: session.service,
+            module: session.module,
+            action: session.action,
+            client_id: session.client_id,
         }
     }
 }
@@ -176,6 +202,10 @@ impl From<SessionRow> for Session {
             client: row.client,
             leader_pid: row.leader_pid,
             title: row.title,
+            service: row.service,
+            module: row.module,
+            action: row.action,
+            client_id: row.client_id,
         }
     }
 }
@@ -190,12 +220,57 @@ pub struct StackRow {
 }
 
 /// A statement, once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatementRow {
-    /// Identity: the database's own id of the normalised statement.
+    /// Identity: the database's own id of the normalised statement, or a hash of the name it has there.
     pub id: u64,
     /// Text; empty when not known.
     pub text: String,
+    /// Name in the database (Oracle: `sql_id`); empty when there is none.
+    #[serde(default)]
+    pub sql_id: String,
+    /// Steps of its plans, as far as the source tells.
+    #[serde(default)]
+    pub plan_steps: Vec<PlanStep>,
+    /// Statements in whose calls it ran; whoever is not here was called by nobody or by an unknown one.
+    #[serde(default)]
+    pub callers: Vec<Caller>,
+}
+
+/// A step of a plan: what it did over all executions that the source tells of, the steps below it included.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanStep {
+    /// Which plan, by the database's own hash; 0 = not known.
+    pub plan: u64,
+    /// Number of the step in its plan, from 1.
+    pub id: u64,
+    /// The step it belongs to; 0 = none, it is the root.
+    pub parent: u64,
+    /// Operation with its object (`TABLE ACCESS FULL ORDERS`).
+    pub operation: String,
+    /// Times that the source told of it.
+    pub executions: u64,
+    /// Rows it returned.
+    pub rows: u64,
+    /// Blocks got in consistent mode.
+    pub consistent_gets: u64,
+    /// Blocks read.
+    pub physical_reads: u64,
+    /// Blocks written.
+    pub physical_writes: u64,
+    /// Elapsed time, microseconds.
+    pub elapsed_us: u64,
+}
+
+/// Calls of a statement that were made on behalf of another one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// The other one.
+    pub statement: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Their elapsed time, microseconds.
+    pub elapsed_us: u64,
 }
 
 /// Rows of every table: what a collector or an importer hands on, and what a segment holds.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Identity of a session inside one recording (a pid alone is reused). 0 is the recorder itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(pub u64);
 
@@ -16,7 +16,7 @@ impl SessionId {
 
 /// What kind of server process a session is, in the words of `pg_stat_activity.backend_type`;
 /// whether its time belongs to DB time hangs on it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BackendType(pub String);
 
@@ -49,8 +49,9 @@ impl fmt::Display for BackendType {
     }
 }
 
-/// The facts of a session that do not change while it lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The facts of a session that do not change while it lives. Where the application tells the database what it does
+/// (service, module, action, client id), each of the things it says makes a session of its own, with the same pid.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Session {
     /// Identity in this recording.
     pub id: SessionId,
@@ -70,4 +71,12 @@ pub struct Session {
     pub leader_pid: u32,
     /// The process title as it was read, for whatever the fields above could not say.
     pub title: String,
+    /// Service that the client connected to; empty when not known.
+    pub service: String,
+    /// Module that the application says it is in; empty when it does not say.
+    pub module: String,
+    /// Action of the module; empty when it does not say.
+    pub action: String,
+    /// Whom the application works for, as it says; empty when it does not.
+    pub client_id: String,
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
-    ActivityRow, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, Rows, SessionId, SessionRow, StackId,
-    StackRow, State, StatementRow, stack_id,
+    ActivityRow, Caller, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows, SessionId,
+    SessionRow, StackId, StackRow, State, StatementRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -73,7 +73,13 @@ prop_compose! {
         Rows {
             activity,
             stacks: stacks.into_iter().map(|frames| StackRow { id: stack_id(&frames), frames }).collect(),
-            statements: texts.iter().map(|text| StatementRow { id: text.len() as u64, text: text.clone() }).collect(),
+            statements: texts.iter().map(|text| StatementRow {
+                id: text.len() as u64,
+                text: text.clone(),
+                sql_id: text.clone(),
+                plan_steps: vec![PlanStep { plan: text.len() as u64, operation: text.clone(), ..PlanStep::default() }; text.len() % 3],
+                callers: vec![Caller { statement: 7, calls: 1, elapsed_us: text.len() as u64 }; text.len() % 2],
+            }).collect(),
             sessions: texts.iter().map(|text| SessionRow {
                 id: SessionId(text.len() as u64),
                 pid: 7,
@@ -84,6 +90,10 @@ prop_compose! {
                 client: text.clone(),
                 leader_pid: 0,
                 title: text.clone(),
+                service: text.clone(),
+                module: text.clone(),
+                action: text.clone(),
+                client_id: text.clone(),
             }).collect(),
             latency: numbers.iter().map(|&(n, _)| LatencyRow {
                 time: 5,
@@ -99,6 +109,7 @@ prop_compose! {
                 count: n,
                 sum_ns: n,
                 max_ns: n,
+                blocks: n % 129,
             }).collect(),
             counters: numbers.iter().map(|&(n, value)| CounterRow {
                 time: 5,
@@ -106,6 +117,8 @@ prop_compose! {
                 source: "kernel".into(),
                 name: "on_cpu_ns".into(),
                 value,
+                statement: n,
+                plan: n ^ 1,
             }).collect(),
         }
     }

@@ -167,6 +167,7 @@ pub(crate) mod tests {
             count,
             sum_ns: ns * count,
             max_ns: ns,
+            ..LatencyRow::default()
         }
     }
 

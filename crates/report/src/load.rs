@@ -124,6 +124,7 @@ impl Dimensions {
                 client: String::new(),
                 leader_pid: 0,
                 title: String::new(),
+                ..Session::default()
             }
         })
     }

@@ -279,6 +279,7 @@ proptest! {
         let mut rows = all_rows(activity);
         rows.counters = counters.into_iter().map(|(time, session, value, name)| CounterRow {
             time, session: SessionId(session), source: names[name].0.into(), name: names[name].1.into(), value,
+            ..CounterRow::default()
         }).collect();
         let mut meta = meta();
         (meta.start_us, meta.end_us) = (i64::MAX, i64::MIN);

@@ -36,6 +36,7 @@ fn latency(kind: &str, from: &str, ns: u64, count: u64) -> LatencyRow {
         count,
         sum_ns: ns * count,
         max_ns: ns,
+        ..LatencyRow::default()
     }
 }
 

@@ -34,6 +34,7 @@ fn event(second: i64, session: u64, kind: &str, name: &str, ns: u64) -> LatencyR
         count: 1,
         sum_ns: ns,
         max_ns: ns,
+        ..LatencyRow::default()
     }
 }
 

@@ -159,6 +159,7 @@ impl BlockLatency {
                 count: cell.count,
                 sum_ns: cell.sum_ns,
                 max_ns: cell.max_ns,
+                ..LatencyRow::default()
             });
         }
         for volume in volumes {

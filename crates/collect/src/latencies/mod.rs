@@ -147,6 +147,7 @@ impl Latencies {
                 sum_ns: sum.sum_ns,
                 // Two CPUs that add at the same moment may leave the smaller maximum.
                 max_ns: sum.max_ns.clamp(from_ns, to_ns - 1),
+                ..LatencyRow::default()
             }
         }));
         taken.map_err(|e| CollectError::Kernel(format!("BPF map of latencies: {e}")))

@@ -129,6 +129,7 @@ mod tests {
             client: String::new(),
             leader_pid: 0,
             title: String::new(),
+            ..SessionRow::default()
         });
         for (event, state, function, ms) in time {
             let wait = event.map_or_else(Wait::none, |event| Wait::event("IO", event, false));

@@ -544,6 +544,7 @@ impl<'a> Reader<'a> {
             client: String::new(),
             leader_pid: 0,
             title: title.join(" "),
+            ..SessionRow::default()
         };
         self.into.session(&identity, row, activity, counters);
     }

@@ -104,6 +104,7 @@ impl Seconds {
                 source: counter::ORACLE.to_string(),
                 name: name.to_string(),
                 value,
+                ..CounterRow::default()
             });
         }
     }

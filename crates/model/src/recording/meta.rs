@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.1";
+pub const SCHEMA_VERSION: &str = "1.2";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Meta {
     pub quality: Quality,
     /// What the recording cost.
     pub cost: Cost,
+    /// Files it was made of; empty when it was recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ImportedFile>,
     /// Remarkable events, in order: server stopped, segment not written …
     #[serde(default)]
     pub notes: Vec<Note>,
@@ -157,4 +160,93 @@ pub struct Note {
     pub time_us: i64,
     /// What.
     pub text: String,
+}
+
+/// A file of another tool that became part of the recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportedFile {
+    /// Where it was.
+    pub path: String,
+    /// What it was, in words.
+    pub format: String,
+    /// Lines in it.
+    pub lines: u64,
+    /// Lines that were not understood.
+    pub unknown_lines: u64,
+    /// The first few of them.
+    pub first_unknown: Vec<UnknownLine>,
+    /// Of an SQL trace: what cannot be told from the rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sql_trace: Option<SqlTrace>,
+}
+
+/// A line that was not understood.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnknownLine {
+    /// Counts from 1.
+    pub number: u64,
+    /// Its beginning.
+    pub text: String,
+}
+
+/// What is known of an SQL trace as a whole. Times in microseconds of its own clock.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SqlTrace {
+    /// First moment in it.
+    pub first_tim_us: Option<i64>,
+    /// Last moment in it.
+    pub last_tim_us: Option<i64>,
+    /// When its first call began; none when there is no call in it.
+    pub begin_us: Option<i64>,
+    /// CPU of all calls of depth 0.
+    pub cpu_us: i64,
+    /// All waits, idle ones included.
+    pub wait_us: i64,
+    /// The database stopped writing at its size limit.
+    pub size_limited: bool,
+    /// Stretches of a second or more of which no line tells.
+    pub gaps: u64,
+    /// How long all of them were.
+    pub gaps_us: u64,
+    /// The longest of them, the longest first.
+    pub longest_gaps: Vec<TraceGap>,
+    /// Calls that had not ended when the trace did.
+    pub in_flight: Vec<CallInFlight>,
+}
+
+/// A stretch of time of which a trace says nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TraceGap {
+    /// The line that ends it.
+    pub line: u64,
+    /// `sid.serial` of the session; empty when the trace does not say.
+    pub session: String,
+    /// When it began, microseconds since the Unix epoch.
+    pub from_us: i64,
+    /// How long it was, microseconds.
+    pub us: u64,
+}
+
+/// A call that had not ended when the trace did: waits, or calls below it, are there, their end is not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallInFlight {
+    /// `sid.serial` of the session; empty when the trace does not say.
+    pub session: String,
+    /// Number of its cursor; 0 = not known.
+    pub cursor: u64,
+    /// Identity of its statement; 0 = not known.
+    pub statement: u64,
+    /// Depth of the call; none when not known.
+    pub depth: Option<u32>,
+    /// Waits it had made.
+    pub waits: u64,
+    /// How long they took, microseconds.
+    pub wait_us: u64,
+    /// The line of the last of them.
+    pub line: u64,
 }

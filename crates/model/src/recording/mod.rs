@@ -18,7 +18,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 pub use meta::{
-    CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Segments,
+    CallInFlight, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, ProgramCost,
+    Quality, SCHEMA_VERSION, Segments, SqlTrace, TraceGap, UnknownLine,
 };
 pub use reader::{Problem, Recording};
 pub use writer::RecordingWriter;

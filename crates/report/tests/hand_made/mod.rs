@@ -35,6 +35,7 @@ pub(crate) fn meta() -> Meta {
         },
         cost: Default::default(),
         notes: vec![],
+        ..Meta::default()
     };
     meta.host.name = "db1.example".into();
     meta.host.kernel = "6.12.9".into();
@@ -77,6 +78,7 @@ pub(crate) fn session(id: u64, pid: u32, backend_type: &str, user: &str, databas
         client: String::new(),
         leader_pid: 0,
         title: String::new(),
+        ..SessionRow::default()
     }
 }
 
@@ -103,6 +105,7 @@ pub(crate) fn kernel_counter(session: u64, name: &str, ms: i64) -> CounterRow {
         source: counter::KERNEL.into(),
         name: name.into(),
         value: ms * MS as i64,
+        ..CounterRow::default()
     }
 }
 
