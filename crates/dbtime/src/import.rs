@@ -1,37 +1,157 @@
 //! Files of other tools: as a recording on disk, or straight into a report.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use dbtime_import::{ImportError, Imported};
+use dbtime_import::{ImportError, Imported, Reading};
+use dbtime_model::Rows;
 use dbtime_model::recording::RecordingWriter;
 use dbtime_report::Source;
+use tempfile::TempDir;
+
+use crate::output::ProgressLine;
+use crate::signals::{Second, stop_on_signals};
+
+/// Rows that are kept in memory before they are written to disk (about 50 MB).
+const ROWS_IN_MEMORY: usize = 200_000;
+
+/// Rows of an import, on their way into a recording.
+struct Store {
+    output: PathBuf,
+    waiting: Rows,
+    has_activity: bool,
+    writer: Option<RecordingWriter>,
+}
+
+impl Store {
+    fn new(output: PathBuf) -> Store {
+        Store {
+            output,
+            waiting: Rows::default(),
+            has_activity: false,
+            writer: None,
+        }
+    }
+
+    fn take(&mut self, rows: Rows) -> io::Result<()> {
+        self.has_activity |= !rows.activity.is_empty();
+        self.waiting.append(rows);
+        if self.waiting.len() >= ROWS_IN_MEMORY {
+            self.write().map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            // What is said about the rows is known at the end.
+            none => none.insert(RecordingWriter::create(&self.output, Default::default())?),
+        };
+        writer.write(&self.waiting)?;
+        self.waiting = Rows::default();
+        Ok(())
+    }
+
+    fn finish(mut self, imported: &Imported) -> anyhow::Result<()> {
+        self.write()?;
+        if let Some(mut writer) = self.writer {
+            let meta = writer.meta();
+            let (segments, cost) = (std::mem::take(&mut meta.segments), std::mem::take(&mut meta.cost));
+            *meta = imported.meta.clone();
+            (meta.segments, meta.cost) = (segments, cost);
+            writer.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads files until they end, or until Ctrl-C: what was written so far is then removed in good order.
+fn read(files: &[PathBuf], store: &mut Store) -> anyhow::Result<Imported> {
+    let stop = stop_on_signals(Second::Ends)?;
+    let mut line = ProgressLine::new();
+    let mut shown = None;
+    let tell = |reading: Reading| {
+        const MB: u64 = 1_000_000;
+        let now = (reading.done / MB, reading.total.max(reading.done) / MB);
+        // Small files are read before anyone could read this.
+        if now.1 > 10 && shown != Some(now) {
+            shown = Some(now);
+            line.show(&format!("{} of {} MB read", now.0, now.1));
+        }
+        match stop.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        }
+    };
+    Ok(dbtime_import::import(files, tell, |rows| store.take(rows))?)
+}
+
+/// What became of an import.
+pub struct Outcome {
+    /// What was imported.
+    pub imported: Imported,
+    /// Whether any time was in it. If not, nothing was written.
+    pub has_time: bool,
+}
 
 /// Writes a recording of `files`. Nothing is created when they cannot be imported or hold no time.
 ///
 /// # Errors
-/// A file cannot be imported, or the recording cannot be written.
-pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Imported> {
-    let imported = dbtime_import::import(files)?;
-    if imported.rows.activity.is_empty() {
-        return Ok(imported);
+/// No file can be imported, or the recording cannot be written.
+pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Outcome> {
+    if output.exists() {
+        return Err(dbtime_model::recording::RecordingError::Exists(output.to_path_buf()).into());
     }
-    let mut writer = RecordingWriter::create(output, imported.meta.clone())?;
-    writer.write(&imported.rows)?;
-    writer.finish()?;
-    Ok(imported)
+    let mut store = Store::new(output.to_path_buf());
+    let imported = read(files, &mut store)?;
+    let has_time = store.has_activity;
+    if has_time {
+        store.finish(&imported)?;
+    }
+    Ok(Outcome { imported, has_time })
 }
 
-/// Opens a recording by its directory, or imports a file.
+/// Rows to report on, and the folder that holds them while the report is made if they are too many for memory.
+pub struct Opened {
+    /// The rows.
+    pub source: Source,
+    _folder: Option<TempDir>,
+}
+
+/// Opens a recording by its directory, or imports files as one.
 ///
 /// # Errors
-/// It is neither.
-pub fn open(path: &Path) -> anyhow::Result<Source> {
-    if !path.is_file() {
-        return Ok(Source::open(path)?);
+/// It is neither; several are given and one of them is a recording.
+pub fn open(paths: &[PathBuf]) -> anyhow::Result<Opened> {
+    if let [path] = paths
+        && !path.is_file()
+    {
+        return Ok(Opened {
+            source: Source::open(path)?,
+            _folder: None,
+        });
     }
-    let imported = dbtime_import::import(&[path.to_path_buf()]).context("not a recording")?;
-    Ok(Source::memory(imported.meta, imported.rows))
+    let folder = tempfile::Builder::new()
+        .prefix("dbtime-")
+        .tempdir()
+        .context("no room for rows that do not fit into memory")?;
+    let recording = folder.path().join("import.dbt");
+    let mut store = Store::new(recording.clone());
+    let imported = read(paths, &mut store).context("not a recording")?;
+    if store.writer.is_none() {
+        return Ok(Opened {
+            source: Source::memory(imported.meta, store.waiting),
+            _folder: None,
+        });
+    }
+    store.finish(&imported)?;
+    Ok(Opened {
+        source: Source::open(&recording)?,
+        _folder: Some(folder),
+    })
 }
 
 /// True when there was a file, but nothing in it.

@@ -6,4 +6,5 @@ pub mod import;
 pub mod iolat;
 pub mod output;
 pub mod record;
+pub mod signals;
 pub mod throwaway;

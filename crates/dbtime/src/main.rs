@@ -1,8 +1,6 @@
 //! The command `dbtime`: arguments in, exit code out.
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Parser;
@@ -15,13 +13,13 @@ use dbtime::import;
 use dbtime::iolat;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
+use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_model::State;
 use dbtime_report::{
     Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source,
     USUAL_THRESHOLDS_US, export, parse_moment,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
 const FAILED: u8 = 1;
@@ -63,27 +61,6 @@ impl std::fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
-
-/// What the second Ctrl-C does.
-#[derive(PartialEq)]
-enum Second {
-    /// It ends the program at once.
-    Ends,
-    /// Nothing: what has to be cleaned up would stay.
-    Ignored,
-}
-
-/// Set by the first Ctrl-C (or TERM, HUP), which ends the work in good order.
-fn stop_on_signals(second: Second) -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        if second == Second::Ends {
-            signal_hook::flag::register_conditional_shutdown(signal, FAILED.into(), Arc::clone(&stop))?;
-        }
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
-}
 
 fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
@@ -157,13 +134,14 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let by = arguments.by().map_err(Usage)?;
-    let source = import::open(&arguments.recording)?;
+    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
+    let source = &opened.source;
     let options = dbtime_report::Options {
-        filter: filter(&arguments.selection, &source)?,
+        filter: filter(&arguments.selection, source)?,
         by,
         stacks: arguments.top.unwrap_or(5),
     };
-    let report = dbtime_report::report(&source, &options)?;
+    let report = dbtime_report::report(source, &options)?;
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render(&report),
         Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),
@@ -173,9 +151,10 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let by = arguments.latency_by().map_err(Usage)?;
-    let source = import::open(&arguments.recording)?;
-    let options = latency_options(arguments, by, &source)?;
-    let report = dbtime_report::latency(&source, &options)?;
+    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
+    let source = &opened.source;
+    let options = latency_options(arguments, by, source)?;
+    let report = dbtime_report::latency(source, &options)?;
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render_latency(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_latency(&report, output::width()),
@@ -184,9 +163,10 @@ fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let source = import::open(&arguments.recording)?;
-    let options = latency_options(arguments, Vec::new(), &source)?;
-    let map = match dbtime_report::heat_map(&source, &options) {
+    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
+    let source = &opened.source;
+    let options = latency_options(arguments, Vec::new(), source)?;
+    let map = match dbtime_report::heat_map(source, &options) {
         Err(e @ ReportError::ChooseKind(_)) => return Err(Usage(e.to_string()).into()),
         other => other?,
     };
@@ -202,13 +182,14 @@ fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_io(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let source = import::open(&arguments.recording)?;
+    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
+    let source = &opened.source;
     let options = IoOptions {
-        filter: filter(&arguments.selection, &source)?,
+        filter: filter(&arguments.selection, source)?,
         top: arguments.top.unwrap_or(10),
         thresholds_us: arguments.thresholds.unwrap_or(USUAL_THRESHOLDS_US),
     };
-    let report = dbtime_report::io(&source, &options)?;
+    let report = dbtime_report::io(source, &options)?;
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render_io(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_io(&report, output::width()),
@@ -260,14 +241,15 @@ fn answer(
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     // The format first: a wrong ending shows before a large recording is read.
     let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
-    let source = import::open(&arguments.recording)?;
+    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
+    let source = &opened.source;
     let options = FlameOptions {
-        filter: filter(&arguments.selection, &source)?,
+        filter: filter(&arguments.selection, source)?,
         by: arguments.by.clone(),
         include_idle: arguments.idle,
         include_background: arguments.background,
     };
-    let folded = dbtime_report::flame(&source, &options)?;
+    let folded = dbtime_report::flame(source, &options)?;
     for problem in &folded.problems {
         say(format_args!("dbtime: {}", problem.0));
     }
@@ -283,11 +265,11 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
-    let imported = import::import(&arguments.files, &arguments.output)?;
+    let import::Outcome { imported, has_time } = import::import(&arguments.files, &arguments.output)?;
     for problem in &imported.problems {
         say(format_args!("note: {problem}"));
     }
-    if imported.rows.activity.is_empty() {
+    if !has_time {
         say(format_args!(
             "dbtime: no time is recorded in {}; nothing was written",
             imported.meta.database.target

@@ -1,20 +1,17 @@
-//! Opens a file, plain or compressed. The contents decide, never the name.
+//! Looks through the compression of a file. The contents decide, never the name.
 
-use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::path::Path;
 
 /// Memory an LZMA stream may ask for, KiB: its header alone decides, and a damaged one asks for anything.
 const LZMA_MEMORY_KIB: u32 = 256 * 1024;
 
 const MAGIC_BYTES: u64 = 13;
 
-/// Opens `path` and looks through gzip, bzip2, xz, lzma and zstd.
+/// What is in `file`, through gzip, bzip2, xz, lzma and zstd.
 ///
 /// # Errors
-/// The file cannot be opened or its first bytes cannot be read.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    let mut file = File::open(path)?;
+/// Its first bytes cannot be read.
+pub(crate) fn open<'a>(mut file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let mut magic = Vec::new();
     (&mut file).take(MAGIC_BYTES).read_to_end(&mut magic)?;
     let format = Compression::of(&magic);

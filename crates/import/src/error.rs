@@ -17,6 +17,9 @@ pub enum ImportError {
     /// There is not one byte in it, or none in the compressed stream.
     #[error("{0}: the file is empty")]
     Empty(PathBuf),
+    /// Whoever asked for the rows could not take them.
+    #[error("the rows cannot be kept: {0}")]
+    Output(io::Error),
     /// Its contents are of no format that dbtime knows.
     #[error("{path}: no format that dbtime can import; it reads {known}")]
     UnknownFormat {

@@ -1,109 +1,213 @@
-//! What an import has gathered so far. Importers add to it; [`crate::import`] makes the result of it.
+//! What an import of one file gathers, and how the files become one result.
 
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::mpsc::SyncSender;
 
 use dbtime_model::recording::{
-    CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, Quality, SCHEMA_VERSION, Segments,
+    CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION,
 };
-use dbtime_model::{ActivityRow, CounterRow, Rows, SessionId, SessionRow, StatementRow};
+use dbtime_model::{ActivityRow, CounterRow, LatencyRow, Rows, SessionId, SessionRow, StatementRow};
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::TraceFile;
+/// Rows that are handed on at a time.
+const BATCH: usize = 16_384;
 
-/// What was imported.
-#[derive(Debug)]
+const SECOND_US: i64 = 1_000_000;
+
+/// What was imported, without the rows: they were handed on.
+#[derive(Debug, Clone)]
 pub struct Imported {
     /// What is said about the rows.
     pub meta: Meta,
-    /// The rows.
-    pub rows: Rows,
-    /// What is known of each file.
-    pub files: Vec<TraceFile>,
     /// What could not be read or understood, in sentences; also in the notes of `meta`.
     pub problems: Vec<String>,
 }
 
-/// Rows of several files under one roof: sessions and statements once.
-#[derive(Debug, Default)]
+/// What one file gives. Importers add to it.
+#[derive(Debug)]
 pub struct Import {
     rows: Rows,
-    sessions: HashMap<String, SessionId>,
-    statements: HashSet<u64>,
-    files: Vec<TraceFile>,
+    to: SyncSender<Rows>,
+    about: About,
+}
+
+/// What is known of one or several files beside activity, latencies, counters and stacks.
+#[derive(Debug, Default)]
+pub(crate) struct About {
+    sessions: HashMap<SessionId, SessionRow>,
+    statements: HashMap<u64, StatementRow>,
+    files: Vec<ImportedFile>,
     problems: Vec<String>,
     host: HostMeta,
     database: DatabaseMeta,
 }
 
 impl Import {
-    /// Adds rows of a session. `identity` tells sessions apart: a second file of the same session continues it.
-    pub(crate) fn session(
-        &mut self,
-        identity: &str,
-        mut row: SessionRow,
-        activity: Vec<ActivityRow>,
-        counters: Vec<CounterRow>,
-    ) {
-        let next = SessionId(self.sessions.len() as u64 + 1);
-        let id = *self.sessions.entry(identity.to_string()).or_insert(next);
-        match self.rows.sessions.iter_mut().find(|known| known.id == id) {
-            Some(known) => known.started = known.started.min(row.started),
-            None => {
-                row.id = id;
-                self.rows.sessions.push(row);
-            }
-        }
-        let activity = activity.into_iter().map(|row| ActivityRow { session: id, ..row });
-        self.rows.activity.extend(activity);
-        let counters = counters.into_iter().map(|row| CounterRow { session: id, ..row });
-        self.rows.counters.extend(counters);
-    }
-
-    /// Adds a statement, once.
-    pub(crate) fn statement(&mut self, id: u64, text: &[u8]) {
-        if self.statements.insert(id) {
-            let text = String::from_utf8_lossy(text).trim_end().to_string();
-            self.rows.statements.push(StatementRow {
-                id,
-                text,
-                ..StatementRow::default()
-            });
+    pub(crate) fn new(to: SyncSender<Rows>) -> Import {
+        Import {
+            rows: Rows::default(),
+            to,
+            about: About::default(),
         }
     }
 
-    /// The host that the files speak of.
+    /// The session of this identity: files that name the same one continue it.
+    pub(crate) fn session(&mut self, identity: &str, mut row: SessionRow) -> SessionId {
+        let id = SessionId(xxh3_64(identity.as_bytes()).max(1));
+        row.id = id;
+        self.about.session(row);
+        id
+    }
+
+    /// Adds a row of activity.
+    pub(crate) fn activity(&mut self, row: ActivityRow) {
+        self.rows.activity.push(row);
+        self.hand_on(BATCH);
+    }
+
+    /// Adds latencies.
+    pub(crate) fn latency(&mut self, row: LatencyRow) {
+        self.rows.latency.push(row);
+        self.hand_on(BATCH);
+    }
+
+    /// Adds a counter.
+    pub(crate) fn counter(&mut self, row: CounterRow) {
+        self.rows.counters.push(row);
+        self.hand_on(BATCH);
+    }
+
+    /// Adds a statement, or what another file says of it.
+    pub(crate) fn statement(&mut self, row: StatementRow) {
+        self.about.statement(row);
+    }
+
+    /// The host that the file speaks of.
     pub(crate) fn host(&mut self) -> &mut HostMeta {
-        &mut self.host
+        &mut self.about.host
     }
 
-    /// The database that the files speak of.
+    /// The database that the file speaks of.
     pub(crate) fn database(&mut self, product: &str, version: &str) {
-        self.database.product = product.to_string();
-        self.database.version = version.to_string();
+        self.about.database.product = product.to_string();
+        self.about.database.version = version.to_string();
     }
 
-    /// A file is done.
-    pub(crate) fn file(&mut self, file: TraceFile) {
-        self.problems.extend(file.problems());
-        self.files.push(file);
+    /// What the file was.
+    pub(crate) fn file(&mut self, file: ImportedFile) {
+        self.about.problems.extend(problems(&file));
+        self.about.files.push(file);
     }
 
     /// Something could not be read.
     pub(crate) fn problem(&mut self, problem: String) {
+        self.about.problems.push(problem);
+    }
+
+    fn hand_on(&mut self, at_least: usize) {
+        if self.rows.len() >= at_least {
+            // Whoever took the rows has gone: the reader of the file is told to stop by other means.
+            let _ = self.to.send(std::mem::take(&mut self.rows));
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> About {
+        self.hand_on(1);
+        self.about
+    }
+}
+
+impl About {
+    /// The same of several files, in the order of the files.
+    pub(crate) fn append(&mut self, other: About) {
+        other.sessions.into_values().for_each(|row| self.session(row));
+        other.statements.into_values().for_each(|row| self.statement(row));
+        self.files.extend(other.files);
+        self.problems.extend(other.problems);
+        if !other.database.product.is_empty() {
+            self.database = other.database;
+        }
+        if other.host != HostMeta::default() {
+            self.host = other.host;
+        }
+    }
+
+    pub(crate) fn problem(&mut self, problem: String) {
         self.problems.push(problem);
     }
 
-    pub(crate) fn finish(mut self, paths: &[PathBuf], engine: &str) -> Imported {
-        const SECOND_US: i64 = 1_000_000;
+    fn session(&mut self, row: SessionRow) {
+        let known = self.sessions.entry(row.id).or_insert_with(|| row.clone());
+        known.started = known.started.min(row.started);
+    }
+
+    fn statement(&mut self, row: StatementRow) {
+        let Some(known) = self.statements.get_mut(&row.id) else {
+            self.statements.insert(row.id, row);
+            return;
+        };
+        if known.text.is_empty() {
+            known.text = row.text;
+        }
+        if known.sql_id.is_empty() {
+            known.sql_id = row.sql_id;
+        }
+        for step in row.plan_steps {
+            let same = |of: &&mut dbtime_model::PlanStep| (of.plan, of.id) == (step.plan, step.id);
+            match known.plan_steps.iter_mut().find(same) {
+                Some(sum) => {
+                    for (sum, more) in [
+                        (&mut sum.executions, step.executions),
+                        (&mut sum.rows, step.rows),
+                        (&mut sum.consistent_gets, step.consistent_gets),
+                        (&mut sum.physical_reads, step.physical_reads),
+                        (&mut sum.physical_writes, step.physical_writes),
+                        (&mut sum.elapsed_us, step.elapsed_us),
+                    ] {
+                        *sum = sum.saturating_add(more);
+                    }
+                }
+                None => known.plan_steps.push(step),
+            }
+        }
+        for caller in row.callers {
+            match known
+                .callers
+                .iter_mut()
+                .find(|of| of.statement == caller.statement)
+            {
+                Some(sum) => {
+                    sum.calls = sum.calls.saturating_add(caller.calls);
+                    sum.elapsed_us = sum.elapsed_us.saturating_add(caller.elapsed_us);
+                }
+                None => known.callers.push(caller),
+            }
+        }
+    }
+
+    /// Sessions and statements as rows, in a fixed order.
+    pub(crate) fn take_rows(&mut self) -> Rows {
+        let mut rows = Rows {
+            sessions: std::mem::take(&mut self.sessions).into_values().collect(),
+            statements: std::mem::take(&mut self.statements).into_values().collect(),
+            ..Rows::default()
+        };
+        rows.sessions.sort_by_key(|row| (row.started, row.id));
+        rows.statements.sort_by_key(|row| row.id);
+        rows
+    }
+
+    /// What is said about the rows, given the first and the last second of activity.
+    pub(crate) fn finish(self, sessions: &[SessionRow], last_us: Option<i64>, engine: &str) -> Imported {
         // Rows stand where their time ended: what was imported began earlier.
-        let begins = self.rows.sessions.iter().map(|row| row.started);
+        let begins = sessions.iter().map(|row| row.started);
         let start_us = begins
             .min()
             .map_or(0, |begin| begin.div_euclid(SECOND_US) * SECOND_US);
-        let ends = self.rows.activity.iter().map(|row| row.time);
-        let end_us = ends.max().map_or(start_us, |last| last.saturating_add(SECOND_US));
-        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        self.database.target = names.join(" ");
+        let end_us = last_us.map_or(start_us, |last| last.saturating_add(SECOND_US));
+        let names: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
+        let target = names.join(" ");
         let note = |text: &String| Note {
             time_us: start_us,
             text: text.clone(),
@@ -115,24 +219,70 @@ impl Import {
             end_us,
             complete: true,
             host: self.host,
-            database: self.database,
+            database: DatabaseMeta {
+                target,
+                ..self.database
+            },
             collector: CollectorMeta {
                 tier: "exact".to_string(),
-                rate_hz: 0,
                 engine: format!("imported: {engine}"),
-                reasons: Vec::new(),
+                ..CollectorMeta::default()
             },
-            segments: Segments::default(),
-            quality: Quality::default(),
-            cost: Cost::default(),
             notes: self.problems.iter().map(note).collect(),
+            files: self.files,
             ..Meta::default()
         };
         Imported {
             meta,
-            rows: self.rows,
-            files: self.files,
             problems: self.problems,
         }
+    }
+}
+
+/// What a person should know about a file, in sentences.
+fn problems(file: &ImportedFile) -> Vec<String> {
+    let path = &file.path;
+    let mut problems = Vec::new();
+    if file.sql_trace.as_ref().is_some_and(|trace| trace.size_limited) {
+        problems.push(format!(
+            "{path}: the database stopped writing at its size limit (max_dump_file_size); what came later is missing"
+        ));
+    }
+    if file.unknown_lines > 0 {
+        let first: Vec<String> = file
+            .first_unknown
+            .iter()
+            .map(|line| format!("{path}:{}: {}", line.number, line.text.trim()))
+            .collect();
+        problems.push(format!(
+            "{path}: {} of {} lines not understood and passed over: {}",
+            file.unknown_lines,
+            file.lines,
+            first.join("; ")
+        ));
+    }
+    problems
+}
+
+/// Lines that were not understood: counted, and the first few kept.
+pub(crate) fn unknown_line(file: &mut ImportedFile, number: u64, text: &[u8]) {
+    const KEPT: usize = 5;
+    const TEXT: usize = 120;
+    file.unknown_lines += 1;
+    if file.first_unknown.len() < KEPT {
+        let text = &text[..text.len().min(TEXT)];
+        file.first_unknown.push(dbtime_model::recording::UnknownLine {
+            number,
+            text: String::from_utf8_lossy(text).into_owned(),
+        });
+    }
+}
+
+/// A file of this format, of which nothing is known yet.
+pub(crate) fn file(path: &Path, format: &str) -> ImportedFile {
+    ImportedFile {
+        path: path.display().to_string(),
+        format: format.to_string(),
+        ..ImportedFile::default()
     }
 }

@@ -1,8 +1,12 @@
 //! Files of other tools become rows. One file per format; the contents decide which one it is, never the name.
 //!
 //! ```text
-//! file ──open, decompress──▶ Lines ──Importer──▶ Import ──▶ Imported { meta, rows, files, problems }
+//! file ──open, decompress──▶ Lines ──Importer──▶ Import ──rows──▶ whoever asked for them
+//!                                                      └─────────▶ Imported { meta, problems }
 //! ```
+//!
+//! Files are read in parallel, each by one thread; rows are handed on in batches while reading goes on, so that the memory of
+//! an import does not depend on the size of a file, only on how many statements and sessions it tells of.
 //!
 //! Nothing in a file is fatal: what is not understood is counted, its first lines are kept, and reading goes on; what
 //! was cut gives all up to the cut. Only a file that cannot be opened, is empty or is of no known format is an error.
@@ -12,18 +16,18 @@ mod error;
 mod import;
 mod lines;
 pub mod oracle_trace;
-mod trace_file;
+mod parallel;
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use error::ImportError;
 pub use import::{Import, Imported};
 pub use lines::{Line, Lines, MAX_LINE};
-pub use trace_file::{TraceFile, UnknownLine};
+pub use parallel::{Reading, import, import_stream};
 
 /// A format.
-pub trait Importer {
+pub trait Importer: Sync {
     /// What people call it.
     fn name(&self) -> &'static str;
 
@@ -36,7 +40,7 @@ pub trait Importer {
     /// The file is of this format, but nothing can be made of it.
     fn import(
         &self,
-        lines: &mut Lines<Box<dyn Read>>,
+        lines: &mut Lines<Box<dyn Read + '_>>,
         path: &Path,
         into: &mut Import,
     ) -> Result<(), ImportError>;
@@ -44,54 +48,3 @@ pub trait Importer {
 
 /// Every format there is.
 const IMPORTERS: [&dyn Importer; 1] = [&oracle_trace::OracleTrace];
-
-/// Imports files, plain or compressed (gzip, bzip2, xz, lzma, zstd), as one.
-///
-/// # Errors
-/// A file cannot be opened, is empty, or is of no known format.
-pub fn import(paths: &[PathBuf]) -> Result<Imported, ImportError> {
-    let mut import = Import::default();
-    let mut engine = "";
-    for path in paths {
-        let source = compression::open(path).map_err(|e| ImportError::io(path, e))?;
-        engine = import_one(source, path, &mut import)?;
-    }
-    Ok(import.finish(paths, engine))
-}
-
-/// Imports a stream as if it were a file of this name, without looking for compression.
-///
-/// # Errors
-/// The stream is empty or of no known format.
-pub fn import_stream(stream: Box<dyn Read>, name: &Path) -> Result<Imported, ImportError> {
-    let mut import = Import::default();
-    let engine = import_one(stream, name, &mut import)?;
-    Ok(import.finish(&[name.to_path_buf()], engine))
-}
-
-fn import_one(source: Box<dyn Read>, path: &Path, import: &mut Import) -> Result<&'static str, ImportError> {
-    let mut lines = Lines::new(source);
-    let head = lines.head();
-    if head.is_empty() {
-        return Err(match lines.take_error() {
-            Some(e) => ImportError::io(path, e),
-            None => ImportError::Empty(path.to_path_buf()),
-        });
-    }
-    let Some(importer) = IMPORTERS.iter().find(|importer| importer.detect(head)) else {
-        let known: Vec<&str> = IMPORTERS.iter().map(|importer| importer.name()).collect();
-        return Err(ImportError::UnknownFormat {
-            path: path.to_path_buf(),
-            known: known.join(", "),
-        });
-    };
-    importer.import(&mut lines, path, import)?;
-    if let Some(e) = lines.take_error() {
-        import.problem(format!(
-            "{}: {e}; the {} lines before were read",
-            path.display(),
-            lines.number()
-        ));
-    }
-    Ok(importer.name())
-}

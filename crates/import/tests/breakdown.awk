@@ -13,6 +13,16 @@ function record(line,    ela, event, tim, dep, begin, inside, i, kind, cursor) {
         match(line, /ela= *[0-9]+/); ela = substr(line, RSTART + 4, RLENGTH - 4) + 0
         count[event]++; total[event] += ela; waits += ela
         if (event == "SQL*Net message from client") idle += ela
+        from = 0; if (ela > 0) for (from = 1; from * 2 <= ela; from *= 2) {}
+        hist[event " from " from]++; hist_us[event " from " from] += ela; longest[event] = max(longest[event], ela)
+        blocks = 0
+        if (event ~ /^(db file (sequential|scattered|parallel) read|db file single write|direct path (read|write)( temp)?)$/) {
+            if (match(line, / (blocks|block cnt)=[0-9]+/)) { blocks = substr(line, RSTART, RLENGTH); sub(/.*=/, "", blocks) }
+            else blocks = field(line, event ~ /parallel/ ? "p2" : "p3")
+        }
+        size[event " blocks " blocks + 0]++
+        split(line, parts, /[#:]/); sql = sql_of[session "/" parts[2]]
+        if (event != "SQL*Net message from client") stat[sql " wait_us"] += ela; else stat[sql " idle_us"] += ela
         n = ++kept[session]; end_of[session, n] = tim; ela_of[session, n] = ela
         sum[session] += ela
     } else if (line ~ /^(PARSE|EXEC|FETCH|CLOSE|UNMAP|SORT UNMAP) #[0-9]+:c=[0-9]+,e=[0-9]+,/ || line ~ /^LOB[A-Z]+: .*,c=[0-9]+,e=[0-9]+,/) {
@@ -21,6 +31,11 @@ function record(line,    ela, event, tim, dep, begin, inside, i, kind, cursor) {
         match(line, /,e=[0-9]+/); e = substr(line, RSTART + 3, RLENGTH - 3) + 0
         split(line, parts, /[#:]/); cursor = session "/" parts[2]
         kind = line; sub(/ #.*/, "", kind)
+        if (kind ~ /^(PARSE|EXEC|FETCH)$/) {
+            sql = sql_of[cursor]; stat[sql " calls"]++; stat[sql " executions"] += kind == "EXEC"
+            stat[sql " elapsed_us"] += e; stat[sql " cpu_us"] += c; stat[sql " rows"] += field(line, ",r"); stat[sql " misses"] += field(line, ",mis")
+            stat[sql " consistent_gets"] += field(line, ",cr"); stat[sql " current_gets"] += field(line, ",cu"); stat[sql " physical_reads"] += field(line, ",p")
+        }
         if (kind ~ /^(PARSE|EXEC|FETCH)$/ && parsed_dep[cursor] + 0 == 0) { call_e += e; call_c += c }
         if (first == "" && tim != "") first = tim - e
         dep = field(line, ",dep")
@@ -37,6 +52,7 @@ function record(line,    ela, event, tim, dep, begin, inside, i, kind, cursor) {
     } else if (line ~ /^PARSING IN CURSOR/) {
         split(line, parts, /[# ]/); cursor = session "/" parts[5]
         parsed_dep[cursor] = field(line, " dep")
+        sql_of[cursor] = match(line, /sqlid='[^']*'/) ? substr(line, RSTART + 7, RLENGTH - 8) : ""
         text = 1
     } else if (line !~ /^(XCTEND|ERROR|PARSE ERROR) /) return
     if (tim != "") { last = tim; last_of[session] = tim }
@@ -56,5 +72,9 @@ END {
     printf "interval_duration_us\t%.0f\ninterval_cpu_us\t%.0f\ninterval_wait_us\t%.0f\n", first == "" ? 0 : last - first, cpu, waits
     printf "waits_beyond_calls_us\t%.0f\n", beyond
     for (event in count) printf "event %s\t%.0f\nevents %s\t%.0f\n", event, total[event], event, count[event]
+    for (bucket in hist) printf "count %s\t%.0f\nus %s\t%.0f\n", bucket, hist[bucket], bucket, hist_us[bucket]
+    for (event in longest) printf "longest %s\t%.0f\n", event, longest[event]
+    for (event in size) printf "size %s\t%.0f\n", event, size[event]
+    for (sql in stat) printf "sql %s\t%.0f\n", sql, stat[sql]
     for (session in sum) printf "session %s\t%.0f\n", session, sum[session]
 }

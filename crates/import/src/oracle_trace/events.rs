@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use dbtime_model::Wait;
+use rustc_hash::FxHashMap;
 
 /// Class of an event that the table below does not name.
 pub(super) const UNCLASSIFIED: &str = "unclassified";
@@ -15,6 +16,9 @@ pub(super) const UNCLASSIFIED: &str = "unclassified";
 pub(super) const FROM_CLIENT: &str = "SQL*Net message from client";
 
 const IDLE: &str = "Idle";
+
+/// Events that are told apart: a release has two thousand, so more are damage.
+const MAX_EVENTS: usize = 10_000;
 
 #[rustfmt::skip]
 const CLASSES: [(&str, &[&str]); 10] = [
@@ -88,6 +92,39 @@ const BETWEEN_CALLS: [&str; 7] = [
     "single-task message",
 ];
 
+/// What a wait for I/O moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Read,
+    Write,
+}
+
+/// A wait for I/O on data files or temporary files that says how many blocks it was about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BlockIo {
+    pub direction: Direction,
+    /// Name of the parameter with the blocks in releases without names for them.
+    pub place: &'static [u8],
+}
+
+/// Events with blocks. Source: `V$EVENT_NAME` (PARAMETER1 to 3). The blocks of direct and multi-block I/O are the third
+/// parameter, those of a parallel read the second.
+const BLOCK_IO: [(&str, BlockIo); 8] = {
+    const fn io(direction: Direction, place: &'static [u8]) -> BlockIo {
+        BlockIo { direction, place }
+    }
+    [
+        ("db file sequential read", io(Direction::Read, b"p3=")),
+        ("db file scattered read", io(Direction::Read, b"p3=")),
+        ("db file parallel read", io(Direction::Read, b"p2=")),
+        ("db file single write", io(Direction::Write, b"p3=")),
+        ("direct path read", io(Direction::Read, b"p3=")),
+        ("direct path read temp", io(Direction::Read, b"p3=")),
+        ("direct path write", io(Direction::Write, b"p3=")),
+        ("direct path write temp", io(Direction::Write, b"p3=")),
+    ]
+};
+
 /// An event, in the order in which the events of an import were met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct EventId(u32);
@@ -100,13 +137,18 @@ pub(super) struct Event {
     pub from_client: bool,
     /// See [`BETWEEN_CALLS`].
     pub between_calls: bool,
+    /// See [`BLOCK_IO`].
+    pub block_io: Option<BlockIo>,
 }
 
 /// All events met.
 #[derive(Debug)]
 pub(super) struct Events {
     all: Vec<Event>,
-    by_name: HashMap<Box<[u8]>, EventId>,
+    by_name: FxHashMap<Box<[u8]>, EventId>,
+    names: Vec<Box<[u8]>>,
+    /// The event that was asked for before: neighbours are often alike.
+    last: EventId,
     classes: HashMap<&'static str, &'static str>,
 }
 
@@ -115,6 +157,8 @@ impl Events {
     pub(super) const CPU: EventId = EventId(0);
     /// Elapsed, but neither CPU nor wait.
     pub(super) const UNACCOUNTED: EventId = EventId(1);
+    /// Events beyond those that are told apart.
+    const OTHER: EventId = EventId(2);
 
     pub(super) fn new() -> Events {
         let classes = CLASSES
@@ -125,13 +169,17 @@ impl Events {
             wait,
             from_client: false,
             between_calls: false,
+            block_io: None,
         };
         Events {
             all: vec![
                 own(Wait::none()),
                 own(Wait::event(Wait::UNKNOWN, "unaccounted", false)),
+                own(Wait::event(UNCLASSIFIED, "further events", false)),
             ],
-            by_name: HashMap::new(),
+            by_name: FxHashMap::default(),
+            names: vec![Box::default(); 3],
+            last: Events::CPU,
             classes,
         }
     }
@@ -142,8 +190,15 @@ impl Events {
 
     /// The event of this name; allocates only for a name that is new.
     pub(super) fn id(&mut self, name: &[u8]) -> EventId {
+        if *self.names[self.last.0 as usize] == *name {
+            return self.last;
+        }
         if let Some(id) = self.by_name.get(name) {
+            self.last = *id;
             return *id;
+        }
+        if self.all.len() >= MAX_EVENTS {
+            return Events::OTHER;
         }
         let text = String::from_utf8_lossy(name);
         let class = self.classes.get(&*text).copied().unwrap_or(UNCLASSIFIED);
@@ -152,7 +207,9 @@ impl Events {
             wait: Wait::event(class, &text, class == IDLE),
             from_client: text == FROM_CLIENT,
             between_calls: BETWEEN_CALLS.contains(&&*text),
+            block_io: BLOCK_IO.iter().find(|(name, _)| *name == text).map(|(_, io)| *io),
         });
+        self.names.push(name.into());
         self.by_name.insert(name.into(), id);
         id
     }

@@ -9,7 +9,12 @@
 //! * the CPU `c` of a call of depth 0, as far as its waits leave room for it in its elapsed time `e`: no wait, state
 //!   `cpu`. What they leave no room for was burnt inside the waits, and at least that much is counted twice by
 //!   whoever adds CPU and waits: counter `cpu_inside_waits_ns`;
-//! * what is left of `e`: class `unknown`, event `unaccounted`.
+//! * what is left of `e`: class `unknown`, event `unaccounted`;
+//! * every wait is counted in `latency`, by event and number of blocks;
+//! * calls and waits of a statement and plan are summed up in `counters`. A wait, or a parse that names no plan, belongs to
+//!   the plan that its cursor runs next, else to the one it ran last.
+//!
+//! What the application says it does (`*** MODULE NAME` and so on) makes a session of its own of what follows.
 //!
 //! CPU and the rest of a call stand with the statement of depth 0, its recursive statements included, because `c` and
 //! `e` of a parent include those of its children; waits stand with the statement that waited.
@@ -30,13 +35,17 @@
 //! `tim` is turned into a time of day by the first `***` line of the session that has one; without an offset from UTC it is
 //! taken for UTC. A `tim` that counts microseconds since 1970 is taken as it is.
 
+mod cursors;
 mod elapsed;
 mod events;
+mod gaps;
+mod latencies;
 mod number;
 mod preview;
 mod record;
 mod seconds;
 mod session;
+mod statements;
 mod views;
 mod wall_clock;
 
@@ -44,42 +53,74 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::{BackendType, SessionRow};
+use dbtime_model::recording::{ImportedFile, SqlTrace};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::import::{file, unknown_line};
 use crate::lines::Line;
-use crate::{Import, ImportError, Importer, Lines, TraceFile};
+use crate::{Import, ImportError, Importer, Lines};
 use events::Events;
 use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
-use session::{Call, Cursor, TracedSession, Wait};
-pub use views::{CallView, IntervalView};
+use session::{Call, Doing, Output, TracedSession, Wait};
+use statements::Statements;
+use views::IntervalView;
 use wall_clock::wall_clock;
 
 /// Names of the counters that this importer makes.
 pub mod counter {
     /// Source of all of them.
     pub const ORACLE: &str = "oracle";
-    /// See [`super::CallView::elapsed_us`].
+    /// Sum of `e` of PARSE, EXEC and FETCH of cursors parsed at depth 0, or never.
     pub const CALL_ELAPSED_US: &str = "call_elapsed_us";
-    /// See [`super::CallView::cpu_us`].
+    /// Sum of `c` of the same calls.
     pub const CALL_CPU_US: &str = "call_cpu_us";
-    /// See [`super::CallView::wait_us`].
+    /// Sum of `ela` of all waits but `SQL*Net message from client`.
     pub const CALL_WAIT_US: &str = "call_wait_us";
-    /// See [`super::CallView::idle_us`].
+    /// Sum of `ela` of `SQL*Net message from client`.
     pub const CALL_IDLE_US: &str = "call_idle_us";
-    /// See [`super::IntervalView::duration_us`]. All of the interval stands in the last second of the session.
+    /// From the begin of the first call to the last `tim`. All of the interval stands in the last second of the session.
     pub const INTERVAL_DURATION_US: &str = "interval_duration_us";
-    /// See [`super::IntervalView::cpu_us`].
+    /// Sum of `c` at depth 0.
     pub const INTERVAL_CPU_US: &str = "interval_cpu_us";
-    /// See [`super::IntervalView::wait_us`].
+    /// Sum of `ela`.
     pub const INTERVAL_WAIT_US: &str = "interval_wait_us";
-    /// See [`super::IntervalView::unaccounted_us`].
+    /// Duration less both.
     pub const INTERVAL_UNACCOUNTED_US: &str = "interval_unaccounted_us";
     /// CPU of calls for which their waits leave no room: it was burnt inside them.
     pub const CPU_INSIDE_WAITS_NS: &str = "cpu_inside_waits_ns";
     /// Waits that add up to more than the call they are in.
     pub const WAITS_BEYOND_CALLS_NS: &str = "waits_beyond_calls_ns";
+    /// By statement and plan: PARSE, EXEC and FETCH calls.
+    pub const CALLS: &str = "calls";
+    /// By statement and plan: EXEC calls.
+    pub const EXECUTIONS: &str = "executions";
+    /// By statement and plan: `e` of its calls, those of the statements inside included.
+    pub const ELAPSED_US: &str = "elapsed_us";
+    /// By statement and plan: `c` of its calls, those of the statements inside included.
+    pub const CPU_US: &str = "cpu_us";
+    /// By statement and plan: `ela` of its own waits but `SQL*Net message from client`.
+    pub const WAIT_US: &str = "wait_us";
+    /// By statement and plan: `ela` of `SQL*Net message from client`.
+    pub const IDLE_US: &str = "idle_us";
+    /// By statement and plan: `r`.
+    pub const ROWS: &str = "rows";
+    /// By statement and plan: `cr`.
+    pub const CONSISTENT_GETS: &str = "consistent_gets";
+    /// By statement and plan: `cu`.
+    pub const CURRENT_GETS: &str = "current_gets";
+    /// By statement and plan: `p`, blocks.
+    pub const PHYSICAL_READS: &str = "physical_reads";
+    /// By statement and plan: `mis`.
+    pub const MISSES: &str = "misses";
+    /// Waits for reads that say how many blocks they were about.
+    pub const READS: &str = "reads";
+    /// Their blocks.
+    pub const READ_BLOCKS: &str = "read_blocks";
+    /// Waits for writes that say how many blocks they were about.
+    pub const WRITES: &str = "writes";
+    /// Their blocks.
+    pub const WRITTEN_BLOCKS: &str = "written_blocks";
 }
 
 /// Longer times are damage: it is more than thirty years.
@@ -114,12 +155,12 @@ impl Importer for OracleTrace {
 
     fn import(
         &self,
-        lines: &mut Lines<Box<dyn Read>>,
+        lines: &mut Lines<Box<dyn Read + '_>>,
         path: &Path,
         into: &mut Import,
     ) -> Result<(), ImportError> {
         let preview = Preview::of(lines.head());
-        let mut reader = Reader::new(path, preview, into);
+        let mut reader = Reader::new(self.name(), path, preview, into);
         while let Some(line) = lines.next_line() {
             reader.line(line);
         }
@@ -133,7 +174,7 @@ impl Importer for OracleTrace {
 struct Text {
     cursor: Option<u64>,
     dep: u32,
-    id: Option<u64>,
+    sql_id: Vec<u8>,
     len: u64,
     seen: u64,
     text: Vec<u8>,
@@ -151,10 +192,12 @@ enum Expected {
 }
 
 struct Reader<'a> {
-    path: &'a Path,
     into: &'a mut Import,
     preview: Preview,
-    file: TraceFile,
+    file: ImportedFile,
+    trace: SqlTrace,
+    interval: IntervalView,
+    statements: Statements,
     events: Events,
     sessions: Vec<TracedSession>,
     by_identity: HashMap<(u32, String), usize>,
@@ -169,12 +212,14 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(path: &'a Path, preview: Preview, into: &'a mut Import) -> Reader<'a> {
+    fn new(format: &str, path: &Path, preview: Preview, into: &'a mut Import) -> Reader<'a> {
         Reader {
-            path,
             into,
             preview,
-            file: TraceFile::new(path),
+            file: file(path, format),
+            trace: SqlTrace::default(),
+            interval: IntervalView::default(),
+            statements: Statements::default(),
             events: Events::new(),
             sessions: Vec::new(),
             by_identity: HashMap::new(),
@@ -232,9 +277,17 @@ impl<'a> Reader<'a> {
                 self.mark(mark, line);
                 None
             }
-            Record::Passed { tim } => {
+            Record::Stat(step) => {
                 if line.ended {
+                    let plan = self.session().plan_of(step.cursor);
+                    self.statements.step(plan, &step);
+                }
+                None
+            }
+            Record::Passed { tim } => {
+                if let Some(tim) = usable(tim, self.preview.unit).filter(|_| line.ended) {
                     self.tick(tim);
+                    self.session().told(tim, line.number);
                 }
                 None
             }
@@ -272,67 +325,55 @@ impl<'a> Reader<'a> {
             return None;
         }
         let tim = usable(wait.tim, unit);
-        self.tick(tim);
+        if let Some(tim) = tim {
+            self.tick(tim);
+        }
         let event = self.events.id(wait.event);
-        let from_client = self.events.get(event).from_client;
-        let us = views::signed(ela);
-        let view = &mut self.file.call_view;
-        let sum = if from_client {
-            &mut view.idle_us
-        } else {
-            &mut view.wait_us
-        };
-        *sum = sum.saturating_add(us);
-        self.file.interval_view.wait_us = self.file.interval_view.wait_us.saturating_add(us);
-        let index = self.current_index();
+        self.interval.wait_us = self.interval.wait_us.saturating_add(views::signed(ela));
         let wait_of_session = Wait {
             cursor: wait.cursor,
             event,
+            parameters: wait.parameters,
             ela,
             tim,
+            line: line.number,
         };
-        self.sessions[index].wait(wait_of_session, self.wall_us, &self.events);
+        let (session, mut out) = self.session_and_output();
+        session.wait(wait_of_session, &mut out);
         Some(wait.rest)
     }
 
-    fn call<'l>(&mut self, line_call: CallLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
+    fn call<'l>(&mut self, of: CallLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let call = Call {
-            kind: line_call.kind,
-            cursor: line_call.cursor,
-            c: unit.us(line_call.c),
-            e: unit.us(line_call.e),
-            dep: line_call.dep,
-            tim: usable(line_call.tim, unit),
+            of: &of,
+            c: unit.us(of.c),
+            e: unit.us(of.e),
+            tim: usable(of.tim, unit),
+            line: line.number,
         };
-        if call.c > MAX_US || call.e > MAX_US || !self.is_whole(line_call.tim, line, false) {
+        if call.c > MAX_US || call.e > MAX_US || !self.is_whole(of.tim, line, false) {
             self.unknown(line);
             return None;
         }
-        self.tick(call.tim);
-        if let (None, Some(tim)) = (self.file.interval_view.begin_us, call.tim) {
-            self.file.interval_view.begin_us = Some(views::signed(tim).saturating_sub(views::signed(call.e)));
+        if let Some(tim) = call.tim {
+            self.tick(tim);
+            let begin = views::signed(tim).saturating_sub(views::signed(call.e));
+            self.interval.begin_us.get_or_insert(begin);
         }
-        let index = self.current_index();
-        let counts = self.sessions[index].call(call, self.wall_us, &self.events);
-        let add = |sum: &mut i64, us: u64| *sum = sum.saturating_add(views::signed(us));
-        if counts.in_call_view {
-            add(&mut self.file.call_view.elapsed_us, call.e);
-            add(&mut self.file.call_view.cpu_us, call.c);
+        let (session, mut out) = self.session_and_output();
+        if session.call(call, &mut out) {
+            self.interval.cpu_us = self.interval.cpu_us.saturating_add(views::signed(call.c));
         }
-        if counts.is_top {
-            add(&mut self.file.interval_view.cpu_us, call.c);
-        }
-        Some(line_call.rest)
+        Some(of.rest)
     }
 
-    fn tick(&mut self, tim: Option<u64>) {
-        let Some(tim) = tim else { return };
+    fn tick(&mut self, tim: u64) {
         let us = Some(views::signed(tim));
-        self.file.first_tim_us = self.file.first_tim_us.or(us);
-        self.file.interval_view.end_us = us;
-        let index = self.current_index();
-        self.sessions[index].tick(Some(tim), &self.preview, self.wall_us);
+        self.trace.first_tim_us = self.trace.first_tim_us.or(us);
+        self.interval.end_us = us;
+        let (preview, wall_us) = (self.preview, self.wall_us);
+        self.session().tick(tim, &preview, wall_us);
     }
 
     fn mark(&mut self, mark: Mark<'_>, line: Line<'_>) {
@@ -351,12 +392,19 @@ impl<'a> Reader<'a> {
                     None => self.switch_to(pid, String::new()),
                 }
             }
-            Mark::Service(text) => self.session().service = String::from_utf8_lossy(text).into_owned(),
-            Mark::Module(text) => self.session().module = String::from_utf8_lossy(text).into_owned(),
-            Mark::Action(text) => self.session().action = String::from_utf8_lossy(text).into_owned(),
-            Mark::SizeLimited => self.file.size_limited = true,
+            Mark::Service(text) => self.now_does(text, |doing| &mut doing.service),
+            Mark::Module(text) => self.now_does(text, |doing| &mut doing.module),
+            Mark::Action(text) => self.now_does(text, |doing| &mut doing.action),
+            Mark::ClientId(text) => self.now_does(text, |doing| &mut doing.client_id),
+            Mark::SizeLimited => self.trace.size_limited = true,
             Mark::Other => {}
         }
+    }
+
+    fn now_does(&mut self, text: &[u8], field: impl FnOnce(&mut Doing) -> &mut String) {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let (session, mut out) = self.session_and_output();
+        session.now_does(|doing| *field(doing) = text, &mut out);
     }
 
     /// A line that is no record: the header, values of bind variables, or text that is not understood.
@@ -395,7 +443,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown(&mut self, line: Line<'_>) {
-        self.file.unknown_line(line.number, line.bytes);
+        unknown_line(&mut self.file, line.number, line.bytes);
     }
 
     fn current_index(&mut self) -> usize {
@@ -413,6 +461,18 @@ impl<'a> Reader<'a> {
         &mut self.sessions[index]
     }
 
+    /// The current session, and where its rows go.
+    fn session_and_output(&mut self) -> (&mut TracedSession, Output<'_>) {
+        let index = self.current_index();
+        let out = Output {
+            into: self.into,
+            events: &self.events,
+            wall_us: self.wall_us,
+            path: &self.file.path,
+        };
+        (&mut self.sessions[index], out)
+    }
+
     /// Makes a session the current one. The first session id of a process names what was recorded of it before.
     fn switch_to(&mut self, pid: u32, sid: String) {
         let known = self.by_identity.get(&(pid, sid.clone())).copied();
@@ -424,7 +484,8 @@ impl<'a> Reader<'a> {
                     index
                 }
                 None => {
-                    self.sessions.push(TracedSession::new(pid, sid.clone()));
+                    self.sessions
+                        .push(TracedSession::new(pid, sid.clone(), &self.instance, &self.image));
                     self.sessions.len() - 1
                 }
             };
@@ -436,21 +497,18 @@ impl<'a> Reader<'a> {
     }
 
     fn begin_text(&mut self, parsing: &ParsingLine<'_>, has_cursor: bool, line: Line<'_>) {
-        if line.ended {
-            self.tick(usable(parsing.tim, self.preview.unit));
+        if let Some(tim) = usable(parsing.tim, self.preview.unit).filter(|_| line.ended) {
+            self.tick(tim);
+            self.session().told(tim, line.number);
         }
-        let id = parsing.sql_id.map(statement_id);
         if has_cursor {
-            let cursor = Cursor {
-                statement: id.unwrap_or(0),
-                dep: parsing.dep,
-            };
-            self.session().parsing(parsing.cursor, cursor);
+            let statement = parsing.sql_id.map_or(0, statement_id);
+            self.session().parsing(parsing.cursor, statement, parsing.dep);
         }
         self.text = Some(Text {
             cursor: has_cursor.then_some(parsing.cursor),
             dep: parsing.dep,
-            id,
+            sql_id: parsing.sql_id.unwrap_or_default().to_vec(),
             len: parsing.len,
             seen: 0,
             text: Vec::new(),
@@ -489,64 +547,49 @@ impl<'a> Reader<'a> {
     fn end_text(&mut self) {
         let Some(text) = self.text.take() else { return };
         let Some(cursor) = text.cursor else { return };
-        let statement = text.id.unwrap_or_else(|| statement_id(&text.text));
-        self.into.statement(statement, &text.text);
-        self.session().parsing(
-            cursor,
-            Cursor {
-                statement,
-                dep: text.dep,
-            },
-        );
+        let name = if text.sql_id.is_empty() {
+            &text.text
+        } else {
+            &text.sql_id
+        };
+        let statement = statement_id(name);
+        self.statements.text(statement, &text.sql_id, &text.text);
+        self.session().parsing(cursor, statement, text.dep);
     }
 
     fn finish(mut self, lines: u64) {
         self.end_text();
-        self.file.lines = lines;
-        self.file.last_tim_us = self.file.interval_view.end_us;
+        let mut gaps = Vec::new();
         for mut session in std::mem::take(&mut self.sessions) {
-            session.seconds.close(&self.events);
-            self.emit(session);
+            let mut out = Output {
+                into: self.into,
+                events: &self.events,
+                wall_us: self.wall_us,
+                path: &self.file.path,
+            };
+            session.finish(&mut out);
+            gaps.extend(session.longest_gaps());
+            self.trace.gaps += session.gaps.count;
+            self.trace.gaps_us = self.trace.gaps_us.saturating_add(session.gaps.us);
+            self.trace.in_flight.extend(session.in_flight());
+            let statements = &mut self.statements;
+            session
+                .calls
+                .finish(|statement, caller| statements.called(statement, caller));
         }
+        self.trace.longest_gaps = gaps::longest(gaps);
+        let into = &mut *self.into;
+        self.statements.finish(|row| into.statement(row));
+        let interval = self.interval;
+        self.file.lines = lines;
+        self.file.sql_trace = Some(SqlTrace {
+            last_tim_us: interval.end_us,
+            begin_us: interval.begin_us,
+            cpu_us: interval.cpu_us,
+            wait_us: interval.wait_us,
+            ..self.trace
+        });
         self.into.file(self.file);
-    }
-
-    fn emit(&mut self, mut session: TracedSession) {
-        let interval = session.interval;
-        session.seconds.count([
-            (counter::INTERVAL_DURATION_US, interval.duration_us()),
-            (counter::INTERVAL_CPU_US, interval.cpu_us),
-            (counter::INTERVAL_WAIT_US, interval.wait_us),
-            (counter::INTERVAL_UNACCOUNTED_US, interval.unaccounted_us()),
-        ]);
-        let (activity, counters) = (session.seconds.activity_rows, session.seconds.counter_rows);
-        if activity.is_empty() && counters.is_empty() {
-            return;
-        }
-        // The next file of the same session continues it.
-        let identity = match (session.pid, session.sid.as_str()) {
-            (0, "") => self.path.display().to_string(),
-            (pid, sid) => format!("{}/{pid}/{sid}", self.instance),
-        };
-        let about = [&session.sid, &session.service, &session.module, &session.action];
-        let title: Vec<&str> = about
-            .into_iter()
-            .map(String::as_str)
-            .filter(|s| !s.is_empty())
-            .collect();
-        let row = SessionRow {
-            id: dbtime_model::SessionId::RECORDER,
-            pid: session.pid,
-            started: session.begin_us.unwrap_or(0),
-            backend_type: backend_type(&self.image),
-            user: String::new(),
-            database: self.instance.clone(),
-            client: String::new(),
-            leader_pid: 0,
-            title: title.join(" "),
-            ..SessionRow::default()
-        };
-        self.into.session(&identity, row, activity, counters);
     }
 }
 
@@ -584,44 +627,4 @@ fn is_header(line: &[u8]) -> bool {
         .take_while(|byte| byte.is_ascii_alphabetic() || **byte == b' ')
         .count();
     name > 0 && name <= 40 && (line.get(name) == Some(&b':') || line.starts_with(b"Version "))
-}
-
-/// `oracle@host (J003)`: job and shared server processes work for users, parallel servers for another session; every
-/// other name in parentheses is that of a background process.
-fn backend_type(image: &str) -> String {
-    let name = image
-        .rsplit_once('(')
-        .map_or("", |(_, name)| name.trim_end_matches(')'));
-    let numbered = |letter: char| {
-        name.len() == 4
-            && name.starts_with(letter)
-            && name[1..].bytes().all(|byte| byte.is_ascii_alphanumeric())
-    };
-    if name.is_empty() || name.starts_with("TNS") || numbered('S') && name != "SMON" || numbered('J') {
-        BackendType::CLIENT.to_string()
-    } else if numbered('P') && name[1..].bytes().any(|byte| byte.is_ascii_digit()) {
-        BackendType::PARALLEL_WORKER.to_string()
-    } else {
-        name.to_ascii_lowercase()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_image_says_whether_users_wait_for_the_process() {
-        for (image, expected) in [
-            ("oracle@host", "client backend"),
-            ("oracle@host (TNS V1-V3)", "client backend"),
-            ("oracle@host (J003)", "client backend"),
-            ("oracle@host (P00A)", "parallel worker"),
-            ("oracle@host (LGWR)", "lgwr"),
-            ("oracle@host (PMON)", "pmon"),
-            ("oracle@host (SMON)", "smon"),
-        ] {
-            assert_eq!(backend_type(image), expected, "{image}");
-        }
-    }
 }

@@ -19,7 +19,9 @@ pub(super) enum Record<'a> {
     Binds,
     /// `*** …`
     Mark(Mark<'a>),
-    /// Known, and nothing in it that is needed: `STAT`, `XCTEND`, `ERROR`, rulers, blank lines.
+    /// `STAT #N id=…`
+    Stat(StatLine<'a>),
+    /// Known, and nothing in it that is needed: `XCTEND`, `ERROR`, rulers, blank lines.
     Passed {
         /// When, if it says so.
         tim: Option<u64>,
@@ -38,6 +40,8 @@ pub(super) struct WaitLine<'a> {
     pub tim: Option<u64>,
     /// What stands behind `tim`: another record, when two writers shared the line.
     pub rest: &'a [u8],
+    /// What stands between `ela` and `tim`: its parameters.
+    pub parameters: &'a [u8],
     /// Something stands behind `ela`: its number is whole.
     pub ela_is_whole: bool,
 }
@@ -51,21 +55,56 @@ pub(super) struct CallLine<'a> {
     pub c: u64,
     /// Elapsed.
     pub e: u64,
+    /// Blocks read.
+    pub p: u64,
+    /// Blocks got in consistent mode.
+    pub cr: u64,
+    /// Blocks got in current mode.
+    pub cu: u64,
+    /// Misses in the library cache.
+    pub mis: u64,
+    /// Rows.
+    pub r: u64,
+    /// Hash of the plan; 0 = none, or not told.
+    pub plh: u64,
     pub dep: Option<u32>,
     pub tim: Option<u64>,
     /// See [`WaitLine::rest`].
     pub rest: &'a [u8],
 }
 
-/// What matters of the kind of a call.
+/// Kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallKind {
-    /// What parsetrc.pl adds up.
-    ParseExecFetch,
+    Parse,
+    Exec,
+    Fetch,
     /// `CLOSE`, `UNMAP`, `SORT UNMAP`.
     Other,
     /// `LOBREAD` and its like: they say neither cursor nor depth.
     Lob,
+}
+
+impl CallKind {
+    /// True for what parsetrc.pl adds up.
+    pub(super) fn is_parse_exec_fetch(self) -> bool {
+        matches!(self, CallKind::Parse | CallKind::Exec | CallKind::Fetch)
+    }
+}
+
+/// A step of a plan, with what it did in one execution, or in all since the cursor was parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct StatLine<'a> {
+    pub cursor: u64,
+    pub id: u64,
+    pub parent: u64,
+    pub operation: &'a [u8],
+    pub rows: u64,
+    pub consistent_gets: u64,
+    pub physical_reads: u64,
+    pub physical_writes: u64,
+    /// Microseconds.
+    pub elapsed_us: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -87,6 +126,7 @@ pub(super) enum Mark<'a> {
     Service(&'a [u8]),
     Module(&'a [u8]),
     Action(&'a [u8]),
+    ClientId(&'a [u8]),
     /// The file is not complete.
     SizeLimited,
     /// A time of day, or anything else.
@@ -103,17 +143,17 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
         b'W' => wait(line.strip_prefix(b"WAIT #")?).map(Record::Wait),
         b'E' => {
             if let Some(rest) = line.strip_prefix(b"EXEC #") {
-                return call(CallKind::ParseExecFetch, rest);
+                return call(CallKind::Exec, rest);
             }
             if line.starts_with(b"END OF STMT") {
                 return Some(Record::EndOfStatement);
             }
             line.strip_prefix(b"ERROR #").map(passed)
         }
-        b'F' => call(CallKind::ParseExecFetch, line.strip_prefix(b"FETCH #")?),
+        b'F' => call(CallKind::Fetch, line.strip_prefix(b"FETCH #")?),
         b'P' => {
             if let Some(rest) = line.strip_prefix(b"PARSE #") {
-                return call(CallKind::ParseExecFetch, rest);
+                return call(CallKind::Parse, rest);
             }
             if let Some(rest) = line.strip_prefix(b"PARSING IN CURSOR #") {
                 return parsing(rest, b' ').map(Record::Parsing);
@@ -127,8 +167,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
             if let Some(rest) = line.strip_prefix(b"SORT UNMAP #") {
                 return call(CallKind::Other, rest);
             }
-            let (_, rest) = unsigned_prefix(line.strip_prefix(b"STAT #")?)?;
-            rest.starts_with(b" id=").then_some(PASSED)
+            stat(line.strip_prefix(b"STAT #")?).map(Record::Stat)
         }
         b'L' => lob(line),
         b'B' => {
@@ -161,9 +200,9 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
         return None;
     }
     let ela_is_whole = !rest.is_empty();
-    let (tim, rest) = match find_tim(rest) {
-        Some((tim, rest)) => (Some(tim), rest),
-        None => (None, &rest[rest.len()..]),
+    let (tim, parameters, rest) = match find_tim(rest) {
+        Some((tim, parameters, rest)) => (Some(tim), parameters, rest),
+        None => (None, rest, &rest[rest.len()..]),
     };
     Some(WaitLine {
         cursor,
@@ -171,18 +210,78 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
         ela,
         tim,
         rest,
+        parameters,
         ela_is_whole,
     })
 }
 
-/// The first ` tim=N` and what follows its number.
-fn find_tim(line: &[u8]) -> Option<(u64, &[u8])> {
+/// The first `tim=N`, what stands before it and what follows its number.
+fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     for at in memchr::memchr_iter(b'=', line) {
-        if line[..at].ends_with(b"tim") {
-            return unsigned_prefix(&line[at + 1..]);
+        if let Some(before) = line[..at].strip_suffix(b"tim") {
+            let (tim, rest) = unsigned_prefix(&line[at + 1..])?;
+            return Some((tim, before, rest));
         }
     }
     None
+}
+
+/// Blocks that a wait for I/O was about, by the name of the parameter, or by its place in releases without names.
+pub(super) fn blocks(parameters: &[u8], place: &[u8]) -> Option<u64> {
+    let number_of = |name: &[u8]| {
+        let at = memchr::memmem::find_iter(parameters, name)
+            .find(|at| at.checked_sub(1).is_none_or(|before| parameters[before] == b' '))?;
+        unsigned_prefix(&parameters[at + name.len()..]).map(|(blocks, _)| blocks)
+    };
+    number_of(b"blocks=")
+        .or_else(|| number_of(b"block cnt="))
+        .or_else(|| number_of(place))
+}
+
+/// `N id=1 cnt=1 pid=0 pos=1 obj=0 op='SORT AGGREGATE (cr=3 pr=0 pw=0 str=1 time=29 us)'`
+fn stat(line: &[u8]) -> Option<StatLine<'_>> {
+    let (cursor, rest) = unsigned_prefix(line)?;
+    let rest = rest.strip_prefix(b" ")?;
+    let at = memchr::memmem::find(rest, b"op='")?;
+    let (fields, operation) = (&rest[..at], &rest[at + 4..]);
+    let mut step = StatLine {
+        cursor,
+        ..StatLine::default()
+    };
+    for field in fields.split(|byte| *byte == b' ') {
+        let Some(equals) = memchr::memchr(b'=', field) else {
+            continue;
+        };
+        let value = unsigned(&field[equals + 1..]);
+        match &field[..equals] {
+            b"id" => step.id = value?,
+            b"cnt" => step.rows = value?,
+            b"pid" => step.parent = value?,
+            _ => {}
+        }
+    }
+    if step.id == 0 {
+        return None;
+    }
+    let operation = operation.strip_suffix(b"'").unwrap_or(operation);
+    let numbers = memchr::memmem::rfind(operation, b"(cr=");
+    let (name, numbers) = operation.split_at(numbers.unwrap_or(operation.len()));
+    step.operation = name.trim_ascii();
+    let numbers = numbers.strip_prefix(b"(").unwrap_or(numbers);
+    for field in numbers.split(|byte| *byte == b' ') {
+        let Some(equals) = memchr::memchr(b'=', field) else {
+            continue;
+        };
+        let value = unsigned_prefix(&field[equals + 1..]).map_or(0, |(value, _)| value);
+        match &field[..equals] {
+            b"cr" => step.consistent_gets = value,
+            b"pr" | b"r" => step.physical_reads = value,
+            b"pw" | b"w" => step.physical_writes = value,
+            b"time" => step.elapsed_us = value,
+            _ => {}
+        }
+    }
+    Some(step)
 }
 
 /// Everything behind `EXEC #` and the like.
@@ -214,6 +313,12 @@ fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_
         cursor,
         c: 0,
         e: 0,
+        p: 0,
+        cr: 0,
+        cu: 0,
+        mis: 0,
+        r: 0,
+        plh: 0,
         dep: None,
         tim: None,
         rest: &line[line.len()..],
@@ -231,6 +336,12 @@ fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_
         match name {
             b"c" => c = number.and_then(whole),
             b"e" => e = number.and_then(whole),
+            b"p" => call.p = number.and_then(whole).unwrap_or(0),
+            b"cr" => call.cr = number.and_then(whole).unwrap_or(0),
+            b"cu" => call.cu = number.and_then(whole).unwrap_or(0),
+            b"mis" => call.mis = number.and_then(whole).unwrap_or(0),
+            b"r" => call.r = number.and_then(whole).unwrap_or(0),
+            b"plh" => call.plh = number.and_then(whole).unwrap_or(0),
             b"dep" => call.dep = number.and_then(whole).and_then(|dep| u32::try_from(dep).ok()),
             b"tim" => {
                 if let Some((tim, rest)) = number {
@@ -286,7 +397,7 @@ fn parsing(line: &[u8], behind_number: u8) -> Option<ParsingLine<'_>> {
 
 fn passed(line: &[u8]) -> Record<'_> {
     Record::Passed {
-        tim: find_tim(line).map(|(tim, _)| tim),
+        tim: find_tim(line).map(|(tim, ..)| tim),
     }
 }
 
@@ -308,6 +419,9 @@ fn mark(text: &[u8]) -> Mark<'_> {
     }
     if let Some(action) = value(b"ACTION NAME:(") {
         return Mark::Action(action);
+    }
+    if let Some(client) = value(b"CLIENT ID:(") {
+        return Mark::ClientId(client);
     }
     if let Some((pid, _)) = text
         .strip_prefix(b"[ Unix process pid: ")

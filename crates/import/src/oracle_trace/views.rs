@@ -1,11 +1,11 @@
-//! The time breakdowns of the classic trace tools, by their own rules.
+//! What the classic trace tools break time down into, by their own rules.
 
 /// parsetrc.pl: elapsed and CPU of PARSE, EXEC and FETCH of cursors whose latest `PARSING IN CURSOR` line says
 /// depth 0 or that have none; waits of every depth; idle is `SQL*Net message from client` and nothing else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CallView {
+pub(super) struct CallView {
     /// Sum of `e`, microseconds.
-    pub elapsed_us: i64,
+    pub(super) elapsed_us: i64,
     /// Sum of `c`, microseconds.
     pub cpu_us: i64,
     /// Sum of `ela` of every wait that is not idle, microseconds.
@@ -14,19 +14,10 @@ pub struct CallView {
     pub idle_us: i64,
 }
 
-impl CallView {
-    /// Elapsed − (waits + CPU), microseconds. Below zero when CPU was counted inside waits too, or when waits
-    /// of calls that had not ended, or between calls, are in the trace.
-    pub fn unaccounted_us(&self) -> i64 {
-        self.elapsed_us
-            .saturating_sub(self.wait_us.saturating_add(self.cpu_us))
-    }
-}
-
 /// TVD$XTAT: from the begin of the first call to the last `tim`; CPU of all calls of depth 0; all waits, idle ones
 /// included. A LOB call, which says no depth, counts as depth 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IntervalView {
+pub(super) struct IntervalView {
     /// `tim` − `e` of the first call, microseconds; none before there was one.
     pub begin_us: Option<i64>,
     /// The last `tim`, microseconds.
@@ -39,7 +30,7 @@ pub struct IntervalView {
 
 impl IntervalView {
     /// End − begin, microseconds; 0 in a trace without calls.
-    pub fn duration_us(&self) -> i64 {
+    pub(super) fn duration_us(&self) -> i64 {
         match (self.begin_us, self.end_us) {
             (Some(begin), Some(end)) => end.saturating_sub(begin),
             _ => 0,
@@ -47,7 +38,7 @@ impl IntervalView {
     }
 
     /// Duration − (CPU + waits), microseconds. Below zero when CPU was counted inside waits too.
-    pub fn unaccounted_us(&self) -> i64 {
+    pub(super) fn unaccounted_us(&self) -> i64 {
         self.duration_us()
             .saturating_sub(self.cpu_us.saturating_add(self.wait_us))
     }

@@ -1,0 +1,146 @@
+//! Distributions of waits: one histogram for each event and number of blocks.
+
+use dbtime_model::latency::kind;
+use dbtime_model::{LatencyRow, SessionId};
+use rustc_hash::FxHashMap;
+
+use super::events::{EventId, Events};
+
+/// Parts of a power of two of microseconds.
+const PARTS: u64 = 8;
+const PART_BITS: u32 = PARTS.ilog2();
+
+/// Histograms that are kept before rows are made of them: bounds the memory of a trace with ever new events.
+const MAX_HISTOGRAMS: usize = 1_024;
+
+/// All waits of a session since rows were made of them.
+#[derive(Debug, Default)]
+pub(super) struct Latencies {
+    histograms: Vec<Histogram>,
+    by_event: FxHashMap<(EventId, u64), usize>,
+    /// The histogram of the wait before: neighbours are often alike.
+    last: Option<((EventId, u64), usize)>,
+    /// Waits in all of them.
+    pub(super) events: u64,
+}
+
+#[derive(Debug)]
+struct Histogram {
+    event: EventId,
+    blocks: u64,
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Bucket {
+    count: u64,
+    sum_us: u64,
+    max_us: u64,
+}
+
+impl Latencies {
+    /// Adds a wait.
+    pub(super) fn add(&mut self, event: EventId, blocks: u64, us: u64) {
+        let key = (event, blocks);
+        let at = match self.last {
+            Some((last, at)) if last == key => at,
+            _ => {
+                let histograms = &mut self.histograms;
+                let at = *self.by_event.entry(key).or_insert_with(|| {
+                    histograms.push(Histogram {
+                        event,
+                        blocks,
+                        buckets: Vec::new(),
+                    });
+                    histograms.len() - 1
+                });
+                self.last = Some((key, at));
+                at
+            }
+        };
+        let buckets = &mut self.histograms[at].buckets;
+        let bucket = bucket_of(us);
+        if buckets.len() <= bucket {
+            buckets.resize(bucket + 1, Bucket::default());
+        }
+        let bucket = &mut buckets[bucket];
+        bucket.count += 1;
+        bucket.sum_us = bucket.sum_us.saturating_add(us);
+        bucket.max_us = bucket.max_us.max(us);
+        self.events += 1;
+    }
+
+    /// True when rows should be made of them for the sake of memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.histograms.len() >= MAX_HISTOGRAMS
+    }
+
+    /// Makes rows of them that stand in this second.
+    pub(super) fn close(&mut self, second_us: i64, events: &Events, mut take: impl FnMut(LatencyRow)) {
+        self.by_event.clear();
+        self.last = None;
+        self.events = 0;
+        for histogram in self.histograms.drain(..) {
+            let wait = &events.get(histogram.event).wait;
+            let name = format!("{}:{}", wait.class, wait.event);
+            for (bucket, counted) in (0..).zip(&histogram.buckets).filter(|(_, b)| b.count > 0) {
+                let (from_us, to_us) = bounds_of(bucket);
+                take(LatencyRow {
+                    time: second_us,
+                    session: SessionId::default(),
+                    kind: kind::WAIT.to_string(),
+                    name: name.clone(),
+                    blocks: histogram.blocks,
+                    from_ns: from_us * 1_000,
+                    to_ns: to_us * 1_000,
+                    count: counted.count,
+                    sum_ns: counted.sum_us.saturating_mul(1_000),
+                    max_ns: counted.max_us * 1_000,
+                    ..LatencyRow::default()
+                });
+            }
+        }
+    }
+}
+
+/// Number of the bucket of a wait. Parts are as many as the microseconds of a power of two are, but no more than
+/// [`PARTS`]: so buckets nest in the powers of two of microseconds by which other tools count.
+fn bucket_of(us: u64) -> usize {
+    if us < PARTS {
+        return us as usize;
+    }
+    let power = us.ilog2();
+    (u64::from(power - PART_BITS + 1) * PARTS + ((us >> (power - PART_BITS)) & (PARTS - 1))) as usize
+}
+
+/// Bounds of a bucket in microseconds, the upper one exclusive.
+fn bounds_of(bucket: u64) -> (u64, u64) {
+    if bucket < PARTS {
+        return (bucket, bucket + 1);
+    }
+    let shift = bucket / PARTS - 1;
+    let from = (PARTS + bucket % PARTS) << shift;
+    (from, from + (1 << shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::MAX_US;
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_wait_lies_in_its_bucket_and_the_bucket_in_a_power_of_two(us in 0..=MAX_US) {
+            let (from, to) = bounds_of(bucket_of(us) as u64);
+            prop_assert!(from <= us && us < to);
+            if us > 0 {
+                prop_assert!(from >= 1 << us.ilog2() && to <= 2 << us.ilog2());
+            } else {
+                prop_assert_eq!((from, to), (0, 1));
+            }
+            prop_assert!(to.checked_mul(1_000).is_some());
+        }
+    }
+}
