@@ -157,6 +157,7 @@ fn real_traces_give_the_numbers_that_awk_gives() {
 #[test]
 fn own_traces_give_the_numbers_that_awk_gives() {
     compare(&fixture("two_sessions.trc"));
+    compare(&fixture("statements.trc"));
 }
 
 #[test]

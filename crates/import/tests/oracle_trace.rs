@@ -236,6 +236,7 @@ fn a_trace_of_release_8_counts_in_centiseconds() {
     // 2001-03-04 05:06:07 is when PARSE ended, which took 20 ms.
     assert_eq!(imported.meta.start_us, 983_682_366_000_000);
     assert_eq!(imported.rows.statements[0].text, "select * from emp");
+    assert_eq!(imported.rows.sessions[0].module, "SQL*Plus");
     assert!(
         imported
             .rows
@@ -394,7 +395,7 @@ fn at_most(cut: &[u8], whole: &Rows, what: &str) {
 
 #[test]
 fn a_trace_cut_at_any_byte_never_gives_more_than_the_whole() {
-    for name in ["two_sessions.trc", "release_8.trc"] {
+    for name in ["two_sessions.trc", "release_8.trc", "statements.trc"] {
         let bytes = std::fs::read(fixture(name)).expect("a fixture");
         let whole = of_text(bytes.clone()).expect("rows").rows;
         for at in 0..bytes.len() {
@@ -430,4 +431,196 @@ proptest! {
         );
         let _ = of_text(text);
     }
+}
+
+/// Counters of a statement, by `sql_id`, plan and name.
+fn statement_counters(rows: &Rows) -> BTreeMap<(String, u64, String), i64> {
+    let mut sums = BTreeMap::new();
+    for row in rows.counters.iter().filter(|row| row.statement != 0) {
+        let statement = rows.statements.iter().find(|of| of.id == row.statement);
+        let sql_id = statement.expect("a statement").sql_id.clone();
+        *sums.entry((sql_id, row.plan, row.name.clone())).or_default() += row.value;
+    }
+    sums
+}
+
+#[test]
+fn calls_and_waits_belong_to_the_plan_that_their_cursor_runs_next() {
+    let rows = of_file("statements.trc").rows;
+    let sums = statement_counters(&rows);
+    let of = |sql_id: &str, plan: u64| -> BTreeMap<&str, i64> {
+        let of_plan = sums.iter().filter(|((id, of, _), _)| id == sql_id && *of == plan);
+        of_plan
+            .map(|((_, _, name), value)| (name.as_str(), *value))
+            .collect()
+    };
+    // The parse says no plan, and the waits come before the call that does.
+    let expected = [
+        (counter::CALLS, 3),
+        (counter::EXECUTIONS, 1),
+        (counter::ELAPSED_US, 1_000 + 2_500 + 30),
+        (counter::CPU_US, 100 + 2_000 + 20),
+        (counter::WAIT_US, 5 + 900 + 64 + 128 + 127 + 10),
+        (counter::ROWS, 10),
+        (counter::CONSISTENT_GETS, 3 + 20 + 4),
+        (counter::CURRENT_GETS, 2),
+        (counter::PHYSICAL_READS, 346),
+        (counter::MISSES, 1),
+    ];
+    assert_eq!(of("ggggggggggg03", 333), expected.into());
+    let expected = [
+        (counter::CALLS, 3),
+        (counter::EXECUTIONS, 2),
+        (counter::ELAPSED_US, 2 + 500 + 6_000_000),
+        (counter::CPU_US, 1 + 1 + 5_000_000),
+        (counter::WAIT_US, 400 + 3_000),
+        (counter::IDLE_US, 700),
+        (counter::ROWS, 1),
+        (counter::CONSISTENT_GETS, 2),
+        (counter::PHYSICAL_READS, 1),
+    ];
+    assert_eq!(of("ggggggggggg03", 444), expected.into());
+    assert_eq!(of("ggggggggggg03", 0), BTreeMap::new());
+    assert_eq!(of("ggggggggggg04", 0)[counter::CURRENT_GETS], 4);
+}
+
+#[test]
+fn callers_and_steps_of_plans_are_known() {
+    let rows = of_file("statements.trc").rows;
+    let statement = |sql_id: &str| {
+        rows.statements
+            .iter()
+            .find(|row| row.sql_id == sql_id)
+            .expect("a statement")
+    };
+    let callers = |sql_id: &str| -> Vec<(u64, u64, u64)> {
+        let callers = &statement(sql_id).callers;
+        callers
+            .iter()
+            .map(|caller| (caller.statement, caller.calls, caller.elapsed_us))
+            .collect()
+    };
+    assert_eq!(callers("ggggggggggg01"), [(statement("ggggggggggg02").id, 2, 6)]);
+    assert_eq!(
+        callers("ggggggggggg02"),
+        [(statement("ggggggggggg03").id, 1, 100)]
+    );
+    assert_eq!(callers("ggggggggggg03"), []);
+    // The call it was made in is not in the trace.
+    assert_eq!(callers("ggggggggggg04"), []);
+    let steps = &statement("ggggggggggg03").plan_steps;
+    let told: Vec<_> = steps
+        .iter()
+        .map(|step| {
+            (
+                step.plan,
+                step.id,
+                step.parent,
+                step.operation.as_str(),
+                step.rows,
+                step.elapsed_us,
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (333, 1, 0, "HASH JOIN", 10, 2_400),
+            (333, 2, 1, "TABLE ACCESS FULL A 'QUOTED' (NAME)", 10, 2_000),
+        ]
+    );
+    assert_eq!(
+        (
+            steps[0].consistent_gets,
+            steps[0].physical_reads,
+            steps[0].physical_writes
+        ),
+        (24, 346, 31)
+    );
+}
+
+#[test]
+fn waits_for_io_are_counted_by_their_blocks() {
+    let rows = of_file("statements.trc").rows;
+    let mut sizes: BTreeMap<(&str, u64), (u64, u64)> = BTreeMap::new();
+    for row in &rows.latency {
+        assert!(row.from_ns <= row.max_ns && row.max_ns < row.to_ns);
+        let sum = sizes.entry((&row.name, row.blocks)).or_default();
+        sum.0 += row.count;
+        sum.1 += row.sum_ns / 1_000;
+    }
+    sizes.retain(|(_, blocks), _| *blocks > 0);
+    let expected = [
+        (("User I/O:db file scattered read", 8), (1, 5)),
+        (("User I/O:db file scattered read", 128), (1, 900)),
+        (("User I/O:direct path read", 128), (1, 0)),
+        (("User I/O:direct path read temp", 31), (1, 64)),
+        (("User I/O:db file parallel read", 39), (1, 128)),
+        (("User I/O:db file parallel read", 12), (1, 127)),
+        (("User I/O:direct path write temp", 31), (1, 10)),
+        (("User I/O:db file sequential read", 1), (1, 400)),
+    ];
+    assert_eq!(sizes, expected.into());
+    assert_eq!(counters(&rows, counter::READS), 7);
+    assert_eq!(
+        counters(&rows, counter::READ_BLOCKS),
+        8 + 128 + 128 + 31 + 39 + 12 + 1
+    );
+    assert_eq!(counters(&rows, counter::WRITES), 1);
+    assert_eq!(counters(&rows, counter::WRITTEN_BLOCKS), 31);
+}
+
+#[test]
+fn what_the_application_says_it_does_splits_the_time_of_a_session() {
+    let rows = of_file("statements.trc").rows;
+    let time_of = |module: &str| {
+        let row = rows
+            .sessions
+            .iter()
+            .find(|row| row.module == module)
+            .expect("a session");
+        assert_eq!(
+            (row.pid, row.client_id.as_str(), row.service.as_str()),
+            (88, "ann", "freepdb1")
+        );
+        assert_eq!(row.action, "load");
+        let of_session = rows.activity.iter().filter(|of| of.session == row.id);
+        of_session.map(|of| of.ns / 1_000).sum::<u64>()
+    };
+    assert_eq!(rows.sessions.len(), 2);
+    assert_eq!(time_of("orders"), 1_000 + 2_500 + 30);
+    assert_eq!(time_of("reports"), 2 + 700 + 500 + 6_000_000 + 3_000);
+}
+
+#[test]
+fn gaps_and_calls_that_had_not_ended_are_told() {
+    let imported = of_file("statements.trc");
+    let trace = imported.trace();
+    // From the wait for the client to the wait that ended 3.5 s later; the six seconds are one call.
+    assert_eq!((trace.gaps, trace.gaps_us), (1, 3_499_600));
+    assert_eq!(trace.longest_gaps[0].line, trace_line("db file sequential read"));
+    assert_eq!(trace.longest_gaps[0].session, "21.201");
+    // 10:00:00 is the first tim, 1000000100.
+    assert_eq!(trace.longest_gaps[0].from_us, 1_714_557_600_000_000 + 9_900);
+    let [call] = trace.in_flight.as_slice() else {
+        panic!("{:?}", trace.in_flight)
+    };
+    assert_eq!(
+        (call.cursor, call.depth, call.waits, call.wait_us),
+        (3, Some(0), 1, 3_000)
+    );
+    assert_eq!(call.line, trace_line("enq: TX"));
+    assert!(
+        imported
+            .rows
+            .statements
+            .iter()
+            .any(|row| row.id == call.statement)
+    );
+}
+
+/// Number of the line of the fixture that has this in it.
+fn trace_line(text: &str) -> u64 {
+    let all = include_str!("fixtures/statements.trc");
+    all.lines().position(|line| line.contains(text)).expect("a line") as u64 + 1
 }

@@ -114,14 +114,14 @@ const BLOCK_IO: [(&str, BlockIo); 8] = {
         BlockIo { direction, place }
     }
     [
-        ("db file sequential read", io(Direction::Read, b"p3=")),
-        ("db file scattered read", io(Direction::Read, b"p3=")),
-        ("db file parallel read", io(Direction::Read, b"p2=")),
-        ("db file single write", io(Direction::Write, b"p3=")),
-        ("direct path read", io(Direction::Read, b"p3=")),
-        ("direct path read temp", io(Direction::Read, b"p3=")),
-        ("direct path write", io(Direction::Write, b"p3=")),
-        ("direct path write temp", io(Direction::Write, b"p3=")),
+        ("db file sequential read", io(Direction::Read, b" p3")),
+        ("db file scattered read", io(Direction::Read, b" p3")),
+        ("db file parallel read", io(Direction::Read, b" p2")),
+        ("db file single write", io(Direction::Write, b" p3")),
+        ("direct path read", io(Direction::Read, b" p3")),
+        ("direct path read temp", io(Direction::Read, b" p3")),
+        ("direct path write", io(Direction::Write, b" p3")),
+        ("direct path write temp", io(Direction::Write, b" p3")),
     ]
 };
 

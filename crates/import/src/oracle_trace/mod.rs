@@ -249,11 +249,7 @@ impl<'a> Reader<'a> {
             // A blank line ends nothing.
             Record::Passed { tim: None } if line.bytes.trim_ascii().is_empty() => return,
             Record::Header => {
-                self.expected = Expected::Header(0);
-                self.pid = 0;
-                self.instance.clear();
-                self.image.clear();
-                self.current = None;
+                self.begin_header();
                 return;
             }
             Record::Binds => {
@@ -396,6 +392,10 @@ impl<'a> Reader<'a> {
             Mark::Module(text) => self.now_does(text, |doing| &mut doing.module),
             Mark::Action(text) => self.now_does(text, |doing| &mut doing.action),
             Mark::ClientId(text) => self.now_does(text, |doing| &mut doing.client_id),
+            Mark::ModuleAndAction(module, action) => {
+                self.now_does(module, |doing| &mut doing.module);
+                self.now_does(action, |doing| &mut doing.action);
+            }
             Mark::SizeLimited => self.trace.size_limited = true,
             Mark::Other => {}
         }
@@ -415,8 +415,23 @@ impl<'a> Reader<'a> {
                 *lines += 1;
                 self.header(line.bytes);
             }
+            // The first line of a file without a name, behind another file.
+            _ if line.bytes.starts_with(b"Oracle")
+                && memchr::memmem::find(line.bytes, b" Release ").is_some() =>
+            {
+                self.begin_header();
+                self.header(line.bytes);
+            }
             _ => self.unknown(line),
         }
+    }
+
+    fn begin_header(&mut self) {
+        self.expected = Expected::Header(0);
+        self.pid = 0;
+        self.instance.clear();
+        self.image.clear();
+        self.current = None;
     }
 
     fn header(&mut self, line: &[u8]) {

@@ -1,6 +1,6 @@
 //! One line of a trace to one record. No allocation: names and texts are borrowed from the line.
 
-use super::number::{unsigned, unsigned_prefix};
+use super::number::{unsigned, unsigned_prefix, unsigned_suffix};
 
 /// What a line says. Times are in the units of the file (microseconds, or centiseconds of old releases).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -127,6 +127,8 @@ pub(super) enum Mark<'a> {
     Module(&'a [u8]),
     Action(&'a [u8]),
     ClientId(&'a [u8]),
+    /// `APPNAME mod='…' … act='…'`, before 10g.
+    ModuleAndAction(&'a [u8], &'a [u8]),
     /// The file is not complete.
     SizeLimited,
     /// A time of day, or anything else.
@@ -179,8 +181,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
         b'*' => line.strip_prefix(b"*** ").map(|rest| Record::Mark(mark(rest))),
         b'T' => line.starts_with(b"Trace file ").then_some(Record::Header),
         b'D' => line.starts_with(b"Dump file ").then_some(Record::Header),
-        // Module and action, before 10g.
-        b'A' => line.starts_with(b"APPNAME ").then_some(PASSED),
+        b'A' => app_name(line.strip_prefix(b"APPNAME ")?),
         b'R' => (line.starts_with(b"RPC ")).then_some(PASSED),
         _ => line.iter().all(u8::is_ascii_whitespace).then_some(PASSED),
     }
@@ -217,6 +218,13 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
 
 /// The first `tim=N`, what stands before it and what follows its number.
 fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    // As a rule it is the last of the line. A second record on it would begin with a capital letter.
+    if let Some((tim, before)) = unsigned_suffix(line)
+        && let Some(before) = before.strip_suffix(b"tim=")
+        && !before.iter().any(u8::is_ascii_uppercase)
+    {
+        return Some((tim, before, &line[line.len()..]));
+    }
     for at in memchr::memchr_iter(b'=', line) {
         if let Some(before) = line[..at].strip_suffix(b"tim") {
             let (tim, rest) = unsigned_prefix(&line[at + 1..])?;
@@ -228,14 +236,11 @@ fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
 
 /// Blocks that a wait for I/O was about, by the name of the parameter, or by its place in releases without names.
 pub(super) fn blocks(parameters: &[u8], place: &[u8]) -> Option<u64> {
-    let number_of = |name: &[u8]| {
-        let at = memchr::memmem::find_iter(parameters, name)
-            .find(|at| at.checked_sub(1).is_none_or(|before| parameters[before] == b' '))?;
-        unsigned_prefix(&parameters[at + name.len()..]).map(|(blocks, _)| blocks)
-    };
-    number_of(b"blocks=")
-        .or_else(|| number_of(b"block cnt="))
-        .or_else(|| number_of(place))
+    let equals = memchr::memrchr_iter(b'=', parameters).find(|at| {
+        let name = &parameters[..*at];
+        name.ends_with(b" blocks") || name.ends_with(b" block cnt") || name.ends_with(place)
+    })?;
+    unsigned_prefix(&parameters[equals + 1..]).map(|(blocks, _)| blocks)
 }
 
 /// `N id=1 cnt=1 pid=0 pos=1 obj=0 op='SORT AGGREGATE (cr=3 pr=0 pw=0 str=1 time=29 us)'`
@@ -393,6 +398,18 @@ fn parsing(line: &[u8], behind_number: u8) -> Option<ParsingLine<'_>> {
         }
     }
     Some(parsing)
+}
+
+/// `mod='SQL*Plus' mh=3669949024 act='' ah=4029777240`
+fn app_name(line: &[u8]) -> Option<Record<'_>> {
+    let value = |name: &[u8]| {
+        let rest = &line[memchr::memmem::find(line, name)? + name.len()..];
+        memchr::memchr(b'\'', rest).map(|end| &rest[..end])
+    };
+    Some(Record::Mark(Mark::ModuleAndAction(
+        value(b"mod='")?,
+        value(b"act='").unwrap_or_default(),
+    )))
 }
 
 fn passed(line: &[u8]) -> Record<'_> {
