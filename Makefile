@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data/oracle_10046),)
 export DBTIME_TRACES ?= $(abspath ../shared/data/oracle_10046)
 endif
 
-.PHONY: help build demo test test-kernels bench lint deps clean
+.PHONY: help build demo test test-kernels bench fuzz lint deps clean
 
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
@@ -15,6 +15,7 @@ help:
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
 	@echo "make test-kernels   record on Debian's own kernel in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
+	@echo "make fuzz    feed the importers with damaged files, a minute each (needs a nightly Rust); TIME=600 for longer"
 	@echo "make lint    formatting, clippy, shell scripts"
 	@echo "make deps    install everything the other targets need"
 
@@ -48,6 +49,9 @@ bench:
 	scripts/deps.sh build demo
 	cargo build --release --workspace --locked
 	$(SUDO) target/release/overhead $(BENCH)
+
+fuzz:
+	scripts/fuzz.sh $(or $(TIME),60)
 
 lint:
 	scripts/deps.sh build
