@@ -15,7 +15,7 @@ mod compression;
 mod error;
 mod import;
 mod lines;
-pub mod oracle_trace;
+mod oracle_trace;
 mod parallel;
 
 use std::io::Read;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dbtime_import::oracle_trace::counter;
+use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{Rows, SessionId, Wait};
 use samples::say;
 use whole::{Whole, of_files};
@@ -95,24 +95,24 @@ fn by_rows(rows: &Rows) -> BTreeMap<String, i128> {
         statement.map_or("", |row| row.sql_id.as_str())
     };
     for row in &rows.counters {
-        assert_eq!(row.source, counter::ORACLE);
+        assert_eq!(row.source, ORACLE);
         match row.name.as_str() {
-            counter::READS | counter::READ_BLOCKS | counter::WRITES | counter::WRITTEN_BLOCKS => {}
-            counter::CALLS
-            | counter::EXECUTIONS
-            | counter::ELAPSED_US
-            | counter::CPU_US
-            | counter::WAIT_US
-            | counter::IDLE_US
-            | counter::ROWS
-            | counter::CONSISTENT_GETS
-            | counter::CURRENT_GETS
-            | counter::PHYSICAL_READS
-            | counter::MISSES => add(
+            oracle::READS | oracle::READ_BLOCKS | oracle::WRITES | oracle::WRITTEN_BLOCKS => {}
+            oracle::CALLS
+            | oracle::EXECUTIONS
+            | oracle::ELAPSED_US
+            | oracle::CPU_US
+            | oracle::WAIT_US
+            | oracle::IDLE_US
+            | oracle::ROWS
+            | oracle::CONSISTENT_GETS
+            | oracle::CURRENT_GETS
+            | oracle::PHYSICAL_READS
+            | oracle::MISSES => add(
                 format!("sql {} {}", sql_id(row.statement), row.name),
                 row.value.into(),
             ),
-            counter::WAITS_BEYOND_CALLS_NS => {
+            oracle::WAITS_BEYOND_CALLS_NS => {
                 add("waits_beyond_calls_us".to_string(), i128::from(row.value) / 1_000)
             }
             name => add(name.to_string(), row.value.into()),
@@ -132,14 +132,14 @@ fn compare(path: &Path) {
         _ => 0,
     };
     for (name, us) in [
-        (counter::INTERVAL_DURATION_US, duration),
-        (counter::INTERVAL_CPU_US, trace.cpu_us),
-        (counter::INTERVAL_WAIT_US, trace.wait_us),
+        (oracle::INTERVAL_DURATION_US, duration),
+        (oracle::INTERVAL_CPU_US, trace.cpu_us),
+        (oracle::INTERVAL_WAIT_US, trace.wait_us),
     ] {
         found.insert(name.to_string(), us.into());
     }
-    found.remove(counter::CPU_INSIDE_WAITS_NS);
-    found.remove(counter::INTERVAL_UNACCOUNTED_US);
+    found.remove(oracle::CPU_INSIDE_WAITS_NS);
+    found.remove(oracle::INTERVAL_UNACCOUNTED_US);
     for numbers in [&mut expected, &mut found] {
         numbers.retain(|_, value| *value != 0);
     }
@@ -175,12 +175,12 @@ fn sessions_of_a_merge_have_the_numbers_of_their_own_files() {
         return;
     };
     for name in [
-        counter::CALL_ELAPSED_US,
-        counter::CALL_CPU_US,
-        counter::CALL_WAIT_US,
-        counter::CALL_IDLE_US,
-        counter::INTERVAL_DURATION_US,
-        counter::INTERVAL_CPU_US,
+        oracle::CALL_ELAPSED_US,
+        oracle::CALL_CPU_US,
+        oracle::CALL_WAIT_US,
+        oracle::CALL_IDLE_US,
+        oracle::INTERVAL_DURATION_US,
+        oracle::INTERVAL_CPU_US,
     ] {
         assert_eq!(merge[name], one[name] + other[name], "{name}");
     }

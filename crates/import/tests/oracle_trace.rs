@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 
-use dbtime_import::oracle_trace::counter;
 use dbtime_import::{ImportError, MAX_LINE};
+use dbtime_model::counter::oracle;
 use dbtime_model::{Fidelity, Rows, SessionId, State, StatementRow, Wait, WaitKind};
 use proptest::prelude::*;
 use whole::{Whole, of_files as import, of_text};
@@ -84,8 +84,8 @@ fn a_call_is_split_into_its_waits_its_cpu_and_what_is_unaccounted() {
     ]
     .into();
     assert_eq!(waits(&rows), expected);
-    assert_eq!(counters(&rows, counter::CPU_INSIDE_WAITS_NS), 300_000);
-    assert_eq!(counters(&rows, counter::WAITS_BEYOND_CALLS_NS), 0);
+    assert_eq!(counters(&rows, oracle::CPU_INSIDE_WAITS_NS), 300_000);
+    assert_eq!(counters(&rows, oracle::WAITS_BEYOND_CALLS_NS), 0);
     assert!(
         rows.activity
             .iter()
@@ -123,16 +123,16 @@ fn both_classic_breakdowns_are_counters() {
             .filter(|row| number_of(&rows, row.session) == 1 && row.name == name);
         of_session.map(|row| row.value).sum()
     };
-    assert_eq!(first(counter::CALL_ELAPSED_US), 150 + 1_600 + 100 + 600);
-    assert_eq!(first(counter::CALL_CPU_US), 100 + 700 + 10 + 20);
-    assert_eq!(first(counter::CALL_WAIT_US), 300 + 900 + 2 + 40 + 500);
-    assert_eq!(first(counter::CALL_IDLE_US), 1_500_000);
+    assert_eq!(first(oracle::CALL_ELAPSED_US), 150 + 1_600 + 100 + 600);
+    assert_eq!(first(oracle::CALL_CPU_US), 100 + 700 + 10 + 20);
+    assert_eq!(first(oracle::CALL_WAIT_US), 300 + 900 + 2 + 40 + 500);
+    assert_eq!(first(oracle::CALL_IDLE_US), 1_500_000);
     // From the begin of PARSE, 7000000050, to XCTEND, 7001503410.
-    assert_eq!(first(counter::INTERVAL_DURATION_US), 1_503_360);
-    assert_eq!(first(counter::INTERVAL_CPU_US), 100 + 700 + 10 + 30 + 1 + 20);
-    assert_eq!(first(counter::INTERVAL_WAIT_US), 1_501_742);
+    assert_eq!(first(oracle::INTERVAL_DURATION_US), 1_503_360);
+    assert_eq!(first(oracle::INTERVAL_CPU_US), 100 + 700 + 10 + 30 + 1 + 20);
+    assert_eq!(first(oracle::INTERVAL_WAIT_US), 1_501_742);
     assert_eq!(
-        first(counter::INTERVAL_UNACCOUNTED_US),
+        first(oracle::INTERVAL_UNACCOUNTED_US),
         1_503_360 - 861 - 1_501_742
     );
 }
@@ -230,9 +230,9 @@ fn a_trace_of_release_8_counts_in_centiseconds() {
     ]
     .into();
     assert_eq!(waits(&imported.rows), expected);
-    assert_eq!(counters(&imported.rows, counter::CALL_ELAPSED_US), 230_000);
-    assert_eq!(counters(&imported.rows, counter::CALL_CPU_US), 40_000);
-    assert_eq!(counters(&imported.rows, counter::INTERVAL_DURATION_US), 7_240_000);
+    assert_eq!(counters(&imported.rows, oracle::CALL_ELAPSED_US), 230_000);
+    assert_eq!(counters(&imported.rows, oracle::CALL_CPU_US), 40_000);
+    assert_eq!(counters(&imported.rows, oracle::INTERVAL_DURATION_US), 7_240_000);
     // 2001-03-04 05:06:07 is when PARSE ended, which took 20 ms.
     assert_eq!(imported.meta.start_us, 983_682_366_000_000);
     assert_eq!(imported.rows.statements[0].text, "select * from emp");
@@ -380,10 +380,10 @@ fn at_most(cut: &[u8], whole: &Rows, what: &str) {
         assert!(us <= whole_us && count <= whole_count, "{what}: {wait}");
     }
     for name in [
-        counter::CALL_ELAPSED_US,
-        counter::CALL_CPU_US,
-        counter::CALL_WAIT_US,
-        counter::INTERVAL_CPU_US,
+        oracle::CALL_ELAPSED_US,
+        oracle::CALL_CPU_US,
+        oracle::CALL_WAIT_US,
+        oracle::INTERVAL_CPU_US,
     ] {
         assert!(
             counters(&part.rows, name) <= counters(whole, name),
@@ -456,32 +456,32 @@ fn calls_and_waits_belong_to_the_plan_that_their_cursor_runs_next() {
     };
     // The parse says no plan, and the waits come before the call that does.
     let expected = [
-        (counter::CALLS, 3),
-        (counter::EXECUTIONS, 1),
-        (counter::ELAPSED_US, 1_000 + 2_500 + 30),
-        (counter::CPU_US, 100 + 2_000 + 20),
-        (counter::WAIT_US, 5 + 900 + 64 + 128 + 127 + 10),
-        (counter::ROWS, 10),
-        (counter::CONSISTENT_GETS, 3 + 20 + 4),
-        (counter::CURRENT_GETS, 2),
-        (counter::PHYSICAL_READS, 346),
-        (counter::MISSES, 1),
+        (oracle::CALLS, 3),
+        (oracle::EXECUTIONS, 1),
+        (oracle::ELAPSED_US, 1_000 + 2_500 + 30),
+        (oracle::CPU_US, 100 + 2_000 + 20),
+        (oracle::WAIT_US, 5 + 900 + 64 + 128 + 127 + 10),
+        (oracle::ROWS, 10),
+        (oracle::CONSISTENT_GETS, 3 + 20 + 4),
+        (oracle::CURRENT_GETS, 2),
+        (oracle::PHYSICAL_READS, 346),
+        (oracle::MISSES, 1),
     ];
     assert_eq!(of("ggggggggggg03", 333), expected.into());
     let expected = [
-        (counter::CALLS, 3),
-        (counter::EXECUTIONS, 2),
-        (counter::ELAPSED_US, 2 + 500 + 6_000_000),
-        (counter::CPU_US, 1 + 1 + 5_000_000),
-        (counter::WAIT_US, 400 + 3_000),
-        (counter::IDLE_US, 700),
-        (counter::ROWS, 1),
-        (counter::CONSISTENT_GETS, 2),
-        (counter::PHYSICAL_READS, 1),
+        (oracle::CALLS, 3),
+        (oracle::EXECUTIONS, 2),
+        (oracle::ELAPSED_US, 2 + 500 + 6_000_000),
+        (oracle::CPU_US, 1 + 1 + 5_000_000),
+        (oracle::WAIT_US, 400 + 3_000),
+        (oracle::IDLE_US, 700),
+        (oracle::ROWS, 1),
+        (oracle::CONSISTENT_GETS, 2),
+        (oracle::PHYSICAL_READS, 1),
     ];
     assert_eq!(of("ggggggggggg03", 444), expected.into());
     assert_eq!(of("ggggggggggg03", 0), BTreeMap::new());
-    assert_eq!(of("ggggggggggg04", 0)[counter::CURRENT_GETS], 4);
+    assert_eq!(of("ggggggggggg04", 0)[oracle::CURRENT_GETS], 4);
 }
 
 #[test]
@@ -561,13 +561,13 @@ fn waits_for_io_are_counted_by_their_blocks() {
         (("User I/O:db file sequential read", 1), (1, 400)),
     ];
     assert_eq!(sizes, expected.into());
-    assert_eq!(counters(&rows, counter::READS), 7);
+    assert_eq!(counters(&rows, oracle::READS), 7);
     assert_eq!(
-        counters(&rows, counter::READ_BLOCKS),
+        counters(&rows, oracle::READ_BLOCKS),
         8 + 128 + 128 + 31 + 39 + 12 + 1
     );
-    assert_eq!(counters(&rows, counter::WRITES), 1);
-    assert_eq!(counters(&rows, counter::WRITTEN_BLOCKS), 31);
+    assert_eq!(counters(&rows, oracle::WRITES), 1);
+    assert_eq!(counters(&rows, oracle::WRITTEN_BLOCKS), 31);
 }
 
 #[test]

@@ -181,6 +181,15 @@ pub mod counter {
         pub const WRITES: &str = "writes";
         /// Blocks that they wrote.
         pub const WRITTEN_BLOCKS: &str = "written_blocks";
+        /// From the begin of the first call to the last `tim`. This and the next three stand in the last second of the
+        /// session.
+        pub const INTERVAL_DURATION_US: &str = "interval_duration_us";
+        /// `c` at depth 0.
+        pub const INTERVAL_CPU_US: &str = "interval_cpu_us";
+        /// All waits.
+        pub const INTERVAL_WAIT_US: &str = "interval_wait_us";
+        /// Duration less both.
+        pub const INTERVAL_UNACCOUNTED_US: &str = "interval_unaccounted_us";
     }
 }
 

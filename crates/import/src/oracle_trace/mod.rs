@@ -67,62 +67,6 @@ use statements::Statements;
 use views::IntervalView;
 use wall_clock::wall_clock;
 
-/// Names of the counters that this importer makes.
-pub mod counter {
-    /// Source of all of them.
-    pub const ORACLE: &str = "oracle";
-    /// Sum of `e` of PARSE, EXEC and FETCH of cursors parsed at depth 0, or never.
-    pub const CALL_ELAPSED_US: &str = "call_elapsed_us";
-    /// Sum of `c` of the same calls.
-    pub const CALL_CPU_US: &str = "call_cpu_us";
-    /// Sum of `ela` of all waits but `SQL*Net message from client`.
-    pub const CALL_WAIT_US: &str = "call_wait_us";
-    /// Sum of `ela` of `SQL*Net message from client`.
-    pub const CALL_IDLE_US: &str = "call_idle_us";
-    /// From the begin of the first call to the last `tim`. All of the interval stands in the last second of the session.
-    pub const INTERVAL_DURATION_US: &str = "interval_duration_us";
-    /// Sum of `c` at depth 0.
-    pub const INTERVAL_CPU_US: &str = "interval_cpu_us";
-    /// Sum of `ela`.
-    pub const INTERVAL_WAIT_US: &str = "interval_wait_us";
-    /// Duration less both.
-    pub const INTERVAL_UNACCOUNTED_US: &str = "interval_unaccounted_us";
-    /// CPU of calls for which their waits leave no room: it was burnt inside them.
-    pub const CPU_INSIDE_WAITS_NS: &str = "cpu_inside_waits_ns";
-    /// Waits that add up to more than the call they are in.
-    pub const WAITS_BEYOND_CALLS_NS: &str = "waits_beyond_calls_ns";
-    /// By statement and plan: PARSE, EXEC and FETCH calls.
-    pub const CALLS: &str = "calls";
-    /// By statement and plan: EXEC calls.
-    pub const EXECUTIONS: &str = "executions";
-    /// By statement and plan: `e` of its calls, those of the statements inside included.
-    pub const ELAPSED_US: &str = "elapsed_us";
-    /// By statement and plan: `c` of its calls, those of the statements inside included.
-    pub const CPU_US: &str = "cpu_us";
-    /// By statement and plan: `ela` of its own waits but `SQL*Net message from client`.
-    pub const WAIT_US: &str = "wait_us";
-    /// By statement and plan: `ela` of `SQL*Net message from client`.
-    pub const IDLE_US: &str = "idle_us";
-    /// By statement and plan: `r`.
-    pub const ROWS: &str = "rows";
-    /// By statement and plan: `cr`.
-    pub const CONSISTENT_GETS: &str = "consistent_gets";
-    /// By statement and plan: `cu`.
-    pub const CURRENT_GETS: &str = "current_gets";
-    /// By statement and plan: `p`, blocks.
-    pub const PHYSICAL_READS: &str = "physical_reads";
-    /// By statement and plan: `mis`.
-    pub const MISSES: &str = "misses";
-    /// Waits for reads that say how many blocks they were about.
-    pub const READS: &str = "reads";
-    /// Their blocks.
-    pub const READ_BLOCKS: &str = "read_blocks";
-    /// Waits for writes that say how many blocks they were about.
-    pub const WRITES: &str = "writes";
-    /// Their blocks.
-    pub const WRITTEN_BLOCKS: &str = "written_blocks";
-}
-
 /// Longer times are damage: it is more than thirty years.
 const MAX_US: u64 = 1_000_000_000_000_000;
 

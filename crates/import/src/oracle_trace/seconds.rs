@@ -1,10 +1,10 @@
 //! Adds up what happened in a session and makes rows of it: activity and counters by second, latencies and sums of
 //! statements at longer intervals.
 
+use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{ActivityRow, CounterRow, Fidelity, NO_STACK, SessionId, State};
 use rustc_hash::FxHashMap;
 
-use super::counter;
 use super::events::{Direction, EventId, Events};
 use super::latencies::Latencies;
 use super::statements::{PlanKey, StatementSums};
@@ -143,16 +143,16 @@ impl Seconds {
         let ns = |us: u64| signed(us.saturating_mul(1_000));
         let view = &open.call_view;
         let counters = [
-            (counter::CALL_ELAPSED_US, view.elapsed_us),
-            (counter::CALL_CPU_US, view.cpu_us),
-            (counter::CALL_WAIT_US, view.wait_us),
-            (counter::CALL_IDLE_US, view.idle_us),
-            (counter::CPU_INSIDE_WAITS_NS, ns(open.cpu_inside_waits_us)),
-            (counter::WAITS_BEYOND_CALLS_NS, ns(open.waits_beyond_calls_us)),
-            (counter::READS, signed(open.reads)),
-            (counter::READ_BLOCKS, signed(open.read_blocks)),
-            (counter::WRITES, signed(open.writes)),
-            (counter::WRITTEN_BLOCKS, signed(open.written_blocks)),
+            (oracle::CALL_ELAPSED_US, view.elapsed_us),
+            (oracle::CALL_CPU_US, view.cpu_us),
+            (oracle::CALL_WAIT_US, view.wait_us),
+            (oracle::CALL_IDLE_US, view.idle_us),
+            (oracle::CPU_INSIDE_WAITS_NS, ns(open.cpu_inside_waits_us)),
+            (oracle::WAITS_BEYOND_CALLS_NS, ns(open.waits_beyond_calls_us)),
+            (oracle::READS, signed(open.reads)),
+            (oracle::READ_BLOCKS, signed(open.read_blocks)),
+            (oracle::WRITES, signed(open.writes)),
+            (oracle::WRITTEN_BLOCKS, signed(open.written_blocks)),
         ];
         count(second_us, session, into, &counters);
         if all {
@@ -174,7 +174,7 @@ pub(super) fn count(second_us: i64, session: SessionId, into: &mut Import, count
         into.counter(CounterRow {
             time: second_us,
             session,
-            source: counter::ORACLE.to_string(),
+            source: ORACLE.to_string(),
             name: (*name).to_string(),
             value: *value,
             ..CounterRow::default()

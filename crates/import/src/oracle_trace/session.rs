@@ -1,9 +1,9 @@
 //! One session of a trace: its clock, its cursors, and which of its time is calls, waits and the rest.
 
+use dbtime_model::counter::oracle;
 use dbtime_model::recording::{CallInFlight, TraceGap};
 use dbtime_model::{BackendType, SessionId, SessionRow};
 
-use super::counter;
 use super::cursors::Cursors;
 use super::elapsed::{Open, Split};
 use super::events::{EventId, Events};
@@ -368,10 +368,10 @@ impl TracedSession {
         self.close(out, true);
         let interval = self.interval;
         let counters = [
-            (counter::INTERVAL_DURATION_US, interval.duration_us()),
-            (counter::INTERVAL_CPU_US, interval.cpu_us),
-            (counter::INTERVAL_WAIT_US, interval.wait_us),
-            (counter::INTERVAL_UNACCOUNTED_US, interval.unaccounted_us()),
+            (oracle::INTERVAL_DURATION_US, interval.duration_us()),
+            (oracle::INTERVAL_CPU_US, interval.cpu_us),
+            (oracle::INTERVAL_WAIT_US, interval.wait_us),
+            (oracle::INTERVAL_UNACCOUNTED_US, interval.unaccounted_us()),
         ];
         let id = self.id(out);
         count(second_of(end_us), id, out.into, &counters);

@@ -1,9 +1,9 @@
 //! What a trace says of statements: sums by plan, steps of plans, and who called whom.
 
+use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{Caller, CounterRow, PlanStep, StatementRow};
 use rustc_hash::FxHashMap;
 
-use super::counter;
 use super::record::{CallKind, StatLine};
 
 /// Recursive calls go a few levels deep; deeper ones are damage.
@@ -59,17 +59,17 @@ impl StatementSums {
     /// The sums with the names of their counters, in the order of `fields`.
     fn named(&self) -> [(&'static str, u64); 11] {
         [
-            (counter::CALLS, self.calls),
-            (counter::EXECUTIONS, self.executions),
-            (counter::ELAPSED_US, self.elapsed_us),
-            (counter::CPU_US, self.cpu_us),
-            (counter::WAIT_US, self.wait_us),
-            (counter::IDLE_US, self.idle_us),
-            (counter::ROWS, self.rows),
-            (counter::CONSISTENT_GETS, self.consistent_gets),
-            (counter::CURRENT_GETS, self.current_gets),
-            (counter::PHYSICAL_READS, self.physical_reads),
-            (counter::MISSES, self.misses),
+            (oracle::CALLS, self.calls),
+            (oracle::EXECUTIONS, self.executions),
+            (oracle::ELAPSED_US, self.elapsed_us),
+            (oracle::CPU_US, self.cpu_us),
+            (oracle::WAIT_US, self.wait_us),
+            (oracle::IDLE_US, self.idle_us),
+            (oracle::ROWS, self.rows),
+            (oracle::CONSISTENT_GETS, self.consistent_gets),
+            (oracle::CURRENT_GETS, self.current_gets),
+            (oracle::PHYSICAL_READS, self.physical_reads),
+            (oracle::MISSES, self.misses),
         ]
     }
 
@@ -80,7 +80,7 @@ impl StatementSums {
                 time: second_us,
                 statement,
                 plan,
-                source: counter::ORACLE.to_string(),
+                source: ORACLE.to_string(),
                 name: name.to_string(),
                 value: i64::try_from(value).unwrap_or(i64::MAX),
                 ..CounterRow::default()
