@@ -1,5 +1,6 @@
 //! What becomes of a trace, on files of our own making: every expected number was worked out by hand.
 
+mod samples;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -400,6 +401,19 @@ fn a_trace_cut_at_any_byte_never_gives_more_than_the_whole() {
         let whole = of_text(bytes.clone()).expect("rows").rows;
         for at in 0..bytes.len() {
             at_most(&bytes[..at], &whole, &format!("{name} cut at {at}"));
+        }
+    }
+}
+
+#[test]
+fn real_traces_cut_anywhere_never_give_more_than_the_whole() {
+    for path in samples::samples(&[".trc"]) {
+        let bytes = std::fs::read(&path).expect("a trace");
+        let whole = of_text(bytes.clone()).expect("rows").rows;
+        // At every byte of a small one; of a large one at some.
+        let step = 1.max(bytes.len() * bytes.len() / 30_000_000);
+        for at in (0..bytes.len()).step_by(step) {
+            at_most(&bytes[..at], &whole, &format!("{} cut at {at}", path.display()));
         }
     }
 }
