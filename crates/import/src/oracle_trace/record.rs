@@ -1,6 +1,6 @@
 //! One line of a trace to one record. No allocation: names and texts are borrowed from the line.
 
-use super::number::{unsigned, unsigned_prefix, unsigned_suffix};
+use super::number::{unsigned, unsigned_prefix};
 
 /// What a line says. Times are in the units of the file (microseconds, or centiseconds of old releases).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -219,9 +219,11 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
 /// The first `tim=N`, what stands before it and what follows its number.
 fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     // As a rule it is the last of the line. A second record on it would begin with a capital letter.
-    if let Some((tim, before)) = unsigned_suffix(line)
-        && let Some(before) = before.strip_suffix(b"tim=")
-        && !before.iter().any(u8::is_ascii_uppercase)
+    if let Some(equals) = memchr::memrchr(b'=', line)
+        && let Some(before) = line[..equals].strip_suffix(b"tim")
+        && let Some(tim) = unsigned(&line[equals + 1..])
+        // Without a way out of the loop it is done for many bytes at a time.
+        && !before.iter().fold(false, |found, byte| found | byte.is_ascii_uppercase())
     {
         return Some((tim, before, &line[line.len()..]));
     }
