@@ -126,8 +126,9 @@ pub struct Opened {
 /// # Errors
 /// It is neither; several are given and one of them is a recording.
 pub fn open(paths: &[PathBuf]) -> anyhow::Result<Opened> {
+    // Whatever is no directory is read: a pipe as well.
     if let [path] = paths
-        && !path.is_file()
+        && path.is_dir()
     {
         return Ok(Opened {
             source: Source::open(path)?,
