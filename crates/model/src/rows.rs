@@ -133,6 +133,55 @@ pub mod counter {
     pub const MISSED: &str = "missed_switch";
     /// `dbtime`: samples whose wait event could not be read.
     pub const WAIT_NOT_READ: &str = "wait_not_read";
+    /// Source of what an Oracle SQL trace says; its names are in [`oracle`].
+    pub const ORACLE: &str = "oracle";
+
+    /// What an Oracle SQL trace (event 10046) says: the names that its importer and reports both know. Rules and units
+    /// are in `docs/SCHEMA.md`.
+    pub mod oracle {
+        /// `e` of the calls that parsetrc.pl counts. This and the next three are of no statement.
+        pub const CALL_ELAPSED_US: &str = "call_elapsed_us";
+        /// `c` of the same calls.
+        pub const CALL_CPU_US: &str = "call_cpu_us";
+        /// All waits but those for the client's next message.
+        pub const CALL_WAIT_US: &str = "call_wait_us";
+        /// Waits for the client's next message.
+        pub const CALL_IDLE_US: &str = "call_idle_us";
+        /// CPU of calls for which their waits leave no room: it was burnt inside them.
+        pub const CPU_INSIDE_WAITS_NS: &str = "cpu_inside_waits_ns";
+        /// Waits that add up to more than the call they are in.
+        pub const WAITS_BEYOND_CALLS_NS: &str = "waits_beyond_calls_ns";
+        /// PARSE, EXEC and FETCH calls. This and the next ten are by statement and plan.
+        pub const CALLS: &str = "calls";
+        /// Of these, EXEC.
+        pub const EXECUTIONS: &str = "executions";
+        /// `e` of the calls, the statements called inside included.
+        pub const ELAPSED_US: &str = "elapsed_us";
+        /// `c` of the calls, the statements called inside included.
+        pub const CPU_US: &str = "cpu_us";
+        /// Its own waits but those for the client's next message.
+        pub const WAIT_US: &str = "wait_us";
+        /// Its own waits for the client's next message.
+        pub const IDLE_US: &str = "idle_us";
+        /// Rows processed.
+        pub const ROWS: &str = "rows";
+        /// Blocks got in consistent mode.
+        pub const CONSISTENT_GETS: &str = "consistent_gets";
+        /// Blocks got in current mode.
+        pub const CURRENT_GETS: &str = "current_gets";
+        /// Blocks read.
+        pub const PHYSICAL_READS: &str = "physical_reads";
+        /// Misses in the library cache.
+        pub const MISSES: &str = "misses";
+        /// Waits for reads of data files and temporary files. This and the next three are by second, of no statement.
+        pub const READS: &str = "reads";
+        /// Blocks that they read.
+        pub const READ_BLOCKS: &str = "read_blocks";
+        /// Waits for writes of data files and temporary files.
+        pub const WRITES: &str = "writes";
+        /// Blocks that they wrote.
+        pub const WRITTEN_BLOCKS: &str = "written_blocks";
+    }
 }
 
 /// A session, once.
