@@ -22,15 +22,17 @@ pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Imported> {
     Ok(imported)
 }
 
-/// Opens a recording by its directory, or imports a file.
+/// Opens a recording by its directory, or imports files as one.
 ///
 /// # Errors
-/// It is neither.
-pub fn open(path: &Path) -> anyhow::Result<Source> {
-    if !path.is_file() {
+/// They are neither.
+pub fn open(paths: &[PathBuf]) -> anyhow::Result<Source> {
+    if let [path] = paths
+        && !path.is_file()
+    {
         return Ok(Source::open(path)?);
     }
-    let imported = dbtime_import::import(&[path.to_path_buf()]).context("not a recording")?;
+    let imported = dbtime_import::import(paths).context("not a recording")?;
     Ok(Source::memory(imported.meta, imported.rows))
 }
 

@@ -90,7 +90,7 @@ impl Source {
             all.stacks.insert(row.id, row.frames.clone());
         }));
         problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
-            all.statements.insert(row.id, row.text.clone());
+            all.statements.insert(row.id, row.clone());
         }));
         all.problems = problems;
         all
@@ -102,7 +102,7 @@ impl Source {
 pub struct Dimensions {
     sessions: HashMap<SessionId, Session>,
     stacks: HashMap<StackId, Vec<Frame>>,
-    statements: HashMap<u64, String>,
+    statements: HashMap<u64, StatementRow>,
     not_described: BTreeSet<SessionId>,
     /// What could not be read.
     pub problems: Vec<Problem>,
@@ -136,10 +136,21 @@ impl Dimensions {
 
     /// Text of a statement; none when it is not in the recording.
     pub fn statement(&self, id: u64) -> Option<&str> {
-        self.statements
-            .get(&id)
-            .map(String::as_str)
+        self.statement_row(id)
+            .map(|row| row.text.as_str())
             .filter(|text| !text.is_empty())
+    }
+
+    /// The name of a statement in the database; none when it is not known.
+    pub fn sql_id(&self, id: u64) -> Option<&str> {
+        self.statement_row(id)
+            .map(|row| row.sql_id.as_str())
+            .filter(|sql_id| !sql_id.is_empty())
+    }
+
+    /// All that is known of a statement; none when it is not in the recording.
+    pub fn statement_row(&self, id: u64) -> Option<&StatementRow> {
+        self.statements.get(&id)
     }
 
     /// True when a session with this pid is described.
