@@ -19,8 +19,8 @@ use dbtime::record::{Plan, Progress, record};
 use dbtime_collect::Options;
 use dbtime_model::State;
 use dbtime_report::{
-    ComparisonOptions, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source,
-    ToCompare, TraceOptions, USUAL_THRESHOLDS_US, export, parse_moment,
+    ComparisonOptions, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError,
+    Source, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, export, parse_moment,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

@@ -1,6 +1,5 @@
 //! The report: every answer about a recording, from one pass over its rows.
 
-use dbtime_model::State;
 use dbtime_model::recording::Meta;
 
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
@@ -111,9 +110,7 @@ impl Report {
 
     /// True when the time comes from an SQL trace alone, which does not know what the operating system did.
     pub fn is_trace_without_states(&self) -> bool {
-        let total = self.ledger.total();
-        self.trace.is_some()
-            && total.total_ns() == total.state_ns(State::Cpu) + total.state_ns(State::Unknown)
+        self.trace.is_some() && !self.ledger.total().knows_states()
     }
 
     /// True when no time of any session was recorded.

@@ -129,7 +129,10 @@ impl Difference {
         text.push('.');
         for (latency, label) in latencies.iter().zip(labels) {
             if latency.count() < FEW {
-                text += &format!(" Only {} of them in {label}: that may be chance.", latency.count());
+                text += &format!(
+                    " Only {} of them in {label}: that may be chance.",
+                    latency.count()
+                );
             }
         }
         text
@@ -178,7 +181,10 @@ fn buckets(latencies: [&Histogram; 2], reference_ns: f64) -> Vec<BucketDifferenc
                     (count / all, (bucket.sum_ns as f64 - count * reference_ns) / all)
                 })
         };
-        bounds.iter().map(|(from_us, _)| part(*from_us)).collect::<Vec<_>>()
+        bounds
+            .iter()
+            .map(|(from_us, _)| part(*from_us))
+            .collect::<Vec<_>>()
     });
     let [first, second] = parts;
     bounds

@@ -143,7 +143,11 @@ pub fn compare(recordings: &[ToCompare], options: &ComparisonOptions) -> Result<
     let mut events: HashMap<String, HashMap<String, Event>> = HashMap::new();
     let mut sources = Vec::with_capacity(recordings.len());
     for (index, recording) in recordings.iter().enumerate() {
-        let ToCompare { label, source, filter } = recording;
+        let ToCompare {
+            label,
+            source,
+            filter,
+        } = recording;
         let mut dimensions = load(source, filter)?;
         let scan = scan(source, &mut dimensions, filter, |row, is_selected| {
             recorded.see(row, &wanted);

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::trace::CallViewJson;
 use super::{MetaJson, timestamp, us, us_if_known};
-use crate::comparison::{BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, Difference};
+use crate::comparison::{
+    BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, Difference,
+};
 use crate::histogram::Histogram;
 use crate::sums::percent;
 

@@ -104,7 +104,11 @@ fn numbers(latency: &Histogram) -> Vec<String> {
 fn events(comparison: &Comparison, page: &mut Page) {
     page.heading("Events");
     let mut table = Table::new(&["event", ""], &NUMBERS);
-    let kinds: Vec<&str> = comparison.events.iter().map(|event| event.kind.as_str()).collect();
+    let kinds: Vec<&str> = comparison
+        .events
+        .iter()
+        .map(|event| event.kind.as_str())
+        .collect();
     let one_kind = kinds.windows(2).all(|pair| pair[0] == pair[1]);
     for event in &comparison.events {
         let mut name = Some(if one_kind {

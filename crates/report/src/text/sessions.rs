@@ -72,7 +72,11 @@ fn name(session: &SessionTime) -> String {
         _ => format!("{whose} ({kind})"),
     };
     let says = [&session.module, &session.action, &session.client_id];
-    let says: Vec<&str> = says.into_iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+    let says: Vec<&str> = says
+        .into_iter()
+        .map(String::as_str)
+        .filter(|text| !text.is_empty())
+        .collect();
     match says.as_slice() {
         [] => name,
         says => format!("{name}: {}", says.join(", ")),

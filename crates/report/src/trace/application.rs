@@ -59,7 +59,12 @@ impl ApplicationsBuilder {
         let mut groups: BTreeMap<[String; 4], ApplicationTime> = BTreeMap::new();
         for (id, time) in self.0 {
             let session = dimensions.session(id);
-            let names = [&session.service, &session.module, &session.action, &session.client_id];
+            let names = [
+                &session.service,
+                &session.module,
+                &session.action,
+                &session.client_id,
+            ];
             let group = groups.entry(names.map(String::clone)).or_default();
             group.calls += time.calls;
             group.call_view.merge(&time.call_view);

@@ -1,7 +1,7 @@
 //! Where the time went as a whole, by the two rules that are in use. All times in microseconds.
 
-use dbtime_model::counter::oracle;
 use dbtime_model::CounterRow;
+use dbtime_model::counter::oracle;
 
 use super::TraceFile;
 

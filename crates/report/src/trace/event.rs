@@ -35,7 +35,7 @@ fn is_multiblock_read(event: &str) -> bool {
 }
 
 /// The name of an event without its class.
-pub fn bare_name(name: &str) -> &str {
+pub(crate) fn bare_name(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, event)| event)
 }
 
@@ -177,7 +177,8 @@ impl EventsBuilder {
             })
             .collect();
         events.sort_by(|a, b| {
-            let order = |event: &TracedEvent| (Reverse(event.latency.sum_ns()), Reverse(event.latency.count()));
+            let order =
+                |event: &TracedEvent| (Reverse(event.latency.sum_ns()), Reverse(event.latency.count()));
             order(a)
                 .cmp(&order(b))
                 .then_with(|| (&a.name, &a.class).cmp(&(&b.name, &b.class)))

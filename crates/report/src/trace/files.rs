@@ -78,10 +78,12 @@ impl TraceFacts {
             facts.size_limited += usize::from(trace.size_limited);
             facts.gaps += u128::from(trace.gaps);
             facts.gaps_us += u128::from(trace.gaps_us);
-            facts.longest_gaps.extend(trace.longest_gaps.iter().map(|gap| FileGap {
-                path: file.path.clone(),
-                gap: gap.clone(),
-            }));
+            facts
+                .longest_gaps
+                .extend(trace.longest_gaps.iter().map(|gap| FileGap {
+                    path: file.path.clone(),
+                    gap: gap.clone(),
+                }));
             facts
                 .in_flight
                 .extend(trace.in_flight.iter().map(|call| FileInFlight {
@@ -90,7 +92,9 @@ impl TraceFacts {
                     sql_id: dimensions.sql_id(call.statement).map(str::to_string),
                 }));
         }
-        facts.longest_gaps.sort_by_key(|gap| std::cmp::Reverse(gap.gap.us));
+        facts
+            .longest_gaps
+            .sort_by_key(|gap| std::cmp::Reverse(gap.gap.us));
         facts
     }
 }

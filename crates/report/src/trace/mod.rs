@@ -19,13 +19,12 @@ use dbtime_model::{CounterRow, LatencyRow, counter};
 use crate::filter::Filter;
 use crate::io::USUAL_THRESHOLDS_US;
 use crate::load::Dimensions;
-pub use application::{Application, ApplicationTime};
 use application::ApplicationsBuilder;
+pub use application::{Application, ApplicationTime};
 pub use breakdown::{CallView, DoubleCounted, IntervalView};
 use event::EventsBuilder;
-pub use event::{
-    EventGuess, IoSize, IoSizes, PARSETRC_LABELS, TracedEvent, bare_name, parsetrc_counts,
-};
+pub(crate) use event::bare_name;
+pub use event::{EventGuess, IoSize, IoSizes, PARSETRC_LABELS, TracedEvent, parsetrc_counts};
 pub use files::{FileGap, FileInFlight, TraceFacts, TraceFile};
 pub use plan::{PlanStepTime, StatementPlan};
 pub use recursion::RecursiveCall;

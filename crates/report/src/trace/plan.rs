@@ -37,7 +37,11 @@ impl StatementPlan {
             .map(|step| {
                 let depth = depths.get(&step.parent).map_or(0, |depth| depth + 1);
                 depths.insert(step.id, depth);
-                let below = if step.id == 0 { None } else { below_us.get(&step.id) };
+                let below = if step.id == 0 {
+                    None
+                } else {
+                    below_us.get(&step.id)
+                };
                 PlanStepTime {
                     own_us: i128::from(step.elapsed_us) - below.copied().unwrap_or(0),
                     depth,

@@ -63,7 +63,8 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
         let node = nodes.get(id);
         (
             // Whoever was called itself is below another one; if all were, the longest begins.
-            node.and_then(|node| node.first).is_some_and(|first| !first.callers.is_empty()),
+            node.and_then(|node| node.first)
+                .is_some_and(|first| !first.callers.is_empty()),
             Reverse(node.map_or(0, |node| node.elapsed_us)),
             *id,
         )
@@ -74,7 +75,9 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
         if shown.contains(&root) {
             continue;
         }
-        let (calls, elapsed_us) = nodes.get(&root).map_or((0, 0), |node| (node.calls, node.elapsed_us));
+        let (calls, elapsed_us) = nodes
+            .get(&root)
+            .map_or((0, 0), |node| (node.calls, node.elapsed_us));
         // What is still to be written, the next one last: no recursion, for a trace may be as deep as it likes.
         let mut open = vec![(0, root, calls, elapsed_us)];
         while let Some((depth, id, calls, elapsed_us)) = open.pop() {
@@ -92,7 +95,12 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
             });
             if is_new {
                 let depth = (depth + 1).min(MAX_DEPTH);
-                open.extend(below.iter().rev().map(|(id, calls, us)| (depth, *id, *calls, *us)));
+                open.extend(
+                    below
+                        .iter()
+                        .rev()
+                        .map(|(id, calls, us)| (depth, *id, *calls, *us)),
+                );
             }
         }
     }

@@ -94,7 +94,8 @@ impl Throughput {
             .map(|(span, sum)| ThroughputSpan {
                 seconds: u32::try_from(width).unwrap_or(u32::MAX),
                 sum: ThroughputSecond {
-                    time_us: i64::try_from((begin + span * width) * i128::from(SECOND_US)).unwrap_or(i64::MAX),
+                    time_us: i64::try_from((begin + span * width) * i128::from(SECOND_US))
+                        .unwrap_or(i64::MAX),
                     ..sum
                 },
             })

@@ -181,7 +181,12 @@ pub(crate) fn trace_rows() -> Rows {
         oracle::MISSES,
     ];
     for (session, statement, plan, values) in [
-        (1, SELECT, PLAN, [6, 2, 400_000, 200_000, 130_000, 2_800_000, 77, 40, 3, 36, 1]),
+        (
+            1,
+            SELECT,
+            PLAN,
+            [6, 2, 400_000, 200_000, 130_000, 2_800_000, 77, 40, 3, 36, 1],
+        ),
         (1, SELECT, 0, [1, 0, 90_000, 40_000, 0, 0, 0, 0, 0, 0, 0]),
         (1, DICTIONARY, 5, [4, 4, 80_000, 30_000, 6_800, 0, 4, 8, 0, 4, 1]),
         (2, DEEPEST, 6, [2, 1, 30_000, 10_000, 200_000, 0, 1, 3, 0, 32, 0]),
@@ -192,7 +197,12 @@ pub(crate) fn trace_rows() -> Rows {
         }
     }
     for (second, values) in [(0, [30, 30, 0, 0]), (1, [65, 124, 2, 10]), (3, [10, 10, 0, 0])] {
-        let names = [oracle::READS, oracle::READ_BLOCKS, oracle::WRITES, oracle::WRITTEN_BLOCKS];
+        let names = [
+            oracle::READS,
+            oracle::READ_BLOCKS,
+            oracle::WRITES,
+            oracle::WRITTEN_BLOCKS,
+        ];
         for (name, value) in names.iter().zip(values) {
             let mut row = count(1, 0, 0, name, value);
             row.time += second * SECOND;
@@ -213,9 +223,27 @@ pub(crate) fn trace_rows() -> Rows {
     Rows {
         activity: vec![
             activity(1, SELECT, ("CPU", "CPU", false), State::Cpu, 250_000),
-            activity(1, SELECT, ("User I/O", "db file sequential read", false), State::Unknown, 132_800),
-            activity(1, SELECT, ("Idle", "SQL*Net message from client", true), State::Unknown, 2_800_000),
-            activity(2, DEEPEST, ("User I/O", "db file scattered read", false), State::Unknown, 200_000),
+            activity(
+                1,
+                SELECT,
+                ("User I/O", "db file sequential read", false),
+                State::Unknown,
+                132_800,
+            ),
+            activity(
+                1,
+                SELECT,
+                ("Idle", "SQL*Net message from client", true),
+                State::Unknown,
+                2_800_000,
+            ),
+            activity(
+                2,
+                DEEPEST,
+                ("User I/O", "db file scattered read", false),
+                State::Unknown,
+                200_000,
+            ),
             activity(2, 0, ("unknown", "unaccounted", false), State::Unknown, 1_000),
         ],
         latency,

@@ -37,9 +37,7 @@ fn profile(trace: &Trace, page: &mut Page) {
     };
     plain("CPU", trace.call_view.cpu_us);
     plain("[unaccounted]", trace.call_view.unaccounted_us());
-    let (top, others) = trace
-        .events
-        .split_at(trace.options.top.min(trace.events.len()));
+    let (top, others) = trace.events.split_at(trace.options.top.min(trace.events.len()));
     for event in top {
         let mut cells = vec![
             event.name.clone(),
@@ -152,7 +150,12 @@ fn sizes(trace: &Trace, page: &mut Page) {
         &columns.heads(&["count", "seconds", "mean us", "max us"]),
     );
     let mut row = |event: String, size: String, latency: &Histogram| {
-        let mut cells = vec![event, size, latency.count().to_string(), seconds(latency.sum_ns())];
+        let mut cells = vec![
+            event,
+            size,
+            latency.count().to_string(),
+            seconds(latency.sum_ns()),
+        ];
         cells.extend(mean_and_max(latency));
         cells.extend(columns.cells(latency));
         table.row(cells);

@@ -37,7 +37,10 @@ fn throughput(throughput: &Throughput, page: &mut Page) {
         throughput.block_bytes
     ));
     let block = throughput.block_bytes as f64;
-    let mut table = Table::new(&["time (UTC)"], &["reads/s", "read MB/s", "writes/s", "written MB/s"]);
+    let mut table = Table::new(
+        &["time (UTC)"],
+        &["reads/s", "read MB/s", "writes/s", "written MB/s"],
+    );
     for span in &spans {
         let io = &span.sum;
         table.row(vec![
@@ -51,7 +54,7 @@ fn throughput(throughput: &Throughput, page: &mut Page) {
     page.table(&table);
     let sum = throughput.sum();
     let mut text = format!(
-        "  In all {} reads of {} MB, {} writes of {} MB.",
+        "In all {} reads of {} MB, {} writes of {} MB.",
         sum.reads,
         megabytes(sum.read_blocks as f64 * block),
         sum.writes,
@@ -73,7 +76,7 @@ fn gaps(facts: &TraceFacts, page: &mut Page) {
         return;
     }
     page.heading(&format!(
-        "Gaps: {} stretches of a second or more of which no line tells, {} s in all; the longest:",
+        "Gaps (stretches of a second or more of which no line tells): {}, {} s in all; the longest:",
         facts.gaps,
         exact_seconds(i128::try_from(facts.gaps_us).unwrap_or(i128::MAX))
     ));
@@ -108,7 +111,8 @@ fn in_flight(facts: &TraceFacts, page: &mut Page) {
             call.session.clone(),
             one.path.clone(),
             call.cursor.to_string(),
-            call.depth.map_or_else(|| "?".to_string(), |depth| depth.to_string()),
+            call.depth
+                .map_or_else(|| "?".to_string(), |depth| depth.to_string()),
             call.waits.to_string(),
             exact_seconds(call.wait_us.into()),
             call.line.to_string(),

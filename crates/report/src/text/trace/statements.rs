@@ -23,7 +23,9 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
     for statement in top {
         table.row(vec![
             name(statement),
-            statement.plan_hash.map_or_else(String::new, |plan| plan.to_string()),
+            statement
+                .plan_hash
+                .map_or_else(String::new, |plan| plan.to_string()),
             statement.calls.to_string(),
             exact_seconds(statement.elapsed_us),
             exact_seconds(statement.cpu_us),
@@ -62,7 +64,9 @@ fn texts(top: &[TracedStatement], page: &mut Page) {
         page.table(&table);
     }
     if shown.len() < top.len() && top.iter().any(|statement| statement.id == 0) {
-        page.paragraph("  [unknown]: calls and waits of cursors whose text is not in the trace, or of no cursor.");
+        page.paragraph(
+            "  [unknown]: calls and waits of cursors whose text is not in the trace, or of no cursor.",
+        );
     }
 }
 
@@ -144,7 +148,9 @@ fn applications(trace: &Trace, page: &mut Page) {
     if trace.applications.iter().all(|one| one.is_nameless()) {
         return;
     }
-    page.heading("By what the application says it does (seconds by the call view, exact; adds up to the whole)");
+    page.heading(
+        "By what the application says it does (seconds by the call view, exact; adds up to the whole)",
+    );
     let numbers = ["calls", "elapsed", "CPU", "waits", "idle", "unaccounted"];
     let mut table = Table::new(&["service", "module", "action", "client id"], &numbers);
     let (top, others) = trace
