@@ -130,29 +130,40 @@ pub struct ImportArguments {
 /// `dbtime report`
 #[derive(Debug, Args)]
 pub struct ReportArguments {
-    /// The recording, or a file that 'dbtime import' understands
-    #[arg(value_name = "RECORDING")]
-    pub recording: PathBuf,
+    /// The recording, or files that 'dbtime import' understands: several are taken as one
+    #[arg(value_name = "RECORDING", required = true)]
+    pub recordings: Vec<PathBuf>,
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
     /// Show latencies in place of times: a histogram per group, or a heat map (--format svg)
-    #[arg(long)]
+    #[arg(long, group = "latencies")]
     pub latency: bool,
+    /// Put the latencies of two or more recordings or files side by side, and say which part of them differs
+    #[arg(long, group = "latencies", conflicts_with = "by")]
+    pub compare: bool,
     /// Kinds of latencies: wait, syscall, sched, read, block … [default: all that were recorded]
-    #[arg(long, value_name = "KIND,…", value_delimiter = ',', requires = "latency")]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', requires = "latencies")]
     pub kind: Vec<String>,
     /// Only events of this name, as Class:Event or either of the two; may be repeated
-    #[arg(long, value_name = "NAME", requires = "latency")]
+    #[arg(long, value_name = "NAME", requires = "latencies")]
     pub name: Vec<String>,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
-    #[arg(long, conflicts_with = "latency")]
+    #[arg(long, conflicts_with = "latencies")]
     pub io: bool,
-    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache
-    #[arg(long, value_name = "US,US", value_parser = parse_thresholds, requires = "io")]
+    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache (with --io, or of an
+    /// SQL trace)
+    #[arg(long, value_name = "US,US", value_parser = parse_thresholds, conflicts_with = "latencies")]
     pub thresholds: Option<[u64; 2]>,
-    /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, source, file
-    /// [default: name]
+    /// Size of a block of the database, of an SQL trace [default: 8192]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30),
+          conflicts_with_all = ["latencies", "io"])]
+    pub block_size: Option<u64>,
+    /// Show the plans of the statements of an SQL trace
+    #[arg(long, conflicts_with_all = ["latencies", "io"])]
+    pub plans: bool,
+    /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, blocks, source,
+    /// file [default: name]
     #[arg(
         long,
         value_name = "DIMENSION,…",
@@ -160,7 +171,7 @@ pub struct ReportArguments {
         conflicts_with = "io"
     )]
     pub by: Vec<String>,
-    /// Stacks [default: 5], groups of latencies [default: 10] or files [default: 10] to show
+    /// Stacks [default: 5], statements and events of an SQL trace, groups of latencies or files [default: 10] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs

@@ -9,7 +9,6 @@ use dbtime_import::{ImportError, Imported, Reading};
 use dbtime_model::Rows;
 use dbtime_model::recording::RecordingWriter;
 use dbtime_report::Source;
-use tempfile::TempDir;
 
 use crate::output::ProgressLine;
 use crate::signals::{Second, stop_on_signals};
@@ -114,26 +113,17 @@ pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome { imported, has_time })
 }
 
-/// Rows to report on, and the folder that holds them while the report is made if they are too many for memory.
-pub struct Opened {
-    /// The rows.
-    pub source: Source,
-    _folder: Option<TempDir>,
-}
-
-/// Opens a recording by its directory, or imports files as one.
+/// Opens a recording by its directory, or imports files as one. Rows that are too many for memory lie in a folder that goes
+/// when the source does.
 ///
 /// # Errors
-/// It is neither; several are given and one of them is a recording.
-pub fn open(paths: &[PathBuf]) -> anyhow::Result<Opened> {
+/// They are neither.
+pub fn open(paths: &[PathBuf]) -> anyhow::Result<Source> {
     // Whatever is no directory is read: a pipe as well.
     if let [path] = paths
         && path.is_dir()
     {
-        return Ok(Opened {
-            source: Source::open(path)?,
-            _folder: None,
-        });
+        return Ok(Source::open(path)?);
     }
     let folder = tempfile::Builder::new()
         .prefix("dbtime-")
@@ -143,16 +133,10 @@ pub fn open(paths: &[PathBuf]) -> anyhow::Result<Opened> {
     let mut store = Store::new(recording.clone());
     let imported = read(paths, &mut store).context("not a recording")?;
     if store.writer.is_none() {
-        return Ok(Opened {
-            source: Source::memory(imported.meta, store.waiting),
-            _folder: None,
-        });
+        return Ok(Source::memory(imported.meta, store.waiting));
     }
     store.finish(&imported)?;
-    Ok(Opened {
-        source: Source::open(&recording)?,
-        _folder: Some(folder),
-    })
+    Ok(Source::open(&recording)?.keeping(folder))
 }
 
 /// True when there was a file, but nothing in it.

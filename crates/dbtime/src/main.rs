@@ -1,5 +1,6 @@
 //! The command `dbtime`: arguments in, exit code out.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_model::State;
 use dbtime_report::{
-    Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source,
-    USUAL_THRESHOLDS_US, export, parse_moment,
+    ComparisonOptions, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError,
+    Source, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, export, parse_moment,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -126,6 +127,7 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
                 .to_string(),
         )
         .into()),
+        _ if arguments.compare => run_comparison(arguments),
         (true, ..) => run_latency(arguments),
         (_, true, _) => run_io(arguments),
         _ => run_time(arguments),
@@ -134,14 +136,31 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let by = arguments.by().map_err(Usage)?;
-    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
-    let source = &opened.source;
+    let usual = TraceOptions::default();
+    let source = open(arguments)?;
     let options = dbtime_report::Options {
-        filter: filter(&arguments.selection, source)?,
+        filter: filter(&arguments.selection, &source)?,
         by,
         stacks: arguments.top.unwrap_or(5),
+        trace: TraceOptions {
+            thresholds_us: arguments.thresholds.unwrap_or(usual.thresholds_us),
+            block_bytes: arguments.block_size.unwrap_or(usual.block_bytes),
+            top: arguments.top.unwrap_or(usual.top),
+            plans: arguments.plans,
+        },
     };
-    let report = dbtime_report::report(source, &options)?;
+    let report = dbtime_report::report(&source, &options)?;
+    if report.trace.is_none() {
+        let of_traces = [
+            ("--thresholds", arguments.thresholds.is_some()),
+            ("--block-size", arguments.block_size.is_some()),
+            ("--plans", arguments.plans),
+        ];
+        if let Some((option, _)) = of_traces.into_iter().find(|(_, is_given)| *is_given) {
+            let path = arguments.recordings[0].display();
+            return Err(Usage(format!("{option} is for SQL traces, which {path} is not")).into());
+        }
+    }
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render(&report),
         Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),
@@ -149,12 +168,70 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     answer(arguments, &text, !report.is_empty(), "nothing was recorded")
 }
 
+/// The recording that was named, or files as one.
+fn open(arguments: &ReportArguments) -> anyhow::Result<Source> {
+    let recordings = &arguments.recordings;
+    if recordings.len() > 1
+        && let Some(recording) = recordings.iter().find(|path| path.is_dir())
+    {
+        let recording = recording.display();
+        return Err(Usage(format!(
+            "{recording} is a recording: a report is about one of them, or about files; --compare puts several side by \
+             side"
+        ))
+        .into());
+    }
+    import::open(recordings)
+}
+
+fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let paths = &arguments.recordings;
+    if paths.len() < 2 {
+        return Err(Usage("--compare needs two recordings or files, or more".to_string()).into());
+    }
+    let mut recordings = Vec::with_capacity(paths.len());
+    for (path, label) in paths.iter().zip(labels(paths)) {
+        let source = import::open(std::slice::from_ref(path))?;
+        recordings.push(ToCompare {
+            label,
+            filter: filter(&arguments.selection, &source)?,
+            source,
+        });
+    }
+    let usual = ComparisonOptions::default();
+    let options = ComparisonOptions {
+        kinds: arguments.kind.clone(),
+        names: arguments.name.clone(),
+        top: arguments.top.unwrap_or(usual.top),
+    };
+    let comparison = dbtime_report::compare(&recordings, &options)?;
+    let text = match arguments.format {
+        Format::Json => dbtime_report::json::render_comparison(&comparison),
+        Format::Text | Format::Svg => dbtime_report::text::render_comparison(&comparison, output::width()),
+    };
+    answer(arguments, &text, !comparison.events.is_empty(), NO_LATENCIES)
+}
+
+/// What recordings are called: their names without folder and ending, as far as that tells them apart.
+fn labels(paths: &[PathBuf]) -> Vec<String> {
+    let short = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let stems: Vec<Option<String>> = paths.iter().map(short).collect();
+    let is_unique = |stem: &String| stems.iter().flatten().filter(|other| *other == stem).count() == 1;
+    paths
+        .iter()
+        .zip(&stems)
+        .map(|(path, stem)| match stem {
+            Some(stem) if is_unique(stem) => stem.clone(),
+            _ => path.display().to_string(),
+        })
+        .collect()
+}
+
 fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let by = arguments.latency_by().map_err(Usage)?;
-    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
-    let source = &opened.source;
-    let options = latency_options(arguments, by, source)?;
-    let report = dbtime_report::latency(source, &options)?;
+    let source = open(arguments)?;
+    let options = latency_options(arguments, by, &source)?;
+    let report = dbtime_report::latency(&source, &options)?;
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render_latency(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_latency(&report, output::width()),
@@ -163,10 +240,9 @@ fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
-    let source = &opened.source;
-    let options = latency_options(arguments, Vec::new(), source)?;
-    let map = match dbtime_report::heat_map(source, &options) {
+    let source = open(arguments)?;
+    let options = latency_options(arguments, Vec::new(), &source)?;
+    let map = match dbtime_report::heat_map(&source, &options) {
         Err(e @ ReportError::ChooseKind(_)) => return Err(Usage(e.to_string()).into()),
         other => other?,
     };
@@ -182,14 +258,13 @@ fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_io(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
-    let source = &opened.source;
+    let source = open(arguments)?;
     let options = IoOptions {
-        filter: filter(&arguments.selection, source)?,
+        filter: filter(&arguments.selection, &source)?,
         top: arguments.top.unwrap_or(10),
         thresholds_us: arguments.thresholds.unwrap_or(USUAL_THRESHOLDS_US),
     };
-    let report = dbtime_report::io(source, &options)?;
+    let report = dbtime_report::io(&source, &options)?;
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render_io(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_io(&report, output::width()),
@@ -212,7 +287,7 @@ fn latency_options(
     source: &Source,
 ) -> anyhow::Result<LatencyOptions> {
     Ok(LatencyOptions {
-        filter: filter(&arguments.selection, source)?,
+        filter: filter(&arguments.selection, &source)?,
         kinds: arguments.kind.clone(),
         names: arguments.name.clone(),
         by,
@@ -231,25 +306,26 @@ fn answer(
     if is_something {
         return Ok(ExitCode::SUCCESS);
     }
-    say(format_args!(
-        "dbtime: {}: {nothing}",
-        arguments.recording.display()
-    ));
+    let paths: Vec<String> = arguments
+        .recordings
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    say(format_args!("dbtime: {}: {nothing}", paths.join(" ")));
     Ok(ExitCode::from(NOTHING_RECORDED))
 }
 
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     // The format first: a wrong ending shows before a large recording is read.
     let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
-    let opened = import::open(std::slice::from_ref(&arguments.recording))?;
-    let source = &opened.source;
+    let source = import::open(std::slice::from_ref(&arguments.recording))?;
     let options = FlameOptions {
-        filter: filter(&arguments.selection, source)?,
+        filter: filter(&arguments.selection, &source)?,
         by: arguments.by.clone(),
         include_idle: arguments.idle,
         include_background: arguments.background,
     };
-    let folded = dbtime_report::flame(source, &options)?;
+    let folded = dbtime_report::flame(&source, &options)?;
     for problem in &folded.problems {
         say(format_args!("dbtime: {}", problem.0));
     }

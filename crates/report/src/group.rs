@@ -29,13 +29,23 @@ pub enum Dimension {
     State,
     /// `statement`: normalised SQL statement.
     Statement,
+    /// `sql_id`: the statement by its name in the database.
+    SqlId,
+    /// `service`: what the client connected to.
+    Service,
+    /// `module`: program, as the application says it.
+    Module,
+    /// `action`: what the program is doing, as the application says it.
+    Action,
+    /// `client_id`: for whom, as the application says it.
+    ClientId,
     /// `second`: second of the recording, UTC.
     Second,
 }
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 10] = [
+    pub const ALL: [Dimension; 15] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -45,6 +55,11 @@ impl Dimension {
         Dimension::WaitClass,
         Dimension::State,
         Dimension::Statement,
+        Dimension::SqlId,
+        Dimension::Service,
+        Dimension::Module,
+        Dimension::Action,
+        Dimension::ClientId,
         Dimension::Second,
     ];
 
@@ -60,6 +75,11 @@ impl Dimension {
             Dimension::WaitClass => "wait_class",
             Dimension::State => "state",
             Dimension::Statement => "statement",
+            Dimension::SqlId => "sql_id",
+            Dimension::Service => "service",
+            Dimension::Module => "module",
+            Dimension::Action => "action",
+            Dimension::ClientId => "client_id",
             Dimension::Second => "second",
         }
     }
@@ -95,6 +115,7 @@ enum Value {
     Wait(Wait),
     State(State),
     Statement(u64),
+    SqlId(u64),
     Second(i64),
 }
 
@@ -115,6 +136,11 @@ impl GroupKey {
             Dimension::WaitClass => Value::Text(wait.class.to_string()),
             Dimension::State => Value::State(row.state),
             Dimension::Statement => Value::Statement(row.statement),
+            Dimension::SqlId => Value::SqlId(row.statement),
+            Dimension::Service => Value::Text(session.service.clone()),
+            Dimension::Module => Value::Text(session.module.clone()),
+            Dimension::Action => Value::Text(session.action.clone()),
+            Dimension::ClientId => Value::Text(session.client_id.clone()),
             Dimension::Second => Value::Second(row.time),
         };
         GroupKey(by.iter().map(value).collect())
@@ -149,15 +175,26 @@ impl GroupKey {
                 Value::Text(text) => text.clone(),
                 Value::Wait(wait) => wait.to_string(),
                 Value::State(state) => state.to_string(),
-                Value::Statement(0) => "[unknown]".to_string(),
                 Value::Statement(id) => match dimensions.statement(*id) {
                     Some(text) => text.to_string(),
-                    // Signed, the way PostgreSQL shows a queryid.
-                    None => format!("[statement {}]", id.cast_signed()),
+                    None => nameless(*id),
+                },
+                Value::SqlId(id) => match dimensions.sql_id(*id) {
+                    Some(sql_id) => sql_id.to_string(),
+                    None => nameless(*id),
                 },
                 Value::Second(us) => moment(*us),
             })
             .collect()
+    }
+}
+
+/// Stands for a statement of which nothing but its identity is known; 0 = not even that.
+pub(crate) fn nameless(statement: u64) -> String {
+    match statement {
+        0 => "[unknown]".to_string(),
+        // Signed, the way PostgreSQL shows a queryid.
+        id => format!("[statement {}]", id.cast_signed()),
     }
 }
 

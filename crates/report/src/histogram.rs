@@ -108,6 +108,14 @@ impl Histogram {
         })
     }
 
+    /// The buckets as they were recorded, by their middle in nanoseconds: events, and the sum of their latencies in
+    /// nanoseconds.
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = (u64, u128, u128)> + '_ {
+        self.buckets
+            .iter()
+            .map(|(bounds, counted)| (middle(*bounds), counted.count, counted.sum_ns))
+    }
+
     /// The histogram as it is shown: 0 to 1 µs, 1 to 2, 2 to 4 and so on, without gaps from the first bucket that has
     /// events to the last.
     pub fn power_of_two_us(&self) -> Vec<Bucket> {

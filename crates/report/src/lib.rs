@@ -6,6 +6,7 @@
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
+//! Sources ──compare()──▶ Comparison ────▶ text::render_comparison, json::render_comparison
 //! ```
 //!
 //! Analysis and presentation are apart: everything that is computed is in the answer ([`Report`] and so on), and
@@ -14,6 +15,7 @@
 
 mod block_io;
 mod block_io_json;
+mod comparison;
 mod database_view;
 mod explanation;
 pub mod export;
@@ -39,10 +41,15 @@ mod stacks;
 mod sums;
 mod svg;
 pub mod text;
+mod trace;
 mod xml;
 
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
+pub use comparison::{
+    BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, ComparisonOptions, Difference,
+    Tail, ToCompare, compare,
+};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};
@@ -65,3 +72,9 @@ pub use scan::Period;
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use stacks::{StackProfile, StackTime};
 pub use sums::{FidelityMix, Sums, percent};
+pub use trace::{
+    Application, ApplicationTime, CallView, CallerCalls, DoubleCounted, EventGuess, FileGap, FileInFlight,
+    IntervalView, IoSize, IoSizes, PARSETRC_LABELS, PlanStepTime, RecursiveCall, StatementPlan, Throughput,
+    ThroughputSecond, ThroughputSpan, Trace, TraceFacts, TraceFile, TraceOptions, TracedEvent,
+    TracedStatement, parsetrc_counts,
+};

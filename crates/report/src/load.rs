@@ -3,6 +3,7 @@
 //! Sessions, stacks and statements are loaded whole; activity, latencies and counters are handed on batch by batch, so
 //! that the memory of a report depends on what it distinguishes and not on how long the recording is.
 
+use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
@@ -14,7 +15,11 @@ use dbtime_model::{
 
 /// Rows and what is said about them.
 #[derive(Debug)]
-pub struct Source(Backing);
+pub struct Source {
+    backing: Backing,
+    /// See [`Source::keeping`].
+    kept: Option<Box<dyn Any>>,
+}
 
 #[derive(Debug)]
 enum Backing {
@@ -22,9 +27,15 @@ enum Backing {
     Memory { meta: Box<Meta>, rows: Rows },
 }
 
+impl From<Backing> for Source {
+    fn from(backing: Backing) -> Source {
+        Source { backing, kept: None }
+    }
+}
+
 impl From<Recording> for Source {
     fn from(recording: Recording) -> Source {
-        Source(Backing::Recording(Box::new(recording)))
+        Backing::Recording(Box::new(recording)).into()
     }
 }
 
@@ -39,15 +50,19 @@ impl Source {
 
     /// Rows that an importer or a collector made.
     pub fn memory(meta: Meta, rows: Rows) -> Source {
-        Source(Backing::Memory {
-            meta: Box::new(meta),
-            rows,
-        })
+        let meta = Box::new(meta);
+        Backing::Memory { meta, rows }.into()
+    }
+
+    /// The same source; what it needs while it is read (a folder that will be removed) is dropped with it.
+    pub fn keeping(mut self, needed: impl Any) -> Source {
+        self.kept = Some(Box::new(needed));
+        self
     }
 
     /// What the recording says about itself.
     pub fn meta(&self) -> &Meta {
-        match &self.0 {
+        match &self.backing {
             Backing::Recording(recording) => recording.meta(),
             Backing::Memory { meta, .. } => meta,
         }
@@ -69,7 +84,7 @@ impl Source {
     }
 
     fn read<T: Table>(&self, table: impl Fn(&Rows) -> &[T], take: &mut dyn FnMut(&T)) -> Vec<Problem> {
-        match &self.0 {
+        match &self.backing {
             Backing::Recording(recording) => {
                 recording.read(|batch: Vec<T>| batch.iter().for_each(&mut *take))
             }
@@ -90,7 +105,7 @@ impl Source {
             all.stacks.insert(row.id, row.frames.clone());
         }));
         problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
-            all.statements.insert(row.id, row.text.clone());
+            all.statements.insert(row.id, row.clone());
         }));
         all.problems = problems;
         all
@@ -102,7 +117,7 @@ impl Source {
 pub struct Dimensions {
     sessions: HashMap<SessionId, Session>,
     stacks: HashMap<StackId, Vec<Frame>>,
-    statements: HashMap<u64, String>,
+    statements: HashMap<u64, StatementRow>,
     not_described: BTreeSet<SessionId>,
     /// What could not be read.
     pub problems: Vec<Problem>,
@@ -136,10 +151,21 @@ impl Dimensions {
 
     /// Text of a statement; none when it is not in the recording.
     pub fn statement(&self, id: u64) -> Option<&str> {
-        self.statements
-            .get(&id)
-            .map(String::as_str)
+        self.statement_row(id)
+            .map(|row| row.text.as_str())
             .filter(|text| !text.is_empty())
+    }
+
+    /// The name of a statement in the database; none when it is not known.
+    pub fn sql_id(&self, id: u64) -> Option<&str> {
+        self.statement_row(id)
+            .map(|row| row.sql_id.as_str())
+            .filter(|sql_id| !sql_id.is_empty())
+    }
+
+    /// All that is known of a statement; none when it is not in the recording.
+    pub fn statement_row(&self, id: u64) -> Option<&StatementRow> {
+        self.statements.get(&id)
     }
 
     /// True when a session with this pid is described.

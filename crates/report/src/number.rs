@@ -7,6 +7,13 @@ pub(crate) fn seconds(ns: u128) -> String {
     format!("{}.{:03}", ms / 1_000, ms % 1_000)
 }
 
+/// Microseconds as seconds with all their digits: `12.345678`, `-0.000001`.
+pub(crate) fn exact_seconds(us: i128) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let us = us.unsigned_abs();
+    format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
 /// Milliseconds with three decimals, rounded half up.
 pub(crate) fn milliseconds(ns: u128) -> String {
     let us = ns.saturating_add(500) / 1_000;
@@ -59,6 +66,16 @@ mod tests {
             ["999 ns", "1.00 us", "12.3 us", "123 us", "1.23 ms", "45.6 s"]
         );
         assert!(microseconds(u128::MAX).len() > 30 && duration(u128::MAX).ends_with(" s"));
+    }
+
+    #[test]
+    fn exact_seconds_keep_their_sign_and_every_microsecond() {
+        let texts = [0, 1, -1, -1_500_000, 12_345_678].map(exact_seconds);
+        assert_eq!(
+            texts,
+            ["0.000000", "0.000001", "-0.000001", "-1.500000", "12.345678"]
+        );
+        assert!(exact_seconds(i128::MIN).starts_with('-'));
     }
 
     #[test]

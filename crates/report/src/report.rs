@@ -5,12 +5,14 @@ use dbtime_model::recording::Meta;
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::filter::Filter;
 use crate::group::Dimension;
+use crate::latency::scan as scan_latency;
 use crate::ledger::{Ledger, LedgerBuilder};
 use crate::load::{Dimensions, Source};
 use crate::quality::{LossCounters, Quality};
 use crate::scan::{Period, scan};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
+use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
 
 /// What a report is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +23,8 @@ pub struct Options {
     pub by: Vec<Dimension>,
     /// How many stacks to show.
     pub stacks: usize,
+    /// How an SQL trace is shown.
+    pub trace: TraceOptions,
 }
 
 impl Default for Options {
@@ -29,6 +33,7 @@ impl Default for Options {
             filter: Filter::default(),
             by: vec![Dimension::Wait],
             stacks: 5,
+            trace: TraceOptions::default(),
         }
     }
 }
@@ -80,6 +85,8 @@ pub struct Report {
     pub sessions: Sessions,
     /// Time by stack.
     pub stacks: StackProfile,
+    /// What an SQL trace says; none when the recording was made of something else.
+    pub trace: Option<Trace>,
     /// How far to trust it.
     pub quality: Quality,
 }
@@ -99,6 +106,11 @@ impl Report {
     pub fn average_active_sessions(&self) -> Option<f64> {
         let elapsed = self.elapsed_ns();
         (elapsed > 0).then(|| self.db_time_ns() as f64 / elapsed as f64)
+    }
+
+    /// True when the time comes from an SQL trace alone, which does not know what the operating system did.
+    pub fn is_trace_without_states(&self) -> bool {
+        self.trace.is_some() && !self.ledger.total().knows_states()
     }
 
     /// True when no time of any session was recorded.
@@ -131,9 +143,23 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         }
     });
     let mut losses = LossCounters::default();
+    let mut trace = has_trace(source.meta()).then(TraceBuilder::default);
     let counter_problems = source.counters(|row| {
         losses.add(row);
         sessions.add_counter(row, &mut dimensions, &options.filter);
+        if let Some(trace) = &mut trace {
+            trace.add_counter(row, &mut dimensions, &options.filter);
+        }
+    });
+    let mut latency_problems = Vec::new();
+    let trace = trace.map(|mut trace| {
+        let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
+            if is_selected {
+                trace.add_latency(row);
+            }
+        });
+        latency_problems = scan.problems;
+        trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions)
     });
     let ledger = ledger.finish(&mut dimensions);
     let sessions = sessions.finish(&mut dimensions);
@@ -142,6 +168,11 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scan.problems);
     problems.extend(counter_problems);
+    for problem in latency_problems {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
     let mut quality = losses.quality(source.meta(), problems);
     // An importer need not fill in what can be counted.
     quality.samples = quality.samples.max(samples);
@@ -157,6 +188,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         database_view: database_view.finish(),
         sessions,
         stacks,
+        trace,
         quality,
     })
 }

@@ -24,6 +24,14 @@ pub struct SessionTime {
     pub database: String,
     /// Where the client connected from; may be empty.
     pub client: String,
+    /// What it connected to; may be empty.
+    pub service: String,
+    /// Its program, as the application says it; may be empty.
+    pub module: String,
+    /// What the program is doing, as the application says it; may be empty.
+    pub action: String,
+    /// For whom, as the application says it; may be empty.
+    pub client_id: String,
     /// For a parallel worker: pid of the session it works for; 0 otherwise.
     pub leader_pid: u32,
     /// Its times and counts.
@@ -223,6 +231,10 @@ impl Totals {
             user: session.user.clone(),
             database: session.database.clone(),
             client: session.client.clone(),
+            service: session.service.clone(),
+            module: session.module.clone(),
+            action: session.action.clone(),
+            client_id: session.client_id.clone(),
             leader_pid: session.leader_pid,
             totals: self.totals,
             first_us: self.seconds.map(|(first, _)| first),

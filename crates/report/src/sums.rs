@@ -117,6 +117,11 @@ impl Sums {
         self.group_ns(None)
     }
 
+    /// True when the source says anything of the operating system but that there was CPU: a trace of a database does not.
+    pub fn knows_states(&self) -> bool {
+        self.total_ns() != self.state_ns(State::Cpu) + self.state_ns(State::Unknown)
+    }
+
     /// Nanoseconds in the states that have no column of their own: cpu (mode unknown), stopped, unknown.
     pub fn other_ns(&self) -> u128 {
         self.state_ns(State::Cpu) + self.state_ns(State::Stopped) + self.state_ns(State::Unknown)

@@ -25,6 +25,16 @@ impl Guessed {
     /// Every guess, the fastest first.
     pub const ALL: [Guessed; 3] = [Guessed::PageCache, Guessed::StorageCache, Guessed::Disk];
 
+    /// What a latency in nanoseconds makes people believe, given [`Guess::thresholds_us`].
+    pub(crate) fn of(ns: u64, thresholds_us: [u64; 2]) -> Guessed {
+        let [page_cache, storage_cache] = thresholds_us.map(|us| us.saturating_mul(1_000));
+        match ns {
+            _ if ns < page_cache => Guessed::PageCache,
+            _ if ns < storage_cache => Guessed::StorageCache,
+            _ => Guessed::Disk,
+        }
+    }
+
     /// The words used in reports and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,13 +63,7 @@ impl Guess {
     }
 
     pub(super) fn add(&mut self, row: &LatencyRow) {
-        let ns = middle((row.from_ns, row.to_ns));
-        let [page_cache, storage_cache] = self.thresholds_us.map(|us| us.saturating_mul(1_000));
-        let guessed = match ns {
-            _ if ns < page_cache => Guessed::PageCache,
-            _ if ns < storage_cache => Guessed::StorageCache,
-            _ => Guessed::Disk,
-        };
+        let guessed = Guessed::of(middle((row.from_ns, row.to_ns)), self.thresholds_us);
         *self.counts.entry((guessed, ReadSource::of(row))).or_default() += u128::from(row.count);
     }
 

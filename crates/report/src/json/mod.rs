@@ -2,20 +2,23 @@
 //!
 //! Names of fields end in their unit. What is not known is `null`.
 
+mod comparison;
 mod io;
 mod latency;
 mod report;
+mod trace;
 
 use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Meta};
 use serde::Serialize;
 
+use crate::comparison::Comparison;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
 
 /// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
 /// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
-/// grouped by them (`CPU` and `CPU` for time in no wait event).
+/// grouped by them (`CPU` and `CPU` for time in no wait event). `trace` is there when it was made of SQL traces.
 pub fn render(report: &Report) -> String {
     pretty(&report::Document::from(report))
 }
@@ -29,6 +32,11 @@ pub fn render_latency(report: &LatencyReport) -> String {
 /// The truth about reads as indented JSON, with a line feed at the end, in `io`. Exact, but for what says `sampled`.
 pub fn render_io(report: &IoReport) -> String {
     pretty(&io::Document::from(report))
+}
+
+/// Latencies of several recordings side by side as indented JSON, with a line feed at the end, in `comparison`.
+pub fn render_comparison(comparison: &Comparison) -> String {
+    pretty(&comparison::Document::from(comparison))
 }
 
 fn pretty(document: &impl Serialize) -> String {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::Note;
 use serde::Serialize;
 
+use super::trace::TraceJson;
 use super::{MetaJson, timestamp};
 use crate::database_view::{DatabaseView, EventView};
 use crate::filter::SECOND_US;
@@ -31,6 +32,8 @@ pub(super) struct Document<'a> {
     stacks: Vec<StackJson<'a>>,
     other_stacks: usize,
     other_stacks_ns: u128,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<TraceJson<'a>>,
     quality: QualityJson<'a>,
 }
 
@@ -94,6 +97,10 @@ struct SessionJson<'a> {
     user: &'a str,
     database: &'a str,
     client: &'a str,
+    service: &'a str,
+    module: &'a str,
+    action: &'a str,
+    client_id: &'a str,
     leader_pid: Option<u32>,
     elapsed_ns: Option<u128>,
     on_cpu_ns: Option<u128>,
@@ -190,6 +197,7 @@ impl<'a> From<&'a Report> for Document<'a> {
             stacks: report.stacks.top.iter().map(StackJson::from).collect(),
             other_stacks: report.stacks.others,
             other_stacks_ns: report.stacks.others_ns,
+            trace: report.trace.as_ref().map(TraceJson::from),
             quality: (&report.quality).into(),
         }
     }
@@ -278,6 +286,10 @@ impl<'a> From<&'a SessionTime> for SessionJson<'a> {
             user: &session.user,
             database: &session.database,
             client: &session.client,
+            service: &session.service,
+            module: &session.module,
+            action: &session.action,
+            client_id: &session.client_id,
             leader_pid: (session.leader_pid != 0).then_some(session.leader_pid),
             elapsed_ns: totals.elapsed_ns,
             on_cpu_ns: totals.on_cpu_ns,

@@ -20,6 +20,8 @@ pub enum LatencyDimension {
     Session,
     /// `io_size`: bytes of the request.
     IoSize,
+    /// `blocks`: blocks of the database that were read or written.
+    Blocks,
     /// `source`: where the data of a read came from.
     Source,
     /// `file`: file that was read.
@@ -28,12 +30,13 @@ pub enum LatencyDimension {
 
 impl LatencyDimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [LatencyDimension; 7] = [
+    pub const ALL: [LatencyDimension; 8] = [
         LatencyDimension::Name,
         LatencyDimension::Kind,
         LatencyDimension::Device,
         LatencyDimension::Session,
         LatencyDimension::IoSize,
+        LatencyDimension::Blocks,
         LatencyDimension::Source,
         LatencyDimension::File,
     ];
@@ -46,6 +49,7 @@ impl LatencyDimension {
             LatencyDimension::Device => "device",
             LatencyDimension::Session => "session",
             LatencyDimension::IoSize => "io_size",
+            LatencyDimension::Blocks => "blocks",
             LatencyDimension::Source => "source",
             LatencyDimension::File => "file",
         }
@@ -83,6 +87,7 @@ enum Value {
     Text(String),
     Session(SessionId),
     Bytes(u64),
+    Blocks(u64),
 }
 
 /// Values of the dimensions that events are grouped by.
@@ -98,6 +103,7 @@ impl LatencyKey {
             LatencyDimension::Device => Value::Text(row.device.clone()),
             LatencyDimension::Session => Value::Session(row.session),
             LatencyDimension::IoSize => Value::Bytes(row.bytes),
+            LatencyDimension::Blocks => Value::Blocks(row.blocks),
             LatencyDimension::Source => Value::Text(row.source.clone()),
             LatencyDimension::File => Value::Text(row.file.clone()),
         };
@@ -115,6 +121,7 @@ impl LatencyKey {
                 pid => pid.to_string(),
             },
             Value::Bytes(bytes) => bytes_label(*bytes),
+            Value::Blocks(blocks) => blocks_label(*blocks),
         };
         self.0.iter().map(label).collect()
     }
@@ -129,6 +136,15 @@ pub(crate) fn bytes_label(bytes: u64) -> String {
         _ if bytes.is_multiple_of(MB) => format!("{} MB", bytes / MB),
         _ if bytes.is_multiple_of(KB) => format!("{} kB", bytes / KB),
         _ => format!("{bytes} B"),
+    }
+}
+
+/// Blocks of a request: `8 blocks`.
+pub(crate) fn blocks_label(blocks: u64) -> String {
+    match blocks {
+        0 => "[none]".to_string(),
+        1 => "1 block".to_string(),
+        _ => format!("{blocks} blocks"),
     }
 }
 

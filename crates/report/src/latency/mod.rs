@@ -18,7 +18,7 @@ use crate::report::{ReportError, load};
 use crate::scan::Period;
 pub use dimension::LatencyDimension;
 use dimension::LatencyKey;
-pub(crate) use dimension::bytes_label;
+pub(crate) use dimension::{blocks_label, bytes_label};
 pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
@@ -53,6 +53,21 @@ pub(crate) fn kind_words(kind: &str) -> &str {
     }
 }
 
+/// What the events of a kind are called, many at once; reads and writes by the name of the event.
+pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
+    match kind {
+        kind::WAIT if name.to_ascii_lowercase().contains("read") => "reads",
+        kind::WAIT if name.to_ascii_lowercase().contains("write") => "writes",
+        kind::WAIT => "waits",
+        kind::SYSCALL => "calls",
+        kind::READ | kind::READ_CPU | kind::READ_QUEUE | kind::READ_DEVICE => "reads",
+        kind::BLOCK | kind::BLOCK_QUEUE => "requests",
+        kind::SCHED => "delays",
+        kind::WAKER => "sleeps",
+        _ => "events",
+    }
+}
+
 /// Which latencies, and how they are grouped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyOptions {
@@ -81,7 +96,7 @@ impl Default for LatencyOptions {
 }
 
 impl LatencyOptions {
-    fn takes(&self, kind: &str, name: &str) -> bool {
+    pub(crate) fn takes(&self, kind: &str, name: &str) -> bool {
         let is_named = |wanted: &String| {
             wanted == name
                 || name
@@ -94,7 +109,7 @@ impl LatencyOptions {
 
     /// # Errors
     /// A kind or a name is asked for that is not in the recording.
-    fn check(&self, recorded: &Recorded) -> Result<(), ReportError> {
+    pub(crate) fn check(&self, recorded: &Recorded) -> Result<(), ReportError> {
         let kinds = &recorded.kinds;
         // Without any latency the answer is how to record some.
         if kinds.is_empty() {
@@ -115,14 +130,14 @@ impl LatencyOptions {
 
 /// What is in the whole recording, whatever the period and the sessions.
 #[derive(Default)]
-struct Recorded {
-    kinds: BTreeSet<String>,
+pub(crate) struct Recorded {
+    pub(crate) kinds: BTreeSet<String>,
     /// There are events of the kinds and names that were asked for.
     has_wanted: bool,
 }
 
 /// Kinds in the order of reports.
-fn in_order(kinds: &BTreeSet<String>) -> Vec<String> {
+pub(crate) fn in_order(kinds: &BTreeSet<String>) -> Vec<String> {
     let mut kinds: Vec<String> = kinds.iter().cloned().collect();
     kinds.sort_by_key(|kind| rank(kind));
     kinds
@@ -252,7 +267,7 @@ pub fn latency(source: &Source, options: &LatencyOptions) -> Result<LatencyRepor
 }
 
 impl Recorded {
-    fn see(&mut self, row: &LatencyRow, options: &LatencyOptions) {
+    pub(crate) fn see(&mut self, row: &LatencyRow, options: &LatencyOptions) {
         if !self.kinds.contains(&row.kind) {
             self.kinds.insert(row.kind.clone());
         }

@@ -1,6 +1,7 @@
 //! Latencies by kind and group: a histogram each.
 
 use dbtime_model::latency::kind;
+use dbtime_model::recording::Meta;
 
 use super::page::{Page, Table, bar, percent};
 use super::{header, quality};
@@ -8,6 +9,7 @@ use crate::histogram::Histogram;
 use crate::latency::{KindLatencies, LatencyReport, kind_words};
 use crate::number::{duration, microseconds, milliseconds};
 use crate::sums;
+use crate::trace::has_trace;
 
 /// What to do for latencies where there are none.
 pub(super) const HOW_TO_RECORD: &str = "Record them with 'dbtime record --exact'.";
@@ -17,7 +19,7 @@ const NOTHING: &str = "-";
 
 pub(super) fn render(report: &LatencyReport, page: &mut Page) {
     header::recording(&report.meta, report.period, &report.filter, page);
-    page.paragraph("Exact: all numbers; quantiles are good to 1 %.");
+    page.paragraph(&format!("Exact: all numbers; {}.", quantiles(&report.meta)));
     quality::latencies_lost(&report.meta, page);
     if report.recorded_kinds.is_empty() {
         page.heading(&format!("No latencies are in this recording. {HOW_TO_RECORD}"));
@@ -34,11 +36,20 @@ pub(super) fn render(report: &LatencyReport, page: &mut Page) {
             kind.kind,
             kind.total.count(),
             duration(kind.total.sum_ns()),
-            explanation(&kind.kind),
+            explanation(&kind.kind, &report.meta),
         ));
         groups(report, kind, page);
     }
     quality::problems(&report.problems, page);
+}
+
+/// How good quantiles are: the buckets of imported traces are wider.
+pub(super) fn quantiles(meta: &Meta) -> &'static str {
+    if has_trace(meta) {
+        "quantiles are good to 6 %"
+    } else {
+        "quantiles are good to 1 %"
+    }
 }
 
 fn groups(report: &LatencyReport, kind: &KindLatencies, page: &mut Page) {
@@ -98,8 +109,9 @@ fn table(histogram: &Histogram) -> Table {
 }
 
 /// What one event of a kind is.
-fn explanation(of: &str) -> &'static str {
+fn explanation(of: &str, meta: &Meta) -> &'static str {
     match of {
+        kind::WAIT if has_trace(meta) => "One event is a wait, as the trace tells it.",
         kind::WAIT => {
             "One event is a system call made in the wait; where calls were not traced, one stay off CPU in it, run \
              queue included."

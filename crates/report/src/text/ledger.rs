@@ -30,6 +30,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 
 /// What the columns mean.
 fn legend(total: &Sums, page: &mut Page) {
+    if !total.knows_states() {
+        page.paragraph("What the operating system did meanwhile is not known: nobody looked.");
+        return;
+    }
     let mut legend =
         "user, kernel: on a CPU. runnable: ready to run, but without a CPU. disk: blocked on I/O. \
                       sleep: waiting for anything else."
@@ -79,9 +83,9 @@ fn dimension_heading(dimension: &Dimension) -> &'static str {
 type Column = (&'static str, fn(&Sums) -> u128);
 
 /// Columns of times: one per state, those without time in them left out if they have no column of their own,
-/// and none when the rows are single states.
+/// and none when the rows are single states or no state is known.
 fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
-    if by.contains(&Dimension::State) {
+    if by.contains(&Dimension::State) || !sum.knows_states() {
         return vec![("total", Sums::total_ns)];
     }
     let mut columns: Vec<Column> = vec![

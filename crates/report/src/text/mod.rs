@@ -1,6 +1,7 @@
 //! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
 mod block_io;
+mod comparison;
 mod database_view;
 mod header;
 mod io;
@@ -10,7 +11,9 @@ mod page;
 mod quality;
 mod sessions;
 mod stacks;
+mod trace;
 
+use crate::comparison::Comparison;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
@@ -23,7 +26,10 @@ pub fn render(report: &Report, width: usize) -> String {
     let mut page = Page::new(width);
     header::render(report, &mut page);
     ledger::render(report, &mut page);
-    database_view::render(report, &mut page);
+    if !report.is_trace_without_states() {
+        database_view::render(report, &mut page);
+    }
+    trace::render(report, &mut page);
     sessions::render(report, &mut page);
     stacks::render(report, &mut page);
     quality::render(report, &mut page);
@@ -34,6 +40,13 @@ pub fn render(report: &Report, width: usize) -> String {
 pub fn render_latency(report: &LatencyReport, width: usize) -> String {
     let mut page = Page::new(width);
     latency::render(report, &mut page);
+    page.finish()
+}
+
+/// Latencies of several recordings side by side as text; as [`render`].
+pub fn render_comparison(comparison: &Comparison, width: usize) -> String {
+    let mut page = Page::new(width);
+    comparison::render(comparison, &mut page);
     page.finish()
 }
 

@@ -178,8 +178,15 @@ impl Page {
 /// Stands for a line that is no row. It cannot be in a cell, because it is not printable.
 const MARK: &str = "\u{1}";
 
+/// What is shown of longer texts fits into this; the table could not even count the columns of some of them.
+const MAX_CHARACTERS: usize = 4_096;
+
 fn cell(text: &str) -> Cell {
-    Cell::new(printable(&text.replace(['\n', '\r', '\t'], " ")))
+    let end = text
+        .char_indices()
+        .nth(MAX_CHARACTERS)
+        .map_or(text.len(), |(end, _)| end);
+    Cell::new(printable(&text[..end].replace(['\n', '\r', '\t'], " ")))
 }
 
 /// A time as it stands in a table: nothing for none, so that zero and "less than a millisecond" differ.

@@ -13,13 +13,17 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     let not_sampled = quality.unsampled_percent().map_or_else(String::new, |percent| {
         format!(" ({percent:.1} % of all time shown)")
     });
-    page.paragraph(&format!(
-        "  samples {}, torn {}, lost {}; not sampled {} s{not_sampled}",
-        quality.samples,
-        quality.torn,
-        quality.lost,
-        seconds(quality.unsampled_ns),
-    ));
+    if report.is_trace_without_states() {
+        page.paragraph("  nothing was sampled: all times are those of the trace");
+    } else {
+        page.paragraph(&format!(
+            "  samples {}, torn {}, lost {}; not sampled {} s{not_sampled}",
+            quality.samples,
+            quality.torn,
+            quality.lost,
+            seconds(quality.unsampled_ns),
+        ));
+    }
     let counts = [
         (
             quality.torn_stacks,

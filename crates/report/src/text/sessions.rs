@@ -66,9 +66,19 @@ fn name(session: &SessionTime) -> String {
         BackendType::UNKNOWN => "ended before it could be asked".to_string(),
         kind => kind.to_string(),
     };
-    match (whose.is_empty(), kind.is_empty()) {
+    let name = match (whose.is_empty(), kind.is_empty()) {
         (true, _) => kind,
         (_, true) => whose,
         _ => format!("{whose} ({kind})"),
+    };
+    let says = [&session.module, &session.action, &session.client_id];
+    let says: Vec<&str> = says
+        .into_iter()
+        .map(String::as_str)
+        .filter(|text| !text.is_empty())
+        .collect();
+    match says.as_slice() {
+        [] => name,
+        says => format!("{name}: {}", says.join(", ")),
     }
 }

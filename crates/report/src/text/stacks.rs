@@ -10,7 +10,8 @@ const WORTH_FOLDING: usize = 4;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let stacks = &report.stacks;
-    if stacks.top.is_empty() {
+    let has_frames = |stack: &StackTime| !stack.user.is_empty() || !stack.kernel.is_empty();
+    if stacks.top.is_empty() || (report.is_trace_without_states() && !stacks.top.iter().any(has_frames)) {
         return;
     }
     page.heading("Top stacks of DB time (sampled; root first, [k] = kernel)");

@@ -1,6 +1,8 @@
 //! A small recording made by hand, in which every number can be checked with pencil and paper.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod traced;
+
 use dbtime_model::recording::{Meta, Note, Quality, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, CounterRow, Fidelity, Frame, NO_STACK, Rows, SessionId, SessionRow, StackId, StackRow,

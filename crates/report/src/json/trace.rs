@@ -1,0 +1,504 @@
+//! What an SQL trace says. Microseconds are whole numbers, because they are those of the trace.
+
+use serde::Serialize;
+
+use super::timestamp;
+use crate::histogram::{Bucket, Histogram};
+use crate::trace::{
+    Application, CallView, CallerCalls, EventGuess, FileGap, FileInFlight, PlanStepTime, RecursiveCall,
+    Throughput, ThroughputSecond, Trace, TraceFile, TracedEvent, TracedStatement,
+};
+
+#[derive(Serialize)]
+pub(super) struct TraceJson<'a> {
+    files: usize,
+    lines: Option<u128>,
+    unknown_lines: Option<u128>,
+    first_tim: Option<i64>,
+    last_tim: Option<i64>,
+    size_limited_files: Option<usize>,
+    file_list: Vec<FileJson<'a>>,
+    call_view: CallViewJson,
+    /// None when a part of the trace was chosen: an interval cannot be cut.
+    interval_view: Option<IntervalViewJson>,
+    cpu_inside_waits_ns: i128,
+    waits_beyond_calls_ns: i128,
+    events: Vec<EventJson<'a>>,
+    io_sizes: Vec<IoSizeJson<'a>>,
+    sources: SourcesJson<'a>,
+    statements: Vec<StatementJson<'a>>,
+    recursion: Vec<RecursionJson<'a>>,
+    by_application: Vec<ApplicationJson<'a>>,
+    throughput: ThroughputJson,
+    gaps: Option<GapsJson<'a>>,
+    in_flight: Option<Vec<InFlightJson<'a>>>,
+}
+
+#[derive(Serialize)]
+struct FileJson<'a> {
+    path: &'a str,
+    format: &'a str,
+    lines: u64,
+    unknown_lines: u64,
+    first_unknown: Vec<UnknownLineJson<'a>>,
+    first_tim: Option<i64>,
+    last_tim: Option<i64>,
+    begin_us: Option<i64>,
+    cpu_us: i64,
+    wait_us: i64,
+    size_limited: bool,
+    gaps: u64,
+    gaps_us: u64,
+}
+
+#[derive(Serialize)]
+struct UnknownLineJson<'a> {
+    number: u64,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct CallViewJson {
+    elapsed_us: i128,
+    cpu_us: i128,
+    wait_us: i128,
+    idle_us: i128,
+    unaccounted_us: i128,
+}
+
+#[derive(Serialize)]
+struct IntervalViewJson {
+    duration_us: i128,
+    cpu_us: i128,
+    wait_us: i128,
+    unaccounted_us: i128,
+}
+
+#[derive(Serialize)]
+struct EventJson<'a> {
+    name: &'a str,
+    class: &'a str,
+    idle: bool,
+    #[serde(flatten)]
+    latency: LatencyJson,
+}
+
+#[derive(Serialize)]
+struct IoSizeJson<'a> {
+    event: &'a str,
+    /// None when the trace does not say it.
+    blocks: Option<u64>,
+    #[serde(flatten)]
+    latency: LatencyJson,
+}
+
+#[derive(Serialize)]
+struct LatencyJson {
+    count: u128,
+    total_us: u128,
+    max_us: u64,
+    histogram: Vec<BucketJson>,
+}
+
+#[derive(Serialize)]
+struct BucketJson {
+    from_us: u64,
+    count: u128,
+    total_us: u128,
+}
+
+#[derive(Serialize)]
+struct SourcesJson<'a> {
+    fidelity: &'static str,
+    thresholds_us: [u64; 2],
+    events: Vec<EventSourcesJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct EventSourcesJson<'a> {
+    event: &'a str,
+    sources: Vec<SourceJson>,
+}
+
+#[derive(Serialize)]
+struct SourceJson {
+    source: &'static str,
+    count: u128,
+    total_us: u128,
+}
+
+#[derive(Serialize)]
+struct StatementJson<'a> {
+    /// Text, because not every reader keeps 64 bits of a number; none when the trace does not say the statement.
+    id: Option<String>,
+    sql_id: Option<&'a str>,
+    plan_hash: Option<u64>,
+    text: Option<&'a str>,
+    calls: i128,
+    executions: i128,
+    elapsed_us: i128,
+    cpu_us: i128,
+    wait_us: i128,
+    missing_us: i128,
+    idle_us: i128,
+    rows: i128,
+    consistent_gets: i128,
+    current_gets: i128,
+    physical_reads: i128,
+    misses: i128,
+    called_us: i128,
+    callers: Vec<CallerJson<'a>>,
+    plan: Vec<PlanStepJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct CallerJson<'a> {
+    id: String,
+    sql_id: Option<&'a str>,
+    calls: u64,
+    elapsed_us: u64,
+}
+
+#[derive(Serialize)]
+struct PlanStepJson<'a> {
+    id: u64,
+    parent: u64,
+    depth: usize,
+    operation: &'a str,
+    executions: u64,
+    rows: u64,
+    consistent_gets: u64,
+    physical_reads: u64,
+    physical_writes: u64,
+    elapsed_us: u64,
+    own_us: i128,
+}
+
+#[derive(Serialize)]
+struct RecursionJson<'a> {
+    depth: usize,
+    id: String,
+    sql_id: Option<&'a str>,
+    calls: i128,
+    elapsed_us: i128,
+}
+
+#[derive(Serialize)]
+struct ApplicationJson<'a> {
+    service: &'a str,
+    module: &'a str,
+    action: &'a str,
+    client_id: &'a str,
+    calls: i128,
+    #[serde(flatten)]
+    call_view: CallViewJson,
+}
+
+#[derive(Serialize)]
+struct ThroughputJson {
+    block_bytes: u64,
+    seconds: Vec<SecondJson>,
+}
+
+#[derive(Serialize)]
+struct SecondJson {
+    time: Option<String>,
+    reads: i128,
+    read_blocks: i128,
+    read_bytes: i128,
+    writes: i128,
+    written_blocks: i128,
+    written_bytes: i128,
+}
+
+#[derive(Serialize)]
+struct GapsJson<'a> {
+    count: u128,
+    total_us: u128,
+    longest: Vec<GapJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct GapJson<'a> {
+    path: &'a str,
+    line: u64,
+    session: &'a str,
+    from: Option<String>,
+    us: u64,
+}
+
+#[derive(Serialize)]
+struct InFlightJson<'a> {
+    path: &'a str,
+    session: &'a str,
+    cursor: u64,
+    sql_id: Option<&'a str>,
+    depth: Option<u32>,
+    waits: u64,
+    wait_us: u64,
+    line: u64,
+}
+
+impl<'a> From<&'a Trace> for TraceJson<'a> {
+    fn from(trace: &'a Trace) -> TraceJson<'a> {
+        let facts = trace.facts.as_ref();
+        TraceJson {
+            files: trace.files.len(),
+            lines: facts.map(|facts| facts.lines),
+            unknown_lines: facts.map(|facts| facts.unknown_lines),
+            first_tim: facts.and_then(|facts| facts.first_tim_us),
+            last_tim: facts.and_then(|facts| facts.last_tim_us),
+            size_limited_files: facts.map(|facts| facts.size_limited),
+            file_list: trace.files.iter().map(FileJson::from).collect(),
+            call_view: (&trace.call_view).into(),
+            interval_view: trace.interval_view.map(|view| IntervalViewJson {
+                duration_us: view.duration_us,
+                cpu_us: view.cpu_us,
+                wait_us: view.wait_us,
+                unaccounted_us: view.unaccounted_us(),
+            }),
+            cpu_inside_waits_ns: trace.double_counted.cpu_inside_waits_ns,
+            waits_beyond_calls_ns: trace.double_counted.waits_beyond_calls_ns,
+            events: trace.events.iter().map(EventJson::from).collect(),
+            io_sizes: trace
+                .io_sizes
+                .iter()
+                .flat_map(|event| {
+                    event.sizes.iter().map(|size| IoSizeJson {
+                        event: &event.event,
+                        blocks: (size.blocks != 0).then_some(size.blocks),
+                        latency: (&size.latency).into(),
+                    })
+                })
+                .collect(),
+            sources: SourcesJson {
+                fidelity: "guessed",
+                thresholds_us: trace.options.thresholds_us,
+                events: trace.guesses.iter().map(EventSourcesJson::from).collect(),
+            },
+            statements: trace.statements.iter().map(StatementJson::from).collect(),
+            recursion: trace.recursion.iter().map(RecursionJson::from).collect(),
+            by_application: trace.applications.iter().map(ApplicationJson::from).collect(),
+            throughput: (&trace.throughput).into(),
+            gaps: facts.map(|facts| GapsJson {
+                count: facts.gaps,
+                total_us: facts.gaps_us,
+                longest: facts.longest_gaps.iter().map(GapJson::from).collect(),
+            }),
+            in_flight: facts.map(|facts| facts.in_flight.iter().map(InFlightJson::from).collect()),
+        }
+    }
+}
+
+impl<'a> From<&'a TraceFile> for FileJson<'a> {
+    fn from(TraceFile { file, trace }: &'a TraceFile) -> FileJson<'a> {
+        FileJson {
+            path: &file.path,
+            format: &file.format,
+            lines: file.lines,
+            unknown_lines: file.unknown_lines,
+            first_unknown: file
+                .first_unknown
+                .iter()
+                .map(|line| UnknownLineJson {
+                    number: line.number,
+                    text: &line.text,
+                })
+                .collect(),
+            first_tim: trace.first_tim_us,
+            last_tim: trace.last_tim_us,
+            begin_us: trace.begin_us,
+            cpu_us: trace.cpu_us,
+            wait_us: trace.wait_us,
+            size_limited: trace.size_limited,
+            gaps: trace.gaps,
+            gaps_us: trace.gaps_us,
+        }
+    }
+}
+
+impl From<&CallView> for CallViewJson {
+    fn from(view: &CallView) -> CallViewJson {
+        CallViewJson {
+            elapsed_us: view.elapsed_us,
+            cpu_us: view.cpu_us,
+            wait_us: view.wait_us,
+            idle_us: view.idle_us,
+            unaccounted_us: view.unaccounted_us(),
+        }
+    }
+}
+
+impl<'a> From<&'a TracedEvent> for EventJson<'a> {
+    fn from(event: &'a TracedEvent) -> EventJson<'a> {
+        EventJson {
+            name: &event.name,
+            class: &event.class,
+            idle: event.idle,
+            latency: (&event.latency).into(),
+        }
+    }
+}
+
+impl From<&Histogram> for LatencyJson {
+    fn from(latency: &Histogram) -> LatencyJson {
+        let bucket = |bucket: Bucket| BucketJson {
+            from_us: bucket.from_us,
+            count: bucket.count,
+            total_us: bucket.sum_ns / 1_000,
+        };
+        LatencyJson {
+            count: latency.count(),
+            total_us: latency.sum_ns() / 1_000,
+            max_us: latency.max_ns() / 1_000,
+            histogram: latency
+                .power_of_two_us()
+                .into_iter()
+                .filter(|bucket| bucket.count > 0)
+                .map(bucket)
+                .collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a EventGuess> for EventSourcesJson<'a> {
+    fn from(guess: &'a EventGuess) -> EventSourcesJson<'a> {
+        EventSourcesJson {
+            event: &guess.event,
+            sources: guess
+                .guessed
+                .iter()
+                .map(|(guessed, count, sum_ns)| SourceJson {
+                    source: guessed.as_str(),
+                    count: *count,
+                    total_us: sum_ns / 1_000,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a TracedStatement> for StatementJson<'a> {
+    fn from(statement: &'a TracedStatement) -> StatementJson<'a> {
+        StatementJson {
+            id: (statement.id != 0).then(|| statement.id.to_string()),
+            sql_id: statement.sql_id.as_deref(),
+            plan_hash: statement.plan_hash,
+            text: statement.text.as_deref(),
+            calls: statement.calls,
+            executions: statement.executions,
+            elapsed_us: statement.elapsed_us,
+            cpu_us: statement.cpu_us,
+            wait_us: statement.wait_us,
+            missing_us: statement.missing_us(),
+            idle_us: statement.idle_us,
+            rows: statement.rows,
+            consistent_gets: statement.consistent_gets,
+            current_gets: statement.current_gets,
+            physical_reads: statement.physical_reads,
+            misses: statement.misses,
+            called_us: statement.called_us,
+            callers: statement.callers.iter().map(CallerJson::from).collect(),
+            plan: statement.plan.steps.iter().map(PlanStepJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a CallerCalls> for CallerJson<'a> {
+    fn from(caller: &'a CallerCalls) -> CallerJson<'a> {
+        CallerJson {
+            id: caller.id.to_string(),
+            sql_id: caller.sql_id.as_deref(),
+            calls: caller.calls,
+            elapsed_us: caller.elapsed_us,
+        }
+    }
+}
+
+impl<'a> From<&'a PlanStepTime> for PlanStepJson<'a> {
+    fn from(PlanStepTime { step, depth, own_us }: &'a PlanStepTime) -> PlanStepJson<'a> {
+        PlanStepJson {
+            id: step.id,
+            parent: step.parent,
+            depth: *depth,
+            operation: &step.operation,
+            executions: step.executions,
+            rows: step.rows,
+            consistent_gets: step.consistent_gets,
+            physical_reads: step.physical_reads,
+            physical_writes: step.physical_writes,
+            elapsed_us: step.elapsed_us,
+            own_us: *own_us,
+        }
+    }
+}
+
+impl<'a> From<&'a RecursiveCall> for RecursionJson<'a> {
+    fn from(call: &'a RecursiveCall) -> RecursionJson<'a> {
+        RecursionJson {
+            depth: call.depth,
+            id: call.id.to_string(),
+            sql_id: call.sql_id.as_deref(),
+            calls: call.calls,
+            elapsed_us: call.elapsed_us,
+        }
+    }
+}
+
+impl<'a> From<&'a Application> for ApplicationJson<'a> {
+    fn from(application: &'a Application) -> ApplicationJson<'a> {
+        ApplicationJson {
+            service: &application.service,
+            module: &application.module,
+            action: &application.action,
+            client_id: &application.client_id,
+            calls: application.time.calls,
+            call_view: (&application.time.call_view).into(),
+        }
+    }
+}
+
+impl From<&Throughput> for ThroughputJson {
+    fn from(throughput: &Throughput) -> ThroughputJson {
+        let second = |second: &ThroughputSecond| SecondJson {
+            time: timestamp(second.time_us),
+            reads: second.reads,
+            read_blocks: second.read_blocks,
+            read_bytes: throughput.bytes(second.read_blocks),
+            writes: second.writes,
+            written_blocks: second.written_blocks,
+            written_bytes: throughput.bytes(second.written_blocks),
+        };
+        ThroughputJson {
+            block_bytes: throughput.block_bytes,
+            seconds: throughput.seconds.iter().map(second).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a FileGap> for GapJson<'a> {
+    fn from(FileGap { path, gap }: &'a FileGap) -> GapJson<'a> {
+        GapJson {
+            path,
+            line: gap.line,
+            session: &gap.session,
+            from: timestamp(gap.from_us),
+            us: gap.us,
+        }
+    }
+}
+
+impl<'a> From<&'a FileInFlight> for InFlightJson<'a> {
+    fn from(FileInFlight { path, call, sql_id }: &'a FileInFlight) -> InFlightJson<'a> {
+        InFlightJson {
+            path,
+            session: &call.session,
+            cursor: call.cursor,
+            sql_id: sql_id.as_deref(),
+            depth: call.depth,
+            waits: call.waits,
+            wait_us: call.wait_us,
+            line: call.line,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What an SQL trace says, section by section.
+
+mod breakdown;
+mod events;
+mod io;
+mod statements;
+
+use super::page::Page;
+use crate::group::nameless;
+use crate::report::Report;
+use crate::trace::Trace;
+
+/// Longer texts of SQL are cut before they are laid out: a table shows a few lines of them.
+const SQL_CHARACTERS: usize = 400;
+
+pub(super) fn render(report: &Report, page: &mut Page) {
+    let Some(trace) = &report.trace else { return };
+    head(trace, report, page);
+    breakdown::render(trace, page);
+    events::render(trace, page);
+    statements::render(trace, page);
+    io::render(trace, page);
+}
+
+/// How much of a trace there is, and what of it was not understood.
+fn head(trace: &Trace, report: &Report, page: &mut Page) {
+    let files = match trace.files.as_slice() {
+        [file] => file.file.path.clone(),
+        files => format!("{} files", files.len()),
+    };
+    match &trace.facts {
+        Some(facts) => {
+            page.heading(&format!(
+                "SQL trace: {files}, {} lines, {} of them not understood",
+                facts.lines, facts.unknown_lines
+            ));
+            if facts.size_limited > 0 {
+                page.paragraph("The database stopped writing at its size limit: what came after is missing.");
+            }
+        }
+        None => {
+            page.heading(&format!(
+                "SQL trace: a part of {files}. The interval view, gaps and calls in flight are of whole files: they \
+                 are left out. Plans and who called whom are of the whole trace."
+            ));
+            if report.filter.from_us.is_some() || report.filter.to_us.is_some() {
+                page.paragraph(
+                    "Single events stand in a second up to a minute after the one in which they ended, so events at the \
+                     edges of the period may be missing or too many.",
+                );
+            }
+        }
+    }
+}
+
+/// How a statement is called in tables: its `sql_id`, else its identity.
+fn statement_name(id: u64, sql_id: Option<&str>) -> String {
+    sql_id.map_or_else(|| nameless(id), str::to_string)
+}
+
+/// The beginning of a text of SQL in one line.
+fn sql_line(text: Option<&str>) -> String {
+    let Some(text) = text else {
+        return "[text not known]".to_string();
+    };
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if line.len() + word.len() > SQL_CHARACTERS {
+            let room = SQL_CHARACTERS.saturating_sub(line.len());
+            line.push(' ');
+            line.extend(word.chars().take(room));
+            line += " ...";
+            return line.trim_start().to_string();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    line
+}

@@ -1,0 +1,178 @@
+//! Statements: their numbers, texts, plans, who called them, and for which application.
+
+use super::{sql_line, statement_name};
+use crate::number::exact_seconds;
+use crate::text::page::{Page, Table};
+use crate::trace::{Trace, TracedStatement};
+
+pub(super) fn render(trace: &Trace, page: &mut Page) {
+    let (top, others) = trace
+        .statements
+        .split_at(trace.options.top.min(trace.statements.len()));
+    if top.is_empty() {
+        return;
+    }
+    page.heading(
+        "Statements by plan (seconds, exact). Elapsed time and CPU include the statements called inside, so they do not add \
+         up; waits are its own, without 'SQL*Net message from client'; missing = elapsed - CPU - waits.",
+    );
+    let numbers = [
+        "calls", "elapsed", "CPU", "waits", "missing", "rows", "gets", "reads",
+    ];
+    let mut table = Table::new(&["sql_id", "plan"], &numbers);
+    for statement in top {
+        table.row(vec![
+            name(statement),
+            statement
+                .plan_hash
+                .map_or_else(String::new, |plan| plan.to_string()),
+            statement.calls.to_string(),
+            exact_seconds(statement.elapsed_us),
+            exact_seconds(statement.cpu_us),
+            exact_seconds(statement.wait_us),
+            exact_seconds(statement.missing_us()),
+            statement.rows.to_string(),
+            (statement.consistent_gets + statement.current_gets).to_string(),
+            statement.physical_reads.to_string(),
+        ]);
+    }
+    page.table(&table);
+    if !others.is_empty() {
+        page.line(&format!("  {} others: --top N shows more", others.len()));
+    }
+    texts(top, page);
+    plans(trace, top, page);
+    recursion(trace, page);
+    applications(trace, page);
+}
+
+fn name(statement: &TracedStatement) -> String {
+    statement_name(statement.id, statement.sql_id.as_deref())
+}
+
+fn texts(top: &[TracedStatement], page: &mut Page) {
+    page.line("");
+    let mut table = Table::new(&["sql_id", "text"], &[]);
+    let mut shown = Vec::new();
+    for statement in top.iter().filter(|statement| statement.id != 0) {
+        if !shown.contains(&statement.id) {
+            shown.push(statement.id);
+            table.row(vec![name(statement), sql_line(statement.text.as_deref())]);
+        }
+    }
+    if !shown.is_empty() {
+        page.table(&table);
+    }
+    if shown.len() < top.len() && top.iter().any(|statement| statement.id == 0) {
+        page.paragraph(
+            "  [unknown]: calls and waits of cursors whose text is not in the trace, or of no cursor.",
+        );
+    }
+}
+
+fn plans(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
+    let with_plan = top.iter().filter(|statement| !statement.plan.steps.is_empty());
+    if !trace.options.plans {
+        let count = with_plan.count();
+        if count > 0 {
+            page.line(&format!("  Plans of {count} of them: --plans"));
+        }
+        return;
+    }
+    for statement in with_plan {
+        let plan = statement
+            .plan_hash
+            .map_or_else(String::new, |plan| format!(", plan {plan}"));
+        page.heading(&format!(
+            "Plan of {}{plan} (as the trace tells of its executions; seconds include the steps below, own does not)",
+            name(statement)
+        ));
+        let numbers = ["executions", "rows", "gets", "reads", "writes", "seconds", "own"];
+        let mut table = Table::new(&["step", "operation"], &numbers);
+        for timed in &statement.plan.steps {
+            let step = &timed.step;
+            table.row(vec![
+                step.id.to_string(),
+                format!("{}{}", indent(timed.depth), step.operation),
+                step.executions.to_string(),
+                step.rows.to_string(),
+                step.consistent_gets.to_string(),
+                step.physical_reads.to_string(),
+                step.physical_writes.to_string(),
+                exact_seconds(step.elapsed_us.into()),
+                exact_seconds(timed.own_us),
+            ]);
+        }
+        page.table(&table);
+    }
+}
+
+/// Deeper steps are indented no further.
+fn indent(depth: usize) -> String {
+    "  ".repeat(depth.min(12))
+}
+
+fn recursion(trace: &Trace, page: &mut Page) {
+    let shown = trace.recursion.len().min(trace.options.top.saturating_mul(2));
+    if shown == 0 {
+        return;
+    }
+    page.heading("Who called whom (seconds, exact): below a statement those that ran inside of its calls");
+    let mut table = Table::new(&["statement", "text"], &["calls", "elapsed"]);
+    for call in &trace.recursion[..shown] {
+        let mut text: String = sql_line(call.text.as_deref()).chars().take(60).collect();
+        if call.is_continued {
+            text = "(what it called: see above)".to_string();
+        }
+        table.row(vec![
+            format!(
+                "{}{}",
+                indent(call.depth),
+                statement_name(call.id, call.sql_id.as_deref())
+            ),
+            text,
+            call.calls.to_string(),
+            exact_seconds(call.elapsed_us),
+        ]);
+    }
+    page.table(&table);
+    if shown < trace.recursion.len() {
+        page.line(&format!(
+            "  {} more lines: --top N shows more",
+            trace.recursion.len() - shown
+        ));
+    }
+}
+
+fn applications(trace: &Trace, page: &mut Page) {
+    if trace.applications.iter().all(|one| one.is_nameless()) {
+        return;
+    }
+    page.heading(
+        "By what the application says it does (seconds by the call view, exact; adds up to the whole)",
+    );
+    let numbers = ["calls", "elapsed", "CPU", "waits", "idle", "unaccounted"];
+    let mut table = Table::new(&["service", "module", "action", "client id"], &numbers);
+    let (top, others) = trace
+        .applications
+        .split_at(trace.options.top.min(trace.applications.len()));
+    for one in top {
+        let (time, view) = (&one.time, &one.time.call_view);
+        table.row(vec![
+            one.service.clone(),
+            one.module.clone(),
+            one.action.clone(),
+            one.client_id.clone(),
+            time.calls.to_string(),
+            exact_seconds(view.elapsed_us),
+            exact_seconds(view.cpu_us),
+            exact_seconds(view.wait_us),
+            exact_seconds(view.idle_us),
+            exact_seconds(view.unaccounted_us()),
+        ]);
+    }
+    page.table(&table);
+    if !others.is_empty() {
+        page.line(&format!("  {} others: --top N shows more", others.len()));
+    }
+}

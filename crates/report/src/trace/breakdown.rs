@@ -1,0 +1,93 @@
+//! Where the time went as a whole, by the two rules that are in use. All times in microseconds.
+
+use dbtime_model::CounterRow;
+use dbtime_model::counter::oracle;
+
+use super::TraceFile;
+
+/// Time by the rule of parsetrc.pl: the elapsed time and CPU of calls that no other traced call made, and all waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallView {
+    /// Elapsed time of the calls.
+    pub elapsed_us: i128,
+    /// Their CPU.
+    pub cpu_us: i128,
+    /// Waits of every depth, but for the idle ones.
+    pub wait_us: i128,
+    /// Waits for the client's next message. They lie between calls, so they are no part of elapsed time.
+    pub idle_us: i128,
+}
+
+impl CallView {
+    /// What is left of elapsed time. Below zero when CPU was used inside waits.
+    pub fn unaccounted_us(&self) -> i128 {
+        self.elapsed_us - (self.wait_us + self.cpu_us)
+    }
+
+    pub(crate) fn add(&mut self, row: &CounterRow) {
+        let sum = match row.name.as_str() {
+            oracle::CALL_ELAPSED_US => &mut self.elapsed_us,
+            oracle::CALL_CPU_US => &mut self.cpu_us,
+            oracle::CALL_WAIT_US => &mut self.wait_us,
+            oracle::CALL_IDLE_US => &mut self.idle_us,
+            _ => return,
+        };
+        *sum += i128::from(row.value);
+    }
+
+    pub(super) fn merge(&mut self, other: &CallView) {
+        self.elapsed_us += other.elapsed_us;
+        self.cpu_us += other.cpu_us;
+        self.wait_us += other.wait_us;
+        self.idle_us += other.idle_us;
+    }
+}
+
+/// Time by the rule of TVD$XTAT: from the begin of the first call to the last moment, file by file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IntervalView {
+    /// Length of the interval; 0 for a file without calls.
+    pub duration_us: i128,
+    /// CPU of calls of depth 0.
+    pub cpu_us: i128,
+    /// All waits, idle ones included.
+    pub wait_us: i128,
+}
+
+impl IntervalView {
+    /// What is left of the interval. Below zero when CPU was used inside waits.
+    pub fn unaccounted_us(&self) -> i128 {
+        self.duration_us - (self.cpu_us + self.wait_us)
+    }
+
+    pub(super) fn of(files: &[TraceFile]) -> IntervalView {
+        let mut view = IntervalView::default();
+        for TraceFile { trace, .. } in files {
+            if let (Some(begin), Some(end)) = (trace.begin_us, trace.last_tim_us) {
+                view.duration_us += i128::from(end) - i128::from(begin);
+            }
+            view.cpu_us += i128::from(trace.cpu_us);
+            view.wait_us += i128::from(trace.wait_us);
+        }
+        view
+    }
+}
+
+/// What is known to stand in two numbers at once, call by call. Nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DoubleCounted {
+    /// CPU for which the waits of its call leave no room.
+    pub cpu_inside_waits_ns: i128,
+    /// Waits that add up to more than their call.
+    pub waits_beyond_calls_ns: i128,
+}
+
+impl DoubleCounted {
+    pub(super) fn add(&mut self, row: &CounterRow) {
+        match row.name.as_str() {
+            oracle::CPU_INSIDE_WAITS_NS => self.cpu_inside_waits_ns += i128::from(row.value),
+            oracle::WAITS_BEYOND_CALLS_NS => self.waits_beyond_calls_ns += i128::from(row.value),
+            _ => {}
+        }
+    }
+}

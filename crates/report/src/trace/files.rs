@@ -1,0 +1,100 @@
+//! What is known of whole trace files, which rows cannot tell.
+
+use dbtime_model::recording::{CallInFlight, ImportedFile, Meta, SqlTrace, TraceGap};
+
+use crate::load::Dimensions;
+
+/// A file of SQL trace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TraceFile {
+    /// Path, lines and what was not understood.
+    pub file: ImportedFile,
+    /// Its trace.
+    pub trace: SqlTrace,
+}
+
+/// What is known of all files together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TraceFacts {
+    /// Lines.
+    pub lines: u128,
+    /// Lines that were not understood.
+    pub unknown_lines: u128,
+    /// The first moment in any of them, microseconds of the trace's own clock.
+    pub first_tim_us: Option<i64>,
+    /// The last moment in any of them, microseconds of the trace's own clock.
+    pub last_tim_us: Option<i64>,
+    /// Files at whose size limit the database stopped writing.
+    pub size_limited: usize,
+    /// Stretches of a second or more of which no line tells.
+    pub gaps: u128,
+    /// Their sum, microseconds.
+    pub gaps_us: u128,
+    /// The longest of them.
+    pub longest_gaps: Vec<FileGap>,
+    /// Calls that had not ended when their trace did.
+    pub in_flight: Vec<FileInFlight>,
+}
+
+/// A gap and where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileGap {
+    /// Path of the file.
+    pub path: String,
+    /// The gap.
+    pub gap: TraceGap,
+}
+
+/// A call in flight and what it executed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileInFlight {
+    /// Path of the file.
+    pub path: String,
+    /// The call.
+    pub call: CallInFlight,
+    /// Name of its statement.
+    pub sql_id: Option<String>,
+}
+
+/// The files of a recording that are SQL traces.
+pub(super) fn files(meta: &Meta) -> Vec<TraceFile> {
+    let trace = |file: &ImportedFile| {
+        Some(TraceFile {
+            trace: file.sql_trace.clone()?,
+            file: file.clone(),
+        })
+    };
+    meta.files.iter().filter_map(trace).collect()
+}
+
+impl TraceFacts {
+    pub(super) fn of(files: &[TraceFile], dimensions: &Dimensions) -> TraceFacts {
+        let mut facts = TraceFacts::default();
+        for TraceFile { file, trace } in files {
+            facts.lines += u128::from(file.lines);
+            facts.unknown_lines += u128::from(file.unknown_lines);
+            facts.first_tim_us = facts.first_tim_us.into_iter().chain(trace.first_tim_us).min();
+            facts.last_tim_us = facts.last_tim_us.into_iter().chain(trace.last_tim_us).max();
+            facts.size_limited += usize::from(trace.size_limited);
+            facts.gaps += u128::from(trace.gaps);
+            facts.gaps_us += u128::from(trace.gaps_us);
+            facts
+                .longest_gaps
+                .extend(trace.longest_gaps.iter().map(|gap| FileGap {
+                    path: file.path.clone(),
+                    gap: gap.clone(),
+                }));
+            facts
+                .in_flight
+                .extend(trace.in_flight.iter().map(|call| FileInFlight {
+                    path: file.path.clone(),
+                    call: call.clone(),
+                    sql_id: dimensions.sql_id(call.statement).map(str::to_string),
+                }));
+        }
+        facts
+            .longest_gaps
+            .sort_by_key(|gap| std::cmp::Reverse(gap.gap.us));
+        facts
+    }
+}

@@ -1,0 +1,169 @@
+//! What an Oracle SQL trace says, by the rules of the tools that people know: parsetrc.pl, TVD$XTAT, TKPROF.
+//!
+//! Sums come from counters and latencies, so they can be cut to sessions and seconds; what is known of whole files only
+//! comes from `meta.files`.
+
+mod application;
+mod breakdown;
+mod event;
+mod files;
+mod plan;
+mod recursion;
+mod statement;
+mod throughput;
+
+use dbtime_model::latency::kind;
+use dbtime_model::recording::Meta;
+use dbtime_model::{CounterRow, LatencyRow, counter};
+
+use crate::filter::Filter;
+use crate::io::USUAL_THRESHOLDS_US;
+use crate::load::Dimensions;
+use application::ApplicationsBuilder;
+pub use application::{Application, ApplicationTime};
+pub use breakdown::{CallView, DoubleCounted, IntervalView};
+use event::EventsBuilder;
+pub(crate) use event::bare_name;
+pub use event::{EventGuess, IoSize, IoSizes, PARSETRC_LABELS, TracedEvent, parsetrc_counts};
+pub use files::{FileGap, FileInFlight, TraceFacts, TraceFile};
+pub use plan::{PlanStepTime, StatementPlan};
+pub use recursion::RecursiveCall;
+use statement::StatementsBuilder;
+pub use statement::{CallerCalls, TracedStatement};
+use throughput::ThroughputBuilder;
+pub use throughput::{Throughput, ThroughputSecond, ThroughputSpan};
+
+/// How a trace is reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TraceOptions {
+    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache; microseconds.
+    pub thresholds_us: [u64; 2],
+    /// Size of a block of the database, bytes: a trace does not say it.
+    pub block_bytes: u64,
+    /// Events, sizes, statements to show one by one in text.
+    pub top: usize,
+    /// Show the plans of these statements in text.
+    pub plans: bool,
+}
+
+impl Default for TraceOptions {
+    fn default() -> TraceOptions {
+        TraceOptions {
+            thresholds_us: USUAL_THRESHOLDS_US,
+            block_bytes: 8192,
+            top: 10,
+            plans: false,
+        }
+    }
+}
+
+/// What an SQL trace says. All of it is exact but for [`Trace::guesses`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// How it is reported.
+    pub options: TraceOptions,
+    /// The traces it was made of, as a whole.
+    pub files: Vec<TraceFile>,
+    /// What is known of all of them together; none when a part of them was chosen.
+    pub facts: Option<TraceFacts>,
+    /// By the rule of parsetrc.pl.
+    pub call_view: CallView,
+    /// By the rule of TVD$XTAT; none when a part of the files was chosen.
+    pub interval_view: Option<IntervalView>,
+    /// What is known to be in two numbers at once.
+    pub double_counted: DoubleCounted,
+    /// Wait events, the largest sum of time first.
+    pub events: Vec<TracedEvent>,
+    /// Multi-block and direct reads by size, events in the order of their time.
+    pub io_sizes: Vec<IoSizes>,
+    /// Where reads seem to come from, by latency alone: guessed.
+    pub guesses: Vec<EventGuess>,
+    /// Statements by plan, the longest elapsed time first.
+    pub statements: Vec<TracedStatement>,
+    /// Who called whom, from the top down.
+    pub recursion: Vec<RecursiveCall>,
+    /// By service, module, action and client id.
+    pub applications: Vec<Application>,
+    /// I/O on data files and temporary files.
+    pub throughput: Throughput,
+}
+
+impl Trace {
+    /// Sum of the waits of all events, idle ones included, microseconds.
+    pub fn events_us(&self) -> i128 {
+        self.events.iter().map(TracedEvent::total_us).sum()
+    }
+
+    /// The time that the resource profile splits, microseconds: CPU, events and what is unaccounted for.
+    pub fn profile_us(&self) -> i128 {
+        self.call_view.cpu_us + self.events_us() + self.call_view.unaccounted_us()
+    }
+}
+
+/// True when a recording was made of SQL traces.
+pub(crate) fn has_trace(meta: &Meta) -> bool {
+    meta.files.iter().any(|file| file.sql_trace.is_some())
+}
+
+/// Adds rows up to a [`Trace`].
+#[derive(Default)]
+pub(crate) struct TraceBuilder {
+    call_view: CallView,
+    double_counted: DoubleCounted,
+    events: EventsBuilder,
+    statements: StatementsBuilder,
+    applications: ApplicationsBuilder,
+    throughput: ThroughputBuilder,
+}
+
+impl TraceBuilder {
+    /// Adds a latency that the filter lets through.
+    pub(crate) fn add_latency(&mut self, row: &LatencyRow) {
+        if row.kind == kind::WAIT {
+            self.events.add(row);
+        }
+    }
+
+    /// Adds a counter if the filter lets it through.
+    pub(crate) fn add_counter(&mut self, row: &CounterRow, dimensions: &mut Dimensions, filter: &Filter) {
+        if row.source != counter::ORACLE
+            || !filter.takes_time(row.time)
+            || !filter.takes_session(dimensions.session(row.session))
+        {
+            return;
+        }
+        self.call_view.add(row);
+        self.double_counted.add(row);
+        self.applications.add(row);
+        self.statements.add(row);
+        self.throughput.add(row);
+    }
+
+    pub(crate) fn finish(
+        self,
+        meta: &Meta,
+        options: &TraceOptions,
+        filter: &Filter,
+        dimensions: &mut Dimensions,
+    ) -> Trace {
+        let is_whole = *filter == Filter::default();
+        let files = files::files(meta);
+        let statements = self.statements.finish(dimensions);
+        let (events, io_sizes) = self.events.finish();
+        Trace {
+            facts: is_whole.then(|| TraceFacts::of(&files, dimensions)),
+            interval_view: is_whole.then(|| IntervalView::of(&files)),
+            files,
+            call_view: self.call_view,
+            double_counted: self.double_counted,
+            guesses: event::guesses(&events, options.thresholds_us),
+            events,
+            io_sizes,
+            recursion: recursion::tree(&statements),
+            statements,
+            applications: self.applications.finish(dimensions),
+            throughput: self.throughput.finish(options.block_bytes),
+            options: options.clone(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Plans: what each step did, and how much of it was its own. All times in microseconds.
+
+use std::collections::HashMap;
+
+use dbtime_model::{PlanStep, StatementRow};
+
+/// Steps of one plan of a statement.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StatementPlan {
+    /// In the order of their numbers, which is the one in which plans are written.
+    pub steps: Vec<PlanStepTime>,
+}
+
+/// A step and its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanStepTime {
+    /// What it did, the steps below it included.
+    pub step: PlanStep,
+    /// Steps above it.
+    pub depth: usize,
+    /// Elapsed time without the steps below it. May be below zero: Oracle does not time every row.
+    pub own_us: i128,
+}
+
+impl StatementPlan {
+    pub(super) fn of(row: &StatementRow, plan: u64) -> StatementPlan {
+        let mut steps: Vec<&PlanStep> = row.plan_steps.iter().filter(|step| step.plan == plan).collect();
+        steps.sort_by_key(|step| step.id);
+        let mut below_us: HashMap<u64, i128> = HashMap::new();
+        for step in &steps {
+            *below_us.entry(step.parent).or_default() += i128::from(step.elapsed_us);
+        }
+        // A parent has a smaller number than its children; whatever says otherwise is no tree.
+        let mut depths: HashMap<u64, usize> = HashMap::new();
+        let steps = steps
+            .into_iter()
+            .map(|step| {
+                let depth = depths.get(&step.parent).map_or(0, |depth| depth + 1);
+                depths.insert(step.id, depth);
+                let below = if step.id == 0 {
+                    None
+                } else {
+                    below_us.get(&step.id)
+                };
+                PlanStepTime {
+                    own_us: i128::from(step.elapsed_us) - below.copied().unwrap_or(0),
+                    depth,
+                    step: step.clone(),
+                }
+            })
+            .collect();
+        StatementPlan { steps }
+    }
+}

@@ -1,0 +1,108 @@
+//! Who called whom: the statements that ran inside of calls of other ones.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::TracedStatement;
+
+/// Deeper calls are shown at this depth.
+const MAX_DEPTH: usize = 32;
+
+/// A line of the tree: a statement below the one that called it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecursiveCall {
+    /// Calls above it; 0 = it was called by the client, or by nobody who is known.
+    pub depth: usize,
+    /// See [`TracedStatement::id`].
+    pub id: u64,
+    /// Its name in the database.
+    pub sql_id: Option<String>,
+    /// Its text.
+    pub text: Option<String>,
+    /// Calls: at depth 0 all of its calls, below those on behalf of the line above.
+    pub calls: i128,
+    /// Their elapsed time, microseconds.
+    pub elapsed_us: i128,
+    /// What it called stands elsewhere: it is shown once.
+    pub is_continued: bool,
+}
+
+/// What a statement did in all, and who called it.
+#[derive(Default)]
+struct Node<'a> {
+    first: Option<&'a TracedStatement>,
+    calls: i128,
+    elapsed_us: i128,
+}
+
+/// The tree, from the top down, the longest first. Statements without any part in recursion are not in it.
+pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
+    let mut nodes: BTreeMap<u64, Node<'_>> = BTreeMap::new();
+    for statement in statements {
+        let node = nodes.entry(statement.id).or_default();
+        node.first.get_or_insert(statement);
+        node.calls += statement.calls;
+        node.elapsed_us += statement.elapsed_us;
+    }
+    // By caller: who was called, in how many calls, and how long they took.
+    let mut called: HashMap<u64, Vec<(u64, i128, i128)>> = HashMap::new();
+    for (id, node) in &nodes {
+        for caller in node.first.map_or(&[][..], |statement| &statement.callers) {
+            called.entry(caller.id).or_default().push((
+                *id,
+                i128::from(caller.calls),
+                i128::from(caller.elapsed_us),
+            ));
+        }
+    }
+    for calls in called.values_mut() {
+        calls.sort_by_key(|(id, calls, elapsed_us)| (Reverse(*elapsed_us), Reverse(*calls), *id));
+    }
+    let mut callers: Vec<u64> = called.keys().copied().collect();
+    callers.sort_by_key(|id| {
+        let node = nodes.get(id);
+        (
+            // Whoever was called itself is below another one; if all were, the longest begins.
+            node.and_then(|node| node.first)
+                .is_some_and(|first| !first.callers.is_empty()),
+            Reverse(node.map_or(0, |node| node.elapsed_us)),
+            *id,
+        )
+    });
+    let mut lines = Vec::new();
+    let mut shown = BTreeSet::new();
+    for root in callers {
+        if shown.contains(&root) {
+            continue;
+        }
+        let (calls, elapsed_us) = nodes
+            .get(&root)
+            .map_or((0, 0), |node| (node.calls, node.elapsed_us));
+        // What is still to be written, the next one last: no recursion, for a trace may be as deep as it likes.
+        let mut open = vec![(0, root, calls, elapsed_us)];
+        while let Some((depth, id, calls, elapsed_us)) = open.pop() {
+            let below = called.get(&id).map_or(&[][..], Vec::as_slice);
+            let is_new = shown.insert(id);
+            let first = nodes.get(&id).and_then(|node| node.first);
+            lines.push(RecursiveCall {
+                depth,
+                id,
+                sql_id: first.and_then(|statement| statement.sql_id.clone()),
+                text: first.and_then(|statement| statement.text.clone()),
+                calls,
+                elapsed_us,
+                is_continued: !is_new && !below.is_empty(),
+            });
+            if is_new {
+                let depth = (depth + 1).min(MAX_DEPTH);
+                open.extend(
+                    below
+                        .iter()
+                        .rev()
+                        .map(|(id, calls, us)| (depth, *id, *calls, *us)),
+                );
+            }
+        }
+    }
+    lines
+}

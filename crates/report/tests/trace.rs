@@ -1,0 +1,762 @@
+//! What an SQL trace says, against arithmetic on rows made by hand.
+
+mod hand_made;
+
+use dbtime_model::counter::oracle;
+use dbtime_model::recording::{Meta, RecordingWriter};
+use dbtime_model::{Caller, CounterRow, LatencyRow, Rows, SessionId};
+use dbtime_report::{
+    Dimension, Filter, LatencyDimension, LatencyOptions, Options, Report, Source, TraceOptions, heat_map,
+    heat_map_svg, json, latency, report, text,
+};
+use hand_made::traced::{DEEPEST, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits};
+use hand_made::{FIRST_SECOND, meta, rows};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2Jselect\r\n<script>&\"'\u{202e}\u{0}\u{ffff}";
+
+fn of(meta: Meta, rows: Rows, options: &Options) -> Report {
+    report(&Source::memory(meta, rows), options).expect("a report")
+}
+
+fn whole() -> Report {
+    of(trace_meta(), trace_rows(), &Options::default())
+}
+
+fn json_of(report: &Report) -> Value {
+    serde_json::from_str(&json::render(report)).expect("JSON")
+}
+
+/// Checks that a line of the text has these words, whatever the blanks between them.
+fn has_line(text: &str, wanted: &str) {
+    let flat = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.lines().any(|line| flat(line).contains(wanted)),
+        "{wanted} in\n{text}"
+    );
+}
+
+/// Checks that the text has these words, wherever its lines are broken.
+fn has_words(text: &str, wanted: &str) {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(wanted), "{wanted} in\n{text}");
+}
+
+#[test]
+fn both_views_follow_their_rules_to_the_microsecond() {
+    let report = whole();
+    let trace = &json_of(&report)["trace"];
+    assert_eq!(
+        trace["call_view"],
+        json!({"elapsed_us": 620_000, "cpu_us": 300_000, "wait_us": 337_009, "idle_us": 2_800_000,
+               "unaccounted_us": -17_009})
+    );
+    assert_eq!(
+        trace["interval_view"],
+        json!({"duration_us": 3_400_000, "cpu_us": 300_000, "wait_us": 3_137_009, "unaccounted_us": -37_009})
+    );
+    assert_eq!(
+        [&trace["files"], &trace["lines"], &trace["unknown_lines"]],
+        [&json!(1), &json!(1_000), &json!(2)]
+    );
+    assert_eq!(
+        [&trace["first_tim"], &trace["last_tim"]],
+        [&json!(5_000_000), &json!(8_500_000)]
+    );
+    let text = text::render(&report, 120);
+    has_line(&text, "elapsed 0.620000 3.400000");
+    has_line(&text, "CPU 0.300000 0.300000");
+    has_line(&text, "waits 0.337009 3.137009");
+    has_line(&text, "unaccounted -0.017009 -0.037009");
+    has_words(
+        &text,
+        "Unaccounted below zero: CPU that was used inside waits is counted as CPU and as wait",
+    );
+    has_line(&text, "At least 0.017000 s of CPU were used inside waits");
+}
+
+#[test]
+fn files_add_up_and_one_without_calls_has_no_interval() {
+    let mut meta = trace_meta();
+    let mut other = meta.files[0].clone();
+    other.lines = 7;
+    let trace = other.sql_trace.as_mut().expect("a trace");
+    (trace.first_tim_us, trace.last_tim_us, trace.begin_us) = (Some(9_000_000), Some(9_900_000), None);
+    (trace.cpu_us, trace.wait_us) = (0, 500);
+    meta.files.push(other);
+    // No trace: another format.
+    meta.files.push(Default::default());
+    let trace = &json_of(&of(meta, trace_rows(), &Options::default()))["trace"];
+    assert_eq!([&trace["files"], &trace["lines"]], [&json!(2), &json!(1_007)]);
+    assert_eq!(
+        [&trace["first_tim"], &trace["last_tim"]],
+        [&json!(5_000_000), &json!(9_900_000)]
+    );
+    assert_eq!(
+        trace["interval_view"],
+        json!({"duration_us": 3_400_000, "cpu_us": 300_000, "wait_us": 3_137_509, "unaccounted_us": -37_509})
+    );
+}
+
+#[test]
+fn a_recording_of_something_else_has_no_trace() {
+    let report = of(meta(), rows(), &Options::default());
+    assert_eq!(report.trace, None);
+    assert_eq!(json_of(&report).get("trace"), None);
+    let text = text::render(&report, 100);
+    assert!(
+        text.contains("What the database says") && !text.contains("SQL trace"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_only_a_live_recording_knows_is_not_asked_of_a_trace() {
+    let text = text::render(&whole(), 100);
+    for absent in ["What the database says", "Top stacks", "torn"] {
+        assert!(!text.contains(absent), "{absent} in\n{text}");
+    }
+}
+
+#[test]
+fn events_have_exact_sums_and_histograms() {
+    let json = json_of(&whole());
+    let events = json["trace"]["events"].as_array().expect("events");
+    let names: Vec<_> = events
+        .iter()
+        .map(|event| event["name"].as_str().unwrap_or(""))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "SQL*Net message from client",
+            "db file scattered read",
+            "db file sequential read",
+            "some event of release 30"
+        ]
+    );
+    let idle: Vec<_> = events.iter().map(|event| event["idle"] == true).collect();
+    assert_eq!(idle, [true, false, false, false]);
+    let sequential = &events[2];
+    assert_eq!(
+        [
+            &sequential["count"],
+            &sequential["total_us"],
+            &sequential["max_us"]
+        ],
+        [&json!(100), &json!(132_800), &json!(9_000)]
+    );
+    assert_eq!(
+        sequential["histogram"],
+        json!([
+            {"from_us": 0, "count": 10, "total_us": 0},
+            {"from_us": 32, "count": 20, "total_us": 800},
+            {"from_us": 512, "count": 60, "total_us": 42_000},
+            {"from_us": 8192, "count": 10, "total_us": 90_000},
+        ])
+    );
+    let sizes = &json["trace"]["io_sizes"];
+    assert_eq!(
+        *sizes,
+        json!([
+            {"event": "db file scattered read", "blocks": 8, "count": 4, "total_us": 4_000, "max_us": 1_000,
+             "histogram": [{"from_us": 512, "count": 4, "total_us": 4_000}]},
+            {"event": "db file scattered read", "blocks": 32, "count": 1, "total_us": 200_000, "max_us": 200_000,
+             "histogram": [{"from_us": 131_072, "count": 1, "total_us": 200_000}]},
+        ])
+    );
+}
+
+#[test]
+fn the_resource_profile_sums_to_elapsed_and_idle_time() {
+    let text = text::render(&whole(), 120);
+    // 620,000 + 2,800,000
+    has_line(
+        &text,
+        "SQL*Net message from client idle 1 2.800000 81.9 2800000 2800000",
+    );
+    has_line(&text, "CPU 0.300000 8.8");
+    has_line(&text, "db file sequential read 100 0.132800 3.9 1328 9000");
+    has_line(&text, "[unaccounted] -0.017009 -0.5");
+    has_line(&text, "sum 3.420000 100.0");
+}
+
+#[test]
+fn histograms_have_the_columns_of_parsetrc() {
+    let text = text::render(&whole(), 140);
+    has_line(
+        &text,
+        "event count 0u 64u .1m .2m .5m 1m 2m 4m 8m 16m 33m 65m .1s .1s+",
+    );
+    has_line(
+        &text,
+        "db file sequential read 100 10 20 - - - 60 - - - 10 - - - -",
+    );
+    has_line(&text, "SQL*Net message from client 1 - - - - - - - - - - - - - 1");
+    has_line(&text, "some event of release 30 1 - - - 1 -");
+    // 1,000 us is below 1,024.
+    has_line(&text, "db file scattered read 8 blocks 4 0.004 1000 1000 4 -");
+    has_line(&text, "32 blocks 1 0.200 200000 200000 - - - - - - - - 1");
+}
+
+#[test]
+fn every_latency_is_in_the_column_below_its_label() {
+    // First and last microsecond of each column.
+    let columns = [
+        ("0u", 0, 0),
+        ("64u", 1, 63),
+        (".1m", 64, 127),
+        (".2m", 128, 255),
+        (".5m", 256, 511),
+        ("1m", 512, 1_023),
+        ("2m", 1_024, 2_047),
+        ("4m", 2_048, 4_095),
+        ("8m", 4_096, 8_191),
+        ("16m", 8_192, 16_383),
+        ("33m", 16_384, 32_767),
+        ("65m", 32_768, 65_535),
+        (".1s", 65_536, 131_071),
+        (".1s+", 131_072, 3_000_000_000),
+    ];
+    assert_eq!(columns.map(|(label, ..)| label), dbtime_report::PARSETRC_LABELS);
+    for (column, (label, first, last)) in columns.into_iter().enumerate() {
+        for us in [first, last] {
+            let mut rows = trace_rows();
+            rows.latency = vec![waits(0, 1, SEQUENTIAL, 0, us, 3)];
+            let report = of(trace_meta(), rows, &Options::default());
+            let trace = report.trace.as_ref().expect("a trace");
+            let counts = dbtime_report::parsetrc_counts(&trace.events[0].latency);
+            assert_eq!(
+                (counts[column], counts.iter().sum::<u128>()),
+                (3, 3),
+                "{us} in {label}"
+            );
+        }
+    }
+}
+
+#[test]
+fn sources_are_guessed_by_the_thresholds_that_were_set() {
+    let options = |thresholds_us| Options {
+        trace: TraceOptions {
+            thresholds_us,
+            ..TraceOptions::default()
+        },
+        ..Options::default()
+    };
+    let counts = |thresholds_us| {
+        let report = of(trace_meta(), trace_rows(), &options(thresholds_us));
+        let json = json_of(&report);
+        let sources = &json["trace"]["sources"];
+        assert_eq!(sources["fidelity"], "guessed");
+        assert_eq!(sources["events"][1]["event"], "db file sequential read");
+        let of = |index: usize, what: &str| sources["events"][1]["sources"][index][what].as_u64();
+        [0, 1, 2].map(|index| (of(index, "count"), of(index, "total_us")))
+    };
+    assert_eq!(
+        counts([50, 1_000]),
+        [
+            (Some(30), Some(800)),
+            (Some(60), Some(42_000)),
+            (Some(10), Some(90_000))
+        ]
+    );
+    assert_eq!(
+        counts([1, 500]),
+        [
+            (Some(10), Some(0)),
+            (Some(20), Some(800)),
+            (Some(70), Some(132_000))
+        ]
+    );
+    let text = text::render(&of(trace_meta(), trace_rows(), &options([50, 1_000])), 120);
+    has_words(&text, "(guessed from their latency: page cache below 50 us");
+    has_line(
+        &text,
+        "db file sequential read 30 30.0 0.6 60 60.0 31.6 10 10.0 67.8",
+    );
+}
+
+#[test]
+fn statements_stand_by_plan_with_what_they_miss() {
+    let report = whole();
+    let json = json_of(&report);
+    let statements = json["trace"]["statements"].as_array().expect("statements");
+    let of = |index: usize| {
+        let names = [
+            "sql_id",
+            "plan_hash",
+            "calls",
+            "elapsed_us",
+            "cpu_us",
+            "wait_us",
+            "missing_us",
+            "rows",
+            "consistent_gets",
+            "current_gets",
+            "physical_reads",
+        ];
+        Value::from(names.map(|name| statements[index][name].clone()).to_vec())
+    };
+    assert_eq!(statements.len(), 5);
+    assert_eq!(
+        of(0),
+        json!([
+            "4vs91dcv7u1p6",
+            3_702_719_588u64,
+            6,
+            400_000,
+            200_000,
+            130_000,
+            70_000,
+            77,
+            40,
+            3,
+            36
+        ])
+    );
+    assert_eq!(
+        of(1),
+        json!(["4vs91dcv7u1p6", null, 1, 90_000, 40_000, 0, 50_000, 0, 0, 0, 0])
+    );
+    assert_eq!(
+        of(3),
+        json!([null, 6, 2, 30_000, 10_000, 200_000, -180_000, 1, 3, 0, 32])
+    );
+    assert_eq!(
+        of(4),
+        json!([null, null, 1, 10_000, 10_000, 209, -209, 0, 0, 0, 0])
+    );
+    assert_eq!(statements[0]["text"], "select *\n  from orders");
+    assert_eq!(
+        [&statements[4]["text"], &statements[4]["id"]],
+        [&Value::Null, &Value::Null]
+    );
+    // The dictionary statement took 80,000 for it, the deepest one 10,000.
+    assert_eq!(statements[0]["called_us"], 90_000);
+    let text = text::render(&report, 120);
+    has_line(
+        &text,
+        "4vs91dcv7u1p6 3702719588 6 0.400000 0.200000 0.130000 0.070000 77 43 36",
+    );
+    has_line(&text, "4vs91dcv7u1p6 select * from orders");
+    has_line(&text, "[unknown] 1 0.010000 0.010000 0.000209 -0.000209 0 0 0");
+    has_line(&text, &format!("[statement {DEEPEST}] 6 2 0.030000"));
+}
+
+#[test]
+fn a_plan_shows_what_each_step_took_by_itself() {
+    let with_plans = Options {
+        trace: TraceOptions {
+            plans: true,
+            ..TraceOptions::default()
+        },
+        ..Options::default()
+    };
+    let report = of(trace_meta(), trace_rows(), &with_plans);
+    let json = json_of(&report);
+    let plan = &json["trace"]["statements"][0]["plan"];
+    assert_eq!(
+        [&plan[0]["own_us"], &plan[1]["own_us"]],
+        [&json!(10_000), &json!(90_000)]
+    );
+    assert_eq!([&plan[0]["depth"], &plan[1]["depth"]], [&json!(0), &json!(1)]);
+    let text = text::render(&report, 120);
+    has_line(&text, "1 SORT AGGREGATE 2 2 40 36 0 0.100000 0.010000");
+    has_line(&text, "2 TABLE ACCESS FULL ORDERS 2 77 40 36 0 0.090000 0.090000");
+    let at = |what: &str| {
+        let line = text.lines().find(|line| line.contains(what)).expect(what);
+        line.find(what)
+    };
+    assert!(at("TABLE ACCESS FULL") > at("SORT AGGREGATE"), "{text}");
+    assert!(!text::render(&whole(), 120).contains("TABLE ACCESS FULL"));
+}
+
+#[test]
+fn the_tree_of_calls_begins_at_the_top_and_shows_each_statement_once() {
+    let report = whole();
+    let lines: Vec<(usize, u64, i128, i128)> = report
+        .trace
+        .iter()
+        .flat_map(|trace| &trace.recursion)
+        .map(|call| (call.depth, call.id, call.calls, call.elapsed_us))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            (0, SELECT, 7, 490_000),
+            (1, 12, 4, 80_000),
+            (2, DEEPEST, 1, 20_000),
+            (1, DEEPEST, 1, 10_000)
+        ]
+    );
+}
+
+#[test]
+fn statements_that_call_each_other_in_a_ring_end() {
+    let mut rows = trace_rows();
+    for (statement, caller) in [(0, 12), (1, 13), (2, 11), (2, 13)] {
+        rows.statements[statement].callers = vec![Caller {
+            statement: caller,
+            calls: 1,
+            elapsed_us: 5,
+        }];
+    }
+    let report = of(trace_meta(), rows, &Options::default());
+    let trace = report.trace.as_ref().expect("a trace");
+    assert!((3..10).contains(&trace.recursion.len()), "{:?}", trace.recursion);
+    text::render(&report, 100);
+}
+
+#[test]
+fn applications_add_up_to_the_whole() {
+    let report = whole();
+    let json = json_of(&report);
+    let by = json["trace"]["by_application"].as_array().expect("applications");
+    assert_eq!(by[1]["module"], "batch");
+    assert_eq!(
+        [&by[1]["elapsed_us"], &by[1]["unaccounted_us"], &by[1]["calls"]],
+        [&json!(120_000), &json!(120_000 - 50_000 - 200_209), &json!(3)]
+    );
+    let sum = |name: &str| by.iter().filter_map(|one| one[name].as_i64()).sum::<i64>();
+    assert_eq!(
+        [sum("elapsed_us"), sum("idle_us"), sum("calls")],
+        [620_000, 2_800_000, 14]
+    );
+    let text = text::render(&report, 120);
+    has_line(
+        &text,
+        "orders batch close month eva 3 0.120000 0.050000 0.200209 0.000000 -0.130209",
+    );
+}
+
+#[test]
+fn throughput_is_by_second_in_blocks_of_the_size_that_was_said() {
+    let options = Options {
+        trace: TraceOptions {
+            block_bytes: 1 << 20,
+            ..TraceOptions::default()
+        },
+        ..Options::default()
+    };
+    let report = of(trace_meta(), trace_rows(), &options);
+    let json = json_of(&report);
+    let throughput = &json["trace"]["throughput"];
+    assert_eq!(throughput["block_bytes"], 1 << 20);
+    assert_eq!(throughput["seconds"].as_array().map(Vec::len), Some(3));
+    assert_eq!(throughput["seconds"][1]["read_bytes"], 124 << 20);
+    assert_eq!(throughput["seconds"][1]["written_blocks"], 10);
+    let text = text::render(&report, 120);
+    has_line(&text, "2026-10-10 12:00:01 65.0 124.0 2.0 10.0");
+    has_line(&text, "In all 105 reads of 164.0 MB, 2 writes of 10.0 MB.");
+    has_words(
+        &text,
+        "The busiest second was 2026-10-10 12:00:01 with 124.0 MB read, 10.0 MB written.",
+    );
+}
+
+#[test]
+fn long_traces_show_their_throughput_in_spans_that_add_up() {
+    let mut rows = trace_rows();
+    for second in 0..100 {
+        let mut row = count(1, 0, 0, oracle::READ_BLOCKS, 7);
+        row.time = FIRST_SECOND + second * 1_000_000;
+        rows.counters.push(row);
+    }
+    let report = of(trace_meta(), rows, &Options::default());
+    let throughput = &report.trace.as_ref().expect("a trace").throughput;
+    let spans = throughput.spans(20);
+    assert_eq!(spans.len(), 20);
+    assert!(spans.iter().all(|span| span.seconds == 5));
+    let blocks: i128 = spans.iter().map(|span| span.sum.read_blocks).sum();
+    assert_eq!(blocks, 164 + 700);
+    assert!((spans[1].per_second(spans[1].sum.read_blocks) - 7.0).abs() < 1e-9);
+}
+
+#[test]
+fn gaps_and_calls_in_flight_are_shown() {
+    let report = whole();
+    let trace = &json_of(&report)["trace"];
+    assert_eq!(trace["gaps"]["total_us"], 1_250_000);
+    assert_eq!(trace["in_flight"][0]["sql_id"], "4vs91dcv7u1p6");
+    let text = text::render(&report, 120);
+    has_line(
+        &text,
+        "Gaps (stretches of a second or more of which no line tells): 1, 1.250000 s in all",
+    );
+    has_line(
+        &text,
+        "2026-10-10 12:00:00 12.345 /tmp/dev_ora_4711.trc 1.250000 500",
+    );
+    has_line(
+        &text,
+        "4vs91dcv7u1p6 12.345 /tmp/dev_ora_4711.trc 7 0 3 0.000042 999",
+    );
+    has_line(&text, "stopped writing at its size limit");
+}
+
+#[test]
+fn a_part_of_a_trace_has_no_interval_and_says_so() {
+    let options = Options {
+        filter: Filter {
+            sessions: vec![4712],
+            ..Filter::default()
+        },
+        ..Options::default()
+    };
+    let report = of(trace_meta(), trace_rows(), &options);
+    let json = json_of(&report);
+    let trace = &json["trace"];
+    for name in [
+        "interval_view",
+        "lines",
+        "unknown_lines",
+        "first_tim",
+        "last_tim",
+        "gaps",
+        "in_flight",
+    ] {
+        assert_eq!(trace[name], Value::Null, "{name}");
+    }
+    assert_eq!(trace["call_view"]["elapsed_us"], 120_000);
+    assert_eq!(trace["events"].as_array().map(Vec::len), Some(2));
+    assert_eq!(trace["statements"].as_array().map(Vec::len), Some(2));
+    let text = text::render(&report, 120);
+    has_line(&text, "SQL trace: a part of /tmp/dev_ora_4711.trc.");
+    assert!(!text.contains("TVD$XTAT") && !text.contains("Gaps"), "{text}");
+
+    let first_second = Options {
+        filter: Filter {
+            to_us: Some(FIRST_SECOND + 1_000_000),
+            ..Filter::default()
+        },
+        ..Options::default()
+    };
+    let report = of(trace_meta(), trace_rows(), &first_second);
+    has_words(
+        &text::render(&report, 120),
+        "up to a minute after the one in which they ended",
+    );
+}
+
+#[test]
+fn time_is_grouped_by_what_the_application_says() {
+    for (by, first, second) in [
+        (Dimension::Module, "[none]", "batch"),
+        (Dimension::Action, "[none]", "close month"),
+        (Dimension::ClientId, "[none]", "eva"),
+        (Dimension::Service, "[none]", "orders"),
+    ] {
+        let options = Options {
+            by: vec![by],
+            ..Options::default()
+        };
+        let report = of(trace_meta(), trace_rows(), &options);
+        let labels: Vec<&str> = report
+            .ledger
+            .rows
+            .iter()
+            .map(|row| row.labels[0].as_str())
+            .collect();
+        // DB time of sessions 1 and 2, then what is idle.
+        assert_eq!(labels, [first, second, first], "{by}");
+    }
+    let options = Options {
+        by: vec![Dimension::SqlId],
+        ..Options::default()
+    };
+    let report = of(trace_meta(), trace_rows(), &options);
+    let labels: Vec<&str> = report
+        .ledger
+        .rows
+        .iter()
+        .map(|row| row.labels[0].as_str())
+        .collect();
+    assert_eq!(
+        labels,
+        [
+            "4vs91dcv7u1p6",
+            &format!("[statement {DEEPEST}]"),
+            "[unknown]",
+            "4vs91dcv7u1p6"
+        ]
+    );
+}
+
+#[test]
+fn latencies_are_grouped_by_blocks_and_drawn() {
+    let source = Source::memory(trace_meta(), trace_rows());
+    let options = LatencyOptions {
+        by: vec![LatencyDimension::Blocks],
+        names: vec!["db file scattered read".into()],
+        ..LatencyOptions::default()
+    };
+    let report = latency(&source, &options).expect("latencies");
+    let labels: Vec<&str> = report.kinds[0]
+        .groups
+        .iter()
+        .map(|group| group.labels[0].as_str())
+        .collect();
+    assert_eq!(labels, ["32 blocks", "8 blocks"]);
+    let text = text::render_latency(&report, 100);
+    has_line(&text, "One event is a wait, as the trace tells it.");
+    has_line(&text, "quantiles are good to 6 %");
+    let map = heat_map(&source, &LatencyOptions::default()).expect("a map");
+    assert_eq!(map.total.count(), 107);
+    assert!(heat_map_svg::render(&map).contains("</svg>"));
+}
+
+#[test]
+fn a_recording_on_disk_answers_as_the_rows_did() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("traced.dbt");
+    let mut writer = RecordingWriter::create(&path, trace_meta()).expect("a recording");
+    writer.write(&trace_rows()).expect("rows");
+    writer.finish().expect("the end");
+    let from_disk =
+        report(&Source::open(&path).expect("a recording"), &Options::default()).expect("a report");
+    assert_eq!(from_disk.trace, whole().trace);
+}
+
+#[test]
+fn hostile_names_and_long_texts_are_harmless() {
+    let mut rows = trace_rows();
+    let long = format!("{HOSTILE} {}", "x, ".repeat(30_000));
+    for statement in &mut rows.statements {
+        statement.text = long.clone();
+        statement.sql_id = HOSTILE.into();
+        for step in &mut statement.plan_steps {
+            step.operation = long.clone();
+            // No tree: steps above themselves.
+            step.parent = step.id;
+        }
+    }
+    for session in &mut rows.sessions {
+        for name in [
+            &mut session.service,
+            &mut session.module,
+            &mut session.action,
+            &mut session.client_id,
+        ] {
+            *name = HOSTILE.into();
+        }
+    }
+    for row in &mut rows.latency {
+        row.name = format!("{HOSTILE}:{HOSTILE}");
+    }
+    let mut meta = trace_meta();
+    meta.files[0].path = HOSTILE.into();
+    let trace = meta.files[0].sql_trace.as_mut().expect("a trace");
+    trace.longest_gaps[0].session = HOSTILE.into();
+    trace.in_flight[0].session = HOSTILE.into();
+    let options = Options {
+        trace: TraceOptions {
+            plans: true,
+            ..TraceOptions::default()
+        },
+        ..Options::default()
+    };
+    let report = of(meta.clone(), rows.clone(), &options);
+    let text = text::render(&report, 120);
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    assert!(!text.contains('\u{202e}'));
+    assert!(text.len() < 60_000, "{} bytes", text.len());
+    let by_statement = Options {
+        by: vec![Dimension::Statement],
+        ..Options::default()
+    };
+    let report_by = of(meta.clone(), rows.clone(), &by_statement);
+    assert!(text::render(&report_by, 120).len() < 60_000);
+    assert_eq!(json_of(&report)["trace"]["statements"][0]["text"], long);
+}
+
+#[test]
+fn impossible_numbers_overflow_nothing() {
+    let mut rows = trace_rows();
+    for row in &mut rows.counters {
+        row.value = if row.name.contains('w') {
+            i64::MIN
+        } else {
+            i64::MAX
+        };
+        row.time = if row.session == SessionId(1) {
+            i64::MIN
+        } else {
+            i64::MAX
+        };
+    }
+    for row in &mut rows.latency {
+        (row.from_ns, row.to_ns, row.count) = (u64::MAX, 0, u64::MAX);
+        (row.sum_ns, row.max_ns, row.blocks) = (u64::MAX, u64::MAX, u64::MAX);
+    }
+    let mut meta = trace_meta();
+    let trace = meta.files[0].sql_trace.as_mut().expect("a trace");
+    (trace.begin_us, trace.last_tim_us) = (Some(i64::MIN), Some(i64::MAX));
+    (trace.cpu_us, trace.wait_us, trace.gaps_us) = (i64::MIN, i64::MIN, u64::MAX);
+    let report = of(meta, rows, &Options::default());
+    text::render(&report, 80);
+    json_of(&report);
+}
+
+fn some_waits() -> impl Strategy<Value = Vec<(usize, u64, u64)>> {
+    prop::collection::vec((0..4usize, 0..3_000_000u64, 1..50u64), 0..40)
+}
+
+proptest! {
+    /// Events are the waits of the call view, statements too, however they are cut.
+    #[test]
+    fn events_and_statements_add_up_to_the_call_view(waited in some_waits(), session in 0..3u32) {
+        let names = [SEQUENTIAL, SCATTERED, "Idle:SQL*Net message from client", "unclassified:of release 30"];
+        let mut rows = trace_rows();
+        rows.latency.clear();
+        rows.counters.clear();
+        for (index, (name, us, number)) in waited.iter().enumerate() {
+            let of = 1 + (index % 2) as u64;
+            let sum = (us * number) as i64;
+            let is_idle = *name == 2;
+            let latency: LatencyRow = waits(0, of, names[*name], 8, *us, *number);
+            rows.latency.push(latency);
+            let (all, own) = match is_idle {
+                true => (oracle::CALL_IDLE_US, oracle::IDLE_US),
+                false => (oracle::CALL_WAIT_US, oracle::WAIT_US),
+            };
+            let counted: [CounterRow; 2] = [
+                count(of, 0, 0, all, sum),
+                count(of, index as u64 % 4 * 7, index as u64 % 3, own, sum),
+            ];
+            rows.counters.extend(counted);
+        }
+        let options = Options {
+            filter: Filter {
+                sessions: match session { 0 => vec![], one => vec![4710 + one] },
+                ..Filter::default()
+            },
+            ..Options::default()
+        };
+        let report = of(trace_meta(), rows, &options);
+        let trace = report.trace.as_ref().expect("a trace");
+        let view = trace.call_view;
+        prop_assert_eq!(trace.events_us(), view.wait_us + view.idle_us);
+        let idle: i128 = trace.events.iter().filter(|event| event.idle).map(|event| event.total_us()).sum();
+        prop_assert_eq!(idle, view.idle_us);
+        let of_statements = |us: fn(&dbtime_report::TracedStatement) -> i128| trace.statements.iter().map(us).sum::<i128>();
+        prop_assert_eq!(of_statements(|one| one.wait_us), view.wait_us);
+        prop_assert_eq!(of_statements(|one| one.idle_us), view.idle_us);
+        let parts: i128 = trace.applications.iter().map(|one| one.time.call_view.wait_us).sum();
+        prop_assert_eq!(parts, view.wait_us);
+        prop_assert_eq!(trace.profile_us(), view.elapsed_us + view.idle_us);
+        for event in &trace.events {
+            let columns = dbtime_report::parsetrc_counts(&event.latency);
+            prop_assert_eq!(columns.iter().sum::<u128>(), event.latency.count());
+        }
+        for event in &trace.io_sizes {
+            let whole = trace.events.iter().find(|one| one.name == event.event).expect("the event");
+            let sum: u128 = event.sizes.iter().map(|size| size.latency.sum_ns()).sum();
+            prop_assert_eq!(sum, whole.latency.sum_ns());
+            let (top, _, others) = event.top(1);
+            prop_assert_eq!(top.iter().map(|size| size.latency.count()).sum::<u128>() + others.count(),
+                            whole.latency.count());
+        }
+    }
+}
