@@ -70,7 +70,8 @@ fn a_report_gives_the_numbers_that_awk_gives() {
         let outcome = dbtime(&["report", name, "--format", "json"]);
         // Some samples are damaged on purpose and have no time in them.
         if outcome.code == 3 {
-            assert_eq!(expected.get("call_elapsed_us").copied().unwrap_or(0), 0, "{name}");
+            let has_calls = |name: &String| name.starts_with("sql ") || name.starts_with("events ");
+            assert!(!expected.keys().any(has_calls), "{name}");
             continue;
         }
         let report: Value = serde_json::from_str(&outcome.expect_code(0).stdout).expect("JSON");

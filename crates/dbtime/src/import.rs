@@ -20,7 +20,7 @@ const ROWS_IN_MEMORY: usize = 200_000;
 struct Store {
     output: PathBuf,
     waiting: Rows,
-    has_activity: bool,
+    has_time: bool,
     writer: Option<RecordingWriter>,
 }
 
@@ -29,13 +29,13 @@ impl Store {
         Store {
             output,
             waiting: Rows::default(),
-            has_activity: false,
+            has_time: false,
             writer: None,
         }
     }
 
     fn take(&mut self, rows: Rows) -> io::Result<()> {
-        self.has_activity |= !rows.activity.is_empty();
+        self.has_time |= !rows.activity.is_empty() || !rows.counters.is_empty();
         self.waiting.append(rows);
         if self.waiting.len() >= ROWS_IN_MEMORY {
             self.write().map_err(io::Error::other)?;
@@ -106,7 +106,7 @@ pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Outcome> {
     }
     let mut store = Store::new(output.to_path_buf());
     let imported = read(files, &mut store)?;
-    let has_time = store.has_activity;
+    let has_time = store.has_time;
     if has_time {
         store.finish(&imported)?;
     }

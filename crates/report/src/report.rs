@@ -113,9 +113,11 @@ impl Report {
         self.trace.is_some() && !self.ledger.total().knows_states()
     }
 
-    /// True when no time of any session was recorded.
+    /// True when no time of any session was recorded, and no call of a trace: of recursive calls whose caller is not in the
+    /// trace only their statement is known.
     pub fn is_empty(&self) -> bool {
-        self.ledger.total().total_ns() == 0
+        let has_calls = |trace: &Trace| !trace.statements.is_empty() || !trace.events.is_empty();
+        self.ledger.total().total_ns() == 0 && !self.trace.as_ref().is_some_and(has_calls)
     }
 }
 
