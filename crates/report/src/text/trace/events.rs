@@ -16,9 +16,7 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
 }
 
 fn profile(trace: &Trace, page: &mut Page) {
-    page.heading(
-        "Resource profile (exact; % of CPU, all waits and unaccounted time by the call view: elapsed time and idle)",
-    );
+    page.heading("Resource profile (exact; 100 % = elapsed time and idle time of the call view)");
     let whole = trace.profile_us();
     let share = |us: i128| percent((whole > 0).then(|| us as f64 * 100.0 / whole as f64));
     let mut table = Table::new(&["event", ""], &["count", "seconds", "%", "mean us", "max us"]);
