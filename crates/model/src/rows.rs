@@ -123,6 +123,8 @@ pub mod counter {
     pub const MISSED: &str = "missed_switch";
     /// `dbtime`: samples whose wait event could not be read.
     pub const WAIT_NOT_READ: &str = "wait_not_read";
+    /// `dbtime`: samples whose wait event is a number that the database does not know.
+    pub const WAIT_UNKNOWN: &str = "wait_unknown";
 }
 
 /// A session, once.

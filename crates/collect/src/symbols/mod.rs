@@ -133,6 +133,19 @@ impl Symbolizer {
         self.stack(0, addresses)
     }
 
+    /// Id of a stack whose frames have their names already, leaf first.
+    pub(crate) fn named_stack(&mut self, mut frames: Vec<Frame>) -> StackId {
+        if frames.is_empty() {
+            return NO_STACK;
+        }
+        frames.reverse();
+        let id = stack_id(&frames);
+        if self.known.insert(id) {
+            self.new.push(StackRow { id, frames });
+        }
+        id
+    }
+
     /// Id of a user stack of a process, leaf first.
     pub(crate) fn user_stack(&mut self, pid: u32, addresses: &[u64]) -> StackId {
         // A stack whose every frame lies in the parent's map means the same in all its children.
