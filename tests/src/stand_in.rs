@@ -60,7 +60,8 @@ impl StandIn {
     #[track_caller]
     pub fn start(seconds: f64, sessions: u32, kinds: &str) -> StandIn {
         // Not in memory: direct reads want a device.
-        let directory = TempDir::with_prefix_in("dbtime-stand-in-", "/var/tmp").expect("a temporary directory");
+        let directory =
+            TempDir::with_prefix_in("dbtime-stand-in-", "/var/tmp").expect("a temporary directory");
         let mut child = Command::new(program())
             .arg(directory.path())
             .args([seconds.to_string(), sessions.to_string(), kinds.to_string()])
@@ -111,7 +112,12 @@ impl StandIn {
         let map = self.map_text();
         let sessions = map.lines().filter(|line| line.starts_with("session,"));
         sessions
-            .map(|line| line.split(',').nth(3).and_then(|pid| pid.parse().ok()).expect("a pid"))
+            .map(|line| {
+                line.split(',')
+                    .nth(3)
+                    .and_then(|pid| pid.parse().ok())
+                    .expect("a pid")
+            })
             .collect()
     }
 
@@ -125,7 +131,8 @@ impl StandIn {
         stdin.write_all(b"go\n").expect("the stand-in listens");
         stdin.flush().expect("the stand-in listens");
         self.wait_for("done");
-        let text = fs::read_to_string(self.directory.path().join("truth.csv")).expect("it has said that it is written");
+        let text = fs::read_to_string(self.directory.path().join("truth.csv"))
+            .expect("it has said that it is written");
         text.lines().map(truth).collect()
     }
 
@@ -169,12 +176,24 @@ fn program() -> &'static Path {
         let path = directory.path().join("stand_in");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("stand_in/stand_in.c");
         let output = Command::new("cc")
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-fcf-protection=none", "-rdynamic", "-o"])
+            .args([
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-fcf-protection=none",
+                "-rdynamic",
+                "-o",
+            ])
             .arg(&path)
             .arg(source)
             .output()
             .expect("a C compiler: run scripts/deps.sh build");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         (directory, path)
     });
     path

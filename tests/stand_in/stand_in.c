@@ -1,10 +1,11 @@
 /* Stands in for an Oracle instance, of which no licence is needed to test: processes with a shared segment laid out like
  * X$KSUSE that do real work between functions called like Oracle's, and write down the truth about it.
  *
- *   stand_in DIRECTORY SECONDS SESSIONS KIND,KIND…     KIND: cached direct sleep spin semaphore named unnamed
+ *   stand_in DIRECTORY SECONDS SESSIONS KIND,KIND…     KIND: cached direct sleep spin semaphore named unnamed; with
+ *   "statements" among them every wait belongs to a new statement
  *
  * It makes DIRECTORY/map.csv, as the script of `dbtime oracle-map` does, says "ready", and waits for a line on standard input;
- * then every session does all kinds in turn for so many seconds. It says "done" when DIRECTORY/truth.csv is written: for each
+ * then every session does all kinds in turn for so many seconds, and again for every further line. It says "done" when DIRECTORY/truth.csv is written: for each
  * pid, event and statement how often, how long (CLOCK_MONOTONIC), and of that how long on a CPU (CLOCK_THREAD_CPUTIME_ID).
  * Sessions then wait for work again, until standard input ends. */
 #define _GNU_SOURCE
@@ -195,7 +196,7 @@ static void wait_for_message(int from)
 static void run_session(int number, char *segment, int from, int to, double seconds, char *kinds)
 {
 	char *all[16], *kind;
-	int n = 0;
+	int n = 0, many = 0;
 	uint64_t end, begin, cpu;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -203,27 +204,31 @@ static void run_session(int number, char *segment, int from, int to, double seco
 	put(KSUSENUM, 100 + number);
 	put(KSUSETIM, 1);
 	for (kind = strtok(kinds, ","); kind && n < 16; kind = strtok(NULL, ","))
-		all[n++] = kind;
-	wait_for_message(from);
-	begin = clock_ns(CLOCK_MONOTONIC);
-	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	end = begin + seconds * 1e9;
-	for (unsigned round = 0; clock_ns(CLOCK_MONOTONIC) < end; round++) {
-		uint32_t statement = 0xAAAA0001 + round / 8 % 2;
-
-		put(KSUSESQH, statement);
-		wait_in(all[round % n], statement);
-		spin(1000000);
-	}
-	/* Event 0: all of it. */
-	note(0, 0, clock_ns(CLOCK_MONOTONIC) - begin, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu, 0);
-	for (struct truth *t = truths; t < truths + 64 && t->count; t++)
-		dprintf(to, "%d,%u,%u,%llu,%llu,%llu,%llu\n", getpid(), t->event, t->statement,
-			(unsigned long long)t->count, (unsigned long long)t->ns, (unsigned long long)t->cpu_ns,
-			(unsigned long long)t->db_us);
-	dprintf(to, "end\n");
-	for (;;)
+		if (!strcmp(kind, "statements"))
+			many = 1;
+		else
+			all[n++] = kind;
+	for (;;) {
 		wait_for_message(from);
+		memset(truths, 0, sizeof(truths));
+		begin = clock_ns(CLOCK_MONOTONIC);
+		cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		end = begin + seconds * 1e9;
+		for (unsigned round = 0; clock_ns(CLOCK_MONOTONIC) < end; round++) {
+			uint32_t statement = many ? 0x1000 + round : 0xAAAA0001 + round / 8 % 2;
+
+			put(KSUSESQH, statement);
+			wait_in(all[round % n], many ? 0 : statement);
+			spin(1000000);
+		}
+		/* Event 0: all of it. */
+		note(0, 0, clock_ns(CLOCK_MONOTONIC) - begin, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu, 0);
+		for (struct truth *t = truths; t < truths + 64 && t->count; t++)
+			dprintf(to, "%d,%u,%u,%llu,%llu,%llu,%llu\n", getpid(), t->event, t->statement,
+				(unsigned long long)t->count, (unsigned long long)t->ns,
+				(unsigned long long)t->cpu_ns, (unsigned long long)t->db_us);
+		dprintf(to, "end\n");
+	}
 }
 
 static void make_files(const char *directory)
@@ -275,7 +280,7 @@ static void make_map(const char *directory, char *segment, const pid_t *pids, in
 
 int main(int argc, char **argv)
 {
-	int sessions = argc > 3 ? atoi(argv[3]) : 0, segment_id, to_parent[2], to_session[MAX_SESSIONS][2], ended = 0;
+	int sessions = argc > 3 ? atoi(argv[3]) : 0, segment_id, to_parent[2], to_session[MAX_SESSIONS][2], ended;
 	pid_t pids[MAX_SESSIONS];
 	char *segment, line[256], path[4096];
 	FILE *told, *truth;
@@ -308,13 +313,13 @@ int main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 	snprintf(path, sizeof(path), "%s/truth.csv", argv[1]);
-	if (fgets(line, sizeof(line), stdin)) {
+	told = fdopen(to_parent[0], "r");
+	while (fgets(line, sizeof(line), stdin)) {
 		truth = fopen(path, "w");
-		told = fdopen(to_parent[0], "r");
 		for (int i = 0; i < sessions; i++)
 			if (write(to_session[i][1], "x", 1) != 1)
 				abort();
-		while (ended < sessions && fgets(line, sizeof(line), told))
+		for (ended = 0; ended < sessions && fgets(line, sizeof(line), told);)
 			if (!strcmp(line, "end\n"))
 				ended++;
 			else
@@ -322,8 +327,6 @@ int main(int argc, char **argv)
 		fclose(truth);
 		puts("done");
 		fflush(stdout);
-		while (fgets(line, sizeof(line), stdin))
-			;
 	}
 	for (int i = 0; i < sessions; i++)
 		kill(pids[i], SIGKILL);

@@ -12,9 +12,9 @@ use dbtime_model::{Rows, SessionId};
 use crate::accounting::Totals;
 use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, Tier, Visit};
 use crate::clock::{Clock, monotonic_ns};
-use crate::latencies::Latencies;
-use crate::engine::{BpfEngine, Engine};
 use crate::database::{Change, Database, Member, WaitNames};
+use crate::engine::{BpfEngine, Engine};
+use crate::latencies::Latencies;
 use crate::oracle::Instance;
 use crate::postgres::{PostgresDatabase, Server};
 use crate::proc_engine::ProcEngine;
@@ -145,7 +145,9 @@ impl Collector {
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
         let engine: Box<dyn Engine> = match options.means {
-            Means::Bpf => Box::new(start_programs(&options, clock, &mut reasons).map_err(or_without_programs)?),
+            Means::Bpf => {
+                Box::new(start_programs(&options, clock, &mut reasons).map_err(or_without_programs)?)
+            }
             Means::Proc => {
                 let (engine, not_known) = ProcEngine::start(options.rate_hz, clock)?;
                 reasons.extend(not_known);
@@ -261,9 +263,14 @@ impl Collector {
 
     fn take_latencies(&mut self, now: u64) -> Result<(), CollectError> {
         match (&mut self.latencies, self.engine.programs()) {
-            (Some(latencies), Some(programs)) => {
-                latencies.take(programs, self.probes.as_mut(), &*self.names, self.clock, now, &mut self.rows)
-            }
+            (Some(latencies), Some(programs)) => latencies.take(
+                programs,
+                self.probes.as_mut(),
+                &*self.names,
+                self.clock,
+                now,
+                &mut self.rows,
+            ),
             _ => Ok(()),
         }
     }
@@ -681,7 +688,8 @@ fn start_programs(
 ) -> Result<BpfEngine, CollectError> {
     let only = options.task_iterator.then_some(Visit::Iterator);
     let (programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
-    let events = Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
+    let events =
+        Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
     let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
     if let Some(reason) = refused {
         reasons.push(format!(

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use dbtime_model::recording::ProgramCost;
 
+use crate::CollectError;
 use crate::bpf::{Event, Events, Losses, Programs, Sampler, SamplerStatistics};
 use crate::database::WaitSource;
 use crate::session::Unused;
-use crate::CollectError;
 
 /// Looks at sessions and tells what it sees as [`Event`]s.
 pub(crate) trait Engine {

@@ -70,7 +70,9 @@ pub enum CollectError {
     #[error("{0}")]
     Kernel(String),
     /// The MAP of an Oracle instance has nothing to record.
-    #[error("{path}: no session can be recorded; make the MAP with the script of 'dbtime oracle-map'{problems}")]
+    #[error(
+        "{path}: no session can be recorded; make the MAP with the script of 'dbtime oracle-map'{problems}"
+    )]
     Map {
         /// File.
         path: PathBuf,

@@ -12,7 +12,10 @@ use crate::process;
 /// A part could not be read, or the process is gone.
 pub(crate) fn read(pid: u32, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
     let wanted: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
-    let remote: Vec<libc::iovec> = parts.iter().map(|(address, bytes)| vector(*address as usize, bytes.len())).collect();
+    let remote: Vec<libc::iovec> = parts
+        .iter()
+        .map(|(address, bytes)| vector(*address as usize, bytes.len()))
+        .collect();
     let local: Vec<libc::iovec> = parts
         .iter_mut()
         .map(|(_, bytes)| vector(bytes.as_mut_ptr() as usize, bytes.len()))

@@ -151,9 +151,9 @@ impl GroupKey {
                 Value::State(state) => state.to_string(),
                 Value::Statement(0) => "[unknown]".to_string(),
                 Value::Statement(id) => match dimensions.statement(*id) {
-                    Some(text) => text.to_string(),
+                    Some(text) if !text.is_empty() => text.to_string(),
                     // Signed, the way PostgreSQL shows a queryid.
-                    None => format!("[statement {}]", id.cast_signed()),
+                    _ => format!("[statement {}]", id.cast_signed()),
                 },
                 Value::Second(us) => moment(*us),
             })

@@ -75,7 +75,10 @@ impl ExactAccount {
             (Some(StateGroup::Blocked), _) => ExactState::Sleep,
         };
         if count > 0 {
-            let cells = self.samples.entry(((cell.wait, cell.statement), state)).or_default();
+            let cells = self
+                .samples
+                .entry(((cell.wait, cell.statement), state))
+                .or_default();
             *cells.entry(cell).or_default() += count;
         }
     }
@@ -156,7 +159,10 @@ impl ExactAccount {
         self.cpu_reported += cpu;
         let mut cells = Vec::new();
         for of_wait in &sums.waits {
-            let doing = (of_wait.wait.map_or(RawWait::NotRead, RawWait::Info), of_wait.statement);
+            let doing = (
+                of_wait.wait.map_or(RawWait::NotRead, RawWait::Info),
+                of_wait.statement,
+            );
             for state in ExactState::ALL {
                 let reported = self.reported.entry((doing, state)).or_default();
                 let growth = Sum {

@@ -12,7 +12,9 @@ use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{collect_messages, messages, verdict};
 use super::recorder::RecorderSkelBuilder;
-use super::recorder::types::{bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target, dbt_wait_source};
+use super::recorder::types::{
+    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target, dbt_wait_source,
+};
 use super::run_time::RunTimes;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
@@ -168,9 +170,7 @@ impl Programs {
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
         open.progs.sampler_pass.set_autoload(engine == Visit::PidList);
-        open.progs
-            .sampler_iterate
-            .set_autoload(engine == Visit::Iterator);
+        open.progs.sampler_iterate.set_autoload(engine == Visit::Iterator);
         for map in [&mut open.maps.targets, &mut open.maps.slots] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }

@@ -16,8 +16,8 @@ pub(crate) use events::WaitSums;
 pub(crate) use events::{Event, Events, ExactState, ExactSums, Listed, SampleEvent};
 pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
-pub(crate) use oracle::OracleProbes;
 pub(crate) use load::{Losses, Programs, Visit};
+pub(crate) use oracle::OracleProbes;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, thread_cpu_ns};
 
 pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};

@@ -43,7 +43,8 @@ impl OracleProbes {
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
         for map in [&mut open.maps.latency_even, &mut open.maps.latency_odd] {
-            map.set_max_entries(MAX_LATENCIES).map_err(|e| failed("maps", e))?;
+            map.set_max_entries(MAX_LATENCIES)
+                .map_err(|e| failed("maps", e))?;
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let mut links = Vec::new();
@@ -60,7 +61,11 @@ impl OracleProbes {
                 continue;
             }
             let places: Places = places(pid).map_err(|e| CollectError::io(&path, e))?;
-            let programs = [&skel.progs.on_begin_wait, &skel.progs.on_end_wait, &skel.progs.on_wait_time];
+            let programs = [
+                &skel.progs.on_begin_wait,
+                &skel.progs.on_end_wait,
+                &skel.progs.on_wait_time,
+            ];
             // The end first: a begin that is seen must be seen to end.
             for n in [2, 1, 0] {
                 let every_process = -1;

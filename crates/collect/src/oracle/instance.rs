@@ -87,7 +87,11 @@ impl Instance {
         if instance.members.is_empty() {
             return Err(CollectError::Map {
                 path: path.to_path_buf(),
-                problems: instance.reasons.iter().map(|reason| format!("\n  {reason}")).collect(),
+                problems: instance
+                    .reasons
+                    .iter()
+                    .map(|reason| format!("\n  {reason}"))
+                    .collect(),
             });
         }
         Ok(instance)
@@ -155,7 +159,10 @@ impl Instance {
 }
 
 fn called(session: &MapSession) -> String {
-    format!("session {},{} (line {})", session.sid, session.serial, session.line)
+    format!(
+        "session {},{} (line {})",
+        session.sid, session.serial, session.line
+    )
 }
 
 /// Whether the process can be the one that the MAP means.
@@ -217,7 +224,10 @@ fn is_named_like_oracle(pid: u32) -> bool {
 
 impl Database for Instance {
     fn describe(&self) -> DatabaseMeta {
-        let executable = self.members.first().and_then(|member| process::executable(member.pid));
+        let executable = self
+            .members
+            .first()
+            .and_then(|member| process::executable(member.pid));
         DatabaseMeta {
             product: "Oracle".to_string(),
             version: self.release.clone(),
@@ -295,6 +305,8 @@ impl Instance {
             return None;
         }
         self.failed = Some(what.clone());
-        Some(Change::Sessions(vec![format!("the sessions are those of the MAP before: {what}")]))
+        Some(Change::Sessions(vec![format!(
+            "the sessions are those of the MAP before: {what}"
+        )]))
     }
 }

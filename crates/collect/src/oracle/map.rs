@@ -71,7 +71,11 @@ impl Map {
         if map.sessions.is_empty() {
             return Err(CollectError::Map {
                 path: path.to_path_buf(),
-                problems: map.problems.iter().map(|problem| format!("\n  {problem}")).collect(),
+                problems: map
+                    .problems
+                    .iter()
+                    .map(|problem| format!("\n  {problem}"))
+                    .collect(),
             });
         }
         Ok(map)
@@ -149,7 +153,10 @@ impl Map {
         let taken = if fields.len() == wanted {
             self.take(line, kind, &fields)
         } else {
-            Err(format!("a record of kind {kind} has {wanted} fields, not {}", fields.len()))
+            Err(format!(
+                "a record of kind {kind} has {wanted} fields, not {}",
+                fields.len()
+            ))
         };
         bad.extend(taken.err().map(|error| (line, error)));
         None
@@ -287,7 +294,10 @@ end,1,2,.
     fn a_map_says_who_the_sessions_are_and_where_they_say_what_they_wait_for() {
         let map = Map::parse(GOOD, "m.csv");
         assert_eq!(map.problems, Vec::<String>::new());
-        assert_eq!((map.instance.as_str(), map.version.as_str()), ("ORCL", "19.3.0.0.0"));
+        assert_eq!(
+            (map.instance.as_str(), map.version.as_str()),
+            ("ORCL", "19.3.0.0.0")
+        );
         let session = &map.sessions[0];
         assert_eq!((session.sid, session.serial, session.pid), (12, 3456, 4711));
         assert_eq!(session.module, "a \"module\", of two");
@@ -332,10 +342,18 @@ end,1,2,.
             "m.csv:6: address of KSUSEOPC \"nowhere\" is none",
             "m.csv:7: process 4711 is that of session 12,3456 (line 2) too",
         ] {
-            assert!(map.problems.iter().any(|p| p.starts_with(part)), "{part}: {:#?}", map.problems);
+            assert!(
+                map.problems.iter().any(|p| p.starts_with(part)),
+                "{part}: {:#?}",
+                map.problems
+            );
         }
         let cut = Map::parse(&GOOD[..GOOD.len() - 9], "m.csv");
-        assert!(!cut.complete && cut.problems[0].contains("last line is missing"), "{:?}", cut.problems);
+        assert!(
+            !cut.complete && cut.problems[0].contains("last line is missing"),
+            "{:?}",
+            cut.problems
+        );
     }
 
     #[test]

@@ -37,7 +37,10 @@ pub(super) fn complete(names: &mut EventNames, pid: u32) -> io::Result<Option<us
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))
     };
     let name_at = |size: usize, number: u32| text(pid, word(number as usize * size)?);
-    let known: Vec<(u32, String)> = names.iter().map(|(number, name)| (number, name.to_string())).collect();
+    let known: Vec<(u32, String)> = names
+        .iter()
+        .map(|(number, name)| (number, name.to_string()))
+        .collect();
     if known.len() < AGREEING {
         return Ok(None);
     }

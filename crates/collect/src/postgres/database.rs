@@ -6,8 +6,8 @@ use std::rc::Rc;
 use dbtime_model::Wait;
 use dbtime_model::recording::DatabaseMeta;
 
-use super::wait_events::{self, WaitEventNames};
 use super::Server;
+use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::database::{Change, Database, Member, WaitNames, WaitSource};
 use crate::session::Role;

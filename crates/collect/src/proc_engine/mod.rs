@@ -98,7 +98,10 @@ impl ProcEngine {
             ));
         }
         if std::fs::read("/proc/self/stack").is_err() {
-            reasons.push("/proc/PID/stack cannot be read (it needs CAP_SYS_ADMIN): there are no kernel stacks".to_string());
+            reasons.push(
+                "/proc/PID/stack cannot be read (it needs CAP_SYS_ADMIN): there are no kernel stacks"
+                    .to_string(),
+            );
         }
         let engine = ProcEngine {
             orders,

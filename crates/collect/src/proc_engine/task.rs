@@ -135,7 +135,12 @@ impl Task {
     fn read_schedstat(&mut self) -> io::Result<SchedStat> {
         let text = text_of(&self.schedstat, &mut self.buffer)?;
         let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
-        let mut next = || numbers.next().and_then(Result::ok).ok_or(io::ErrorKind::InvalidData);
+        let mut next = || {
+            numbers
+                .next()
+                .and_then(Result::ok)
+                .ok_or(io::ErrorKind::InvalidData)
+        };
         Ok(SchedStat {
             on_cpu: next()?,
             run_queue: next()?,
@@ -186,12 +191,18 @@ impl Task {
 
     /// The kernel stack, leaf first; where it is not shown, the system call alone.
     fn read_stack(&mut self) -> Vec<Frame> {
-        let text = self.stack.as_ref().and_then(|file| text_of(file, &mut self.buffer).ok());
+        let text = self
+            .stack
+            .as_ref()
+            .and_then(|file| text_of(file, &mut self.buffer).ok());
         let frames: Vec<Frame> = text.unwrap_or_default().lines().filter_map(frame).collect();
         if !frames.is_empty() {
             return frames;
         }
-        let text = self.syscall.as_ref().and_then(|file| text_of(file, &mut self.buffer).ok());
+        let text = self
+            .syscall
+            .as_ref()
+            .and_then(|file| text_of(file, &mut self.buffer).ok());
         let number = text.and_then(|text| text.split(' ').next()?.parse().ok());
         let name = number.and_then(Sysno::new).map(|call| call.name());
         name.map(|name| kernel_frame(&format!("__x64_sys_{name}"), "[kernel]"))
@@ -245,7 +256,10 @@ mod tests {
     fn lines_of_a_stack_are_names_and_modules() {
         let named = |line| frame(line).map(|f| (f.symbol, f.module));
         let is = |symbol: &str, module: &str| Some((symbol.to_string(), module.to_string()));
-        assert_eq!(named("[<0>] do_nanosleep+0x5a/0x100"), is("do_nanosleep", "[kernel]"));
+        assert_eq!(
+            named("[<0>] do_nanosleep+0x5a/0x100"),
+            is("do_nanosleep", "[kernel]")
+        );
         assert_eq!(named("[<0>] xfs_read+0x5a/0x100 [xfs]"), is("xfs_read", "xfs"));
         assert_eq!(named("[<ffffffffffffffff>] 0xffffffffffffffff"), None);
         assert_eq!(named(""), None);
