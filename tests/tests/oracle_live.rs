@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use dbtime_model::State;
 use dbtime_tests::{
-    Recorded, Recorder, SessionTime, StandIn, WaitTruth, assert_close, dbtime, event, needs_recording, say,
-    schedstat, skip,
+    Recorded, Recorder, SessionTime, StandIn, WaitTruth, assert_between, assert_close, dbtime, event,
+    needs_recording, say, schedstat, skip,
 };
 
 const SEQUENTIAL: &str = "User I/O:db file sequential read";
@@ -223,13 +223,14 @@ fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
                 "{pid} {name}: truth {seconds:.4} s ({cpu:.4} on CPU), recorded {found:.4} ({found_cpu:.4})"
             ));
             assert_close(name, found, seconds, 0.005, 0.0005);
-            // The clock of the CPU is read outside of the wait, by a call of some microseconds.
+            // The clock of the CPU is read outside of the wait, by a call; between it and the wait the session may lose its
+            // CPU, and comes back to cold caches.
             let calls: u64 = truth
                 .iter()
                 .filter(|t| t.pid == pid && t.event == number)
                 .map(|t| t.count)
                 .sum();
-            assert_close(name, found_cpu, cpu, 0.02, calls as f64 * 5e-6);
+            assert_close(name, found_cpu, cpu, 0.03, calls as f64 * 40e-6);
             let latency: u64 = session
                 .latencies
                 .0
@@ -253,19 +254,35 @@ fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
     }
 }
 
+/// Fields of a session's line, and the place of one of them: the module has a comma in it.
+fn fields_of(line: &str, field: usize) -> (Vec<&str>, usize) {
+    let fields: Vec<&str> = line.split(',').collect();
+    let place = if field < 7 {
+        field
+    } else {
+        field + fields.len() - 13
+    };
+    (fields, place)
+}
+
+/// A field of a session's line.
+fn field(map: &str, session: usize, field: usize) -> String {
+    let start = format!("session,{},", 100 + session);
+    let line = map
+        .lines()
+        .find(|line| line.starts_with(&start))
+        .expect("it is there");
+    let (fields, place) = fields_of(line, field);
+    fields[place].to_string()
+}
+
 /// Replaces a field of a session's line.
 fn with_field(map: &str, session: usize, field: usize, value: &str) -> String {
     let lines = map.lines().map(|line| {
         if !line.starts_with(&format!("session,{},", 100 + session)) {
             return line.to_string();
         }
-        // The module has a comma in it, and quotes around it: the addresses are counted from the end.
-        let mut fields: Vec<&str> = line.split(',').collect();
-        let place = if field < 7 {
-            field
-        } else {
-            field + fields.len() - 13
-        };
+        let (mut fields, place) = fields_of(line, field);
         fields[place] = value;
         fields.join(",")
     });
@@ -278,18 +295,11 @@ fn a_bad_map_harms_only_the_sessions_it_is_wrong_about() {
     let mut stand_in = StandIn::start(3.0, 5, "sleep");
     let pids = stand_in.pids();
     let map = stand_in.map_text();
-    // Unmapped; not the session's; not an event's number (the address of the session's own number is one); dead.
+    // Unmapped; not the session's; dead; the hash of the statement in the place of the event. No event of this number.
     let map = with_field(&map, 1, 8, "0x10000");
-    let map = with_field(
-        &map,
-        2,
-        11,
-        map.split(',')
-            .nth(map.split(',').count() / 2)
-            .unwrap_or("0x20000"),
-    );
     let map = with_field(&map, 2, 11, "0x20000");
     let map = with_field(&map, 3, 3, "4194301");
+    let map = with_field(&map, 4, 8, &field(&map, 4, 10));
     let map = map.replace("event,515,", "event,516,")
         + "ORA-03113: end-of-file on communication channel\nsession,1,x\n";
     let path = stand_in.other_map(&map);
@@ -312,20 +322,26 @@ fn a_bad_map_harms_only_the_sessions_it_is_wrong_about() {
         assert!(session.counter("wait_not_read") > 10);
     }
     assert!(recorded.meta.quality.waits_not_read > 20);
-    for good in [pids[0], pids[4]] {
-        let session = recorded.session(good);
-        assert_conserved(&session);
-        // Its event has no name in this MAP: shown by its number, and counted.
-        let unknown = session
-            .activity
-            .iter()
-            .filter(|row| row.wait_class == "unknown" && row.wait_event == "event#=515");
-        assert!(
-            unknown.map(|row| row.ns).sum::<u64>() > 1_500_000_000,
-            "{session:#?}"
-        );
-        assert!(session.counter("wait_unknown") > 10);
-    }
+    let session = recorded.session(pids[4]);
+    assert_conserved(&session);
+    assert!(
+        session.ns(Some("[not an event number]"), &State::ALL) > 1_500_000_000,
+        "{}",
+        session.ledger()
+    );
+    assert!(session.counter("wait_unknown") > 10);
+    let session = recorded.session(pids[0]);
+    assert_conserved(&session);
+    // Its event has no name in this MAP: shown by its number, and counted.
+    let unknown = session
+        .activity
+        .iter()
+        .filter(|row| row.wait_class == "unknown" && row.wait_event == "event#=515");
+    assert!(
+        unknown.map(|row| row.ns).sum::<u64>() > 1_500_000_000,
+        "{session:#?}"
+    );
+    assert!(session.counter("wait_unknown") > 10);
 }
 
 #[test]
@@ -475,9 +491,11 @@ fn probes_in_the_functions_lay_both_clocks_side_by_side() {
             };
             let (found, ns) = rows("oracle_wait");
             assert_eq!(found, count, "{name}: every wait is timed");
-            // Two probes of less than a microsecond each lie between the two clocks, and the time to get to them.
+            // The probes lie outside of the session's own clock, and a session that uses up its time on a CPU loses that in
+            // a probe as a rule.
             let seconds = of_event().map(|t| t.ns).sum::<u64>() as f64 / 1e9;
-            assert_close(name, ns as f64 / 1e9, seconds, 0.005, count as f64 * 20e-6);
+            let most = seconds * 1.05 + count as f64 * 20e-6 + 0.03;
+            assert_between(name, ns as f64 / 1e9, seconds, most, 0.0, count as f64 * 1e-6);
             let (found, ns) = rows("oracle_wait_db");
             let db_us: u64 = of_event().map(|t| t.db_us).sum();
             assert_eq!(

@@ -549,6 +549,11 @@ impl Collector {
         self.take_up_newcomers()
     }
 
+    fn is_parent_recorded(&self) -> bool {
+        let parent = self.database.parent();
+        parent.is_some_and(|pid| self.sessions.contains_key(&pid))
+    }
+
     fn take_up_newcomers(&mut self) -> Result<(), CollectError> {
         let mut newcomers = self.database.members();
         newcomers.retain(|member| !self.sessions.contains_key(&member.pid));
@@ -594,9 +599,8 @@ impl Collector {
         }
         self.looked_at_database = Instant::now();
         match self.database.look(self.gone.is_some()) {
-            None if !self.engine.sees_births() && self.database.parent().is_some() && self.gone.is_none() => {
-                self.take_up_newcomers()
-            }
+            // As long as the parent lives it may have children that nobody tells of.
+            None if !self.engine.sees_births() && self.is_parent_recorded() => self.take_up_newcomers(),
             None => Ok(()),
             Some(Change::Restarted(text)) => {
                 self.note(text);

@@ -366,7 +366,7 @@ end,1,2,.
             assert_eq!(super::address(text, "A"), Ok(address));
         }
         for wrong in ["", "0", "-1", "0x", "FFFFFFFFFFFFFFFF", "123456789012345678901"] {
-            assert!(super::address(wrong, "A").is_err(), "{wrong}");
+            assert!(address(wrong, "A").is_err(), "{wrong}");
         }
     }
 

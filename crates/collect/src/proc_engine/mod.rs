@@ -35,7 +35,7 @@ const SHARE_OF_CPU: u64 = 5;
 
 /// What the thread is told.
 enum Order {
-    Watch(u32, WaitSource),
+    Watch(u32, Box<Task>),
     Forget(u32),
     Totals,
     Stop,
@@ -53,6 +53,8 @@ struct Shared {
 pub(crate) struct ProcEngine {
     orders: Sender<Order>,
     events: Receiver<Event>,
+    /// First totals of sessions: they are accounted for from the moment at which they are taken up.
+    first: VecDeque<Event>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -106,6 +108,7 @@ impl ProcEngine {
         let engine = ProcEngine {
             orders,
             events,
+            first: VecDeque::new(),
             shared,
             thread: Some(thread),
         };
@@ -134,7 +137,11 @@ impl Engine for ProcEngine {
         source: WaitSource,
         _is_parent: bool,
     ) -> Result<(), CollectError> {
-        self.order(Order::Watch(pid, source));
+        // Gone already: the collector misses it by itself.
+        if let Some(mut task) = Task::open(pid, source) {
+            self.first.push_back(task.totals(false));
+            self.order(Order::Watch(pid, Box::new(task)));
+        }
         Ok(())
     }
 
@@ -166,7 +173,7 @@ impl Engine for ProcEngine {
         if !longest.is_zero() {
             std::thread::sleep(longest);
         }
-        self.events.try_iter().collect()
+        self.first.drain(..).chain(self.events.try_iter()).collect()
     }
 
     fn stop(&mut self) {
@@ -253,11 +260,8 @@ impl Thread {
         loop {
             let left = Duration::from_nanos(moment.saturating_sub(monotonic_ns()));
             match self.orders.recv_timeout(left) {
-                Ok(Order::Watch(pid, source)) => {
-                    // Gone already: the collector misses it by itself.
-                    if let Some(task) = Task::open(pid, source) {
-                        self.tasks.insert(pid, task);
-                    }
+                Ok(Order::Watch(pid, task)) => {
+                    self.tasks.insert(pid, *task);
                 }
                 Ok(Order::Forget(pid)) => {
                     self.tasks.remove(&pid);
