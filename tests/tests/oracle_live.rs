@@ -539,7 +539,7 @@ fn names_that_the_map_lacks_come_from_the_executables_table_if_it_agrees_with_th
     let doubtful = stand_in.other_map(&stand_in.map_text().replace("\"latch free\"", "\"latch: free\""));
     let (_, recorded) = record(&mut stand_in, &doubtful, &[]);
     assert!(
-        !recorded.stderr.contains("from the executable"),
+        !recorded.stderr.contains("from the executable's table"),
         "{}",
         recorded.stderr
     );

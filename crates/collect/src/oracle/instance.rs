@@ -135,7 +135,7 @@ impl Instance {
             match name_table::complete(&mut names, member.pid) {
                 Ok(Some(0) | None) => {}
                 Ok(Some(added)) => self.reasons.push(format!(
-                    "{added} events that the MAP does not name have their names from the executable's table, without a class"
+                    "names of events that the MAP lacks come from the executable's table, without a class: {added}"
                 )),
                 // The names of the MAP are enough.
                 Err(_) => {}

@@ -109,7 +109,7 @@ impl Symbolizer {
             }
         }
         let mut missing = Vec::new();
-        if !readable {
+        if self.parent != 0 && !readable {
             missing.push("user functions have no names: the server's executable cannot be opened (it needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE)".to_string());
         }
         if self.kernel_modules.addresses_are_hidden() {
