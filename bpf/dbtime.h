@@ -14,9 +14,28 @@ struct dbt_task_id {
 	__u64 start_ns;
 };
 
+enum dbt_source_kind {
+	SOURCE_NONE = 0,
+	SOURCE_POINTER = 1, /* `event` is the address of a pointer to the 32-bit wait event */
+	SOURCE_NUMBERS = 2, /* `event` is the address of its number, `on_cpu` that of a number above 0 while it does not wait */
+};
+
+/* Where a session says what it is doing: addresses in its own memory, of 32 bits each. */
+struct dbt_wait_source {
+	__u32 kind; /* enum dbt_source_kind */
+	__u32 pad;
+	__u64 event;
+	__u64 on_cpu;
+	__u64 statement; /* of the hash of the statement it executes; 0 = there is none */
+};
+
+#define WAIT_NOT_READ 0xffffffff /* in the place of a wait event */
+#define WAIT_NUMBERED 0x80000000 /* SOURCE_NUMBERS: it waits, in the event of the number in the other bits */
+#define WAIT_NO_NUMBER 0x7ffffffe /* in those bits: too large for one */
+
 /* Value of the map `targets`: the tasks that are sampled. */
 struct dbt_target {
-	__u64 wait_address; /* of the pointer to the 32-bit wait event; 0 = the task has none */
+	struct dbt_wait_source source;
 	__u32 is_parent;    /* its children become targets too: a postmaster */
 	__u32 slot;         /* where the sampler keeps it, counted from 1; 0 = not yet assigned */
 };
@@ -26,7 +45,7 @@ struct dbt_target {
  * between the two only the sampler's program writes it. */
 struct dbt_slot {
 	struct dbt_task_id task;
-	__u64 wait_address;
+	struct dbt_wait_source source;
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
 	__u32 state;           /* raw __state at the last row */
 	__u32 repeats;         /* passes since the last event in which that row still held */
@@ -82,7 +101,7 @@ struct dbt_sample {
 	__u32 repeats;       /* EVENT_WAITING: passes in which the row before still held */
 	__u16 kernel_frames;
 	__u16 user_frames;
-	__u32 pad;
+	__u32 statement;     /* 0 = not known */
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
 };
 
@@ -107,13 +126,12 @@ enum dbt_exact_state {
 	EXACT_STATES
 };
 
-#define MAX_WAITS 64 /* distinct wait events of a session; a power of two */
-#define WAIT_NOT_READ 0xffffffff /* in the place of a wait event */
+#define MAX_WAITS 64 /* distinct wait events (where statements are known: by statement) of a session; a power of two */
 
-/* All time that a session has spent in one wait event. It only grows. */
+/* All time that a session has spent in one wait event of one statement. It only grows. */
 struct dbt_wait_sums {
 	__u32 wait;
-	__u32 pad;
+	__u32 statement; /* 0 = not known */
 	__u64 ns[EXACT_STATES];
 	__u64 count[EXACT_STATES];
 };
@@ -124,13 +142,13 @@ struct dbt_sums {
 	__u64 cpu_ns; /* on a CPU; 0 where calls are traced: then it is in `waits` */
 	__u64 missed; /* switches that were not seen */
 	__u32 used;   /* of `waits` */
-	__u32 pad;
+	__u32 epoch;  /* how often `waits` began anew, because they were full and had been sent */
 	struct dbt_wait_sums waits[MAX_WAITS]; /* cut to what is used */
 };
 
 struct dbt_begin {
 	struct dbt_event event;
-	__u64 wait_address;
+	struct dbt_wait_source source;
 };
 
 /* One cell of the histograms: latencies of one kind that fell into one bucket. What does not apply is 0. */
@@ -179,6 +197,8 @@ enum dbt_latency_kind {
 	LATENCY_BLOCK = 9,
 	LATENCY_BLOCK_QUEUE = 10,
 	LATENCY_WAKER = 11,
+	LATENCY_ORACLE_WAIT = 12,
+	LATENCY_ORACLE_WAIT_DB = 13,
 };
 
 /* What a block request does; `name` in the key of LATENCY_BLOCK and LATENCY_BLOCK_QUEUE. */

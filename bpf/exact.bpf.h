@@ -47,7 +47,7 @@ struct dbt_account {
 	__u64 status;
 	__u32 mode;
 	__u32 left_cpu;  /* `run_time` is of a moment at which it was off CPU */
-	__u64 wait_address;
+	struct dbt_wait_source source;
 	__u64 since;     /* all time before is in `sums` */
 	__u64 arrival;   /* MODE_OFF: when it came onto a CPU again, if it has */
 	__u64 run_time;  /* the kernel's, at `since`; where calls are traced: at the last switch-out */
@@ -69,8 +69,8 @@ struct dbt_account {
 	__u32 device; /* that the call sent a request to */
 	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; with `waker` written by the waker's CPU */
 	__u32 waker;     /* pid of the task that woke it; 0 = an interrupt */
-	__u32 pad2;
-	__u64 wait_pointer; /* what lies at wait_address, once that is settled; 0 = not yet */
+	__u32 statement; /* that was executed when this was last read */
+	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
 	__u32 wait_histograms[MAX_WAITS];     /* by cell, as the next */
@@ -110,18 +110,6 @@ static __always_inline void end_write(struct dbt_account *account)
 	account->sequence++;
 }
 
-/* The wait event of the task that is running. */
-static __always_inline __u32 current_wait(__u64 address)
-{
-	__u64 pointer = 0;
-	__u32 wait = 0;
-
-	if (address && (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address) ||
-			bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer)))
-		return WAIT_NOT_READ;
-	return wait;
-}
-
 /* A process begins with its wait event beside the pointer to it, gets one in shared memory, and ends with the first
  * again. While it is in shared memory the pointer need not be read each time: the calls by which a process leaves that are
  * none of those it works with. */
@@ -129,11 +117,9 @@ static __always_inline __u32 current_wait(__u64 address)
 
 static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool is_settled)
 {
-	__u64 address = account->wait_address, pointer = account->wait_pointer;
+	__u64 address = account->source.event, pointer = account->wait_pointer;
 	__u32 wait = 0;
 
-	if (!address)
-		return 0;
 	if (!pointer || !is_settled) {
 		if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address))
 			return WAIT_NOT_READ;
@@ -142,18 +128,31 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool i
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
 }
 
-/* Cell of a wait event. The last one takes all for which there is no room, as not read. */
-static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait)
+/* Reads the wait event of the task that is running, and notes its statement. */
+static __always_inline __u32 read_wait(struct dbt_account *account, bool is_settled)
 {
+	struct dbt_activity activity;
+
+	if (account->source.kind == SOURCE_POINTER)
+		return wait_by_pointer(account, is_settled);
+	activity = own_activity(&account->source);
+	account->statement = activity.statement;
+	return activity.wait;
+}
+
+/* Cell of a wait event in a statement. The last one takes all for which there is no room, as not read. */
+static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 statement)
+{
+	__u64 wanted = (__u64)statement << 32 | wait;
 	__u32 i;
 
 	for (i = 0; i < MAX_WAITS - 1; i++) {
 		if (i >= sums->used) {
-			sums->waits[i].wait = wait;
+			sums->waits[i] = (struct dbt_wait_sums){ .wait = wait, .statement = statement };
 			sums->used = i + 1;
 			return i;
 		}
-		if (sums->waits[i].wait == wait)
+		if (*(__u64 *)&sums->waits[i].wait == wanted)
 			return i;
 	}
 	sums->waits[MAX_WAITS - 1].wait = WAIT_NOT_READ;
@@ -312,7 +311,7 @@ static __always_inline void settle_calls(struct dbt_account *account, struct tas
 		charge(account, account->call_cell, EXACT_CALL, seen);
 		account->call_cpu += seen;
 	} else {
-		charge(account, cell_of(&account->sums, user_wait), EXACT_OUTSIDE, seen);
+		charge(account, cell_of(&account->sums, user_wait, account->statement), EXACT_OUTSIDE, seen);
 	}
 	account->since = now;
 }
@@ -334,6 +333,38 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 	account->run_time = run_time;
 }
 
+#define ROOM 8 /* cells that may come into use between two looks at how many are left */
+
+/* Where statements are told apart there are more cells in the long run than there is room for. When it becomes scarce all that
+ * was counted is sent, and counting begins anew. The account is settled up to `now`, and is being written. */
+static __always_inline void make_room(struct dbt_account *account, __u64 now, __u64 on_cpu, __u64 run_delay)
+{
+	struct dbt_totals *totals = &account->sums.totals;
+	__u32 i;
+
+	if (account->source.kind != SOURCE_NUMBERS || account->sums.used < MAX_WAITS - ROOM)
+		return;
+	totals->event.kind = EVENT_TOTALS;
+	totals->event.time_ns = now;
+	totals->on_cpu_ns = on_cpu;
+	totals->run_queue_ns = run_delay;
+	if (bpf_ringbuf_output(&events, &account->sums, sums_size(&account->sums), BPF_RB_NO_WAKEUP))
+		return; /* no room there either: tried again at the next boundary */
+	/* A loop each turn of which the compiler sees: the whole at once would be a call of memset(), which there is not. */
+	for (i = 0; i < MAX_WAITS; i++) {
+		account->wait_histograms[i] = 0;
+		account->sched_histograms[i] = 0;
+		asm volatile("" ::: "memory");
+	}
+	for (i = 0; i < CALL_HISTOGRAMS; i++) {
+		account->calls[i].number = 0;
+		asm volatile("" ::: "memory");
+	}
+	account->sums.used = 0;
+	account->sums.epoch++;
+	cell_of(&account->sums, 0, 0);
+}
+
 static __always_inline __u32 exact_state(__u32 state, bool in_iowait)
 {
 	if (!state || state & 0x800) /* TASK_NEW */
@@ -353,7 +384,7 @@ static __always_inline void open_account(struct dbt_account *account, struct tas
 	account->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 	account->sums.totals.event.task.pid = BPF_CORE_READ(task, pid);
 	account->sums.totals.event.task.start_ns = BPF_CORE_READ(task, start_time);
-	cell_of(&account->sums, 0);
+	cell_of(&account->sums, 0, 0);
 }
 
 /* In the task's own context. */
@@ -370,13 +401,13 @@ static __always_inline bool open_own(struct dbt_account *account, struct task_st
 }
 
 /* A child is forked: its account holds its time from its first moment. It has not run, so nobody else writes. */
-static __always_inline void open_child(struct task_struct *child, __u64 wait_address)
+static __always_inline void open_child(struct task_struct *child, struct dbt_wait_source *source)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!account)
 		return;
-	account->wait_address = wait_address;
+	account->source = *source;
 	account->mode = MODE_OFF;
 	account->off_state = EXACT_RUNNABLE;
 	account->left_cpu = 1;
@@ -402,18 +433,22 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 	in_iowait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 	begin_write(account);
 	if (trace_calls) {
-		wait = account->in_call ? 0 : wait_by_pointer(account, true);
+		wait = account->in_call ? 0 : read_wait(account, true);
 		settle_calls(account, task, now, run_delay, wait, switches - 1, true);
 		account->owed += (__s64)(run_time - account->run_time) - (__s64)account->on_cpu;
 		account->run_time = run_time;
 		account->on_cpu = 0;
-		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait);
+		if (!account->in_call)
+			make_room(account, now, run_time, run_delay);
+		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait, account->statement);
 	} else {
 		if (account->switches && switches > account->switches + 1)
 			account->sums.missed += switches - account->switches - 1;
 		settle_switches(account, now, run_time, run_delay, true);
+		make_room(account, now, run_time, run_delay);
 		/* Not each time: a wrong one would last for some switches at the very end of a process. */
-		account->off_cell = cell_of(&account->sums, wait_by_pointer(account, switches & 15));
+		wait = read_wait(account, switches & 15);
+		account->off_cell = cell_of(&account->sums, wait, account->statement);
 	}
 	account->switches = switches;
 	account->off_state = preempted ? EXACT_RUNNABLE : exact_state(task->__state, in_iowait);
@@ -524,12 +559,15 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 				       long id)
 {
 	__u64 now = bpf_ktime_get_ns();
+	__u32 wait;
 
 	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
 		return;
 	begin_write(account);
+	wait = read_wait(account, is_work(id));
 	settle_calls(account, task, now, task->sched_info.run_delay, 0, switches_of(task), true);
-	account->call_cell = cell_of(&account->sums, wait_by_pointer(account, is_work(id)));
+	make_room(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
+	account->call_cell = cell_of(&account->sums, wait, account->statement);
 	count(account, account->call_cell, EXACT_CALL);
 	account->in_call = 1;
 	account->mode = MODE_CALL;

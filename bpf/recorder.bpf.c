@@ -10,6 +10,7 @@
 #include "events.bpf.h"
 #include "latency.bpf.h"
 #include "own_latency.bpf.h"
+#include "wait_source.bpf.h"
 #include "targets.bpf.h"
 #include "running.bpf.h"
 #include "waiting.bpf.h"

@@ -28,6 +28,7 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 			return false;
 		if (trace_calls && sample->wait) {
 			begin_write(account);
+			account->statement = sample->statement;
 			settle_calls(account, task, now, task->sched_info.run_delay, sample->wait, switches_of(task),
 				     true);
 			end_write(account);
@@ -42,6 +43,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	__u32 pid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
 	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct dbt_activity activity;
 	struct dbt_sample *sample;
 	__u64 kernel = 0, user, cs;
 
@@ -55,8 +57,9 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	sample->flags = (cs & 3) ? SAMPLE_USER_MODE : 0;
 	sample->state = 0;
 	sample->repeats = 0;
-	sample->pad = 0;
-	sample->wait = current_wait(target->wait_address);
+	activity = own_activity(&target->source);
+	sample->wait = activity.wait;
+	sample->statement = activity.statement;
 	if (sample->wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 	if (exact && is_in_call(task, sample))

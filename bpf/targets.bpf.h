@@ -29,15 +29,15 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	of_parent = bpf_map_lookup_elem(&targets, &parent_pid);
 	if (!of_parent || !of_parent->is_parent)
 		return 0;
-	target.wait_address = of_parent->wait_address;
+	target.source = of_parent->source;
 	if (bpf_map_update_elem(&targets, &pid, &target, BPF_ANY)) {
 		__sync_fetch_and_add(&targets_full, 1);
 		return 0;
 	}
 	if (exact)
-		open_child(child, target.wait_address);
+		open_child(child, &target.source);
 	fill_event(&begin.event, EVENT_BEGIN, pid, child->start_time);
-	begin.wait_address = target.wait_address;
+	begin.source = target.source;
 	emit(&begin, sizeof(begin), BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

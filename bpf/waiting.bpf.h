@@ -157,29 +157,29 @@ static __always_inline __u32 user_stack(struct task_struct *task, struct dbt_wai
 static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u64 switches = switches_of(task), pointer = 0;
-	__u32 wait = 0;
+	__u64 switches = switches_of(task);
+	struct dbt_activity activity;
 
 	if (!account)
 		return false;
-	if (account->status == ACCOUNT_NEW) {
-		account->wait_address = slot->wait_address;
+	/* A new session, or another one in a process that had one before. */
+	if (account->status == ACCOUNT_NEW || account->source.event != slot->source.event) {
+		account->source = slot->source;
 		ordered();
-		account->status = ACCOUNT_READY;
+		if (account->status == ACCOUNT_NEW)
+			account->status = ACCOUNT_READY;
 	}
 	if (account->status == ACCOUNT_OPEN)
 		return true;
 	if (BPF_CORE_READ(task, on_cpu) || is_memory_busy(task) ||
 	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
 		return false;
-	if (slot->wait_address &&
-	    (bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
-	     bpf_copy_from_user_task(&wait, sizeof(wait), (void *)pointer, task, 0)))
-		wait = WAIT_NOT_READ;
+	activity = activity_of(task, &slot->source);
 	account->mode = MODE_OFF;
 	account->off_state = exact_state(BPF_CORE_READ(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
 	open_account(account, task, bpf_ktime_get_ns());
-	account->off_cell = cell_of(&account->sums, wait);
+	account->statement = activity.statement;
+	account->off_cell = cell_of(&account->sums, activity.wait, activity.statement);
 	account->left_cpu = 1;
 	/* Who sleeps is in a system call, but for the rare page that is read from disk. */
 	account->in_call = account->off_state != EXACT_RUNNABLE;
@@ -296,7 +296,8 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
  * run since; it may have been woken. */
 static __always_inline void take(struct task_struct *task, struct dbt_slot *slot)
 {
-	__u64 switches = slot->switches, pointer = 0, kernel = 0, user = 0;
+	__u64 switches = slot->switches, kernel = 0, user = 0;
+	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
 	struct dbt_waiting_scratch *scratch;
 	struct dbt_sample *sample;
 	__u32 zero = 0;
@@ -306,14 +307,13 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		return;
 	sample = &scratch->sample;
 	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
-	sample->wait = 0;
 	sample->flags = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait) ? SAMPLE_IN_IOWAIT : 0;
 	sample->state = slot->state;
-	sample->pad = 0;
-	if (slot->wait_address &&
-	    (is_memory_busy(task) ||
-	     bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)slot->wait_address, task, 0) ||
-	     bpf_copy_from_user_task(&sample->wait, sizeof(sample->wait), (void *)pointer, task, 0)))
+	if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task))
+		activity = activity_of(task, &slot->source);
+	sample->wait = activity.wait;
+	sample->statement = activity.statement;
+	if (sample->wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 	if (has_run(task, switches)) {
 		slot->torn++;

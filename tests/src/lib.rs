@@ -20,6 +20,7 @@ mod report;
 mod seen;
 mod servers;
 mod session;
+mod stand_in;
 
 pub use block_trace::BlockTrace;
 pub use blocks::{BLOCK_BYTES, TableOfBlocks};
@@ -39,6 +40,7 @@ pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
 pub use seen::assert_seen;
 pub use servers::{Server, builds, distribution};
 pub use session::{Life, Session, Truth};
+pub use stand_in::{StandIn, WaitTruth, event};
 
 /// Ends the test, loudly, when this host cannot record.
 #[macro_export]

@@ -3,25 +3,30 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
+use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, Quality, SCHEMA_VERSION};
 use dbtime_model::{Rows, SessionId};
 
 use crate::accounting::Totals;
-use crate::bpf::{Engine, Event, Events, Programs, Sampler, Tier};
+use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, Tier, Visit};
 use crate::clock::{Clock, monotonic_ns};
+use crate::database::{Change, Database, Member, WaitNames};
+use crate::engine::{BpfEngine, Engine};
 use crate::latencies::Latencies;
-use crate::postgres::{Server, WaitEventNames, wait_events};
-use crate::session::{Identity, LiveSession, Reported, Role, Unused};
+use crate::oracle::Instance;
+use crate::postgres::{PostgresDatabase, Server};
+use crate::proc_engine::ProcEngine;
+use crate::session::{Identity, LiveSession, Reported, Unused};
 use crate::symbols::Symbolizer;
 use crate::{CollectError, host, privilege, process};
 
 /// Samples per second that can be asked for.
 pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
 
-/// How often a server that has gone is looked for.
-const LOOK_FOR_SERVER: Duration = Duration::from_millis(250);
+/// How often the database is looked at: for a server that has gone, for what is new.
+const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
 /// As long as a process has not named itself, it is asked this often.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
 /// A pass that was under way when a session ended has sent what it found after so long at the latest.
@@ -40,6 +45,18 @@ pub enum Target {
     Process(u32),
     /// A process that is no database's, and its children: it has no wait events.
     AnyProcess(u32),
+    /// The sessions of an Oracle instance that this MAP lists.
+    Oracle(PathBuf),
+}
+
+/// What looks at the sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Means {
+    /// Programs in the kernel.
+    #[default]
+    Bpf,
+    /// A thread that reads /proc and the memory of the processes: the sampled tier only.
+    Proc,
 }
 
 /// How to record.
@@ -49,10 +66,14 @@ pub struct Options {
     pub target: Target,
     /// Samples per second and session, in [`RATES_HZ`].
     pub rate_hz: u32,
+    /// What looks at the sessions.
+    pub means: Means,
     /// How exact the times are.
     pub tier: Tier,
     /// Note who ends a sleep; in the exact tiers only.
     pub wakers: bool,
+    /// Put probes into Oracle's functions that begin and end a wait; in the exact tiers only.
+    pub uprobes: bool,
     /// Take the engine of older kernels also where the better one works.
     pub task_iterator: bool,
 }
@@ -73,15 +94,14 @@ pub struct Collector {
     options: Options,
     clock: Clock,
     start_ns: u64,
-    programs: Programs,
-    events: Events,
-    sampler: Sampler,
-    server: Server,
-    whole_server: bool,
-    names: &'static WaitEventNames,
+    engine: Box<dyn Engine>,
+    database: Box<dyn Database>,
+    names: Rc<dyn WaitNames>,
     symbolizer: Symbolizer,
     /// The exact tier only.
     latencies: Option<Latencies>,
+    /// In the database's own functions, where they are wanted.
+    probes: Option<OracleProbes>,
     sessions: HashMap<u32, LiveSession>,
     next_id: u64,
     free_slots: Vec<u32>,
@@ -91,7 +111,7 @@ pub struct Collector {
     reasons: Vec<String>,
     notes: Vec<Note>,
     gone: Option<Instant>,
-    looked_for_server: Instant,
+    looked_at_database: Instant,
     cpu_at_start_ns: u64,
     next_check_ns: u64,
     lost_at_check: u64,
@@ -106,40 +126,45 @@ impl Collector {
     /// Missing privileges or kernel features, no such server or session; the message says what to do.
     pub fn start(options: &Options) -> Result<Collector, CollectError> {
         let options = options.clone();
-        privilege::check()?;
+        match options.means {
+            Means::Bpf => privilege::check().map_err(or_without_programs)?,
+            Means::Proc => privilege::check_processes()?,
+        }
         let cpu_at_start_ns = host::process_cpu_ns();
-        let server = match &options.target {
-            Target::OnlyServer => Server::only()?,
-            Target::Server(directory) => Server::on(directory)?,
-            Target::Process(pid) => Server::of_backend(*pid)?,
-            Target::AnyProcess(pid) => Server::of_any_process(*pid)?,
-        };
-        let whole_server = match options.target {
-            Target::Process(pid) => pid == server.postmaster,
-            Target::AnyProcess(_) => false,
-            Target::OnlyServer | Target::Server(_) => true,
+        let database: Box<dyn Database> = match &options.target {
+            Target::Oracle(map) => Box::new(Instance::read(map)?),
+            Target::OnlyServer => Box::new(PostgresDatabase::whole(Server::only()?)),
+            Target::Server(directory) => Box::new(PostgresDatabase::whole(Server::on(directory)?)),
+            Target::Process(pid) => Box::new(PostgresDatabase::of_session(*pid)?),
+            Target::AnyProcess(pid) => Box::new(PostgresDatabase::of_any_process(*pid)?),
         };
         let mut symbolizer = Symbolizer::new();
-        symbolizer.set_parent(server.postmaster);
+        if let Some(parent) = database.parent() {
+            symbolizer.set_parent(parent);
+        }
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
-        let only = options.task_iterator.then_some(Engine::Iterator);
-        let (programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
-        let events =
-            Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
-        let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
-
-        if let Some(reason) = refused {
-            reasons.push(format!(
-                "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"
-            ));
-        }
-        if let Some(reason) = &sampler.not_real_time {
-            reasons.push(format!(
-                "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host time in the run queue is sampled too seldom"
-            ));
-        }
-        if let Some(most) = host::most_samples_a_second()
+        let engine: Box<dyn Engine> = match options.means {
+            Means::Bpf => {
+                Box::new(start_programs(&options, clock, &mut reasons).map_err(or_without_programs)?)
+            }
+            Means::Proc => {
+                let (engine, not_known) = ProcEngine::start(options.rate_hz, clock)?;
+                reasons.extend(not_known);
+                Box::new(engine)
+            }
+        };
+        let probes = match options.uprobes {
+            true => {
+                let pids: Vec<u32> = database.members().iter().map(|member| member.pid).collect();
+                let (probes, told) = OracleProbes::attach(&pids)?;
+                reasons.extend(told);
+                Some(probes)
+            }
+            false => None,
+        };
+        if options.means == Means::Bpf
+            && let Some(most) = host::most_samples_a_second()
             && options.rate_hz > most
         {
             reasons.push(format!(
@@ -149,13 +174,11 @@ impl Collector {
         let mut collector = Collector {
             clock,
             start_ns: monotonic_ns(),
-            programs,
-            events,
-            sampler,
-            whole_server,
-            names: WaitEventNames::for_major(server.major).0,
+            engine,
+            probes,
+            names: database.names(),
             latencies: (options.tier != Tier::Sampled)
-                .then(|| Latencies::new(&server.data_directory_here(), monotonic_ns())),
+                .then(|| Latencies::new(&database.directory(), monotonic_ns())),
             symbolizer,
             sessions: HashMap::new(),
             next_id: 1,
@@ -166,16 +189,16 @@ impl Collector {
             reasons,
             notes: Vec::new(),
             gone: None,
-            looked_for_server: Instant::now(),
+            looked_at_database: Instant::now(),
             cpu_at_start_ns,
             next_check_ns: 0,
             lost_at_check: 0,
             stolen_at_start: host::stolen_time(),
             without_slot: 0,
-            server,
+            database,
             options,
         };
-        collector.take_up_server()?;
+        collector.take_up_database()?;
         collector.start_ns = monotonic_ns();
         Ok(collector)
     }
@@ -187,7 +210,7 @@ impl Collector {
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
         let now = monotonic_ns();
         let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
-        for event in self.events.wait(if nameless {
+        for event in self.engine.wait(if nameless {
             longest.min(LOOK_FOR_TITLE)
         } else {
             longest
@@ -204,12 +227,13 @@ impl Collector {
             self.drop_unreported(now)?;
             self.repair_after_loss()?;
         }
-        self.programs.run_times.step(now);
+        self.engine.look_at_cost(now);
         if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
             self.take_latencies(now)?;
         }
-        self.look_for_server()?;
-        Ok(match (self.whole_server, self.gone, self.sessions.is_empty()) {
+        self.look_at_database()?;
+        let outlives = self.database.outlives_its_sessions();
+        Ok(match (outlives, self.gone, self.sessions.is_empty()) {
             (false, _, true) => Status::Ended,
             (_, Some(since), _) => Status::ServerGone(since),
             _ => Status::Recording,
@@ -221,8 +245,8 @@ impl Collector {
     /// # Errors
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
-        self.sampler.stop();
-        for event in self.events.wait(Duration::ZERO) {
+        self.engine.stop();
+        for event in self.engine.wait(Duration::ZERO) {
             self.take(event)?;
         }
         self.end_sessions(u64::MAX)?;
@@ -238,11 +262,16 @@ impl Collector {
     }
 
     fn take_latencies(&mut self, now: u64) -> Result<(), CollectError> {
-        match &mut self.latencies {
-            Some(latencies) => {
-                latencies.take(&mut self.programs, self.names, self.clock, now, &mut self.rows)
-            }
-            None => Ok(()),
+        match (&mut self.latencies, self.engine.programs()) {
+            (Some(latencies), Some(programs)) => latencies.take(
+                programs,
+                self.probes.as_mut(),
+                &*self.names,
+                self.clock,
+                now,
+                &mut self.rows,
+            ),
+            _ => Ok(()),
         }
     }
 
@@ -260,7 +289,7 @@ impl Collector {
     /// Description of the recording so far.
     pub fn meta(&mut self) -> Meta {
         self.count_losses();
-        let statistics = self.sampler.statistics();
+        let statistics = self.engine.statistics();
         let (frames, unresolved_frames) = self.symbolizer.frame_counts();
         let usage = host::usage();
         Meta {
@@ -270,22 +299,11 @@ impl Collector {
             end_us: self.clock.wall_us(monotonic_ns()),
             complete: false,
             host: host::description(),
-            database: DatabaseMeta {
-                product: self.server.product(),
-                version: self.server.version.clone(),
-                data_directory: self.server.data_directory.to_string_lossy().into_owned(),
-                executable: self.server.executable.to_string_lossy().into_owned(),
-                target: match self.options.target {
-                    Target::Process(pid) | Target::AnyProcess(pid) if !self.whole_server => {
-                        format!("pid {pid}")
-                    }
-                    _ => "server".to_string(),
-                },
-            },
+            database: self.database.describe(),
             collector: CollectorMeta {
                 tier: self.options.tier.name().to_string(),
                 rate_hz: self.options.rate_hz,
-                engine: self.programs.engine.describe().to_string(),
+                engine: self.engine.describe().to_string(),
                 reasons: self.reasons.clone(),
             },
             segments: Default::default(),
@@ -301,7 +319,7 @@ impl Collector {
                 sampler_cpu_ns: statistics.cpu_ns,
                 max_rss_bytes: usage.ru_maxrss as u64 * 1024,
                 bytes_written: 0,
-                programs: self.programs.run_times.costs(),
+                programs: self.engine.costs(),
             },
             notes: self.notes.clone(),
             ..Meta::default()
@@ -314,7 +332,11 @@ impl Collector {
                 let Some(session) = self.sessions.get_mut(&sample.pid) else {
                     return Ok(());
                 };
-                let kernel = self.symbolizer.kernel_stack(&sample.kernel);
+                let kernel = if sample.kernel_names.is_empty() {
+                    self.symbolizer.kernel_stack(&sample.kernel)
+                } else {
+                    self.symbolizer.named_stack(sample.kernel_names.clone())
+                };
                 let user = self.symbolizer.user_stack(sample.pid, &sample.user);
                 if sample.wait.is_none() {
                     self.quality.waits_not_read += 1;
@@ -324,7 +346,7 @@ impl Collector {
             Event::Begin {
                 pid,
                 start_ns,
-                wait_address,
+                source,
             } => {
                 // The end of an earlier process of this pid was lost, or has only just come.
                 if let Some(earlier) = self.sessions.remove(&pid) {
@@ -333,14 +355,17 @@ impl Collector {
                 let Some(slot) = self.take_slot() else {
                     return Ok(());
                 };
-                self.programs
-                    .set_slot(slot, Some((pid, start_ns)), wait_address)?;
-                self.programs.add_target(pid, wait_address, false, Some(slot))?;
+                self.engine.watch(slot, (pid, start_ns), source, false)?;
                 let id = self.take_id();
                 if let Some(latencies) = &mut self.latencies {
                     latencies.know(pid, start_ns, id);
                 }
-                let identity = self.identity(id, pid, slot, self.role_of_children());
+                let child = Member {
+                    pid,
+                    source,
+                    role: self.database.role_of_children(),
+                };
+                let identity = self.identity(id, slot, child);
                 let session = LiveSession::begin(identity, start_ns, monotonic_ns());
                 self.sessions.insert(pid, session);
             }
@@ -395,14 +420,14 @@ impl Collector {
     fn end_session(&mut self, mut session: LiveSession) -> Result<(), CollectError> {
         match session.end.take() {
             Some(end) => {
-                let (repeats, unused) = self.programs.read_slot(session.slot);
+                let (repeats, unused) = self.engine.left_over(session.slot);
                 session.repeat(repeats);
                 self.take_totals(&mut session, &end, unused);
             }
             None => self.quality.samples += session.abandon(self.clock, &mut self.rows),
         }
         self.forget(&session)?;
-        self.note_end_of_server(session.pid);
+        self.note_end(session.pid);
         Ok(())
     }
 
@@ -443,77 +468,55 @@ impl Collector {
         self.quality.displaced += u64::from(unused.displaced);
     }
 
-    /// Begins with a server: its postmaster first, so that no child is missed, then the processes that exist.
-    fn take_up_server(&mut self) -> Result<(), CollectError> {
-        let (names, exact) = WaitEventNames::for_major(self.server.major);
-        self.names = names;
-        if !exact && self.server.has_waits() {
-            self.reasons.push(format!(
-                "the wait events of PostgreSQL {} are not known to this dbtime: those of {} are shown, some names may be wrong",
-                self.server.major,
-                names.major()
-            ));
-        }
-        // Idle sessions need no stack: it is always the same one.
-        let (classes, waits) = wait_events::idle_codes(names);
-        self.programs.skip_stacks(&classes, &waits)?;
-        match self.options.target {
-            Target::Process(pid) if !self.whole_server => self.adopt(pid)?,
-            _ => {
-                self.adopt(self.server.postmaster)?;
-                for pid in self.server.children() {
-                    if !self.sessions.contains_key(&pid) {
-                        self.adopt(pid)?;
-                    }
-                }
-            }
-        }
-        self.sampler.want_totals();
-        Ok(())
+    /// Begins with a database: takes up the sessions that exist.
+    fn take_up_database(&mut self) -> Result<(), CollectError> {
+        self.reasons.extend(self.database.reasons());
+        self.take_names()?;
+        self.take_up_newcomers()
     }
 
-    fn adopt(&mut self, pid: u32) -> Result<(), CollectError> {
+    fn take_names(&mut self) -> Result<(), CollectError> {
+        self.names = self.database.names();
+        // Idle sessions need no stack: it is always the same one.
+        let (classes, waits) = self.names.without_stack();
+        self.engine.skip_stacks(&classes, &waits)
+    }
+
+    fn adopt(&mut self, member: Member) -> Result<(), CollectError> {
         let Some(slot) = self.take_slot() else {
             return Ok(());
         };
-        let is_parent = pid == self.server.postmaster;
-        let role = match self.role_of_children() {
-            Role::Backend if is_parent => Role::Postmaster,
-            role => role,
-        };
-        self.programs
-            .set_slot(slot, Some((pid, 0)), self.server.wait_address)?;
-        self.programs
-            .add_target(pid, self.server.wait_address, is_parent, Some(slot))?;
+        let (pid, source) = (member.pid, member.source);
+        let is_parent = Some(pid) == self.database.parent();
+        self.engine.watch(slot, (pid, 0), source, is_parent)?;
+        if let Some(probes) = &self.probes {
+            probes.watch(pid)?;
+        }
         let id = self.take_id();
-        let mut session = LiveSession::adopt(self.identity(id, pid, slot, role), monotonic_ns());
+        let mut session = LiveSession::adopt(self.identity(id, slot, member), monotonic_ns());
         session.read_title();
         self.sessions.insert(pid, session);
+        self.gone = self.gone.filter(|_| self.database.parent().is_some());
         Ok(())
     }
 
-    fn identity(&self, id: SessionId, pid: u32, slot: u32, role: Role) -> Identity {
+    fn identity(&self, id: SessionId, slot: u32, member: Member) -> Identity {
         Identity {
             id,
-            pid,
+            pid: member.pid,
             slot,
-            names: self.names,
-            role,
+            names: Rc::clone(&self.names),
+            source: member.source,
+            role: member.role,
             tier: self.options.tier,
         }
     }
 
-    fn role_of_children(&self) -> Role {
-        if self.server.has_waits() {
-            Role::Backend
-        } else {
-            Role::Process
-        }
-    }
-
     fn forget(&mut self, session: &LiveSession) -> Result<(), CollectError> {
-        self.programs.remove_target(session.pid);
-        self.programs.set_slot(session.slot, None, 0)?;
+        self.engine.forget(session.slot, session.pid)?;
+        if let Some(probes) = &self.probes {
+            probes.forget(session.pid);
+        }
         self.free_slots.push(session.slot);
         self.symbolizer.forget(session.pid);
         Ok(())
@@ -539,23 +542,38 @@ impl Collector {
 
     /// Takes up processes whose beginning was lost with other events.
     fn repair_after_loss(&mut self) -> Result<(), CollectError> {
-        let lost = self.programs.losses().events;
-        if lost == self.lost_at_check || !self.whole_server || self.gone.is_some() {
+        let lost = self.engine.losses().events;
+        if lost == self.lost_at_check || !self.database.outlives_its_sessions() || self.gone.is_some() {
             return Ok(());
         }
         self.lost_at_check = lost;
-        for pid in self.server.children() {
-            if !self.sessions.contains_key(&pid) {
-                self.adopt(pid)?;
-            }
+        self.take_up_newcomers()
+    }
+
+    fn is_parent_recorded(&self) -> bool {
+        let parent = self.database.parent();
+        parent.is_some_and(|pid| self.sessions.contains_key(&pid))
+    }
+
+    fn take_up_newcomers(&mut self) -> Result<(), CollectError> {
+        let mut newcomers = self.database.members();
+        newcomers.retain(|member| !self.sessions.contains_key(&member.pid));
+        if newcomers.is_empty() {
+            return Ok(());
         }
-        self.sampler.want_totals();
+        for member in newcomers {
+            self.adopt(member)?;
+        }
+        self.engine.want_totals();
         Ok(())
     }
 
-    fn note_end_of_server(&mut self, pid: u32) {
-        if pid == self.server.postmaster && self.whole_server {
-            self.note(format!("the server has stopped (postmaster {pid} ended)"));
+    fn note_end(&mut self, pid: u32) {
+        if let Some(text) = self.database.gone_with(pid) {
+            self.note(text);
+            self.gone = Some(Instant::now());
+        } else if self.database.parent().is_none() && self.sessions.is_empty() && self.gone.is_none() {
+            self.note("all sessions have ended".to_string());
             self.gone = Some(Instant::now());
         }
     }
@@ -576,37 +594,65 @@ impl Collector {
         }
     }
 
-    fn look_for_server(&mut self) -> Result<(), CollectError> {
-        if self.gone.is_none() || self.looked_for_server.elapsed() < LOOK_FOR_SERVER {
+    fn look_at_database(&mut self) -> Result<(), CollectError> {
+        if self.looked_at_database.elapsed() < LOOK_AT_DATABASE {
             return Ok(());
         }
-        self.looked_for_server = Instant::now();
-        if let Some(server) = self.server.successor() {
-            self.note(format!(
-                "the server has started again (postmaster {})",
-                server.postmaster
-            ));
-            self.symbolizer.set_parent(server.postmaster);
-            if let Some(latencies) = &mut self.latencies {
-                latencies.set_data_directory(&server.data_directory_here());
+        self.looked_at_database = Instant::now();
+        match self.database.look(self.gone.is_some()) {
+            // As long as the parent lives it may have children that nobody tells of.
+            None if !self.engine.sees_births() && self.is_parent_recorded() => self.take_up_newcomers(),
+            None => Ok(()),
+            Some(Change::Restarted(text)) => {
+                self.note(text);
+                if let Some(parent) = self.database.parent() {
+                    self.symbolizer.set_parent(parent);
+                }
+                if let Some(latencies) = &mut self.latencies {
+                    latencies.set_data_directory(&self.database.directory());
+                }
+                self.gone = None;
+                self.take_up_database()
             }
-            self.server = server;
-            self.gone = None;
-            self.take_up_server()?;
+            Some(Change::Sessions(notes)) => {
+                notes.into_iter().for_each(|text| self.note(text));
+                self.take_members()
+            }
         }
-        Ok(())
+    }
+
+    /// Takes up the sessions that are new, and ends those that are none any longer.
+    fn take_members(&mut self) -> Result<(), CollectError> {
+        self.take_names()?;
+        let members = self.database.members();
+        let is_member = |session: &LiveSession| members.iter().any(|member| session.is(member));
+        let others: Vec<u32> = self
+            .sessions
+            .values()
+            .filter(|session| session.end.is_none() && !is_member(session))
+            .map(|session| session.pid)
+            .collect();
+        for pid in others {
+            if let Some(session) = self.sessions.remove(&pid) {
+                self.end_session(session)?;
+            }
+        }
+        for session in self.sessions.values_mut() {
+            session.set_names(Rc::clone(&self.names));
+        }
+        self.take_up_newcomers()
     }
 
     fn take_slot(&mut self) -> Option<u32> {
         if let Some(slot) = self.free_slots.pop() {
             return Some(slot);
         }
-        if self.used_slots == self.programs.capacity() {
+        if self.used_slots == self.engine.capacity() {
             self.without_slot += 1;
             return None;
         }
         self.used_slots += 1;
-        self.sampler.set_slots(self.used_slots);
+        self.engine.set_slots(self.used_slots);
         Some(self.used_slots - 1)
     }
 
@@ -616,18 +662,19 @@ impl Collector {
     }
 
     fn count_losses(&mut self) {
-        let losses = self.programs.losses();
+        let losses = self.engine.losses();
         let not_recorded = losses.sessions + self.without_slot;
         if not_recorded > 0 && self.quality.sessions_not_recorded == 0 {
             self.note(format!(
                 "more than {} sessions: the others are not recorded",
-                self.programs.capacity()
+                self.engine.capacity()
             ));
         }
         self.quality.lost = losses.events;
-        self.quality.latencies_lost = losses.latencies;
+        let (of_probes, without_begin) = self.probes.as_ref().map_or((0, 0), OracleProbes::losses);
+        self.quality.latencies_lost = losses.latencies + of_probes + without_begin;
         self.quality.sessions_not_recorded = not_recorded;
-        self.quality.failed_passes = self.sampler.statistics().failed;
+        self.quality.failed_passes = self.engine.statistics().failed;
     }
 
     fn note(&mut self, text: String) {
@@ -635,5 +682,43 @@ impl Collector {
             time_us: self.clock.wall_us(monotonic_ns()),
             text,
         });
+    }
+}
+
+/// Loads the programs and starts the sampler; says what this kernel lacks.
+fn start_programs(
+    options: &Options,
+    clock: Clock,
+    reasons: &mut Vec<String>,
+) -> Result<BpfEngine, CollectError> {
+    let only = options.task_iterator.then_some(Visit::Iterator);
+    let (programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
+    let events =
+        Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
+    let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
+    if let Some(reason) = refused {
+        reasons.push(format!(
+            "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"
+        ));
+    }
+    if let Some(reason) = &sampler.not_real_time {
+        reasons.push(format!(
+            "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host time in the run queue is sampled too seldom"
+        ));
+    }
+    Ok(BpfEngine {
+        programs,
+        events,
+        sampler,
+    })
+}
+
+/// What to do where no programs can be had.
+fn or_without_programs(error: CollectError) -> CollectError {
+    match error {
+        CollectError::Kernel(what) => CollectError::Kernel(format!(
+            "{what}\n'--collector proc' records without programs in the kernel (sampled, less is known)"
+        )),
+        other => other,
     }
 }

@@ -69,6 +69,16 @@ pub enum CollectError {
     /// The kernel lacks something.
     #[error("{0}")]
     Kernel(String),
+    /// The MAP of an Oracle instance has nothing to record.
+    #[error(
+        "{path}: no session can be recorded; make the MAP with the script of 'dbtime oracle-map'{problems}"
+    )]
+    Map {
+        /// File.
+        path: PathBuf,
+        /// What is wrong with it, a line each.
+        problems: String,
+    },
     /// A file could not be read.
     #[error("{path}: {error}")]
     Io {

@@ -27,6 +27,14 @@ pub(crate) fn check() -> Result<(), CollectError> {
     check_pid_namespace()
 }
 
+/// Checks what reading other processes needs without any program in the kernel.
+///
+/// # Errors
+/// Names what is missing.
+pub(crate) fn check_processes() -> Result<(), CollectError> {
+    check_capabilities(&PROCESSES)
+}
+
 /// Checks what programs in the kernel need that look at no process.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Path of a file of the process.
 pub(crate) fn path(pid: u32, file: &str) -> PathBuf {
@@ -24,11 +25,28 @@ pub(crate) fn all() -> Vec<u32> {
 
 /// Parent of the process.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read(path(pid, "stat")).ok()?;
+    stat_field(&fs::read(path(pid, "stat")).ok()?, 4)?.parse().ok()
+}
+
+/// A field of /proc/PID/stat, by its place in proc(5), from 3 on.
+pub(crate) fn stat_field(stat: &[u8], place: usize) -> Option<&str> {
     // The name in parentheses may hold anything; what follows the last one is numbers.
     let end = stat.iter().rposition(|&b| b == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    rest.split_whitespace().nth(place - 3)
+}
+
+/// When the process began, to a hundredth of a second.
+pub(crate) fn started(pid: u32) -> Option<SystemTime> {
+    let ticks: u64 = stat_field(&fs::read(path(pid, "stat")).ok()?, 22)?.parse().ok()?;
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let boot: u64 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(boot) + Duration::from_millis(ticks * 10))
 }
 
 /// First 4 KB of a file that the process may have made itself: it must be a plain file, not a device or a FIFO that

@@ -1,12 +1,17 @@
 //! A session while it is recorded: its samples and totals come in, its rows go out.
 
-use dbtime_model::{ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, Wait, counter};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use dbtime_model::{
+    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, StatementRow, Wait, counter,
+};
 
 use crate::accounting::{Account, Cell, RawWait, Totals};
-use crate::bpf::{Event, ExactSums, SampleEvent, Tier};
+use crate::bpf::{Event, ExactSums, Listed, SampleEvent, Tier};
 use crate::clock::Clock;
+use crate::database::{Member, WaitNames, WaitSource};
 use crate::postgres::title::{self, Title};
-use crate::postgres::{WaitEventNames, wait_events};
 use crate::process;
 
 /// A process names itself in its title soon after it was forked, and some add to it (an autovacuum worker its
@@ -22,13 +27,27 @@ pub(crate) struct Unused {
 }
 
 /// What a process is to the recorder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Role {
     Postmaster,
     /// A server process: it has a wait event, and a title that says what it is.
     Backend,
+    /// A server process of which the database has said what it is.
+    Known(Rc<Description>),
     /// No database's.
     Process,
+}
+
+/// What a database says of a session.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) backend_type: BackendType,
+    pub(crate) user: String,
+    pub(crate) database: String,
+    pub(crate) client: String,
+    /// See [`dbtime_model::Session::module`].
+    pub(crate) module: String,
+    pub(crate) title: String,
 }
 
 /// What the kernel reported of a session at a moment.
@@ -47,7 +66,8 @@ pub(crate) struct Identity {
     pub(crate) id: SessionId,
     pub(crate) pid: u32,
     pub(crate) slot: u32,
-    pub(crate) names: &'static WaitEventNames,
+    pub(crate) names: Rc<dyn WaitNames>,
+    pub(crate) source: WaitSource,
     pub(crate) role: Role,
     pub(crate) tier: Tier,
 }
@@ -61,7 +81,8 @@ pub(crate) struct LiveSession {
     start_ns: u64,
     /// When the recorder took it up, CLOCK_MONOTONIC.
     pub(crate) adopted_ns: u64,
-    names: &'static WaitEventNames,
+    names: Rc<dyn WaitNames>,
+    source: WaitSource,
     role: Role,
     title: Option<Title>,
     title_text: String,
@@ -71,9 +92,13 @@ pub(crate) struct LiveSession {
     /// Cell of the last row of the sampler, which later passes found unchanged.
     last_waiting: Option<Cell>,
     waits_not_read: u64,
+    /// Samples of an event that the database does not know.
+    waits_unknown: u64,
     /// Switches that were not seen, so far.
     missed: u64,
     next_title_ns: u64,
+    /// Statements that have their row.
+    statements: HashSet<u32>,
     /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
     /// says how often the row before held, so the account is closed a moment later.
     pub(crate) end: Option<Event>,
@@ -89,6 +114,7 @@ impl LiveSession {
             start_ns: 0,
             adopted_ns: now,
             names: identity.names,
+            source: identity.source,
             role: identity.role,
             title: None,
             title_text: String::new(),
@@ -97,8 +123,10 @@ impl LiveSession {
             account: None,
             last_waiting: None,
             waits_not_read: 0,
+            waits_unknown: 0,
             missed: 0,
             next_title_ns: 0,
+            statements: HashSet::new(),
             end: None,
         }
     }
@@ -115,6 +143,16 @@ impl LiveSession {
             account: Account::open(identity.tier, begin, Some(&ExactSums::default())),
             ..LiveSession::adopt(identity, now)
         }
+    }
+
+    /// True when it is this member of its database, and no other one of the same process.
+    pub(crate) fn is(&self, member: &Member) -> bool {
+        self.pid == member.pid && self.source == member.source && self.role == member.role
+    }
+
+    /// From now on its waits have these names.
+    pub(crate) fn set_names(&mut self, names: Rc<dyn WaitNames>) {
+        self.names = names;
     }
 
     /// When it ended, CLOCK_MONOTONIC; none while it lives.
@@ -163,6 +201,10 @@ impl LiveSession {
         if self.described || self.role == Role::Postmaster {
             return;
         }
+        if let Role::Known(description) = &self.role {
+            self.title_text = description.title.clone();
+            return;
+        }
         let Some(text) = process::title(self.pid) else {
             return;
         };
@@ -185,29 +227,38 @@ impl LiveSession {
             return;
         }
         let wait = match event.wait {
-            Some(info) => RawWait::Info(info),
+            Some(info) => {
+                self.waits_unknown += u64::from(!self.names.is_known(info));
+                RawWait::Info(info)
+            }
             None => {
                 self.waits_not_read += 1;
                 RawWait::NotRead
             }
         };
-        let state = match (event.off_cpu_state, event.user_mode) {
-            (Some(raw), _) => off_cpu_state(raw, event.in_iowait),
-            (None, true) => State::User,
-            (None, false) => State::Kernel,
+        let states: &[State] = match (event.listed, event.off_cpu_state, event.user_mode) {
+            // Nobody says which: it divides the kernel's totals of both.
+            (Some(Listed::Ready), ..) => &[State::Cpu, State::Runnable],
+            (Some(Listed::Off(state)), ..) => &[state],
+            (None, Some(raw), _) => &[off_cpu_state(raw, event.in_iowait)],
+            (None, None, true) => &[State::User],
+            (None, None, false) => &[State::Kernel],
         };
-        let cell = Cell {
-            wait,
-            state,
-            kernel_stack: stacks.0,
-            user_stack: stacks.1,
-        };
-        if event.off_cpu_state.is_some() {
-            // A row whose stack tore holds for its own instant only.
-            self.last_waiting = (!event.stack_torn).then_some(cell);
-        }
-        if let Some(account) = &mut self.account {
-            account.sample(cell, event.in_call, 1);
+        for &state in states {
+            let cell = Cell {
+                wait,
+                statement: event.statement,
+                state,
+                kernel_stack: stacks.0,
+                user_stack: stacks.1,
+            };
+            if event.off_cpu_state.is_some() {
+                // A row whose stack tore holds for its own instant only.
+                self.last_waiting = (!event.stack_torn).then_some(cell);
+            }
+            if let Some(account) = &mut self.account {
+                account.sample(cell, event.in_call, 1);
+            }
         }
     }
 
@@ -246,10 +297,17 @@ impl LiveSession {
         for share in shares {
             let wait = self.decode(share.cell.wait);
             samples += share.samples;
+            let statement = u64::from(share.cell.statement);
+            if statement != 0 && self.statements.insert(share.cell.statement) {
+                rows.statements.push(StatementRow {
+                    id: statement,
+                    ..StatementRow::default()
+                });
+            }
             rows.activity.push(ActivityRow {
                 time,
                 session: self.id,
-                statement: 0,
+                statement,
                 wait_class: wait.class.to_string(),
                 wait_event: wait.event.to_string(),
                 idle: wait.idle,
@@ -263,6 +321,7 @@ impl LiveSession {
             });
         }
         let waits_not_read = std::mem::take(&mut self.waits_not_read);
+        let waits_unknown = std::mem::take(&mut self.waits_unknown);
         for (source, name, value) in [
             (counter::KERNEL, counter::ELAPSED_NS, growth.elapsed),
             (counter::KERNEL, counter::ON_CPU_NS, growth.on_cpu),
@@ -271,6 +330,7 @@ impl LiveSession {
             (counter::DBTIME, counter::TORN_STACK, unused.torn_stacks.into()),
             (counter::DBTIME, counter::DISPLACED, unused.displaced.into()),
             (counter::DBTIME, counter::WAIT_NOT_READ, waits_not_read),
+            (counter::DBTIME, counter::WAIT_UNKNOWN, waits_unknown),
             (
                 counter::DBTIME,
                 counter::MISSED,
@@ -318,6 +378,24 @@ impl LiveSession {
             return;
         }
         self.described = true;
+        if let Role::Known(description) = &self.role {
+            rows.sessions.push(
+                Session {
+                    id: self.id,
+                    pid: self.pid,
+                    started_us: clock.wall_us(self.start_ns),
+                    backend_type: description.backend_type.clone(),
+                    user: description.user.clone(),
+                    database: description.database.clone(),
+                    client: description.client.clone(),
+                    title: description.title.clone(),
+                    module: description.module.clone(),
+                    ..Session::default()
+                }
+                .into(),
+            );
+            return;
+        }
         let title = self.title.clone();
         let of_title = |field: fn(Title) -> String| title.clone().map(field).unwrap_or_default();
         rows.sessions.push(
@@ -338,11 +416,12 @@ impl LiveSession {
     }
 
     fn backend_type(&self) -> BackendType {
-        match &self.title {
-            Some(title) => title.backend_type.clone(),
-            None if self.role == Role::Postmaster => BackendType(BackendType::POSTMASTER.to_string()),
-            None if self.role == Role::Process => BackendType(BackendType::PROCESS.to_string()),
-            None => BackendType(BackendType::UNKNOWN.to_string()),
+        match (&self.title, &self.role) {
+            (_, Role::Known(description)) => description.backend_type.clone(),
+            (Some(title), _) => title.backend_type.clone(),
+            (None, Role::Postmaster) => BackendType(BackendType::POSTMASTER.to_string()),
+            (None, Role::Process) => BackendType(BackendType::PROCESS.to_string()),
+            (None, Role::Backend) => BackendType(BackendType::UNKNOWN.to_string()),
         }
     }
 
@@ -350,14 +429,8 @@ impl LiveSession {
         match wait {
             RawWait::NotSampled => Wait::not_sampled(),
             RawWait::NotRead => Wait::not_read(),
-            RawWait::Info(_) if self.role != Role::Backend => Wait::no_interface(),
-            RawWait::Info(info) => match self.names.decode(info) {
-                None => Wait::none(),
-                Some((class, event)) => {
-                    let idle = wait_events::is_idle(&class, &event, self.backend_type().is_foreground());
-                    Wait::event(&class, &event, idle)
-                }
-            },
+            RawWait::Info(_) if matches!(self.role, Role::Postmaster | Role::Process) => Wait::no_interface(),
+            RawWait::Info(info) => self.names.decode(info, self.backend_type().is_foreground()),
         }
     }
 }
@@ -391,9 +464,10 @@ mod tests {
     use dbtime_model::NO_STACK;
 
     use super::*;
+    use crate::postgres::wait_events::WaitEventNames;
 
-    fn names() -> &'static WaitEventNames {
-        WaitEventNames::for_major(15).0
+    fn names() -> Rc<dyn WaitNames> {
+        Rc::new(WaitEventNames::for_major(15).0)
     }
 
     fn backend(pid: u32) -> Identity {
@@ -402,6 +476,7 @@ mod tests {
             pid,
             slot: 0,
             names: names(),
+            source: WaitSource::None,
             role: Role::Backend,
             tier: Tier::Sampled,
         }
@@ -421,14 +496,7 @@ mod tests {
         SampleEvent {
             pid: 1,
             wait: Some(wait),
-            off_cpu_state: None,
-            user_mode: false,
-            in_iowait: false,
-            stack_torn: false,
-            in_call: false,
-            repeats: 0,
-            kernel: vec![],
-            user: vec![],
+            ..SampleEvent::default()
         }
     }
 

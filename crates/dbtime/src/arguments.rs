@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dbtime_collect::{RATES_HZ, Target, Tier};
+use dbtime_collect::{Means, RATES_HZ, Target, Tier};
 use dbtime_model::BlockOperation;
 use dbtime_report::{Dimension, LatencyDimension};
 
@@ -25,7 +25,7 @@ pub struct Arguments {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Record a running PostgreSQL server or one of its sessions (needs root)
+    /// Record a running PostgreSQL server, one of its sessions, or an Oracle instance (needs root)
     Record(RecordArguments),
     /// Show where the time of a recording, or of a trace file, went
     Report(ReportArguments),
@@ -35,6 +35,8 @@ pub enum Command {
     Import(ImportArguments),
     /// Show the latency of block I/O, live, of the whole host (needs root)
     Iolat(IolatArguments),
+    /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
+    OracleMap,
     /// See all of it on a throw-away PostgreSQL (needs root)
     Demo(DemoArguments),
 }
@@ -51,6 +53,9 @@ pub struct RecordArguments {
     /// Record a process that is no database's, and its children (their main threads): without wait events
     #[arg(long, value_name = "PID", conflicts_with_all = ["pid", "postgres"])]
     pub process: Option<u32>,
+    /// Record the sessions of an Oracle instance: MAP is the file that the script of 'dbtime oracle-map' makes
+    #[arg(long, value_name = "MAP", conflicts_with_all = ["pid", "postgres", "process"])]
+    pub oracle: Option<PathBuf>,
     /// Stop after this time [default: at Ctrl-C]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub duration: Option<Duration>,
@@ -61,15 +66,30 @@ pub struct RecordArguments {
     /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
     pub exact: Option<ExactLevel>,
+    /// What looks at the sessions
+    #[arg(long, value_name = "HOW", default_value = "bpf")]
+    pub collector: CollectorKind,
     /// Note who ends each sleep
     #[arg(long, requires = "exact")]
     pub wakers: bool,
+    /// Time Oracle's waits by probes in its functions too, and note how long the database says they were
+    #[arg(long, requires = "exact", requires = "oracle")]
+    pub uprobes: bool,
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     pub task_iterator: bool,
     /// Directory to create for the recording
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: PathBuf,
+}
+
+/// What `record` looks at sessions with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CollectorKind {
+    /// Programs in the kernel
+    Bpf,
+    /// Reading /proc and the memory of the processes, for old kernels: sampled only, less is known
+    Proc,
 }
 
 /// Where `record --exact` measures.
@@ -91,8 +111,25 @@ impl RecordArguments {
         }
     }
 
+    /// What looks at the sessions.
+    ///
+    /// # Errors
+    /// Exact times need programs in the kernel.
+    pub fn means(&self) -> Result<Means, String> {
+        match (self.collector, self.exact) {
+            (CollectorKind::Bpf, _) => Ok(Means::Bpf),
+            (CollectorKind::Proc, None) => Ok(Means::Proc),
+            (CollectorKind::Proc, Some(_)) => {
+                Err("--exact needs programs in the kernel: leave out --collector proc".to_string())
+            }
+        }
+    }
+
     /// Whom to record.
     pub fn target(&self) -> Target {
+        if let Some(map) = &self.oracle {
+            return Target::Oracle(map.clone());
+        }
         match (self.pid, self.process, &self.postgres) {
             (Some(pid), ..) => Target::Process(pid),
             (None, Some(pid), _) => Target::AnyProcess(pid),

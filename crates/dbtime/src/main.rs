@@ -34,6 +34,9 @@ fn main() -> ExitCode {
         Command::Flame(arguments) => run_flame(&arguments),
         Command::Import(arguments) => run_import(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
+        Command::OracleMap => {
+            output::to_stdout(|out| out.write_all(ORACLE_MAP.as_bytes())).map(|()| ExitCode::SUCCESS)
+        }
         Command::Demo(arguments) => run_demo(&arguments),
     };
     match done {
@@ -50,6 +53,9 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// Printed by `dbtime oracle-map`.
+const ORACLE_MAP: &str = include_str!("oracle_map.sql");
 
 /// Something typed is wrong that clap cannot know.
 #[derive(Debug)]
@@ -68,8 +74,10 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         collect: Options {
             target: arguments.target(),
             rate_hz: arguments.rate_hz,
+            means: arguments.means().map_err(Usage)?,
             tier: arguments.tier(),
             wakers: arguments.wakers,
+            uprobes: arguments.uprobes,
             task_iterator: arguments.task_iterator,
         },
         duration: arguments.duration,

@@ -53,6 +53,10 @@ pub mod kind {
     pub const BLOCK_QUEUE: &str = "block_queue";
     /// A sleep, from its begin until someone ended it; `name` is who did.
     pub const WAKER: &str = "waker";
+    /// A wait of Oracle's from its begin to its end, by probes in the database's functions.
+    pub const ORACLE_WAIT: &str = "oracle_wait";
+    /// The same wait as long as the database itself says that it was.
+    pub const ORACLE_WAIT_DB: &str = "oracle_wait_db";
 }
 
 /// What the values of `LatencyRow::source` mean: where the data of a read came from.

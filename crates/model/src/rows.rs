@@ -133,6 +133,8 @@ pub mod counter {
     pub const MISSED: &str = "missed_switch";
     /// `dbtime`: samples whose wait event could not be read.
     pub const WAIT_NOT_READ: &str = "wait_not_read";
+    /// `dbtime`: samples whose wait event is a number that the database does not know.
+    pub const WAIT_UNKNOWN: &str = "wait_unknown";
     /// Source of what an Oracle SQL trace says; its names are in [`oracle`].
     pub const ORACLE: &str = "oracle";
 

@@ -12,8 +12,11 @@ use dbtime_model::{Fidelity, NO_STACK, State, StateGroup};
 use super::{Cell, Growth, Pending, RawWait, Share, Totals, not_sampled, split};
 use crate::bpf::{ExactState, ExactSums};
 
+/// What a session did: wait event, and statement (0 = not known).
+type Doing = (RawWait, u32);
+
 /// Cell of the exact matrix.
-type Key = (RawWait, ExactState);
+type Key = (Doing, ExactState);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
@@ -28,13 +31,15 @@ pub(crate) struct ExactAccount {
     /// What has been handed on so far. The kernel's sums only grow, but for the interval that was open when they were
     /// read: it may end otherwise than it looked by some nanoseconds, so nothing is handed on twice.
     reported: BTreeMap<Key, Sum>,
+    /// See [`ExactSums::epoch`].
+    epoch: u32,
     cpu_reported: u64,
     /// Samples since the last sums.
     samples: BTreeMap<Key, BTreeMap<Cell, u64>>,
     /// Time on a CPU of which the kernel does not say the wait event.
     cpu: Pending,
     /// Time on a CPU outside of system calls, by wait event.
-    outside: BTreeMap<RawWait, Pending>,
+    outside: BTreeMap<Doing, Pending>,
 }
 
 impl ExactAccount {
@@ -43,6 +48,7 @@ impl ExactAccount {
         let mut account = ExactAccount {
             last: totals,
             reported: BTreeMap::new(),
+            epoch: sums.epoch,
             cpu_reported: 0,
             samples: BTreeMap::new(),
             cpu: Pending::default(),
@@ -69,7 +75,10 @@ impl ExactAccount {
             (Some(StateGroup::Blocked), _) => ExactState::Sleep,
         };
         if count > 0 {
-            let cells = self.samples.entry((cell.wait, state)).or_default();
+            let cells = self
+                .samples
+                .entry(((cell.wait, cell.statement), state))
+                .or_default();
             *cells.entry(cell).or_default() += count;
         }
     }
@@ -102,16 +111,16 @@ impl ExactAccount {
                 _ => exact(key, sum, &samples.remove(&key).unwrap_or_default(), &mut shares),
             }
         }
-        for ((wait, state), found) in samples {
+        for ((doing, state), found) in samples {
             match state {
-                ExactState::Outside => self.outside.entry(wait).or_default().add(&found),
+                ExactState::Outside => self.outside.entry(doing).or_default().add(&found),
                 // Seen, but for less than the sums can tell: kept, without time.
-                _ => exact((wait, state), Sum::default(), &found, &mut shares),
+                _ => exact((doing, state), Sum::default(), &found, &mut shares),
             }
         }
-        for (&wait, pending) in &mut self.outside {
+        for (&doing, pending) in &mut self.outside {
             let first = shares.len();
-            let unsampled = unsplit((wait, ExactState::Outside));
+            let unsampled = unsplit((doing, ExactState::Outside));
             pending.settle(0, growth.elapsed, last, unsampled, &mut shares);
             let of_wait = &mut shares[first..];
             if of_wait.iter().all(|share| share.cell.state == State::User) {
@@ -129,20 +138,33 @@ impl ExactAccount {
     pub(crate) fn abandon(&mut self) -> Vec<Share> {
         let sums = ExactSums {
             cpu_ns: self.cpu_reported,
+            epoch: self.epoch,
             ..ExactSums::default()
         };
         self.advance(self.last, &sums, true).1
     }
 
+    /// False for sums that were read before those that were taken last: all that is in them is known.
+    pub(crate) fn is_news(&self, sums: &ExactSums) -> bool {
+        sums.epoch >= self.epoch
+    }
+
     /// What the sums have grown by: time on a CPU of unknown wait, and every cell.
     fn growth_of(&mut self, sums: &ExactSums) -> (u64, Vec<(Key, Sum)>) {
+        if sums.epoch > self.epoch {
+            self.epoch = sums.epoch;
+            self.reported.clear();
+        }
         let cpu = sums.cpu_ns.saturating_sub(self.cpu_reported);
         self.cpu_reported += cpu;
         let mut cells = Vec::new();
         for of_wait in &sums.waits {
-            let wait = of_wait.wait.map_or(RawWait::NotRead, RawWait::Info);
+            let doing = (
+                of_wait.wait.map_or(RawWait::NotRead, RawWait::Info),
+                of_wait.statement,
+            );
             for state in ExactState::ALL {
-                let reported = self.reported.entry((wait, state)).or_default();
+                let reported = self.reported.entry((doing, state)).or_default();
                 let growth = Sum {
                     ns: of_wait.ns[state as usize].saturating_sub(reported.ns),
                     count: of_wait.count[state as usize].saturating_sub(reported.count),
@@ -150,7 +172,7 @@ impl ExactAccount {
                 reported.ns += growth.ns;
                 reported.count += growth.count;
                 if growth.ns > 0 || growth.count > 0 {
-                    cells.push(((wait, state), growth));
+                    cells.push(((doing, state), growth));
                 }
             }
         }
@@ -179,9 +201,10 @@ fn exact(key: Key, sum: Sum, samples: &BTreeMap<Cell, u64>, shares: &mut Vec<Sha
 }
 
 /// A cell of which no stack is known.
-fn unsplit((wait, state): Key) -> Cell {
+fn unsplit(((wait, statement), state): Key) -> Cell {
     Cell {
         wait,
+        statement,
         state: match state {
             // In user code most likely, but nobody looked.
             ExactState::Outside => State::Cpu,
@@ -206,6 +229,7 @@ mod tests {
     fn cell(wait: u32, state: State, kernel_stack: u64) -> Cell {
         Cell {
             wait: RawWait::Info(wait),
+            statement: 0,
             state,
             kernel_stack: dbtime_model::StackId(kernel_stack),
             user_stack: NO_STACK,
@@ -281,6 +305,20 @@ mod tests {
         let later = [(7, ExactState::Sleep, 1_990, 2), (7, ExactState::Runnable, 20, 1)];
         let (_, second) = account.advance(at(2_010), &sums(&later), true);
         assert_eq!(ns(second), 990);
+    }
+
+    #[test]
+    fn sums_that_began_anew_are_added_whole_and_older_ones_are_no_news() {
+        let mut account = ExactAccount::open(at(0), &ExactSums::default());
+        let ns = |shares: Vec<Share>| shares.iter().map(|s| s.ns).sum::<u64>();
+        let full = sums(&[(7, ExactState::Sleep, 1_000, 1)]);
+        assert_eq!(ns(account.advance(at(1_000), &full, false).1), 1_000);
+        let anew = ExactSums {
+            epoch: 1,
+            ..sums(&[(7, ExactState::Sleep, 300, 1)])
+        };
+        assert_eq!(ns(account.advance(at(1_300), &anew, false).1), 300);
+        assert!(!account.is_news(&full) && account.is_news(&anew));
     }
 
     proptest! {

@@ -35,6 +35,8 @@ pub(crate) enum RawWait {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Cell {
     pub(crate) wait: RawWait,
+    /// Number of what it executed; 0 = not known.
+    pub(crate) statement: u32,
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,
@@ -110,6 +112,7 @@ impl Account {
     ) -> Option<(Growth, Vec<Share>)> {
         match (self, sums) {
             (Account::Sampled(account), _) => Some(account.advance(totals, ended)),
+            (Account::Exact(account), Some(sums)) if !account.is_news(sums) => None,
             (Account::Exact(account), Some(sums)) => Some(account.advance(totals, sums, ended)),
             (Account::Exact(account), None) if ended => Some((Growth::default(), account.abandon())),
             (Account::Exact(_), None) => None,
@@ -186,6 +189,7 @@ fn not_sampled(group: StateGroup) -> Cell {
     };
     Cell {
         wait: RawWait::NotSampled,
+        statement: 0,
         state,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,

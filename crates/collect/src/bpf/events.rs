@@ -6,9 +6,13 @@ use std::mem::{offset_of, size_of};
 use std::rc::Rc;
 use std::time::Duration;
 
+use dbtime_model::{Frame, State};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
+use super::load::source_from;
 use super::recorder::types::{dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums};
+
+use crate::database::WaitSource;
 
 /// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
 const RUNNING: u32 = 1;
@@ -24,14 +28,26 @@ const IN_CALL: u32 = 32;
 /// `WAIT_NOT_READ`.
 const NOT_READ: u32 = u32::MAX;
 
+/// What /proc says of the state of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// On a CPU or in the run queue.
+    Ready,
+    Off(State),
+}
+
 /// A sample of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SampleEvent {
     pub(crate) pid: u32,
     /// The 32 bits of the database; none when they could not be read.
     pub(crate) wait: Option<u32>,
+    /// Number of what it executed; 0 = not known.
+    pub(crate) statement: u32,
     /// Raw `__state` of a task that was off CPU; none for one on a CPU.
     pub(crate) off_cpu_state: Option<u32>,
+    /// Where /proc was asked, in place of the above and of what follows on the mode.
+    pub(crate) listed: Option<Listed>,
     pub(crate) user_mode: bool,
     /// It went to sleep for block I/O.
     pub(crate) in_iowait: bool,
@@ -44,6 +60,8 @@ pub(crate) struct SampleEvent {
     pub(crate) kernel: Vec<u64>,
     /// Leaf first.
     pub(crate) user: Vec<u64>,
+    /// The kernel stack where it comes with names, leaf first.
+    pub(crate) kernel_names: Vec<Frame>,
 }
 
 /// All time of a session since its account was opened.
@@ -53,6 +71,8 @@ pub(crate) struct ExactSums {
     pub(crate) cpu_ns: u64,
     /// Switches that were not seen.
     pub(crate) missed: u64,
+    /// How often `waits` began anew, after all of them had been sent.
+    pub(crate) epoch: u32,
     pub(crate) waits: Vec<WaitSums>,
 }
 
@@ -61,6 +81,8 @@ pub(crate) struct ExactSums {
 pub(crate) struct WaitSums {
     /// As [`SampleEvent::wait`].
     pub(crate) wait: Option<u32>,
+    /// As [`SampleEvent::statement`].
+    pub(crate) statement: u32,
     /// By [`ExactState`].
     pub(crate) ns: [u64; ExactState::ALL.len()],
     /// By [`ExactState`].
@@ -114,7 +136,7 @@ pub(crate) enum Event {
     Begin {
         pid: u32,
         start_ns: u64,
-        wait_address: u64,
+        source: WaitSource,
     },
 }
 
@@ -168,6 +190,9 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             Some(Event::Sample(SampleEvent {
                 pid,
                 wait: (!is(WAIT_NOT_READ)).then_some(sample.wait),
+                statement: sample.statement,
+                listed: None,
+                kernel_names: Vec::new(),
                 off_cpu_state: (event.kind == WAITING).then_some(sample.state),
                 user_mode: is(USER_MODE),
                 in_iowait: is(IN_IOWAIT),
@@ -199,7 +224,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             Some(Event::Begin {
                 pid,
                 start_ns: event.task.start_ns,
-                wait_address: begin.wait_address,
+                source: source_from(&begin.source),
             })
         }
         _ => None,
@@ -214,11 +239,13 @@ fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
     let cpu_ns: u64 = read(at(offset_of!(dbt_sums, cpu_ns))?)?;
     let missed: u64 = read(at(offset_of!(dbt_sums, missed))?)?;
     let used: u32 = read(at(offset_of!(dbt_sums, used))?)?;
+    let epoch: u32 = read(at(offset_of!(dbt_sums, epoch))?)?;
     let waits = (0..used as usize)
         .map(|n| {
             let sums: dbt_wait_sums = read(at(fixed + n * size_of::<dbt_wait_sums>())?)?;
             Some(WaitSums {
                 wait: (sums.wait != NOT_READ).then_some(sums.wait),
+                statement: sums.statement,
                 ns: sums.ns,
                 count: sums.count,
             })
@@ -227,6 +254,7 @@ fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
     Some(Box::new(ExactSums {
         cpu_ns,
         missed,
+        epoch,
         waits,
     }))
 }

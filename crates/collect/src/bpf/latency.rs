@@ -18,6 +18,8 @@ pub(crate) mod latency_kind {
     pub(crate) const BLOCK: u8 = 9;
     pub(crate) const BLOCK_QUEUE: u8 = 10;
     pub(crate) const WAKER: u8 = 11;
+    pub(crate) const ORACLE_WAIT: u8 = 12;
+    pub(crate) const ORACLE_WAIT_DB: u8 = 13;
 }
 
 /// `enum dbt_read_source` in bpf/dbtime.h.

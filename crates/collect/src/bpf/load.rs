@@ -12,10 +12,13 @@ use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{collect_messages, messages, verdict};
 use super::recorder::RecorderSkelBuilder;
-use super::recorder::types::{bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target};
+use super::recorder::types::{
+    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target, dbt_wait_source,
+};
 use super::run_time::RunTimes;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
+use crate::database::WaitSource;
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
@@ -60,18 +63,18 @@ const CALL_WORKS: u8 = 2;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engine {
+pub(crate) enum Visit {
     /// One program over the list of sessions (bpf_task_from_pid, Linux 6.2).
     PidList,
     /// An iterator over all tasks of the host (Linux 5.18): dearer where many tasks are not the database's.
     Iterator,
 }
 
-impl Engine {
+impl Visit {
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Engine::PidList => "perf_event timer and pid-list sampler",
-            Engine::Iterator => "perf_event timer and task-iterator sampler",
+            Visit::PidList => "perf_event timer and pid-list sampler",
+            Visit::Iterator => "perf_event timer and task-iterator sampler",
         }
     }
 }
@@ -101,7 +104,7 @@ impl Tier {
 
 /// The loaded programs. Dropping it detaches and unloads them: nothing stays in the kernel.
 pub(crate) struct Programs {
-    pub(crate) engine: Engine,
+    pub(crate) visit: Visit,
     pub(crate) events: MapHandle,
     targets: MapHandle,
     slots: MapHandle,
@@ -136,15 +139,15 @@ impl Programs {
         rate_hz: u32,
         tier: Tier,
         wakers: bool,
-        only: Option<Engine>,
+        only: Option<Visit>,
     ) -> Result<(Programs, Option<String>), CollectError> {
         match only {
             Some(engine) => {
                 Programs::load_engine(engine, rate_hz, tier, wakers).map(|programs| (programs, None))
             }
-            None => match Programs::load_engine(Engine::PidList, rate_hz, tier, wakers) {
+            None => match Programs::load_engine(Visit::PidList, rate_hz, tier, wakers) {
                 Ok(programs) => Ok((programs, None)),
-                Err(first) => match Programs::load_engine(Engine::Iterator, rate_hz, tier, wakers) {
+                Err(first) => match Programs::load_engine(Visit::Iterator, rate_hz, tier, wakers) {
                     Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
                     Err(second) => Err(CollectError::Kernel(format!(
                         "{first}\nand with the engine of older kernels: {second}"
@@ -154,7 +157,7 @@ impl Programs {
         }
     }
 
-    fn load_engine(engine: Engine, rate_hz: u32, tier: Tier, wakers: bool) -> Result<Programs, CollectError> {
+    fn load_engine(engine: Visit, rate_hz: u32, tier: Tier, wakers: bool) -> Result<Programs, CollectError> {
         collect_messages();
         let failed = |what: &str, e: libbpf_rs::Error| {
             CollectError::Kernel(format!(
@@ -166,10 +169,8 @@ impl Programs {
         let mut open = RecorderSkelBuilder::default()
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
-        open.progs.sampler_pass.set_autoload(engine == Engine::PidList);
-        open.progs
-            .sampler_iterate
-            .set_autoload(engine == Engine::Iterator);
+        open.progs.sampler_pass.set_autoload(engine == Visit::PidList);
+        open.progs.sampler_iterate.set_autoload(engine == Visit::Iterator);
         for map in [&mut open.maps.targets, &mut open.maps.slots] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }
@@ -263,16 +264,16 @@ impl Programs {
                 .map_err(|e| CollectError::Kernel(e.to_string()))?;
         }
         let pass = match engine {
-            Engine::PidList => {
+            Visit::PidList => {
                 let fd = skel.progs.sampler_pass.as_fd().try_clone_to_owned();
                 PassHandle::Program(fd.map_err(|e| CollectError::Kernel(e.to_string()))?)
             }
-            Engine::Iterator => PassHandle::Iterator(
+            Visit::Iterator => PassHandle::Iterator(
                 attach_iterator(&skel.progs.sampler_iterate).map_err(|e| failed("iterator", e))?,
             ),
         };
         let mut programs = Programs {
-            engine,
+            visit: engine,
             events: handle(&skel.maps.events)?,
             targets: handle(&skel.maps.targets)?,
             slots: handle(&skel.maps.slots)?,
@@ -311,13 +312,13 @@ impl Programs {
     pub(crate) fn add_target(
         &self,
         pid: u32,
-        wait_address: u64,
+        source: WaitSource,
         is_parent: bool,
         slot: Option<u32>,
     ) -> Result<(), CollectError> {
         let slot = slot.map_or(0, |index| index + 1);
         let target = dbt_target {
-            wait_address,
+            source: source_to(source),
             is_parent: is_parent.into(),
             slot,
         };
@@ -335,11 +336,11 @@ impl Programs {
         &self,
         index: u32,
         task: Option<(u32, u64)>,
-        wait_address: u64,
+        source: WaitSource,
     ) -> Result<(), CollectError> {
         let (pid, start_ns) = task.unwrap_or((0, 0));
         let mut slot = dbt_slot {
-            wait_address,
+            source: source_to(source),
             switches: u64::MAX,
             ..dbt_slot::default()
         };
@@ -426,6 +427,42 @@ pub(crate) struct Losses {
     pub(crate) sessions: u64,
     /// Single latencies.
     pub(crate) latencies: u64,
+}
+
+/// `enum dbt_source_kind` in bpf/dbtime.h.
+const SOURCE_NONE: u32 = 0;
+const SOURCE_POINTER: u32 = 1;
+const SOURCE_NUMBERS: u32 = 2;
+
+fn source_to(source: WaitSource) -> dbt_wait_source {
+    let (kind, event, on_cpu, statement) = match source {
+        WaitSource::None => (SOURCE_NONE, 0, 0, 0),
+        WaitSource::Pointer(address) => (SOURCE_POINTER, address, 0, 0),
+        WaitSource::Numbers {
+            event,
+            on_cpu,
+            statement,
+        } => (SOURCE_NUMBERS, event, on_cpu, statement),
+    };
+    dbt_wait_source {
+        kind,
+        pad: 0,
+        event,
+        on_cpu,
+        statement,
+    }
+}
+
+pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
+    match source.kind {
+        SOURCE_POINTER => WaitSource::Pointer(source.event),
+        SOURCE_NUMBERS => WaitSource::Numbers {
+            event: source.event,
+            on_cpu: source.on_cpu,
+            statement: source.statement,
+        },
+        _ => WaitSource::None,
+    }
 }
 
 /// Value of a map whose layout libbpf-cargo made from the C struct.

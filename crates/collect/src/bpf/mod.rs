@@ -6,17 +6,19 @@ mod histograms;
 mod latency;
 mod load;
 mod messages;
+mod oracle;
 mod run_time;
 mod sampler;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 #[cfg(test)]
 pub(crate) use events::WaitSums;
-pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent};
+pub(crate) use events::{Event, Events, ExactState, ExactSums, Listed, SampleEvent};
 pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
-pub(crate) use load::{Engine, Programs};
-pub(crate) use sampler::Sampler;
+pub(crate) use load::{Losses, Programs, Visit};
+pub(crate) use oracle::OracleProbes;
+pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, thread_cpu_ns};
 
 pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
 
@@ -44,4 +46,17 @@ mod recorder {
 )]
 mod block_skeleton {
     include!(concat!(env!("OUT_DIR"), "/block.skel.rs"));
+}
+
+/// What libbpf-cargo makes of `bpf/oracle.bpf.c`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    unused_imports,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
+)]
+mod oracle_skeleton {
+    include!(concat!(env!("OUT_DIR"), "/oracle.skel.rs"));
 }

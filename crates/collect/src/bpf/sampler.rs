@@ -237,7 +237,8 @@ fn sleep_until(moment: u64, stop: &AtomicBool) -> bool {
     }
 }
 
-fn become_real_time() -> io::Result<()> {
+/// Gives the calling thread the lowest real-time priority.
+pub(crate) fn become_real_time() -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: PRIORITY,
     };
@@ -248,7 +249,8 @@ fn become_real_time() -> io::Result<()> {
     }
 }
 
-fn thread_cpu_ns() -> u64 {
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use dbtime_model::latency::{bounds_of, kind, source};
-use dbtime_model::{LatencyRow, Rows, SessionId};
+use dbtime_model::{LatencyRow, Rows, SessionId, Wait, WaitKind};
 use syscalls::Sysno;
 
 use crate::block::operation_of;
-use crate::bpf::{Latency, LatencyKey, Programs, latency_kind, read_source, wait_for_programs};
+use crate::bpf::{Latency, LatencyKey, OracleProbes, Programs, latency_kind, read_source, wait_for_programs};
 use crate::clock::Clock;
-use crate::postgres::WaitEventNames;
+use crate::database::WaitNames;
 use crate::{CollectError, devices};
 use files::Files;
 use wakers::Wakers;
@@ -71,9 +71,14 @@ impl Latencies {
 
     /// Events of this task are the session's.
     pub(crate) fn know(&mut self, pid: u32, start_ns: u64, session: SessionId) {
-        self.sessions
+        let known = self
+            .sessions
             .entry((pid, start_ns))
             .or_insert((session, u64::MAX));
+        // A process can become another session.
+        if known.0 != session {
+            *known = (session, u64::MAX);
+        }
     }
 
     /// The task has ended.
@@ -96,7 +101,8 @@ impl Latencies {
     pub(crate) fn take(
         &mut self,
         programs: &mut Programs,
-        names: &WaitEventNames,
+        probes: Option<&mut OracleProbes>,
+        names: &dyn WaitNames,
         clock: Clock,
         now: u64,
         rows: &mut Rows,
@@ -104,6 +110,9 @@ impl Latencies {
         let epoch = self.epoch;
         self.epoch += 1;
         programs.set_latency_epoch(self.epoch)?;
+        if let Some(probes) = &probes {
+            probes.set_latency_epoch(self.epoch)?;
+        }
         wait_for_programs();
         let time = clock.second_us(self.since + (now - self.since) / 2);
         self.since = now;
@@ -122,7 +131,10 @@ impl Latencies {
                 add(&LatencyKey { bucket, ..growth.key }, latency);
             }
         });
-        let taken = programs.latencies.take(epoch, |key, latency| add(&key, latency));
+        let mut taken = programs.latencies.take(epoch, |key, latency| add(&key, latency));
+        if let Some(probes) = probes {
+            taken = taken.and(probes.take(epoch, |key, latency| add(&key, latency)));
+        }
         for &(pid, start_ns) in &self.ended {
             programs
                 .histograms
@@ -154,7 +166,7 @@ impl Latencies {
     }
 
     /// The rows that an event counts in.
-    fn rows_of(&mut self, key: &LatencyKey, names: &WaitEventNames) -> Vec<RowKey> {
+    fn rows_of(&mut self, key: &LatencyKey, names: &dyn WaitNames) -> Vec<RowKey> {
         let session = self
             .sessions
             .get(&(key.pid, key.start_ns))
@@ -174,6 +186,8 @@ impl Latencies {
             latency_kind::WAIT => vec![plain(kind::WAIT, wait)],
             latency_kind::WAKER => vec![plain(kind::WAKER, self.wakers.name(key.name))],
             latency_kind::SCHED => vec![plain(kind::SCHED, wait)],
+            latency_kind::ORACLE_WAIT => vec![plain(kind::ORACLE_WAIT, wait)],
+            latency_kind::ORACLE_WAIT_DB => vec![plain(kind::ORACLE_WAIT_DB, wait)],
             latency_kind::BLOCK | latency_kind::BLOCK_QUEUE => vec![RowKey {
                 device: self.device(key.device),
                 bytes: key.bytes.into(),
@@ -256,14 +270,16 @@ fn split(buckets: &[(u16, u64)], sum_ns: u64, max_ns: Option<u64>) -> Vec<(u16, 
     split.collect()
 }
 
-fn wait_name(names: &WaitEventNames, info: u32) -> String {
+fn wait_name(names: &dyn WaitNames, info: u32) -> String {
     if info == u32::MAX {
-        let wait = dbtime_model::Wait::not_read();
+        let wait = Wait::not_read();
         return format!("{}:{}", wait.class, wait.event);
     }
-    names
-        .decode(info)
-        .map_or_else(|| "CPU".to_string(), |(class, event)| format!("{class}:{event}"))
+    let wait = names.decode(info, true);
+    match wait.kind() {
+        WaitKind::None => Wait::NONE.to_string(),
+        _ => format!("{}:{}", wait.class, wait.event),
+    }
 }
 
 fn call_name(number: u32) -> String {

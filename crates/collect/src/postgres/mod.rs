@@ -1,9 +1,10 @@
 //! PostgreSQL, as far as the host can see it: no SQL connection is made.
 
+mod database;
 pub(crate) mod server;
 pub(crate) mod title;
 pub(crate) mod wait_events;
 mod wait_symbol;
 
+pub(crate) use database::PostgresDatabase;
 pub(crate) use server::Server;
-pub(crate) use wait_events::WaitEventNames;

@@ -3,12 +3,13 @@
 //! Since PostgreSQL 14 `my_wait_event_info` (src/backend/utils/activity/wait_event.c) is a global pointer to the 32-bit
 //! wait event, in shared memory once the process has a PGPROC. Executables export it, stripped or not.
 
+use std::fs;
 use std::path::PathBuf;
-use std::{fs, io};
 
-use object::read::elf::{ElfFile64, ProgramHeader};
+use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
+use crate::executable::load_bias;
 use crate::{CollectError, process};
 
 const SYMBOL: &str = "my_wait_event_info";
@@ -48,26 +49,6 @@ pub(super) fn read_executable(pid: u32) -> Result<Executable, CollectError> {
         version: version(&data).unwrap_or_default(),
         wait_address,
     })
-}
-
-/// Difference between the addresses in memory and in the file.
-fn load_bias(pid: u32, elf: &ElfFile64<'_>) -> io::Result<u64> {
-    const PAGE: u64 = 4096;
-    let maps = crate::symbols::maps::read(pid)?;
-    let exe = fs::metadata(process::path(pid, "exe"))?;
-    let endian = elf.endian();
-    for mapping in &maps {
-        if !mapping.is_file(&exe) {
-            continue;
-        }
-        for header in elf.elf_program_headers() {
-            let (offset, address) = (header.p_offset(endian), header.p_vaddr(endian));
-            if header.p_type(endian) == object::elf::PT_LOAD && offset / PAGE * PAGE == mapping.offset {
-                return Ok(mapping.start.wrapping_sub(address / PAGE * PAGE));
-            }
-        }
-    }
-    Err(io::Error::other("its mapping in memory was not found"))
 }
 
 /// Finds the text that `SELECT version()` gives.

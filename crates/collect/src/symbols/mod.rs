@@ -109,7 +109,7 @@ impl Symbolizer {
             }
         }
         let mut missing = Vec::new();
-        if !readable {
+        if self.parent != 0 && !readable {
             missing.push("user functions have no names: the server's executable cannot be opened (it needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE)".to_string());
         }
         if self.kernel_modules.addresses_are_hidden() {
@@ -131,6 +131,19 @@ impl Symbolizer {
     /// Id of a kernel stack, leaf first.
     pub(crate) fn kernel_stack(&mut self, addresses: &[u64]) -> StackId {
         self.stack(0, addresses)
+    }
+
+    /// Id of a stack whose frames have their names already, leaf first.
+    pub(crate) fn named_stack(&mut self, mut frames: Vec<Frame>) -> StackId {
+        if frames.is_empty() {
+            return NO_STACK;
+        }
+        frames.reverse();
+        let id = stack_id(&frames);
+        if self.known.insert(id) {
+            self.new.push(StackRow { id, frames });
+        }
+        id
     }
 
     /// Id of a user stack of a process, leaf first.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use dbtime_collect::{CollectError, Collector, Options, Target, Tier};
+use dbtime_collect::{CollectError, Collector, Means, Options, Target, Tier};
 use dbtime_report::{FlameOptions, Report, Source, export};
 
 use crate::output;
@@ -111,6 +111,8 @@ fn collect(target: Target) -> Options {
         rate_hz: RATE_HZ,
         tier: Tier::Sampled,
         wakers: false,
+        means: Means::default(),
+        uprobes: false,
         task_iterator: false,
     }
 }

@@ -23,8 +23,10 @@ pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 12] = [
     kind::WAIT,
+    kind::ORACLE_WAIT,
+    kind::ORACLE_WAIT_DB,
     kind::SYSCALL,
     kind::SCHED,
     kind::READ,
@@ -40,6 +42,8 @@ const KINDS: [&str; 10] = [
 pub(crate) fn kind_words(kind: &str) -> &str {
     match kind {
         kind::WAIT => "Waits",
+        kind::ORACLE_WAIT => "Waits, timed in the database's functions",
+        kind::ORACLE_WAIT_DB => "Waits, as the database timed them",
         kind::SYSCALL => "System calls",
         kind::SCHED => "Scheduling delay",
         kind::READ => "Read calls",

@@ -116,6 +116,8 @@ fn explanation(of: &str, meta: &Meta) -> &'static str {
             "One event is a system call made in the wait; where calls were not traced, one stay off CPU in it, run \
              queue included."
         }
+        kind::ORACLE_WAIT => "From the database's begin of the wait to its end, by the kernel's clock.",
+        kind::ORACLE_WAIT_DB => "The same waits by the database's own clock, in whole microseconds.",
         kind::SYSCALL => "From begin to end.",
         kind::SCHED => "From runnable until running, by the wait event at that time.",
         kind::READ => "Reads of files, from begin to end, by wait event.",

@@ -1,0 +1,101 @@
+//! What a collector must know of a database: whose processes are its sessions, where each keeps its wait event, and what the
+//! numbers mean. One implementation per kind of database.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dbtime_model::Wait;
+use dbtime_model::recording::DatabaseMeta;
+
+use crate::session::Role;
+
+/// Where a session says what it is doing: addresses in its own memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum WaitSource {
+    /// Nowhere.
+    #[default]
+    None,
+    /// Of a pointer to the 32-bit wait event.
+    Pointer(u64),
+    /// Of the 32-bit number of an event, of another number that is above 0 while the session does not wait, and of the
+    /// 32-bit hash of its statement (0 = there is none).
+    Numbers { event: u64, on_cpu: u64, statement: u64 },
+}
+
+impl WaitSource {
+    /// Of a session that has a wait event which is not to be trusted: every look at it fails, and is counted.
+    pub(crate) const UNREADABLE: WaitSource = WaitSource::Numbers {
+        event: 0,
+        on_cpu: 0,
+        statement: 0,
+    };
+}
+
+/// `WAIT_NUMBERED` in bpf/dbtime.h: of [`WaitSource::Numbers`], the session waits in the event of the other bits.
+pub(crate) const NUMBERED: u32 = 0x8000_0000;
+/// `WAIT_NO_NUMBER`: what was read is too large for a number.
+pub(crate) const NO_NUMBER: u32 = 0x7fff_fffe;
+
+/// What the numbers of a database's wait events mean.
+pub(crate) trait WaitNames {
+    /// The wait event of a number, as a process of the foreground or another one is in it; 0 = it does not wait.
+    fn decode(&self, wait: u32, foreground: bool) -> Wait;
+
+    /// False for a number that the database cannot mean.
+    fn is_known(&self, _wait: u32) -> bool {
+        true
+    }
+
+    /// Waits that need no stack: whole classes (by top byte) and single ones, of which eight are taken.
+    fn without_stack(&self) -> (Vec<u8>, Vec<u32>);
+}
+
+/// A process that is a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) pid: u32,
+    pub(crate) source: WaitSource,
+    pub(crate) role: Role,
+}
+
+/// What has become of a database.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// It runs again after it had gone: everything about it is new.
+    Restarted(String),
+    /// Its sessions, or names, are others than before; what there is to say about it.
+    Sessions(Vec<String>),
+}
+
+/// See the module.
+pub(crate) trait Database {
+    /// How a recording describes it.
+    fn describe(&self) -> DatabaseMeta;
+
+    /// Names of its wait events.
+    fn names(&self) -> Rc<dyn WaitNames>;
+
+    /// What is not known of it.
+    fn reasons(&self) -> Vec<String>;
+
+    /// Sessions that exist now.
+    fn members(&self) -> Vec<Member>;
+
+    /// Process whose children are sessions from their first moment on, in its address space.
+    fn parent(&self) -> Option<u32>;
+
+    /// What its children are.
+    fn role_of_children(&self) -> Role;
+
+    /// Directory that files are named relative to.
+    fn directory(&self) -> PathBuf;
+
+    /// True when sessions may come as long as it is there; else the recording ends with those that are recorded.
+    fn outlives_its_sessions(&self) -> bool;
+
+    /// What to say when it has gone with the end of this process.
+    fn gone_with(&self, pid: u32) -> Option<String>;
+
+    /// Looks whether something has changed. `gone`: since it had gone.
+    fn look(&mut self, gone: bool) -> Option<Change>;
+}

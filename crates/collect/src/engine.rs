@@ -1,0 +1,159 @@
+//! What looks at the sessions: the programs in the kernel, or, where these cannot be had, a thread that reads /proc.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use dbtime_model::recording::ProgramCost;
+
+use crate::CollectError;
+use crate::bpf::{Event, Events, Losses, Programs, Sampler, SamplerStatistics};
+use crate::database::WaitSource;
+use crate::session::Unused;
+
+/// Looks at sessions and tells what it sees as [`Event`]s.
+pub(crate) trait Engine {
+    /// How it does it.
+    fn describe(&self) -> &'static str;
+
+    /// True when it tells of children that a parent forks by itself.
+    fn sees_births(&self) -> bool;
+
+    /// Looks at this task (pid and begin; 0: whatever task has the pid now) from now on, in this place. Children of a parent
+    /// are looked at too, where it sees their births.
+    ///
+    /// # Errors
+    /// The kernel does not take it.
+    fn watch(
+        &mut self,
+        slot: u32,
+        task: (u32, u64),
+        source: WaitSource,
+        is_parent: bool,
+    ) -> Result<(), CollectError>;
+
+    /// Looks at it no longer.
+    ///
+    /// # Errors
+    /// As [`Engine::watch`].
+    fn forget(&mut self, slot: u32, pid: u32) -> Result<(), CollectError>;
+
+    /// Places in use.
+    fn set_slots(&mut self, slots: u32);
+
+    /// Places there are.
+    fn capacity(&self) -> u32;
+
+    /// What was counted in a place since the last totals, for a session that has ended.
+    fn left_over(&self, slot: u32) -> (u32, Unused);
+
+    /// Waits that need no stack.
+    ///
+    /// # Errors
+    /// As [`Engine::watch`].
+    fn skip_stacks(&mut self, classes: &[u8], waits: &[u32]) -> Result<(), CollectError>;
+
+    /// Totals of all sessions are wanted now, whatever second it is.
+    fn want_totals(&mut self);
+
+    /// Waits at most this long for a session to begin or end, then takes all that was seen.
+    fn wait(&mut self, longest: Duration) -> VecDeque<Event>;
+
+    /// Ends looking, after last totals of all sessions.
+    fn stop(&mut self);
+
+    /// What has been done so far.
+    fn statistics(&self) -> SamplerStatistics;
+
+    /// What found no room so far.
+    fn losses(&self) -> Losses;
+
+    /// Looks at its own cost when that is due.
+    fn look_at_cost(&mut self, now: u64);
+
+    /// What its parts in the kernel cost.
+    fn costs(&self) -> Vec<ProgramCost>;
+
+    /// The programs, where it has some.
+    fn programs(&mut self) -> Option<&mut Programs>;
+}
+
+/// The programs in the kernel.
+pub(crate) struct BpfEngine {
+    pub(crate) programs: Programs,
+    pub(crate) events: Events,
+    pub(crate) sampler: Sampler,
+}
+
+impl Engine for BpfEngine {
+    fn describe(&self) -> &'static str {
+        self.programs.visit.describe()
+    }
+
+    fn sees_births(&self) -> bool {
+        true
+    }
+
+    fn watch(
+        &mut self,
+        slot: u32,
+        task: (u32, u64),
+        source: WaitSource,
+        is_parent: bool,
+    ) -> Result<(), CollectError> {
+        self.programs.set_slot(slot, Some(task), source)?;
+        self.programs.add_target(task.0, source, is_parent, Some(slot))
+    }
+
+    fn forget(&mut self, slot: u32, pid: u32) -> Result<(), CollectError> {
+        self.programs.remove_target(pid);
+        self.programs.set_slot(slot, None, WaitSource::None)
+    }
+
+    fn set_slots(&mut self, slots: u32) {
+        self.sampler.set_slots(slots);
+    }
+
+    fn capacity(&self) -> u32 {
+        self.programs.capacity()
+    }
+
+    fn left_over(&self, slot: u32) -> (u32, Unused) {
+        self.programs.read_slot(slot)
+    }
+
+    fn skip_stacks(&mut self, classes: &[u8], waits: &[u32]) -> Result<(), CollectError> {
+        self.programs.skip_stacks(classes, waits)
+    }
+
+    fn want_totals(&mut self) {
+        self.sampler.want_totals();
+    }
+
+    fn wait(&mut self, longest: Duration) -> VecDeque<Event> {
+        self.events.wait(longest)
+    }
+
+    fn stop(&mut self) {
+        self.sampler.stop();
+    }
+
+    fn statistics(&self) -> SamplerStatistics {
+        self.sampler.statistics()
+    }
+
+    fn losses(&self) -> Losses {
+        self.programs.losses()
+    }
+
+    fn look_at_cost(&mut self, now: u64) {
+        self.programs.run_times.step(now);
+    }
+
+    fn costs(&self) -> Vec<ProgramCost> {
+        self.programs.run_times.costs()
+    }
+
+    fn programs(&mut self) -> Option<&mut Programs> {
+        Some(&mut self.programs)
+    }
+}

@@ -1,0 +1,85 @@
+//! Reads the memory of other processes. Nothing is ever written.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::process;
+
+/// Fills all parts, each from an address of the process, in one system call as far as the kernel offers it.
+///
+/// # Errors
+/// A part could not be read, or the process is gone.
+pub(crate) fn read(pid: u32, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+    let wanted: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+    let remote: Vec<libc::iovec> = parts
+        .iter()
+        .map(|(address, bytes)| vector(*address as usize, bytes.len()))
+        .collect();
+    let local: Vec<libc::iovec> = parts
+        .iter_mut()
+        .map(|(_, bytes)| vector(bytes.as_mut_ptr() as usize, bytes.len()))
+        .collect();
+    // SAFETY: the local vectors describe exclusively borrowed slices; the remote ones are another process's addresses, which
+    // the kernel checks; nothing is written there.
+    let read = unsafe {
+        libc::process_vm_readv(
+            pid.cast_signed(),
+            local.as_ptr(),
+            local.len() as libc::c_ulong,
+            remote.as_ptr(),
+            remote.len() as libc::c_ulong,
+            0,
+        )
+    };
+    if usize::try_from(read) == Ok(wanted) {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if read < 0 && error.raw_os_error() == Some(libc::ENOSYS) {
+        // A kernel without CONFIG_CROSS_MEMORY_ATTACH.
+        let memory = File::open(process::path(pid, "mem"))?;
+        return parts
+            .iter_mut()
+            .try_for_each(|(address, bytes)| memory.read_exact_at(bytes, *address));
+    }
+    Err(if read < 0 {
+        error
+    } else {
+        io::Error::from_raw_os_error(libc::EFAULT)
+    })
+}
+
+/// A 32-bit number.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_u32(pid: u32, address: u64) -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    read(pid, &mut [(address, &mut bytes)])?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+fn vector(address: usize, bytes: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_read_together_or_not_at_all() {
+        let (a, b) = (0x0102_0304_u32, 77_u32);
+        let (mut first, mut second) = ([0; 4], [0; 4]);
+        let own = std::process::id();
+        let address = |value: &u32| std::ptr::from_ref(value) as u64;
+        read(own, &mut [(address(&a), &mut first), (address(&b), &mut second)]).unwrap();
+        assert_eq!((u32::from_ne_bytes(first), u32::from_ne_bytes(second)), (a, b));
+        let error = read(own, &mut [(address(&a), &mut first), (16, &mut second)]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    }
+}

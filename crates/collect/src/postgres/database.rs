@@ -1,0 +1,173 @@
+//! A PostgreSQL server, one of its sessions, or a process that is no database's, as the collector records it.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dbtime_model::Wait;
+use dbtime_model::recording::DatabaseMeta;
+
+use super::Server;
+use super::wait_events::{self, WaitEventNames};
+use crate::CollectError;
+use crate::database::{Change, Database, Member, WaitNames, WaitSource};
+use crate::session::Role;
+
+/// See the module.
+pub(crate) struct PostgresDatabase {
+    server: Server,
+    /// The one session, or process, that was asked for; none = the whole server.
+    only: Option<u32>,
+    /// Children of the server, or process, are recorded too.
+    with_children: bool,
+}
+
+impl PostgresDatabase {
+    /// The whole server.
+    pub(crate) fn whole(server: Server) -> PostgresDatabase {
+        PostgresDatabase {
+            server,
+            only: None,
+            with_children: true,
+        }
+    }
+
+    /// A session, or its whole server when it is the postmaster.
+    ///
+    /// # Errors
+    /// There is no such process, or it is no server's.
+    pub(crate) fn of_session(pid: u32) -> Result<PostgresDatabase, CollectError> {
+        let server = Server::of_backend(pid)?;
+        if pid == server.postmaster {
+            return Ok(PostgresDatabase::whole(server));
+        }
+        Ok(PostgresDatabase {
+            server,
+            only: Some(pid),
+            with_children: false,
+        })
+    }
+
+    /// A process that is no database's, and its children.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(crate) fn of_any_process(pid: u32) -> Result<PostgresDatabase, CollectError> {
+        Ok(PostgresDatabase {
+            server: Server::of_any_process(pid)?,
+            only: Some(pid),
+            with_children: true,
+        })
+    }
+
+    fn source(&self) -> WaitSource {
+        if self.server.has_waits() {
+            WaitSource::Pointer(self.server.wait_address)
+        } else {
+            WaitSource::None
+        }
+    }
+
+    fn member(&self, pid: u32) -> Member {
+        let role = match self.role_of_children() {
+            Role::Backend if pid == self.server.postmaster => Role::Postmaster,
+            role => role,
+        };
+        Member {
+            pid,
+            source: self.source(),
+            role,
+        }
+    }
+}
+
+impl Database for PostgresDatabase {
+    fn describe(&self) -> DatabaseMeta {
+        DatabaseMeta {
+            product: self.server.product(),
+            version: self.server.version.clone(),
+            data_directory: self.server.data_directory.to_string_lossy().into_owned(),
+            executable: self.server.executable.to_string_lossy().into_owned(),
+            target: match self.only {
+                Some(pid) => format!("pid {pid}"),
+                None => "server".to_string(),
+            },
+        }
+    }
+
+    fn names(&self) -> Rc<dyn WaitNames> {
+        Rc::new(WaitEventNames::for_major(self.server.major).0)
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let (names, exact) = WaitEventNames::for_major(self.server.major);
+        if exact || !self.server.has_waits() {
+            return Vec::new();
+        }
+        vec![format!(
+            "the wait events of PostgreSQL {} are not known to this dbtime: those of {} are shown, some names may be wrong",
+            self.server.major,
+            names.major()
+        )]
+    }
+
+    fn members(&self) -> Vec<Member> {
+        if !self.with_children {
+            return self.only.map(|pid| self.member(pid)).into_iter().collect();
+        }
+        // The parent first, so that no child is missed.
+        let mut members = vec![self.member(self.server.postmaster)];
+        members.extend(self.server.children().into_iter().map(|pid| self.member(pid)));
+        members
+    }
+
+    fn parent(&self) -> Option<u32> {
+        Some(self.server.postmaster)
+    }
+
+    fn role_of_children(&self) -> Role {
+        if self.server.has_waits() {
+            Role::Backend
+        } else {
+            Role::Process
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.server.data_directory_here()
+    }
+
+    fn outlives_its_sessions(&self) -> bool {
+        self.only.is_none()
+    }
+
+    fn gone_with(&self, pid: u32) -> Option<String> {
+        (pid == self.server.postmaster && self.only.is_none())
+            .then(|| format!("the server has stopped (postmaster {pid} ended)"))
+    }
+
+    fn look(&mut self, gone: bool) -> Option<Change> {
+        if !gone {
+            return None;
+        }
+        self.server = self.server.successor()?;
+        Some(Change::Restarted(format!(
+            "the server has started again (postmaster {})",
+            self.server.postmaster
+        )))
+    }
+}
+
+impl WaitNames for &'static WaitEventNames {
+    fn decode(&self, wait: u32, foreground: bool) -> Wait {
+        match WaitEventNames::decode(self, wait) {
+            None => Wait::none(),
+            Some((class, event)) => {
+                Wait::event(&class, &event, wait_events::is_idle(&class, &event, foreground))
+            }
+        }
+    }
+
+    fn without_stack(&self) -> (Vec<u8>, Vec<u32>) {
+        wait_events::idle_codes(self)
+    }
+}

@@ -1,0 +1,280 @@
+//! One session as /proc shows it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use dbtime_model::{Frame, State};
+use syscalls::Sysno;
+
+use crate::bpf::{Event, Listed, SampleEvent};
+use crate::clock::monotonic_ns;
+use crate::database::{NO_NUMBER, NUMBERED, WaitSource};
+use crate::{memory, process};
+
+/// Files are read with one call each; a kernel stack has 64 frames of less than 100 bytes.
+const BYTES: usize = 8192;
+
+/// /proc/PID/schedstat: time on a CPU, in the run queue, and how often the task was given a CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct SchedStat {
+    on_cpu: u64,
+    run_queue: u64,
+    slices: u64,
+}
+
+/// See the module.
+pub(super) struct Task {
+    pid: u32,
+    source: WaitSource,
+    schedstat: File,
+    stat: File,
+    stack: Option<File>,
+    syscall: Option<File>,
+    /// As /proc/PID/stat has it: a pid alone is reused.
+    start_ticks: u64,
+    start_ns: u64,
+    last: SchedStat,
+    last_ns: u64,
+    torn: u32,
+    sample: Option<SampleEvent>,
+    buffer: Box<[u8; BYTES]>,
+}
+
+impl Task {
+    /// None when there is no such task.
+    pub(super) fn open(pid: u32, source: WaitSource) -> Option<Task> {
+        let open = |name| File::open(process::path(pid, name)).ok();
+        let mut task = Task {
+            pid,
+            source,
+            schedstat: open("schedstat")?,
+            stat: open("stat")?,
+            stack: open("stack"),
+            syscall: open("syscall"),
+            start_ticks: 0,
+            start_ns: 0,
+            last: SchedStat::default(),
+            last_ns: monotonic_ns(),
+            torn: 0,
+            sample: None,
+            buffer: Box::new([0; BYTES]),
+        };
+        task.start_ticks = task.read_stat().ok()?.1;
+        task.start_ns = (task.start_ticks * 10_000_000).saturating_sub(suspended_ns());
+        task.last = task.read_schedstat().ok()?;
+        Some(task)
+    }
+
+    /// Looks at the task; false when it has ended.
+    pub(super) fn look(&mut self) -> bool {
+        self.sample = None;
+        let Ok(before) = self.read_schedstat() else {
+            return false;
+        };
+        let Ok((state, start_ticks)) = self.read_stat() else {
+            return false;
+        };
+        if start_ticks != self.start_ticks {
+            return false;
+        }
+        (self.last, self.last_ns) = (before, monotonic_ns());
+        let listed = match state {
+            'R' => Listed::Ready,
+            'S' | 'I' => Listed::Off(State::Sleep),
+            'D' => Listed::Off(State::Disk),
+            'T' | 't' => Listed::Off(State::Stopped),
+            'Z' | 'X' | 'x' => return false,
+            _ => Listed::Off(State::Unknown),
+        };
+        let (wait, statement) = self.read_wait();
+        let kernel_names = match listed {
+            Listed::Ready => Vec::new(),
+            Listed::Off(_) => self.read_stack(),
+        };
+        let has_changed = match listed {
+            Listed::Ready => self.read_wait() != (wait, statement),
+            Listed::Off(_) => self.read_schedstat().ok() != Some(before),
+        };
+        if has_changed {
+            self.torn += 1;
+        } else {
+            self.sample = Some(SampleEvent {
+                pid: self.pid,
+                wait,
+                statement,
+                listed: Some(listed),
+                kernel_names,
+                ..SampleEvent::default()
+            });
+        }
+        true
+    }
+
+    pub(super) fn take_sample(&mut self) -> Option<SampleEvent> {
+        self.sample.take()
+    }
+
+    /// The kernel's totals as of the last look.
+    pub(super) fn totals(&mut self, ended: bool) -> Event {
+        Event::Totals {
+            pid: self.pid,
+            start_ns: self.start_ns,
+            time_ns: self.last_ns,
+            on_cpu_ns: self.last.on_cpu,
+            run_queue_ns: self.last.run_queue,
+            repeats: 0,
+            torn: std::mem::take(&mut self.torn),
+            torn_stacks: 0,
+            displaced: 0,
+            ended,
+            sums: None,
+        }
+    }
+
+    fn read_schedstat(&mut self) -> io::Result<SchedStat> {
+        let text = text_of(&self.schedstat, &mut self.buffer)?;
+        let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
+        let mut next = || {
+            numbers
+                .next()
+                .and_then(Result::ok)
+                .ok_or(io::ErrorKind::InvalidData)
+        };
+        Ok(SchedStat {
+            on_cpu: next()?,
+            run_queue: next()?,
+            slices: next()?,
+        })
+    }
+
+    /// State and begin of the task.
+    fn read_stat(&mut self) -> io::Result<(char, u64)> {
+        let length = self.stat.read_at(&mut self.buffer[..], 0)?;
+        let field = |place| process::stat_field(&self.buffer[..length], place);
+        let parsed = || Some((field(3)?.chars().next()?, field(22)?.parse().ok()?));
+        parsed().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Wait event (none = it could not be read) and statement.
+    fn read_wait(&self) -> (Option<u32>, u32) {
+        match self.source {
+            WaitSource::None => (Some(0), 0),
+            WaitSource::Pointer(address) => {
+                let mut pointer = [0; 8];
+                let wait = memory::read(self.pid, &mut [(address, &mut pointer)])
+                    .and_then(|()| memory::read_u32(self.pid, u64::from_ne_bytes(pointer)));
+                (wait.ok(), 0)
+            }
+            WaitSource::Numbers {
+                event,
+                on_cpu,
+                statement,
+            } => {
+                let (mut number, mut time, mut hash) = ([0; 4], [0; 4], [0; 4]);
+                let mut parts: Vec<(u64, &mut [u8])> = vec![(event, &mut number), (on_cpu, &mut time)];
+                if statement != 0 {
+                    parts.push((statement, &mut hash));
+                }
+                if memory::read(self.pid, &mut parts).is_err() {
+                    return (None, 0);
+                }
+                let wait = if i32::from_ne_bytes(time) > 0 {
+                    0
+                } else {
+                    NUMBERED | u32::from_ne_bytes(number).min(NO_NUMBER)
+                };
+                (Some(wait), u32::from_ne_bytes(hash))
+            }
+        }
+    }
+
+    /// The kernel stack, leaf first; where it is not shown, the system call alone.
+    fn read_stack(&mut self) -> Vec<Frame> {
+        let text = self
+            .stack
+            .as_ref()
+            .and_then(|file| text_of(file, &mut self.buffer).ok());
+        let frames: Vec<Frame> = text.unwrap_or_default().lines().filter_map(frame).collect();
+        if !frames.is_empty() {
+            return frames;
+        }
+        let text = self
+            .syscall
+            .as_ref()
+            .and_then(|file| text_of(file, &mut self.buffer).ok());
+        let number = text.and_then(|text| text.split(' ').next()?.parse().ok());
+        let name = number.and_then(Sysno::new).map(|call| call.name());
+        name.map(|name| kernel_frame(&format!("__x64_sys_{name}"), "[kernel]"))
+            .into_iter()
+            .collect()
+    }
+}
+
+fn text_of<'a>(file: &File, buffer: &'a mut [u8; BYTES]) -> io::Result<&'a str> {
+    let length = file.read_at(&mut buffer[..], 0)?;
+    std::str::from_utf8(&buffer[..length]).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// `[<0>] do_nanosleep+0x5a/0x100 [module]`
+fn frame(line: &str) -> Option<Frame> {
+    let mut words = line.split_whitespace().skip(1);
+    let symbol = words.next()?.split('+').next()?;
+    let module = words
+        .next()
+        .and_then(|word| word.strip_prefix('[')?.strip_suffix(']'))
+        .unwrap_or("[kernel]");
+    // The end of the list, on kernels before 5.
+    (!symbol.starts_with("0x")).then(|| kernel_frame(symbol, module))
+}
+
+fn kernel_frame(symbol: &str, module: &str) -> Frame {
+    Frame {
+        symbol: symbol.to_string(),
+        module: module.to_string(),
+        build_id: String::new(),
+        offset: 0,
+    }
+}
+
+/// What the clock of /proc/PID/stat is ahead of CLOCK_MONOTONIC: the time that the host was suspended.
+fn suspended_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec; the clock exists since Linux 2.6.39.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    (time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64).saturating_sub(monotonic_ns())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_stack_are_names_and_modules() {
+        let named = |line| frame(line).map(|f| (f.symbol, f.module));
+        let is = |symbol: &str, module: &str| Some((symbol.to_string(), module.to_string()));
+        assert_eq!(
+            named("[<0>] do_nanosleep+0x5a/0x100"),
+            is("do_nanosleep", "[kernel]")
+        );
+        assert_eq!(named("[<0>] xfs_read+0x5a/0x100 [xfs]"), is("xfs_read", "xfs"));
+        assert_eq!(named("[<ffffffffffffffff>] 0xffffffffffffffff"), None);
+        assert_eq!(named(""), None);
+    }
+
+    #[test]
+    fn a_task_that_sleeps_is_seen_whole_and_one_that_has_ended_no_longer() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut task = Task::open(child.id(), WaitSource::None).unwrap();
+        assert!(task.look());
+        let sample = task.take_sample().unwrap();
+        assert_eq!(sample.listed, Some(Listed::Off(State::Sleep)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!task.look());
+    }
+}
