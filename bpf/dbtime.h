@@ -72,6 +72,7 @@ enum dbt_sample_flag {
 	SAMPLE_STACK_SKIPPED = 8,  /* a wait that needs no stack */
 	SAMPLE_IN_IOWAIT = 16,     /* EVENT_WAITING: it went to sleep for block I/O */
 	SAMPLE_IN_CALL = 32,       /* EVENT_RUNNING: in a system call; known where calls are traced */
+	SAMPLE_NEW_CODE = 64,      /* an address of the user stack lay in no mapping that is known */
 };
 
 struct dbt_sample {
@@ -82,7 +83,7 @@ struct dbt_sample {
 	__u32 repeats;       /* EVENT_WAITING: passes in which the row before still held */
 	__u16 kernel_frames;
 	__u16 user_frames;
-	__u32 pad;
+	__u32 user_end;      /* enum dbt_unwind_end */
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
 };
 

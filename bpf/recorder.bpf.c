@@ -11,6 +11,7 @@
 #include "latency.bpf.h"
 #include "own_latency.bpf.h"
 #include "targets.bpf.h"
+#include "unwind.bpf.h"
 #include "running.bpf.h"
 #include "waiting.bpf.h"
 

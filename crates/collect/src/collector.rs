@@ -9,12 +9,13 @@ use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Qua
 use dbtime_model::{Rows, SessionId};
 
 use crate::accounting::Totals;
-use crate::bpf::{Engine, Event, Events, Programs, Sampler, Tier};
+use crate::bpf::{Engine, Event, Events, Programs, Sampler, StackEnd, Tier};
 use crate::clock::{Clock, monotonic_ns};
 use crate::latencies::Latencies;
 use crate::postgres::{Server, WaitEventNames, wait_events};
 use crate::session::{Identity, LiveSession, Reported, Role, Unused};
 use crate::symbols::Symbolizer;
+use crate::unwind::Unwinding;
 use crate::{CollectError, host, privilege, process};
 
 /// Samples per second that can be asked for.
@@ -80,6 +81,7 @@ pub struct Collector {
     whole_server: bool,
     names: &'static WaitEventNames,
     symbolizer: Symbolizer,
+    unwinding: Unwinding,
     /// The exact tier only.
     latencies: Option<Latencies>,
     sessions: HashMap<u32, LiveSession>,
@@ -119,14 +121,18 @@ impl Collector {
             Target::AnyProcess(_) => false,
             Target::OnlyServer | Target::Server(_) => true,
         };
+        let mut unwinding = Unwinding::start(server.postmaster)?;
         let mut symbolizer = Symbolizer::new();
         symbolizer.set_parent(server.postmaster);
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
         let only = options.task_iterator.then_some(Engine::Iterator);
-        let (programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
+        let (mut programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
         let events =
             Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
+        if let Some(maps) = programs.unwind_maps.take() {
+            unwinding.attach(maps);
+        }
         let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
 
         if let Some(reason) = refused {
@@ -157,6 +163,7 @@ impl Collector {
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(&server.data_directory_here(), monotonic_ns())),
             symbolizer,
+            unwinding,
             sessions: HashMap::new(),
             next_id: 1,
             free_slots: Vec::new(),
@@ -263,6 +270,7 @@ impl Collector {
         let statistics = self.sampler.statistics();
         let (frames, unresolved_frames) = self.symbolizer.frame_counts();
         let usage = host::usage();
+        let unwinding = self.unwinding.statistics();
         Meta {
             schema: SCHEMA_VERSION.to_string(),
             dbtime: env!("CARGO_PKG_VERSION").to_string(),
@@ -294,6 +302,7 @@ impl Collector {
                 late_passes: statistics.late,
                 frames,
                 unresolved_frames,
+                unwind_without_room: unwinding.without_room,
                 ..self.quality.clone()
             },
             cost: Cost {
@@ -301,7 +310,9 @@ impl Collector {
                 sampler_cpu_ns: statistics.cpu_ns,
                 max_rss_bytes: usage.ru_maxrss as u64 * 1024,
                 bytes_written: 0,
-                programs: self.programs.run_times.costs(),
+                programs: self.programs.costs(),
+                unwind_table_bytes: unwinding.table_bytes,
+                unwind_build_ns: unwinding.build_ns,
             },
             notes: self.notes.clone(),
         }
@@ -317,6 +328,15 @@ impl Collector {
                 let user = self.symbolizer.user_stack(sample.pid, &sample.user);
                 if sample.wait.is_none() {
                     self.quality.waits_not_read += 1;
+                }
+                match sample.user_end {
+                    Some(StackEnd::Complete) => self.quality.stacks_complete += 1,
+                    Some(StackEnd::Truncated) => self.quality.stacks_truncated += 1,
+                    Some(StackEnd::Broken) => self.quality.stacks_broken += 1,
+                    None => {}
+                }
+                if sample.new_code {
+                    self.unwinding.look_again(sample.pid, Instant::now());
                 }
                 session.sample(&sample, (kernel, user));
             }
@@ -515,6 +535,7 @@ impl Collector {
         self.programs.set_slot(session.slot, None, 0)?;
         self.free_slots.push(session.slot);
         self.symbolizer.forget(session.pid);
+        self.unwinding.forget(session.pid);
         Ok(())
     }
 
@@ -586,6 +607,7 @@ impl Collector {
                 server.postmaster
             ));
             self.symbolizer.set_parent(server.postmaster);
+            self.unwinding.set_parent(server.postmaster);
             if let Some(latencies) = &mut self.latencies {
                 latencies.set_data_directory(&server.data_directory_here());
             }

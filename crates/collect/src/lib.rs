@@ -20,6 +20,7 @@ mod privilege;
 mod process;
 mod session;
 mod symbols;
+mod unwind;
 
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;

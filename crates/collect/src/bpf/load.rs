@@ -4,6 +4,7 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::{fs, io};
 
+use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
@@ -14,6 +15,7 @@ use super::messages::{collect_messages, messages, verdict};
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target};
 use super::run_time::RunTimes;
+use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
 use crate::session::Unused;
@@ -109,6 +111,8 @@ pub(crate) struct Programs {
     pub(crate) current_pass: MapHandle,
     bss: MapHandle,
     latency_epoch: MapHandle,
+    /// What user stacks are unwound by; taken by who fills them.
+    pub(crate) unwind_maps: Option<UnwindMaps>,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     /// The same, where a session has a histogram of its own.
@@ -170,7 +174,11 @@ impl Programs {
         open.progs
             .sampler_iterate
             .set_autoload(engine == Engine::Iterator);
-        for map in [&mut open.maps.targets, &mut open.maps.slots] {
+        for map in [
+            &mut open.maps.targets,
+            &mut open.maps.slots,
+            &mut open.maps.unwind_space_of,
+        ] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }
         open.maps
@@ -281,6 +289,11 @@ impl Programs {
             bss: handle(&skel.maps.bss)?,
             run_times,
             latency_epoch: handle(&skel.maps.data_epoch)?,
+            unwind_maps: Some(UnwindMaps {
+                tables: handle(&skel.maps.unwind_tables)?,
+                spaces: handle(&skel.maps.unwind_spaces)?,
+                space_of: handle(&skel.maps.unwind_space_of)?,
+            }),
             histograms: Histograms::new(
                 &handle(&skel.maps.histograms)?,
                 handle(&skel.maps.free_histograms)?,
@@ -398,22 +411,31 @@ impl Programs {
 
     /// What found no room in the kernel so far.
     pub(crate) fn losses(&self) -> Losses {
-        let value = self
-            .bss
-            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return Losses::default();
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        let bss = unsafe { value.as_ptr().cast::<bss>().read_unaligned() };
-        Losses {
+        self.read_bss().map_or(Losses::default(), |bss| Losses {
             events: bss.lost,
             sessions: bss.targets_full,
             latencies: bss.latency_lost,
-        }
+        })
+    }
+
+    /// What the programs cost so far: the timer's samples of targets, all of them, and those probes that were looked at.
+    pub(crate) fn costs(&self) -> Vec<ProgramCost> {
+        let samples = self.read_bss().filter(|bss| bss.running_samples > 0);
+        samples
+            .map(|bss| ProgramCost {
+                name: "timer sample".to_string(),
+                runs: bss.running_samples,
+                ns: bss.running_ns,
+            })
+            .into_iter()
+            .chain(self.run_times.costs())
+            .collect()
+    }
+
+    fn read_bss(&self) -> Option<bss> {
+        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+        (value.len() >= size_of::<bss>()).then(|| unsafe { value.as_ptr().cast::<bss>().read_unaligned() })
     }
 }
 

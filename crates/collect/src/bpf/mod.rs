@@ -8,15 +8,17 @@ mod load;
 mod messages;
 mod run_time;
 mod sampler;
+mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 #[cfg(test)]
 pub(crate) use events::WaitSums;
-pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent};
+pub(crate) use events::{Event, Events, ExactState, ExactSums, SampleEvent, StackEnd};
 pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
 pub(crate) use load::{Engine, Programs};
 pub(crate) use sampler::Sampler;
+pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
 pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
 

@@ -230,7 +230,7 @@ impl Symbolizer {
 
     fn read_maps(&mut self, pid: u32) {
         let mut maps = maps::read(pid).unwrap_or_default();
-        maps.retain(|mapping| mapping.executable && mapping.inode != 0);
+        maps.retain(Mapping::is_module);
         self.spaces.insert(
             pid,
             Space {

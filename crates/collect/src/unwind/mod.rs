@@ -1,0 +1,268 @@
+//! What the kernel needs to unwind user stacks: tables of the modules, and where each process has them mapped.
+//!
+//! Tables are made by a thread of their own, so that nobody waits for them but, at the start, the first sample.
+
+mod modules;
+mod table;
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::CollectError;
+use crate::bpf::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
+use modules::Modules;
+
+/// What was not known when a sample was taken may be mapped since: the process's map is read again, but not more often than
+/// this, and, as long as nothing new is found in it (code that is compiled at run time), ever more seldom.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long the first tables may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Tables that are made while sampling may wait for the host's own work.
+const NICENESS: libc::c_int = 10;
+
+/// What was made, and what found no room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct UnwindStatistics {
+    /// Kernel memory of the tables.
+    pub(crate) table_bytes: u64,
+    /// Time that making them took.
+    pub(crate) build_ns: u64,
+    /// Modules whose tables found no room, address spaces, and mappings.
+    pub(crate) without_room: u64,
+}
+
+enum Request {
+    /// Read the map of this process.
+    Map(u32),
+    /// The same; from now on it is the one whose children are recorded.
+    Parent(u32),
+    /// The process has ended.
+    Forget(u32),
+    /// Say when all before is done.
+    Tell(Sender<()>),
+}
+
+/// Handle of the thread, which ends when this is dropped.
+pub(crate) struct Unwinding {
+    requests: Sender<Request>,
+    maps: Option<Sender<UnwindMaps>>,
+    statistics: Arc<Mutex<UnwindStatistics>>,
+    /// When a process may be looked at again, and the pause after that.
+    looked: HashMap<u32, (Instant, Duration)>,
+}
+
+impl Unwinding {
+    /// Begins to make the tables of a process, before there is anything in the kernel that could take them.
+    pub(crate) fn start(pid: u32) -> Result<Unwinding, CollectError> {
+        let (requests, of_thread) = channel();
+        let (maps, maps_of_thread) = channel();
+        let statistics = Arc::new(Mutex::new(UnwindStatistics::default()));
+        let told = Arc::clone(&statistics);
+        std::thread::Builder::new()
+            .name("dbtime-unwind".to_string())
+            .spawn(move || work(pid, &maps_of_thread, &of_thread, &told))
+            .map_err(|e| {
+                CollectError::Kernel(format!("the thread for unwinding tables cannot be started: {e}"))
+            })?;
+        let unwinding = Unwinding {
+            requests,
+            maps: Some(maps),
+            statistics,
+            looked: HashMap::new(),
+        };
+        unwinding.set_parent(pid);
+        Ok(unwinding)
+    }
+
+    /// Hands over the kernel's maps and waits until the first tables are there.
+    pub(crate) fn attach(&mut self, maps: UnwindMaps) {
+        let (tell, told) = channel();
+        if let Some(sender) = self.maps.take()
+            && sender.send(maps).is_ok()
+            && self.requests.send(Request::Tell(tell)).is_ok()
+        {
+            // After that long samples are taken all the same; until the tables are there their stacks are broken.
+            let _ = told.recv_timeout(PATIENCE);
+        }
+    }
+
+    /// Names the process whose children are recorded, and reads its map.
+    pub(crate) fn set_parent(&self, pid: u32) {
+        // The thread ends only with this value.
+        let _ = self.requests.send(Request::Parent(pid));
+    }
+
+    /// A sample of the process had an address in no mapping that is known.
+    pub(crate) fn look_again(&mut self, pid: u32, now: Instant) {
+        let (due, pause) = self.looked.entry(pid).or_insert((now, SHORTEST_PAUSE));
+        if now < *due {
+            return;
+        }
+        *due = now + *pause;
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        let _ = self.requests.send(Request::Map(pid));
+    }
+
+    /// The process has ended.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.looked.remove(&pid);
+        let _ = self.requests.send(Request::Forget(pid));
+    }
+
+    /// So far.
+    pub(crate) fn statistics(&self) -> UnwindStatistics {
+        self.statistics.lock().map(|s| *s).unwrap_or_default()
+    }
+}
+
+fn work(
+    first: u32,
+    maps: &Receiver<UnwindMaps>,
+    requests: &Receiver<Request>,
+    told: &Mutex<UnwindStatistics>,
+) {
+    let begin = Instant::now();
+    let mut modules = Modules::default();
+    // Done again with the first request, by then out of memory.
+    let _ = modules.of_process(first);
+    let mut build_time = begin.elapsed();
+    let Ok(maps) = maps.recv() else { return };
+    let mut spaces = Spaces {
+        maps,
+        modules,
+        numbers: HashMap::new(),
+        of_process: HashMap::new(),
+        free: Vec::new(),
+        used: 1,
+        parent: first,
+        without_room: 0,
+    };
+    for request in requests {
+        match request {
+            Request::Map(pid) | Request::Parent(pid) => {
+                if matches!(request, Request::Parent(_)) {
+                    spaces.parent = pid;
+                }
+                let begin = Instant::now();
+                spaces.map(pid);
+                build_time += begin.elapsed();
+            }
+            Request::Forget(pid) => spaces.forget(pid),
+            Request::Tell(sender) => {
+                let _ = sender.send(());
+                // SAFETY: no memory is involved; 0 is the calling thread.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+            }
+        }
+        if let Ok(mut told) = told.lock() {
+            *told = UnwindStatistics {
+                table_bytes: spaces.modules.bytes as u64,
+                build_ns: build_time.as_nanos() as u64,
+                without_room: spaces.modules.without_room + spaces.without_room,
+            };
+        }
+    }
+}
+
+/// Address spaces in the kernel: processes whose code lies at the same places share one.
+struct Spaces {
+    maps: UnwindMaps,
+    modules: Modules,
+    /// By what they map: number, and processes that have it.
+    numbers: HashMap<Box<[CodeMapping]>, (u32, usize)>,
+    of_process: HashMap<u32, Box<[CodeMapping]>>,
+    free: Vec<u32>,
+    used: u32,
+    parent: u32,
+    without_room: u64,
+}
+
+impl Spaces {
+    /// Gives the process the address space that it has now.
+    fn map(&mut self, pid: u32) {
+        // It has ended, or may not be looked at: nothing can be said of it.
+        let Ok(mappings) = self.modules.of_process(pid) else {
+            return;
+        };
+        for (number, elements) in std::mem::take(&mut self.modules.new_tables) {
+            let fits = number < self.maps.max_tables();
+            if !fits || self.maps.add_table(number, &elements).is_err() {
+                self.without_room += 1;
+            }
+        }
+        let code: Box<[CodeMapping]> = mappings
+            .iter()
+            .map(|(mapping, module)| {
+                let module = self.modules.get(*module);
+                let code = module.code_in(mapping);
+                CodeMapping {
+                    start: mapping.start,
+                    end: mapping.end,
+                    code: code.unwrap_or_default(),
+                    size: code.map_or(0, |_| module.size),
+                    table: code.and(module.table),
+                }
+            })
+            .collect();
+        if self.of_process.get(&pid) == Some(&code) {
+            return;
+        }
+        if code.len() > MAX_MAPPINGS {
+            self.without_room += 1;
+        }
+        self.forget(pid);
+        if pid != self.parent && self.of_process.get(&self.parent) == Some(&code) {
+            return; // as its parent
+        }
+        let number = match self.numbers.get_mut(&code) {
+            Some((number, processes)) => {
+                *processes += 1;
+                *number
+            }
+            None => {
+                let Some(number) = self.take_number() else {
+                    self.without_room += 1;
+                    return;
+                };
+                if self.maps.set_space(number, &code).is_err() {
+                    self.free.push(number);
+                    return;
+                }
+                self.numbers.insert(code.clone(), (number, 1));
+                number
+            }
+        };
+        if self.maps.set_space_of(pid, Some(number)).is_ok() {
+            self.of_process.insert(pid, code);
+        }
+    }
+
+    fn take_number(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| {
+            let number = self.used;
+            (number < self.maps.max_spaces()).then(|| {
+                self.used += 1;
+                number
+            })
+        })
+    }
+
+    fn forget(&mut self, pid: u32) {
+        let Some(code) = self.of_process.remove(&pid) else {
+            return;
+        };
+        // Only taken away, which always works.
+        let _ = self.maps.set_space_of(pid, None);
+        if let Some((number, processes)) = self.numbers.get_mut(&code) {
+            *processes -= 1;
+            if *processes == 0 {
+                let number = *number;
+                self.numbers.remove(&code);
+                self.free.push(number);
+            }
+        }
+    }
+}
