@@ -19,6 +19,8 @@ struct dbt_target {
 	__u64 wait_address; /* of the pointer to the 32-bit wait event; 0 = the task has none */
 	__u32 is_parent;    /* its children become targets too: a postmaster */
 	__u32 slot;         /* where the sampler keeps it, counted from 1; 0 = not yet assigned */
+	__u32 space;        /* its address space in `unwind_spaces`; 0 = not known */
+	__u32 pad;
 };
 
 /* Element of the map `slots`: one target as the sampler thread visits it. pid 0 = empty. User space writes a

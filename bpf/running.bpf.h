@@ -48,13 +48,14 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 }
 
 /* The user stack of the current task, behind `kernel` frames. Returns the number of its frames. */
-static __always_inline __u64 own_user_stack(struct task_struct *task, struct dbt_sample *sample, __u64 kernel)
+static __always_inline __u64 own_user_stack(struct task_struct *task, struct dbt_target *target,
+					    struct dbt_sample *sample, __u64 kernel)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__u32 zero = 0;
 	struct dbt_unwind_context context = {
 		.unwind = bpf_map_lookup_elem(&running_unwind, &zero),
-		.space = space_of(task->tgid, task->real_parent->tgid),
+		.space = bpf_map_lookup_elem(&unwind_spaces, &target->space),
 		.sample = sample,
 	};
 
@@ -93,7 +94,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 
 	if (!(sample->flags & SAMPLE_USER_MODE))
 		kernel = frames_in(bpf_get_stack(ctx, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
-	user = own_user_stack(task, sample, kernel);
+	user = own_user_stack(task, target, sample, kernel);
 	emit_sample(sample, kernel, user);
 	__sync_fetch_and_add(&running_samples, 1);
 	__sync_fetch_and_add(&running_ns, bpf_ktime_get_ns() - sample->event.time_ns);

@@ -12,6 +12,7 @@
 #define STACK_COPY 4096 /* of another task: one copy of this size costs less than reading frame by frame */
 #define FRAME_SEARCH_STEPS 9   /* a block has at most 257 rows */
 #define MAPPING_SEARCH_STEPS 8 /* of MAX_MAPPINGS */
+#define REMEMBERED_ROWS 1024 /* a power of two */
 #define JIT_REGION 0x1000000   /* code without a module calls code that is not farther away than this */
 
 /* Where the interrupted registers lie above the stack pointer of a signal trampoline: uc_mcontext of struct ucontext
@@ -37,6 +38,7 @@ struct {
 	__array(values, struct dbt_unwind_table);
 } unwind_tables SEC(".maps");
 
+/* Where targets have their code. The first one is empty. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_SPACES);
@@ -44,13 +46,15 @@ struct {
 	__type(value, struct dbt_space);
 } unwind_spaces SEC(".maps");
 
-/* The address space of a process: index into `unwind_spaces`. A process that has none is like its parent. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384); /* user space sets it */
-	__type(key, __u32);
-	__type(value, __u32);
-} unwind_space_of SEC(".maps");
+/* A row that was found lately. What is remembered lies on a few pages; finding it anew touches a dozen, none of which is
+ * likely to be in a cache: samples are milliseconds apart. */
+struct dbt_remembered {
+	__u64 address;
+	__u32 version; /* of the space */
+	__s16 cfa;
+	__s8 bp;
+	__u8 kind;
+};
 
 /* Where an unwinding stands. It lies in a map: what the verifier need not know it does not follow. */
 struct dbt_unwind {
@@ -65,6 +69,7 @@ struct dbt_unwind {
 	__u8 new_code; /* an address lay in no mapping that is known */
 	__u8 pad[5];
 	__u64 words[SIGNAL_WORDS + 1]; /* read from the stack */
+	struct dbt_remembered remembered[REMEMBERED_ROWS];
 	__u8 stack[STACK_COPY];
 };
 
@@ -127,6 +132,11 @@ static __always_inline bool find_mapping(struct dbt_unwind *unwind, struct dbt_s
 	return true;
 }
 
+static __always_inline struct dbt_remembered *remembered(struct dbt_unwind *unwind, __u64 address)
+{
+	return &unwind->remembered[(address ^ address >> 10) & (REMEMBERED_ROWS - 1)];
+}
+
 /* The row that holds at an offset in the code of a table. */
 static __always_inline struct dbt_unwind_row *find_row(__u32 number, __u64 offset)
 {
@@ -155,6 +165,29 @@ static __always_inline struct dbt_unwind_row *find_row(__u32 number, __u64 offse
 			high = middle - 1;
 	}
 	return bpf_map_lookup_elem(table, &low);
+}
+
+/* Finds the row that holds at an address, and remembers it. */
+static __always_inline void find_rule(struct dbt_unwind_context *context, struct dbt_remembered *rule, __u64 address)
+{
+	struct dbt_unwind *unwind = context->unwind;
+	struct dbt_unwind_row *row = 0;
+
+	rule->address = 0;
+	rule->kind = UNWIND_NONE;
+	if (!find_mapping(unwind, context->space, address)) {
+		unwind->new_code = 1;
+		return;
+	}
+	if (unwind->table && address - unwind->code < unwind->size)
+		row = find_row(unwind->table - 1, address - unwind->code);
+	if (!row)
+		return;
+	rule->cfa = row->cfa;
+	rule->bp = row->bp;
+	rule->kind = row->kind;
+	rule->version = context->space->version;
+	rule->address = address;
 }
 
 /* To the caller by the frame pointer. Code without a table may use the register for anything: the frame must lie above,
@@ -193,7 +226,7 @@ static __always_inline bool follow_signal(struct dbt_unwind_context *context, bo
 	return unwind->ip != 0;
 }
 
-static __always_inline bool follow_row(struct dbt_unwind_context *context, struct dbt_unwind_row *row, bool other)
+static __always_inline bool follow_row(struct dbt_unwind_context *context, struct dbt_remembered *row, bool other)
 {
 	struct dbt_unwind *unwind = context->unwind;
 	__u64 cfa = unwind->sp, bp;
@@ -250,23 +283,21 @@ static __always_inline long unwind_frame(struct dbt_unwind_context *context, boo
 {
 	struct dbt_unwind *unwind = context->unwind;
 	__u64 address = unwind->ip - (unwind->is_call ? 1 : 0);
-	struct dbt_unwind_row *row = 0;
+	struct dbt_remembered *row = remembered(unwind, address);
 	__u32 next = unwind->next;
 	bool followed;
 
 	unwind->outcome = UNWIND_BROKEN;
-	if (!find_mapping(unwind, context->space, address))
-		unwind->new_code = 1;
-	else if (unwind->table && address - unwind->code < unwind->size)
-		row = find_row(unwind->table - 1, address - unwind->code);
-	if (row && row->kind == UNWIND_END) {
+	if (row->address != address || row->version != context->space->version)
+		find_rule(context, row, address);
+	if (row->kind == UNWIND_END) {
 		unwind->outcome = UNWIND_COMPLETE;
 		return 1;
 	}
-	if (row && row->kind == UNWIND_SIGNAL) {
+	if (row->kind == UNWIND_SIGNAL) {
 		followed = follow_signal(context, other);
 	} else {
-		if (row && row->kind != UNWIND_NONE)
+		if (row->kind != UNWIND_NONE)
 			followed = follow_row(context, row, other);
 		else
 			followed = follow_frame_pointer(context, other);
@@ -295,17 +326,6 @@ static long unwind_own_frame(__u32 i, struct dbt_unwind_context *context)
 static long unwind_other_frame(__u32 i, struct dbt_unwind_context *context)
 {
 	return unwind_frame(context, true);
-}
-
-/* The mappings of a process. The first space has none. */
-static __always_inline struct dbt_space *space_of(__u32 pid, __u32 parent)
-{
-	__u32 *found = bpf_map_lookup_elem(&unwind_space_of, &pid), number;
-
-	if (!found)
-		found = bpf_map_lookup_elem(&unwind_space_of, &parent);
-	number = found ? *found : 0;
-	return bpf_map_lookup_elem(&unwind_spaces, &number);
 }
 
 /* The first frame, behind `kernel` others. */

@@ -48,7 +48,7 @@ struct dbt_mapping {
 /* Element of the map `unwind_spaces`. */
 struct dbt_space {
 	__u32 count;
-	__u32 pad;
+	__u32 version; /* no two that were ever written have the same */
 	struct dbt_mapping mappings[MAX_MAPPINGS]; /* by address */
 };
 

@@ -88,15 +88,18 @@ static __always_inline __u64 user_stack(struct task_struct *task, struct dbt_wai
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__u64 ip = BPF_CORE_READ(regs, ip), sp = BPF_CORE_READ(regs, sp), top = BPF_CORE_READ(task, mm, start_stack);
 	struct dbt_unwind *unwind = &scratch->unwind;
-	__u32 copied = STACK_COPY;
+	__u32 copied = STACK_COPY, pid = scratch->sample.event.task.pid;
+	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
 	struct dbt_unwind_context context = {
 		.unwind = unwind,
-		.space = space_of(BPF_CORE_READ(task, tgid), BPF_CORE_READ(task, real_parent, tgid)),
 		.task = task,
 		.sample = &scratch->sample,
 	};
 
-	if (!ip || !context.space)
+	if (!ip || !target)
+		return 0;
+	context.space = bpf_map_lookup_elem(&unwind_spaces, &target->space);
+	if (!context.space)
 		return 0;
 	begin_unwind(&context, kernel, ip, sp, BPF_CORE_READ(regs, bp));
 	/* A copy that crosses the end of the stack fails as a whole. */

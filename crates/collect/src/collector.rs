@@ -201,6 +201,9 @@ impl Collector {
         }) {
             self.take(event)?;
         }
+        for (pid, space) in self.unwinding.mapped() {
+            self.programs.set_space(pid, space);
+        }
         let now = monotonic_ns();
         self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
         for session in self.sessions.values_mut() {
@@ -354,7 +357,9 @@ impl Collector {
                 };
                 self.programs
                     .set_slot(slot, Some((pid, start_ns)), wait_address)?;
-                self.programs.add_target(pid, wait_address, false, Some(slot))?;
+                let space = self.unwinding.begin(pid);
+                self.programs
+                    .add_target(pid, wait_address, false, Some(slot), space)?;
                 let id = self.take_id();
                 if let Some(latencies) = &mut self.latencies {
                     latencies.know(pid, start_ns, id);
@@ -500,10 +505,11 @@ impl Collector {
             Role::Backend if is_parent => Role::Postmaster,
             role => role,
         };
+        let space = self.unwinding.begin(pid);
         self.programs
             .set_slot(slot, Some((pid, 0)), self.server.wait_address)?;
         self.programs
-            .add_target(pid, self.server.wait_address, is_parent, Some(slot))?;
+            .add_target(pid, self.server.wait_address, is_parent, Some(slot), space)?;
         let id = self.take_id();
         let mut session = LiveSession::adopt(self.identity(id, pid, slot, role), monotonic_ns());
         session.read_title();
@@ -535,7 +541,7 @@ impl Collector {
         self.programs.set_slot(session.slot, None, 0)?;
         self.free_slots.push(session.slot);
         self.symbolizer.forget(session.pid);
-        self.unwinding.forget(session.pid);
+        self.unwinding.end(session.pid);
         Ok(())
     }
 

@@ -13,7 +13,9 @@ use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{collect_messages, messages, verdict};
 use super::recorder::RecorderSkelBuilder;
-use super::recorder::types::{bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target};
+use super::recorder::types::{
+    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_space, dbt_target,
+};
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
 use crate::CollectError;
@@ -174,11 +176,7 @@ impl Programs {
         open.progs
             .sampler_iterate
             .set_autoload(engine == Engine::Iterator);
-        for map in [
-            &mut open.maps.targets,
-            &mut open.maps.slots,
-            &mut open.maps.unwind_space_of,
-        ] {
+        for map in [&mut open.maps.targets, &mut open.maps.slots] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }
         open.maps
@@ -292,7 +290,7 @@ impl Programs {
             unwind_maps: Some(UnwindMaps {
                 tables: handle(&skel.maps.unwind_tables)?,
                 spaces: handle(&skel.maps.unwind_spaces)?,
-                space_of: handle(&skel.maps.unwind_space_of)?,
+                versions: 0,
             }),
             histograms: Histograms::new(
                 &handle(&skel.maps.histograms)?,
@@ -327,14 +325,35 @@ impl Programs {
         wait_address: u64,
         is_parent: bool,
         slot: Option<u32>,
+        space: u32,
     ) -> Result<(), CollectError> {
         let slot = slot.map_or(0, |index| index + 1);
         let target = dbt_target {
             wait_address,
             is_parent: is_parent.into(),
             slot,
+            space: self.target(pid).map_or(space, |forked| forked.space),
+            pad: 0,
         };
         put(&self.targets, pid, &target)
+    }
+
+    /// Says which address space a target has.
+    pub(crate) fn set_space(&self, pid: u32, space: u32) {
+        // It may have ended in this very moment: then nothing is written.
+        if let Some(target) = self.target(pid) {
+            let target = dbt_target { space, ..target };
+            let _ = self
+                .targets
+                .update(&pid.to_ne_bytes(), as_bytes(&target), MapFlags::EXIST);
+        }
+    }
+
+    fn target(&self, pid: u32) -> Option<dbt_target> {
+        let value = self.targets.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
+        // SAFETY: the length is checked, the read is unaligned, and `dbt_target` holds integers only.
+        (value.len() >= size_of::<dbt_target>())
+            .then(|| unsafe { value.as_ptr().cast::<dbt_target>().read_unaligned() })
     }
 
     /// The task is no target any longer.
@@ -451,16 +470,20 @@ pub(crate) struct Losses {
 }
 
 /// Value of a map whose layout libbpf-cargo made from the C struct.
-trait MapValue {}
+pub(super) trait MapValue {}
 impl MapValue for dbt_target {}
 impl MapValue for dbt_slot {}
 impl MapValue for dbt_config {}
 impl MapValue for dbt_pass {}
+impl MapValue for dbt_space {}
+
+pub(super) fn as_bytes<V: MapValue>(value: &V) -> &[u8] {
+    // SAFETY: V is a struct of integers without padding (bpf/dbtime.h names its padding), read as bytes.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<V>()) }
+}
 
 fn put<V: MapValue>(map: &MapHandle, key: u32, value: &V) -> Result<(), CollectError> {
-    // SAFETY: V is a struct of integers without padding (bpf/dbtime.h names its padding), read as bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<V>()) };
-    map.update(&key.to_ne_bytes(), bytes, MapFlags::ANY)
+    map.update(&key.to_ne_bytes(), as_bytes(value), MapFlags::ANY)
         .map_err(|e| CollectError::Kernel(format!("BPF map {}: {e}", map.name().to_string_lossy())))
 }
 

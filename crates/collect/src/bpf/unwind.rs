@@ -1,9 +1,10 @@
-//! The maps of bpf/unwind.bpf.h: tables of modules, address spaces, and which process has which.
+//! The maps of bpf/unwind.bpf.h: tables of modules, and address spaces.
 
 use std::mem::size_of;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
+use super::load::as_bytes;
 use super::recorder::types::{dbt_mapping, dbt_space};
 use crate::CollectError;
 
@@ -29,7 +30,7 @@ pub(crate) struct CodeMapping {
 pub(crate) struct UnwindMaps {
     pub(super) tables: MapHandle,
     pub(super) spaces: MapHandle,
-    pub(super) space_of: MapHandle,
+    pub(super) versions: u32,
 }
 
 impl UnwindMaps {
@@ -78,8 +79,12 @@ impl UnwindMaps {
     }
 
     /// Writes an address space. Those mappings for which there is no room are left out.
-    pub(crate) fn set_space(&self, number: u32, mappings: &[CodeMapping]) -> Result<(), CollectError> {
-        let mut space = dbt_space::default();
+    pub(crate) fn set_space(&mut self, number: u32, mappings: &[CodeMapping]) -> Result<(), CollectError> {
+        self.versions += 1;
+        let mut space = dbt_space {
+            version: self.versions,
+            ..dbt_space::default()
+        };
         for (place, mapping) in space.mappings.iter_mut().zip(mappings) {
             *place = dbt_mapping {
                 start: mapping.start,
@@ -90,27 +95,8 @@ impl UnwindMaps {
             };
             space.count += 1;
         }
-        // SAFETY: the struct holds integers only and names its padding; it lives through the call.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(std::ptr::from_ref(&space).cast::<u8>(), size_of::<dbt_space>())
-        };
         self.spaces
-            .update(&number.to_ne_bytes(), bytes, MapFlags::ANY)
+            .update(&number.to_ne_bytes(), as_bytes(&space), MapFlags::ANY)
             .map_err(|e| CollectError::Kernel(format!("address space: {e}")))
-    }
-
-    /// Says which address space a process has; none = the same as its parent.
-    pub(crate) fn set_space_of(&self, pid: u32, number: Option<u32>) -> Result<(), CollectError> {
-        match number {
-            Some(number) => self
-                .space_of
-                .update(&pid.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|e| CollectError::Kernel(format!("address space of {pid}: {e}"))),
-            None => {
-                // There may have been none.
-                let _ = self.space_of.delete(&pid.to_ne_bytes());
-                Ok(())
-            }
-        }
     }
 }

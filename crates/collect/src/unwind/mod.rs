@@ -6,6 +6,7 @@ mod modules;
 mod table;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,12 +36,14 @@ pub(crate) struct UnwindStatistics {
 }
 
 enum Request {
-    /// Read the map of this process.
-    Map(u32),
-    /// The same; from now on it is the one whose children are recorded.
+    /// Read the map of this process; from now on it is the one whose children are recorded.
     Parent(u32),
-    /// The process has ended.
-    Forget(u32),
+    /// It is recorded from now on, and has its code where its parent has it.
+    Begin(u32),
+    /// Read its map.
+    Map(u32),
+    /// It has ended.
+    End(u32),
     /// Say when all before is done.
     Tell(Sender<()>),
 }
@@ -49,6 +52,10 @@ enum Request {
 pub(crate) struct Unwinding {
     requests: Sender<Request>,
     maps: Option<Sender<UnwindMaps>>,
+    /// Processes and the numbers of their address spaces.
+    mapped: Receiver<(u32, u32)>,
+    parent: u32,
+    parent_space: u32,
     statistics: Arc<Mutex<UnwindStatistics>>,
     /// When a process may be looked at again, and the pause after that.
     looked: HashMap<u32, (Instant, Duration)>,
@@ -59,17 +66,21 @@ impl Unwinding {
     pub(crate) fn start(pid: u32) -> Result<Unwinding, CollectError> {
         let (requests, of_thread) = channel();
         let (maps, maps_of_thread) = channel();
+        let (tell_mapped, mapped) = channel();
         let statistics = Arc::new(Mutex::new(UnwindStatistics::default()));
         let told = Arc::clone(&statistics);
         std::thread::Builder::new()
             .name("dbtime-unwind".to_string())
-            .spawn(move || work(pid, &maps_of_thread, &of_thread, &told))
+            .spawn(move || work(pid, &maps_of_thread, &of_thread, &tell_mapped, &told))
             .map_err(|e| {
                 CollectError::Kernel(format!("the thread for unwinding tables cannot be started: {e}"))
             })?;
-        let unwinding = Unwinding {
+        let mut unwinding = Unwinding {
             requests,
             maps: Some(maps),
+            mapped,
+            parent: pid,
+            parent_space: 0,
             statistics,
             looked: HashMap::new(),
         };
@@ -87,12 +98,20 @@ impl Unwinding {
             // After that long samples are taken all the same; until the tables are there their stacks are broken.
             let _ = told.recv_timeout(PATIENCE);
         }
+        self.mapped();
     }
 
-    /// Names the process whose children are recorded, and reads its map.
-    pub(crate) fn set_parent(&self, pid: u32) {
-        // The thread ends only with this value.
-        let _ = self.requests.send(Request::Parent(pid));
+    /// Names the process whose children are recorded.
+    pub(crate) fn set_parent(&mut self, pid: u32) {
+        self.parent = pid;
+        self.parent_space = 0;
+        self.request(Request::Parent(pid));
+    }
+
+    /// A process is recorded. Returns its address space, as far as that is known: its parent's.
+    pub(crate) fn begin(&self, pid: u32) -> u32 {
+        self.request(Request::Begin(pid));
+        self.parent_space
     }
 
     /// A sample of the process had an address in no mapping that is known.
@@ -103,18 +122,34 @@ impl Unwinding {
         }
         *due = now + *pause;
         *pause = (*pause * 2).min(LONGEST_PAUSE);
-        let _ = self.requests.send(Request::Map(pid));
+        self.request(Request::Map(pid));
     }
 
     /// The process has ended.
-    pub(crate) fn forget(&mut self, pid: u32) {
+    pub(crate) fn end(&mut self, pid: u32) {
         self.looked.remove(&pid);
-        let _ = self.requests.send(Request::Forget(pid));
+        self.request(Request::End(pid));
+    }
+
+    /// Processes whose address space has become known since the last call, and its number.
+    pub(crate) fn mapped(&mut self) -> Vec<(u32, u32)> {
+        let mapped: Vec<(u32, u32)> = self.mapped.try_iter().collect();
+        for &(pid, space) in &mapped {
+            if pid == self.parent {
+                self.parent_space = space;
+            }
+        }
+        mapped
     }
 
     /// So far.
     pub(crate) fn statistics(&self) -> UnwindStatistics {
         self.statistics.lock().map(|s| *s).unwrap_or_default()
+    }
+
+    fn request(&self, request: Request) {
+        // The thread ends only with this value.
+        let _ = self.requests.send(request);
     }
 }
 
@@ -122,6 +157,7 @@ fn work(
     first: u32,
     maps: &Receiver<UnwindMaps>,
     requests: &Receiver<Request>,
+    mapped: &Sender<(u32, u32)>,
     told: &Mutex<UnwindStatistics>,
 ) {
     let begin = Instant::now();
@@ -141,28 +177,37 @@ fn work(
         without_room: 0,
     };
     for request in requests {
-        match request {
-            Request::Map(pid) | Request::Parent(pid) => {
-                if matches!(request, Request::Parent(_)) {
-                    spaces.parent = pid;
-                }
-                let begin = Instant::now();
-                spaces.map(pid);
-                build_time += begin.elapsed();
+        let begin = Instant::now();
+        let known = match request {
+            Request::Parent(pid) => {
+                spaces.parent = pid;
+                spaces.map(pid).map(|space| (pid, space))
             }
-            Request::Forget(pid) => spaces.forget(pid),
+            Request::Map(pid) => spaces.map(pid).map(|space| (pid, space)),
+            Request::Begin(pid) => spaces.begin(pid).map(|space| (pid, space)),
+            Request::End(pid) => {
+                spaces.end(pid);
+                None
+            }
             Request::Tell(sender) => {
                 let _ = sender.send(());
                 // SAFETY: no memory is involved; 0 is the calling thread.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+                None
             }
-        }
+        };
+        build_time += begin.elapsed();
         if let Ok(mut told) = told.lock() {
             *told = UnwindStatistics {
                 table_bytes: spaces.modules.bytes as u64,
                 build_ns: build_time.as_nanos() as u64,
                 without_room: spaces.modules.without_room + spaces.without_room,
             };
+        }
+        if let Some(known) = known
+            && mapped.send(known).is_err()
+        {
+            return;
         }
     }
 }
@@ -172,8 +217,8 @@ struct Spaces {
     maps: UnwindMaps,
     modules: Modules,
     /// By what they map: number, and processes that have it.
-    numbers: HashMap<Box<[CodeMapping]>, (u32, usize)>,
-    of_process: HashMap<u32, Box<[CodeMapping]>>,
+    numbers: HashMap<Rc<[CodeMapping]>, (u32, usize)>,
+    of_process: HashMap<u32, Rc<[CodeMapping]>>,
     free: Vec<u32>,
     used: u32,
     parent: u32,
@@ -181,19 +226,17 @@ struct Spaces {
 }
 
 impl Spaces {
-    /// Gives the process the address space that it has now.
-    fn map(&mut self, pid: u32) {
+    /// Reads the map of a process. Returns the number of its address space; none when there is none, or no room for it.
+    fn map(&mut self, pid: u32) -> Option<u32> {
         // It has ended, or may not be looked at: nothing can be said of it.
-        let Ok(mappings) = self.modules.of_process(pid) else {
-            return;
-        };
+        let mappings = self.modules.of_process(pid).ok()?;
         for (number, elements) in std::mem::take(&mut self.modules.new_tables) {
             let fits = number < self.maps.max_tables();
             if !fits || self.maps.add_table(number, &elements).is_err() {
                 self.without_room += 1;
             }
         }
-        let code: Box<[CodeMapping]> = mappings
+        let code: Rc<[CodeMapping]> = mappings
             .iter()
             .map(|(mapping, module)| {
                 let module = self.modules.get(*module);
@@ -207,16 +250,22 @@ impl Spaces {
                 }
             })
             .collect();
-        if self.of_process.get(&pid) == Some(&code) {
-            return;
-        }
         if code.len() > MAX_MAPPINGS {
             self.without_room += 1;
         }
-        self.forget(pid);
-        if pid != self.parent && self.of_process.get(&self.parent) == Some(&code) {
-            return; // as its parent
+        self.give(pid, code)
+    }
+
+    /// A new process has what its parent has.
+    fn begin(&mut self, pid: u32) -> Option<u32> {
+        if pid == self.parent {
+            return None;
         }
+        let code = Rc::clone(self.of_process.get(&self.parent)?);
+        self.give(pid, code)
+    }
+
+    fn give(&mut self, pid: u32, code: Rc<[CodeMapping]>) -> Option<u32> {
         let number = match self.numbers.get_mut(&code) {
             Some((number, processes)) => {
                 *processes += 1;
@@ -225,19 +274,19 @@ impl Spaces {
             None => {
                 let Some(number) = self.take_number() else {
                     self.without_room += 1;
-                    return;
+                    return None;
                 };
                 if self.maps.set_space(number, &code).is_err() {
                     self.free.push(number);
-                    return;
+                    return None;
                 }
-                self.numbers.insert(code.clone(), (number, 1));
+                self.numbers.insert(Rc::clone(&code), (number, 1));
                 number
             }
         };
-        if self.maps.set_space_of(pid, Some(number)).is_ok() {
-            self.of_process.insert(pid, code);
-        }
+        self.end(pid);
+        self.of_process.insert(pid, code);
+        Some(number)
     }
 
     fn take_number(&mut self) -> Option<u32> {
@@ -250,18 +299,16 @@ impl Spaces {
         })
     }
 
-    fn forget(&mut self, pid: u32) {
+    /// The process does not have its address space any longer. One that nobody has is free for another.
+    fn end(&mut self, pid: u32) {
         let Some(code) = self.of_process.remove(&pid) else {
             return;
         };
-        // Only taken away, which always works.
-        let _ = self.maps.set_space_of(pid, None);
         if let Some((number, processes)) = self.numbers.get_mut(&code) {
             *processes -= 1;
             if *processes == 0 {
-                let number = *number;
+                self.free.push(*number);
                 self.numbers.remove(&code);
-                self.free.push(number);
             }
         }
     }
