@@ -46,11 +46,13 @@ struct {
 	__type(value, struct dbt_space);
 } unwind_spaces SEC(".maps");
 
-/* A row that was found lately. What is remembered lies on a few pages; finding it anew touches a dozen, none of which is
- * likely to be in a cache: samples are milliseconds apart. */
+/* A row that was found lately. Samples are milliseconds apart: nothing of the tables is in a cache any longer, and what an
+ * unwinding costs is how much memory it touches. Rows of the same stack are remembered side by side, and each leads to the
+ * one of its caller; whether it is the right one is always looked at. */
 struct dbt_remembered {
-	__u64 address;
-	__u32 version; /* of the space */
+	__u64 address : 48;
+	__u64 caller : 16; /* where the caller's row was the last time */
+	__u32 version;     /* of the space */
 	__s16 cfa;
 	__s8 bp;
 	__u8 kind;
@@ -69,7 +71,10 @@ struct dbt_unwind {
 	__u8 new_code; /* an address lay in no mapping that is known */
 	__u8 pad[5];
 	__u64 words[SIGNAL_WORDS + 1]; /* read from the stack */
-	struct dbt_remembered remembered[REMEMBERED_ROWS];
+	__u32 row;        /* that of the frame before; 0 = it is not remembered */
+	__u32 remembered; /* last */
+	__u16 first_guess[REMEMBERED_ROWS]; /* where the row of an address was, by its lowest bits */
+	struct dbt_remembered rows[REMEMBERED_ROWS];
 	__u8 stack[STACK_COPY];
 };
 
@@ -132,11 +137,6 @@ static __always_inline bool find_mapping(struct dbt_unwind *unwind, struct dbt_s
 	return true;
 }
 
-static __always_inline struct dbt_remembered *remembered(struct dbt_unwind *unwind, __u64 address)
-{
-	return &unwind->remembered[(address ^ address >> 10) & (REMEMBERED_ROWS - 1)];
-}
-
 /* The row that holds at an offset in the code of a table. */
 static __always_inline struct dbt_unwind_row *find_row(__u32 number, __u64 offset)
 {
@@ -167,27 +167,61 @@ static __always_inline struct dbt_unwind_row *find_row(__u32 number, __u64 offse
 	return bpf_map_lookup_elem(table, &low);
 }
 
-/* Finds the row that holds at an address, and remembers it. */
-static __always_inline void find_rule(struct dbt_unwind_context *context, struct dbt_remembered *rule, __u64 address)
+/* Finds the row that holds at an address. False = there is none. */
+static __always_inline bool find_rule(struct dbt_unwind_context *context, struct dbt_remembered *rule, __u64 address)
 {
 	struct dbt_unwind *unwind = context->unwind;
 	struct dbt_unwind_row *row = 0;
 
 	rule->address = 0;
-	rule->kind = UNWIND_NONE;
 	if (!find_mapping(unwind, context->space, address)) {
 		unwind->new_code = 1;
-		return;
+		return false;
 	}
 	if (unwind->table && address - unwind->code < unwind->size)
 		row = find_row(unwind->table - 1, address - unwind->code);
 	if (!row)
-		return;
+		return false;
 	rule->cfa = row->cfa;
 	rule->bp = row->bp;
 	rule->kind = row->kind;
 	rule->version = context->space->version;
 	rule->address = address;
+	return true;
+}
+
+static __always_inline bool is_rule_of(struct dbt_remembered *rule, struct dbt_unwind_context *context, __u64 address)
+{
+	return rule->address == address && rule->version == context->space->version;
+}
+
+/* The row that holds at an address, remembered or found. */
+static __always_inline struct dbt_remembered *rule_of(struct dbt_unwind_context *context, __u64 address)
+{
+	struct dbt_unwind *unwind = context->unwind;
+	struct dbt_remembered *callee = &unwind->rows[unwind->row & (REMEMBERED_ROWS - 1)], *rule;
+	__u32 place = callee->caller & (REMEMBERED_ROWS - 1);
+	__u16 *guess;
+
+	rule = &unwind->rows[place];
+	if (!is_rule_of(rule, context, address)) {
+		guess = &unwind->first_guess[address & (REMEMBERED_ROWS - 1)];
+		place = *guess & (REMEMBERED_ROWS - 1);
+		rule = &unwind->rows[place];
+		if (!is_rule_of(rule, context, address)) {
+			place = (unwind->remembered + 1) & (REMEMBERED_ROWS - 1);
+			rule = &unwind->rows[place];
+			if (!find_rule(context, rule, address)) {
+				unwind->row = 0;
+				return 0;
+			}
+			*guess = place;
+			unwind->remembered = place;
+		}
+		callee->caller = place;
+	}
+	unwind->row = place;
+	return rule;
 }
 
 /* To the caller by the frame pointer. Code without a table may use the register for anything: the frame must lie above,
@@ -249,7 +283,7 @@ static __always_inline bool follow_row(struct dbt_unwind_context *context, struc
 		cfa = unwind->words[0] + 8;
 		break;
 	case UNWIND_PLT:
-		cfa += (unwind->ip & 15) >= row->cfa ? 16 : 8;
+		cfa += (__s16)(unwind->ip & 15) >= row->cfa ? 16 : 8;
 		break;
 	default:
 		return false;
@@ -283,21 +317,19 @@ static __always_inline long unwind_frame(struct dbt_unwind_context *context, boo
 {
 	struct dbt_unwind *unwind = context->unwind;
 	__u64 address = unwind->ip - (unwind->is_call ? 1 : 0);
-	struct dbt_remembered *row = remembered(unwind, address);
+	struct dbt_remembered *row = rule_of(context, address);
 	__u32 next = unwind->next;
 	bool followed;
 
 	unwind->outcome = UNWIND_BROKEN;
-	if (row->address != address || row->version != context->space->version)
-		find_rule(context, row, address);
-	if (row->kind == UNWIND_END) {
+	if (row && row->kind == UNWIND_END) {
 		unwind->outcome = UNWIND_COMPLETE;
 		return 1;
 	}
-	if (row->kind == UNWIND_SIGNAL) {
+	if (row && row->kind == UNWIND_SIGNAL) {
 		followed = follow_signal(context, other);
 	} else {
-		if (row->kind != UNWIND_NONE)
+		if (row && row->kind != UNWIND_NONE)
 			followed = follow_row(context, row, other);
 		else
 			followed = follow_frame_pointer(context, other);
@@ -341,6 +373,7 @@ static __always_inline void begin_unwind(struct dbt_unwind_context *context, __u
 	unwind->copied = 0;
 	unwind->stack_begin = sp;
 	unwind->is_call = 0;
+	unwind->row = 0;
 	unwind->outcome = UNWIND_TRUNCATED;
 	unwind->new_code = 0;
 	context->sample->frames[kernel] = ip;

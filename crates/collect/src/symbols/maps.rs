@@ -79,7 +79,7 @@ impl Mapping {
     }
 
     /// Link in /proc that opens the mapped file itself, also when it is deleted or in another mount namespace.
-    fn link(&self, pid: u32) -> PathBuf {
+    pub(super) fn link(&self, pid: u32) -> PathBuf {
         process::path(pid, &format!("map_files/{:x}-{:x}", self.start, self.end))
     }
 }

@@ -3,6 +3,8 @@
 //! Tables are made by a thread of their own, so that nobody waits for them but, at the start, the first sample.
 
 mod modules;
+#[cfg(test)]
+mod recorded;
 mod table;
 
 use std::collections::HashMap;

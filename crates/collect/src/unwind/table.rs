@@ -16,7 +16,7 @@ const MAX_CODE: u64 = 1 << 30;
 /// `enum dbt_unwind_kind` in bpf/unwind_rows.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+pub(super) enum Kind {
     None = 0,
     End = 1,
     Sp = 2,
@@ -30,17 +30,17 @@ enum Kind {
 }
 
 /// `UNWIND_BP_LOST` and `UNWIND_BP_AT_BP`.
-const BP_LOST: i8 = -128;
-const BP_AT_BP: i8 = 127;
+pub(super) const BP_LOST: i8 = -128;
+pub(super) const BP_AT_BP: i8 = 127;
 
 /// How the caller's frame is found: `struct dbt_unwind_row` without its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rule {
-    kind: Kind,
+pub(super) struct Rule {
+    pub(super) kind: Kind,
     /// In words.
-    cfa: i16,
+    pub(super) cfa: i16,
     /// In words from the CFA; 0 = unchanged.
-    bp: i8,
+    pub(super) bp: i8,
 }
 
 impl Rule {
@@ -51,9 +51,9 @@ impl Rule {
 
 /// A row, by address in the module.
 #[derive(Debug, Clone, Copy)]
-struct Row {
-    address: u64,
-    rule: Rule,
+pub(super) struct Row {
+    pub(super) address: u64,
+    pub(super) rule: Rule,
 }
 
 /// The table of a module.
@@ -102,7 +102,7 @@ impl Table {
         self.elements.len() * size_of::<u64>()
     }
 
-    fn of_rows(mut rows: Vec<Row>) -> Option<Table> {
+    pub(super) fn of_rows(mut rows: Vec<Row>) -> Option<Table> {
         // Where one function ends and the next one begins, what begins counts; it was noted later or earlier.
         rows.sort_by_key(|row| (row.address, row.rule.kind != Kind::None));
         let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
