@@ -23,7 +23,9 @@ impl Programs {
     #[track_caller]
     pub fn compile(&self, compiler: &str, source: &str, name: &str, arguments: &[&str]) -> PathBuf {
         let program = self.0.path().join(name);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("programs")
+            .join(source);
         let output = Command::new(compiler)
             .args(["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"])
             .arg("-o")
@@ -52,10 +54,7 @@ impl Running {
     /// When it cannot be started.
     #[track_caller]
     pub fn start(program: &Path, arguments: &[&str]) -> Running {
-        let child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .spawn();
+        let child = Command::new(program).args(arguments).stdin(Stdio::null()).spawn();
         Running(child.unwrap_or_else(|e| panic!("{}: {e}", program.display())))
     }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use dbtime_model::recording::{Meta, Problem, Recording};
 use dbtime_model::{
-    ActivityRow, CounterRow, Frame, LatencyRow, NO_STACK, SessionId, SessionRow, StackId, StackRow, State, Table,
-    counter,
+    ActivityRow, CounterRow, Frame, LatencyRow, NO_STACK, SessionId, SessionRow, StackId, StackRow, State,
+    Table, counter,
 };
 use tempfile::TempDir;
 

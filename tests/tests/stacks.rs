@@ -6,7 +6,8 @@ use std::time::Duration;
 use dbtime::throwaway::Options;
 use dbtime_model::{Frame, State};
 use dbtime_tests::{
-    Programs, Recorded, Recorder, Running, Server, Session, builds, distribution, needs_recording, pgbench, say,
+    Programs, Recorded, Recorder, Running, Server, Session, builds, distribution, needs_recording, pgbench,
+    say,
 };
 
 /// Of what is sampled; the rest may be moments in which the process had only just begun.
@@ -25,17 +26,32 @@ fn run(program: &Path, arguments: &[&str]) -> (Running, Recorded) {
 }
 
 fn names(frames: &[Frame]) -> Vec<String> {
-    frames.iter().map(|frame| format!("{}`{}", frame.module, frame.symbol)).collect()
+    frames
+        .iter()
+        .map(|frame| format!("{}`{}", frame.module, frame.symbol))
+        .collect()
 }
 
 /// Share of the samples whose stack is as it should be.
 #[track_caller]
-fn assert_stacks(pid: u32, recorded: &Recorded, states: &[State], least: u64, is_right: impl Fn(&[Frame]) -> bool) {
+fn assert_stacks(
+    pid: u32,
+    recorded: &Recorded,
+    states: &[State],
+    least: u64,
+    is_right: impl Fn(&[Frame]) -> bool,
+) {
     let stacks = recorded.user_stacks(pid);
     let of_states = || stacks.iter().filter(|(_, state, _)| states.contains(state));
     let all: u64 = of_states().map(|(_, _, samples)| samples).sum();
-    let right: u64 = of_states().filter(|(frames, ..)| is_right(frames)).map(|(_, _, samples)| samples).sum();
-    let wrong: Vec<_> = of_states().filter(|(frames, ..)| !is_right(frames)).map(|(frames, ..)| names(frames)).collect();
+    let right: u64 = of_states()
+        .filter(|(frames, ..)| is_right(frames))
+        .map(|(_, _, samples)| samples)
+        .sum();
+    let wrong: Vec<_> = of_states()
+        .filter(|(frames, ..)| !is_right(frames))
+        .map(|(frames, ..)| names(frames))
+        .collect();
     assert!(all >= least, "only {all} samples");
     assert!(
         right as f64 >= NEARLY_ALL * all as f64,
@@ -69,7 +85,9 @@ fn every_frame_is_there_through_the_c_library_on_and_off_cpu() {
     assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| {
         after_third(frames).is_some_and(|rest| match rest {
             [] => true,
-            [.., leaf] => is_libc(&rest[0]) && (is_libc(leaf) || ["compare", "spin"].contains(&&*leaf.symbol)),
+            [.., leaf] => {
+                is_libc(&rest[0]) && (is_libc(leaf) || ["compare", "spin"].contains(&&*leaf.symbol))
+            }
         })
     });
     let in_callback = recorded.user_stacks(running.pid()).iter().any(|(frames, ..)| {
@@ -99,12 +117,20 @@ fn the_kernels_own_code_and_frames_larger_than_a_copy_of_the_stack_are_passed() 
     let programs = Programs::default();
     let program = programs.compile("gcc", "chain.c", "chain", &[]);
     let (running, recorded) = run(&program, &["clock"]);
-    assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| after_third(frames).is_some());
+    assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| {
+        after_third(frames).is_some()
+    });
     let stacks = recorded.user_stacks(running.pid());
     let in_vdso = stacks.iter().any(|(frames, ..)| {
-        frames.last().is_some_and(|leaf| leaf.module == "[vdso]" && leaf.symbol.contains("clock_gettime"))
+        frames
+            .last()
+            .is_some_and(|leaf| leaf.module == "[vdso]" && leaf.symbol.contains("clock_gettime"))
     });
-    assert!(in_vdso, "{:#?}", stacks.iter().map(|s| names(s.0)).collect::<Vec<_>>());
+    assert!(
+        in_vdso,
+        "{:#?}",
+        stacks.iter().map(|s| names(s.0)).collect::<Vec<_>>()
+    );
     drop(running);
 
     let (running, recorded) = run(&program, &["large"]);
@@ -142,7 +168,10 @@ fn more_frames_than_are_kept_are_cut_and_counted() {
     let quality = &recorded.meta.quality;
     assert!(quality.stacks_truncated > 50, "{quality:?}");
     assert_eq!((quality.stacks_complete, quality.stacks_broken), (0, 0));
-    assert_eq!(recorded.report(&[]).quality.stacks_truncated, quality.stacks_truncated);
+    assert_eq!(
+        recorded.report(&[]).quality.stacks_truncated,
+        quality.stacks_truncated
+    );
 }
 
 #[test]
@@ -154,14 +183,18 @@ fn a_library_that_is_loaded_later_is_known_within_a_moment() {
     let running = Running::start(&program, &["later", library.to_str().expect("a plain path")]);
     let recorded = record(running.pid(), 5);
     let stacks = recorded.user_stacks(running.pid());
-    let in_library = stacks.iter().filter(|(frames, ..)| {
-        frames.iter().any(|frame| frame.module == "library.so")
-    });
+    let in_library = stacks
+        .iter()
+        .filter(|(frames, ..)| frames.iter().any(|frame| frame.module == "library.so"));
     let (mut right, mut all) = (0, 0);
     for (frames, _, samples) in in_library {
         all += samples;
         let rest = after_third(frames).unwrap_or_default();
-        if rest.iter().map(|f| &*f.symbol).eq(["in_library", "deep_in_library"]) {
+        if rest
+            .iter()
+            .map(|f| &*f.symbol)
+            .eq(["in_library", "deep_in_library"])
+        {
             right += samples;
         }
     }
@@ -180,7 +213,9 @@ fn a_program_without_libraries_and_one_whose_file_is_gone_resolve() {
     ] {
         let program = programs.compile("gcc", "chain.c", name, arguments);
         let (running, recorded) = run(&program, &["spin"]);
-        assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| after_third(frames).is_some());
+        assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| {
+            after_third(frames).is_some()
+        });
         drop(running);
     }
     let program = programs.compile("gcc", "chain.c", "gone", &[]);
@@ -199,7 +234,9 @@ fn names_are_demangled() {
     let program = programs.compile("g++", "mangled.cc", "mangled", &[]);
     let (running, recorded) = run(&program, &[]);
     assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| {
-        frames.last().is_some_and(|leaf| leaf.symbol.contains("space::Shape<int>::turn"))
+        frames
+            .last()
+            .is_some_and(|leaf| leaf.symbol.contains("space::Shape<int>::turn"))
     });
 }
 
@@ -218,7 +255,12 @@ fn a_server(server: &Server) {
     let quality = recorded.report(&[]).quality;
     let taken = quality.stacks_complete + quality.stacks_truncated + quality.stacks_broken;
     let complete = quality.stacks_complete_percent.expect("stacks were taken");
-    let cost = recorded.meta.cost.programs.iter().find(|program| program.name == "timer sample");
+    let cost = recorded
+        .meta
+        .cost
+        .programs
+        .iter()
+        .find(|program| program.name == "timer sample");
     let cost = cost.expect("samples were taken");
     say(&format!(
         "{}: {complete:.3} % of {taken} stacks are complete; a sample of the timer took {} ns on average; tables {} bytes in {} ms",

@@ -425,6 +425,8 @@ mod tests {
             stack_torn: false,
             in_call: false,
             repeats: 0,
+            user_end: None,
+            new_code: false,
             kernel: vec![],
             user: vec![],
         }

@@ -44,7 +44,7 @@ pub struct Quality {
     pub latencies_lost: u64,
     /// Context switches that were not seen; the time between is in the interval that the next one closed.
     pub missed_switches: u128,
-    /// What the probes in the database's path cost; none in the sampled tier.
+    /// What the timer's samples and the probes in the database's path cost; in the sampled tier there are no probes.
     pub probes: Vec<Probe>,
     /// Sessions for which the recorder had no room.
     pub sessions_not_recorded: u64,

@@ -20,9 +20,9 @@ pub(crate) use load::{Engine, Programs};
 pub(crate) use sampler::Sampler;
 pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
+pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
 #[cfg(test)]
 pub(crate) use recorder::types::{dbt_sample as Sample, dbt_space as Space};
-pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
 
 /// What libbpf-cargo makes of `bpf/recorder.bpf.c`.
 #[allow(

@@ -72,7 +72,10 @@ impl CompiledCode {
 }
 
 fn is_jitdump(mapping: &Mapping) -> bool {
-    let name = Path::new(&mapping.name).file_name().unwrap_or_default().to_string_lossy();
+    let name = Path::new(&mapping.name)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     mapping.inode != 0 && name.starts_with("jit-") && name.ends_with(".dump")
 }
 
@@ -131,7 +134,9 @@ fn function(start: u64, size: u64, name: &str) -> Option<Function> {
 fn read_jitdump(mut file: impl Read, with_header: bool, functions: &mut Vec<Function>) -> u64 {
     let mut read = 0;
     if with_header {
-        let Some(header) = take(&mut file, 40) else { return 0 };
+        let Some(header) = take(&mut file, 40) else {
+            return 0;
+        };
         let total = u64::from(u32_at(&header, 8));
         if u32_at(&header, 0) != JITDUMP_MAGIC || !(40..4096).contains(&total) {
             return 0;
@@ -173,11 +178,17 @@ fn take(file: &mut impl Read, bytes: usize) -> Option<Vec<u8>> {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+    bytes
+        .get(at..at + 4)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+    bytes
+        .get(at..at + 8)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
 }
 
 #[cfg(test)]
@@ -193,10 +204,15 @@ mod tests {
 
     #[test]
     fn a_perf_map_names_addresses_and_the_later_line_holds() {
-        let text = "1000 20 first function\n0x1010 8 second\nnonsense\n2000 ffffffffffffffff overflow\n3000 10 half";
+        let text =
+            "1000 20 first function\n0x1010 8 second\nnonsense\n2000 ffffffffffffffff overflow\n3000 10 half";
         let mut functions = Vec::new();
         let read = read_perf_map(text.as_bytes(), &mut functions);
-        assert_eq!(&text[read as usize..], "3000 10 half", "a line that is still written is left for later");
+        assert_eq!(
+            &text[read as usize..],
+            "3000 10 half",
+            "a line that is still written is left for later"
+        );
         let code = code(functions);
         assert_eq!(code.find(0x1000), Some("first function"));
         assert_eq!(code.find(0x1010), Some("second"));
@@ -227,7 +243,10 @@ mod tests {
         let mut load = words(&[7, 0x5000, 0x5000, 0x40, 1]);
         load.extend(b"evalexpr_0_0\0\x90\x90");
         dump.extend(record(JIT_CODE_LOAD, &load));
-        dump.extend(record(JIT_CODE_MOVE, &words(&[7, 0x6000, 0x5000, 0x6000, 0x40, 1])));
+        dump.extend(record(
+            JIT_CODE_MOVE,
+            &words(&[7, 0x6000, 0x5000, 0x6000, 0x40, 1]),
+        ));
         dump.extend(record(99, b"unknown"));
         dump
     }

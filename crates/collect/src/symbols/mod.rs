@@ -202,7 +202,10 @@ impl Symbolizer {
         let id = stack_id(&frames);
         // An address in no file may lie in one that was mapped a moment ago, and what was compiled there may be replaced:
         // it is looked up again next time.
-        if frames.iter().all(|frame| !frame.module.is_empty() && frame.module != COMPILED) {
+        if frames
+            .iter()
+            .all(|frame| !frame.module.is_empty() && frame.module != COMPILED)
+        {
             self.raw.insert(key, id);
         }
         if self.known.insert(id) {
