@@ -38,6 +38,8 @@ struct dbt_target {
 	struct dbt_wait_source source;
 	__u32 is_parent;    /* its children become targets too: a postmaster */
 	__u32 slot;         /* where the sampler keeps it, counted from 1; 0 = not yet assigned */
+	__u32 space;        /* its address space in `unwind_spaces`; 0 = not known */
+	__u32 pad;
 };
 
 /* Element of the map `slots`: one target as the sampler thread visits it. pid 0 = empty. User space writes a
@@ -91,6 +93,7 @@ enum dbt_sample_flag {
 	SAMPLE_STACK_SKIPPED = 8,  /* a wait that needs no stack */
 	SAMPLE_IN_IOWAIT = 16,     /* EVENT_WAITING: it went to sleep for block I/O */
 	SAMPLE_IN_CALL = 32,       /* EVENT_RUNNING: in a system call; known where calls are traced */
+	SAMPLE_NEW_CODE = 64,      /* an address of the user stack lay in no mapping that is known */
 };
 
 struct dbt_sample {
@@ -102,6 +105,8 @@ struct dbt_sample {
 	__u16 kernel_frames;
 	__u16 user_frames;
 	__u32 statement;     /* 0 = not known */
+	__u32 user_end;      /* enum dbt_unwind_end */
+	__u32 pad;
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
 };
 

@@ -12,6 +12,7 @@
 #include "own_latency.bpf.h"
 #include "wait_source.bpf.h"
 #include "targets.bpf.h"
+#include "unwind.bpf.h"
 #include "running.bpf.h"
 #include "waiting.bpf.h"
 

@@ -10,6 +10,17 @@ struct {
 	__type(value, struct dbt_sample);
 } running_scratch SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_unwind);
+} running_unwind SEC(".maps");
+
+/* Samples of targets, and the time that taking them took. */
+__u64 running_samples = 0;
+__u64 running_ns = 0;
+
 /* Place of the code segment in `struct pt_regs` as user space sees it (arch/x86/include/uapi/asm/ptrace.h), which is
  * what the context is whatever the kernel's own struct has become. Its low two bits are the privilege level. */
 #define CODE_SEGMENT 17
@@ -37,6 +48,25 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 	return account->in_call;
 }
 
+/* The user stack of the current task, behind `kernel` frames. Returns the number of its frames. */
+static __always_inline __u64 own_user_stack(struct task_struct *task, struct dbt_target *target,
+					    struct dbt_sample *sample, __u64 kernel)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u32 zero = 0;
+	struct dbt_unwind_context context = {
+		.unwind = bpf_map_lookup_elem(&running_unwind, &zero),
+		.space = bpf_map_lookup_elem(&unwind_spaces, &target->space),
+		.sample = sample,
+	};
+
+	if (!context.unwind || !context.space || !task->mm)
+		return 0;
+	begin_unwind(&context, kernel, regs->ip, regs->sp, regs->bp);
+	bpf_loop(MAX_FRAMES, unwind_own_frame, &context, 0);
+	return end_unwind(&context, kernel);
+}
+
 SEC("perf_event")
 int sample_running(struct bpf_perf_event_data *ctx)
 {
@@ -57,6 +87,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	sample->flags = (cs & 3) ? SAMPLE_USER_MODE : 0;
 	sample->state = 0;
 	sample->repeats = 0;
+	sample->user_end = UNWIND_NO_STACK;
 	activity = own_activity(&target->source);
 	sample->wait = activity.wait;
 	sample->statement = activity.statement;
@@ -67,9 +98,10 @@ int sample_running(struct bpf_perf_event_data *ctx)
 
 	if (!(sample->flags & SAMPLE_USER_MODE))
 		kernel = frames_in(bpf_get_stack(ctx, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
-	user = frames_in(bpf_get_stack(ctx, &sample->frames[kernel & MAX_FRAMES], MAX_FRAMES * sizeof(__u64),
-				       BPF_F_USER_STACK));
+	user = own_user_stack(task, target, sample, kernel);
 	emit_sample(sample, kernel, user);
+	__sync_fetch_and_add(&running_samples, 1);
+	__sync_fetch_and_add(&running_ns, bpf_ktime_get_ns() - sample->event.time_ns);
 	return 0;
 }
 

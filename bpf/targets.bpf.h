@@ -30,6 +30,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (!of_parent || !of_parent->is_parent)
 		return 0;
 	target.source = of_parent->source;
+	target.space = of_parent->space;
 	if (bpf_map_update_elem(&targets, &pid, &target, BPF_ANY)) {
 		__sync_fetch_and_add(&targets_full, 1);
 		return 0;

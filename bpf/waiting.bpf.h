@@ -8,7 +8,6 @@
 #define WAITING_BPF_H
 
 #define TASK_RUNNING 0
-#define STACK_COPY 4096 /* one copy of this size costs less than following the chain frame by frame */
 #define NO_ROW (~0ULL)
 #define PF_EXITING 0x00000004 /* include/linux/sched.h */
 
@@ -28,8 +27,7 @@ struct {
 
 struct dbt_waiting_scratch {
 	struct dbt_sample sample;
-	__u64 frame[2];
-	__u8 stack[STACK_COPY];
+	struct dbt_unwind unwind;
 };
 
 /* Only the sampler thread runs the program: one scratch is enough. */
@@ -84,72 +82,33 @@ static __always_inline bool needs_no_stack(__u32 wait)
 	return false;
 }
 
-/* Frame-pointer walk over a copy of the top of the stack, and frame by frame below it. */
-struct dbt_walk {
-	struct task_struct *task;
-	struct dbt_waiting_scratch *scratch;
-	__u64 sp, bp, top;
-	__u32 copied; /* bytes of the stack in scratch, from sp upwards */
-	__u32 next;   /* index into frames */
-	__u32 end;
-};
-
-static long walk_frame(__u32 i, struct dbt_walk *walk)
-{
-	struct dbt_waiting_scratch *scratch = walk->scratch;
-	__u64 caller_bp, address, offset = walk->bp - walk->sp;
-	__u32 next = walk->next;
-
-	/* Without frame pointers the register holds anything: nothing beyond the stack is touched. */
-	if (walk->bp <= walk->sp || walk->bp >= walk->top || walk->bp & 7 || next >= walk->end)
-		return 1;
-	if (offset + sizeof(scratch->frame) <= walk->copied && offset <= STACK_COPY - sizeof(scratch->frame)) {
-		caller_bp = *(__u64 *)&scratch->stack[offset];
-		address = *(__u64 *)&scratch->stack[offset + sizeof(__u64)];
-	} else {
-		/* Read into the map: the verifier of 6.18 loses track of a nested callback's own stack. */
-		if (bpf_copy_from_user_task(scratch->frame, sizeof(scratch->frame), (void *)walk->bp, walk->task, 0))
-			return 1;
-		caller_bp = scratch->frame[0];
-		address = scratch->frame[1];
-	}
-	if (!address || next >= 2 * MAX_FRAMES)
-		return 1;
-	scratch->sample.frames[next] = address;
-	walk->next = next + 1;
-	if (caller_bp <= walk->bp) /* the chain leads to older frames, at higher addresses, or it is none */
-		return 1;
-	walk->bp = caller_bp;
-	return 0;
-}
-
-static __always_inline __u32 user_stack(struct task_struct *task, struct dbt_waiting_scratch *scratch, __u64 first)
+/* The user stack of a task, behind `kernel` frames. Returns the number of its frames. */
+static __always_inline __u64 user_stack(struct task_struct *task, struct dbt_waiting_scratch *scratch, __u64 kernel)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	__u64 ip = BPF_CORE_READ(regs, ip), top = BPF_CORE_READ(task, mm, start_stack);
-	struct dbt_walk walk = {
+	__u64 ip = BPF_CORE_READ(regs, ip), sp = BPF_CORE_READ(regs, sp), top = BPF_CORE_READ(task, mm, start_stack);
+	struct dbt_unwind *unwind = &scratch->unwind;
+	__u32 copied = STACK_COPY, pid = scratch->sample.event.task.pid;
+	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
+	struct dbt_unwind_context context = {
+		.unwind = unwind,
 		.task = task,
-		.scratch = scratch,
-		.sp = BPF_CORE_READ(regs, sp),
-		.bp = BPF_CORE_READ(regs, bp),
-		.top = top,
-		.copied = STACK_COPY,
-		.next = first + 1,
-		.end = first + MAX_FRAMES,
+		.sample = &scratch->sample,
 	};
 
-	first &= MAX_FRAMES;
-	if (!ip)
+	if (!ip || !target)
 		return 0;
-	scratch->sample.frames[first] = ip;
+	context.space = bpf_map_lookup_elem(&unwind_spaces, &target->space);
+	if (!context.space)
+		return 0;
+	begin_unwind(&context, kernel, ip, sp, BPF_CORE_READ(regs, bp));
 	/* A copy that crosses the end of the stack fails as a whole. */
-	if (walk.sp < top && top - walk.sp < STACK_COPY)
-		walk.copied = (top - walk.sp) & ~7ULL;
-	if (walk.copied > STACK_COPY ||
-	    bpf_copy_from_user_task(scratch->stack, walk.copied, (void *)walk.sp, task, 0))
-		walk.copied = 0;
-	bpf_loop(MAX_FRAMES - 1, walk_frame, &walk, 0);
-	return walk.next - first;
+	if (sp < top && top - sp < STACK_COPY)
+		copied = (top - sp) & ~7ULL;
+	if (copied <= STACK_COPY && !bpf_copy_from_user_task(unwind->stack, copied, (void *)sp, task, 0))
+		unwind->copied = copied;
+	bpf_loop(MAX_FRAMES, unwind_other_frame, &context, 0);
+	return end_unwind(&context, kernel);
 }
 
 /* Opens the account of a task that does not run and may not do so for long. What runs opens its own at its next event.
@@ -309,6 +268,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
 	sample->flags = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait) ? SAMPLE_IN_IOWAIT : 0;
 	sample->state = slot->state;
+	sample->user_end = UNWIND_NO_STACK;
 	if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task))
 		activity = activity_of(task, &slot->source);
 	sample->wait = activity.wait;
@@ -332,6 +292,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 			user = user_stack(task, scratch, kernel);
 			if (has_run(task, switches)) {
 				user = 0;
+				sample->user_end = UNWIND_NO_STACK;
 				sample->flags |= SAMPLE_STACK_TORN;
 			}
 		}

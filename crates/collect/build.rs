@@ -27,6 +27,14 @@ fn main() {
             entry.expect("readable").path().display()
         );
     }
+    // The unwinder for the unit tests, which name it: nothing else is linked with it.
+    cc::Build::new()
+        .file(bpf.join("unwind_in_user_space.c"))
+        .warnings_into_errors(true)
+        .flag("-Wno-unused-parameter")
+        .cargo_metadata(false)
+        .compile("unwind_in_user_space");
+    println!("cargo:rustc-link-search=native={}", out.display());
     let clang = clang();
     for object in OBJECTS {
         SkeletonBuilder::new()

@@ -14,6 +14,7 @@ mod loop_device;
 mod namespaces;
 pub mod pgbench;
 mod process;
+mod program;
 mod recorded;
 mod recorder;
 mod report;
@@ -34,6 +35,7 @@ pub use process::{
     Io, SchedStat, Unreaped, age, children, io, is_exiting, processes_in, schedstat, state_and_tracer,
     wait_for_state,
 };
+pub use program::{Programs, Running};
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};

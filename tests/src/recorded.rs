@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dbtime_model::recording::{Meta, Problem, Recording};
-use dbtime_model::{ActivityRow, CounterRow, LatencyRow, SessionId, SessionRow, State, Table, counter};
+use dbtime_model::{
+    ActivityRow, CounterRow, Frame, LatencyRow, NO_STACK, SessionId, SessionRow, StackId, StackRow, State,
+    Table, counter,
+};
 use tempfile::TempDir;
 
 use crate::{Latencies, Report, dbtime};
@@ -25,6 +28,7 @@ pub struct Recorded {
     activity: Vec<ActivityRow>,
     counters: Vec<CounterRow>,
     latency: Vec<LatencyRow>,
+    stacks: BTreeMap<StackId, Vec<Frame>>,
     _home: Option<TempDir>,
 }
 
@@ -45,6 +49,10 @@ impl Recorded {
             activity: rows(&recording, &mut problems),
             counters: rows(&recording, &mut problems),
             latency: rows(&recording, &mut problems),
+            stacks: rows::<StackRow>(&recording, &mut problems)
+                .into_iter()
+                .map(|row| (row.id, row.frames))
+                .collect(),
             problems,
             _home: home,
         }
@@ -68,6 +76,21 @@ impl Recorded {
             );
         };
         self.session_by_id(session.id)
+    }
+
+    /// The user stacks of a process (frames root first), with their states and samples.
+    ///
+    /// # Panics
+    /// When a stack is not in the recording.
+    pub fn user_stacks(&self, pid: u32) -> Vec<(&[Frame], State, u64)> {
+        let session = self.session(pid);
+        let with_stack = session.activity.iter().filter(|row| row.user_stack != NO_STACK);
+        with_stack
+            .map(|row| {
+                let frames = self.stacks.get(&row.user_stack).expect("every stack has a row");
+                (frames.as_slice(), row.state, row.samples)
+            })
+            .collect()
     }
 
     /// What it says about every session of client backends.

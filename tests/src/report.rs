@@ -71,6 +71,10 @@ pub struct Quality {
     pub lost: u64,
     pub unsampled_ns: u64,
     pub unresolved_frames: u64,
+    pub stacks_complete: u64,
+    pub stacks_truncated: u64,
+    pub stacks_broken: u64,
+    pub stacks_complete_percent: Option<f64>,
     pub complete: bool,
     pub problems: Vec<String>,
 }

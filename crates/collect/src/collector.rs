@@ -10,7 +10,7 @@ use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, Quality, SCHEMA_V
 use dbtime_model::{Rows, SessionId};
 
 use crate::accounting::Totals;
-use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, Tier, Visit};
+use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, StackEnd, Tier, Visit};
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, WaitNames};
 use crate::engine::{BpfEngine, Engine};
@@ -20,6 +20,7 @@ use crate::postgres::{PostgresDatabase, Server};
 use crate::proc_engine::ProcEngine;
 use crate::session::{Identity, LiveSession, Reported, Unused};
 use crate::symbols::Symbolizer;
+use crate::unwind::Unwinding;
 use crate::{CollectError, host, privilege, process};
 
 /// Samples per second that can be asked for.
@@ -98,6 +99,8 @@ pub struct Collector {
     database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
     symbolizer: Symbolizer,
+    /// Where stacks are unwound.
+    unwinding: Option<Unwinding>,
     /// The exact tier only.
     latencies: Option<Latencies>,
     /// In the database's own functions, where they are wanted.
@@ -138,6 +141,10 @@ impl Collector {
             Target::Process(pid) => Box::new(PostgresDatabase::of_session(*pid)?),
             Target::AnyProcess(pid) => Box::new(PostgresDatabase::of_any_process(*pid)?),
         };
+        let mut unwinding = match options.means {
+            Means::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
+            Means::Proc => None,
+        };
         let mut symbolizer = Symbolizer::new();
         if let Some(parent) = database.parent() {
             symbolizer.set_parent(parent);
@@ -145,9 +152,10 @@ impl Collector {
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
         let engine: Box<dyn Engine> = match options.means {
-            Means::Bpf => {
-                Box::new(start_programs(&options, clock, &mut reasons).map_err(or_without_programs)?)
-            }
+            Means::Bpf => Box::new(
+                start_programs(&options, clock, &mut reasons, unwinding.as_mut())
+                    .map_err(or_without_programs)?,
+            ),
             Means::Proc => {
                 let (engine, not_known) = ProcEngine::start(options.rate_hz, clock)?;
                 reasons.extend(not_known);
@@ -180,6 +188,7 @@ impl Collector {
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(&database.directory(), monotonic_ns())),
             symbolizer,
+            unwinding,
             sessions: HashMap::new(),
             next_id: 1,
             free_slots: Vec::new(),
@@ -216,6 +225,11 @@ impl Collector {
             longest
         }) {
             self.take(event)?;
+        }
+        if let (Some(unwinding), Some(programs)) = (&mut self.unwinding, self.engine.programs()) {
+            for (pid, space) in unwinding.mapped() {
+                programs.set_space(pid, space);
+            }
         }
         let now = monotonic_ns();
         self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
@@ -292,6 +306,11 @@ impl Collector {
         let statistics = self.engine.statistics();
         let (frames, unresolved_frames) = self.symbolizer.frame_counts();
         let usage = host::usage();
+        let unwinding = self
+            .unwinding
+            .as_ref()
+            .map(Unwinding::statistics)
+            .unwrap_or_default();
         Meta {
             schema: SCHEMA_VERSION.to_string(),
             dbtime: env!("CARGO_PKG_VERSION").to_string(),
@@ -312,6 +331,7 @@ impl Collector {
                 late_passes: statistics.late,
                 frames,
                 unresolved_frames,
+                unwind_without_room: unwinding.without_room,
                 ..self.quality.clone()
             },
             cost: Cost {
@@ -320,6 +340,8 @@ impl Collector {
                 max_rss_bytes: usage.ru_maxrss as u64 * 1024,
                 bytes_written: 0,
                 programs: self.engine.costs(),
+                unwind_table_bytes: unwinding.table_bytes,
+                unwind_build_ns: unwinding.build_ns,
             },
             notes: self.notes.clone(),
             ..Meta::default()
@@ -341,6 +363,17 @@ impl Collector {
                 if sample.wait.is_none() {
                     self.quality.waits_not_read += 1;
                 }
+                match sample.user_end {
+                    Some(StackEnd::Complete) => self.quality.stacks_complete += 1,
+                    Some(StackEnd::Truncated) => self.quality.stacks_truncated += 1,
+                    Some(StackEnd::Broken) => self.quality.stacks_broken += 1,
+                    None => {}
+                }
+                if sample.new_code
+                    && let Some(unwinding) = &mut self.unwinding
+                {
+                    unwinding.look_again(sample.pid, Instant::now());
+                }
                 session.sample(&sample, (kernel, user));
             }
             Event::Begin {
@@ -355,7 +388,8 @@ impl Collector {
                 let Some(slot) = self.take_slot() else {
                     return Ok(());
                 };
-                self.engine.watch(slot, (pid, start_ns), source, false)?;
+                let space = self.space_of(pid);
+                self.engine.watch(slot, (pid, start_ns), source, false, space)?;
                 let id = self.take_id();
                 if let Some(latencies) = &mut self.latencies {
                     latencies.know(pid, start_ns, id);
@@ -488,7 +522,8 @@ impl Collector {
         };
         let (pid, source) = (member.pid, member.source);
         let is_parent = Some(pid) == self.database.parent();
-        self.engine.watch(slot, (pid, 0), source, is_parent)?;
+        let space = self.space_of(pid);
+        self.engine.watch(slot, (pid, 0), source, is_parent, space)?;
         if let Some(probes) = &self.probes {
             probes.watch(pid)?;
         }
@@ -512,6 +547,13 @@ impl Collector {
         }
     }
 
+    /// Number of the address space of a process that is recorded from now on; 0 as long as it is not known.
+    fn space_of(&self, pid: u32) -> u32 {
+        self.unwinding
+            .as_ref()
+            .map_or(0, |unwinding| unwinding.begin(pid))
+    }
+
     fn forget(&mut self, session: &LiveSession) -> Result<(), CollectError> {
         self.engine.forget(session.slot, session.pid)?;
         if let Some(probes) = &self.probes {
@@ -519,6 +561,9 @@ impl Collector {
         }
         self.free_slots.push(session.slot);
         self.symbolizer.forget(session.pid);
+        if let Some(unwinding) = &mut self.unwinding {
+            unwinding.end(session.pid);
+        }
         Ok(())
     }
 
@@ -607,6 +652,9 @@ impl Collector {
                 self.note(text);
                 if let Some(parent) = self.database.parent() {
                     self.symbolizer.set_parent(parent);
+                    if let Some(unwinding) = &mut self.unwinding {
+                        unwinding.set_parent(parent);
+                    }
                 }
                 if let Some(latencies) = &mut self.latencies {
                     latencies.set_data_directory(&self.database.directory());
@@ -690,11 +738,15 @@ fn start_programs(
     options: &Options,
     clock: Clock,
     reasons: &mut Vec<String>,
+    unwinding: Option<&mut Unwinding>,
 ) -> Result<BpfEngine, CollectError> {
     let only = options.task_iterator.then_some(Visit::Iterator);
-    let (programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
+    let (mut programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
     let events =
         Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
+    if let (Some(unwinding), Some(maps)) = (unwinding, programs.unwind_maps.take()) {
+        unwinding.attach(maps);
+    }
     let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
     if let Some(reason) = refused {
         reasons.push(format!(

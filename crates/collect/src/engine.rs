@@ -19,7 +19,7 @@ pub(crate) trait Engine {
     fn sees_births(&self) -> bool;
 
     /// Looks at this task (pid and begin; 0: whatever task has the pid now) from now on, in this place. Children of a parent
-    /// are looked at too, where it sees their births.
+    /// are looked at too, where it sees their births. `space`: number of its address space, 0 = not known.
     ///
     /// # Errors
     /// The kernel does not take it.
@@ -29,6 +29,7 @@ pub(crate) trait Engine {
         task: (u32, u64),
         source: WaitSource,
         is_parent: bool,
+        space: u32,
     ) -> Result<(), CollectError>;
 
     /// Looks at it no longer.
@@ -99,9 +100,11 @@ impl Engine for BpfEngine {
         task: (u32, u64),
         source: WaitSource,
         is_parent: bool,
+        space: u32,
     ) -> Result<(), CollectError> {
         self.programs.set_slot(slot, Some(task), source)?;
-        self.programs.add_target(task.0, source, is_parent, Some(slot))
+        self.programs
+            .add_target(task.0, source, is_parent, Some(slot), space)
     }
 
     fn forget(&mut self, slot: u32, pid: u32) -> Result<(), CollectError> {
@@ -150,7 +153,7 @@ impl Engine for BpfEngine {
     }
 
     fn costs(&self) -> Vec<ProgramCost> {
-        self.programs.run_times.costs()
+        self.programs.costs()
     }
 
     fn programs(&mut self) -> Option<&mut Programs> {

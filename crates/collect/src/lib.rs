@@ -26,6 +26,7 @@ mod proc_engine;
 mod process;
 mod session;
 mod symbols;
+mod unwind;
 
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;

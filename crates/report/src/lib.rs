@@ -66,7 +66,7 @@ pub use latency::{
 };
 pub use ledger::{Ledger, LedgerRow, Section};
 pub use load::{Dimensions, Source};
-pub use quality::{Probe, Quality};
+pub use quality::{Probe, Quality, StackCounts};
 pub use report::{Options, Report, ReportError, report};
 pub use scan::Period;
 pub use sessions::{SessionTime, SessionTotals, Sessions};

@@ -26,6 +26,10 @@ pub struct Quality {
     pub unsampled_ns: u128,
     /// Time in the period, all sections, nanoseconds.
     pub accounted_ns: u128,
+    /// User stacks that were taken, by where they end.
+    pub stacks: StackCounts,
+    /// Unwinding tables, address spaces and mappings for which the recorder had no room.
+    pub unwind_without_room: u64,
     /// Distinct frames that could not be named.
     pub unresolved_frames: u64,
     /// Distinct frames in all.
@@ -40,7 +44,7 @@ pub struct Quality {
     pub latencies_lost: u64,
     /// Context switches that were not seen; the time between is in the interval that the next one closed.
     pub missed_switches: u128,
-    /// What the probes in the database's path cost; none in the sampled tier.
+    /// What the timer's samples and the probes in the database's path cost; in the sampled tier there are no probes.
     pub probes: Vec<Probe>,
     /// Sessions for which the recorder had no room.
     pub sessions_not_recorded: u64,
@@ -58,6 +62,29 @@ pub struct Quality {
     pub notes: Vec<Note>,
     /// What the host lacked, and what was done instead.
     pub reasons: Vec<String>,
+}
+
+/// User stacks by where they end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StackCounts {
+    /// At the outermost function.
+    pub complete: u64,
+    /// Cut, because they have more frames than are kept.
+    pub truncated: u64,
+    /// At a frame whose caller was not found.
+    pub broken: u64,
+}
+
+impl StackCounts {
+    /// All of them.
+    pub fn all(self) -> u128 {
+        u128::from(self.complete) + u128::from(self.truncated) + u128::from(self.broken)
+    }
+
+    /// So many of them in percent of all; none when there are none.
+    pub fn percent(self, stacks: u64) -> Option<f64> {
+        percent(stacks.into(), self.all())
+    }
 }
 
 /// A probe and its run time, by the kernel's count of some of its runs.
@@ -131,6 +158,12 @@ impl LossCounters {
             displaced: larger(told.displaced, self.displaced),
             lost: told.lost.into(),
             waits_not_read: larger(told.waits_not_read, self.waits_not_read),
+            stacks: StackCounts {
+                complete: told.stacks_complete,
+                truncated: told.stacks_truncated,
+                broken: told.stacks_broken,
+            },
+            unwind_without_room: told.unwind_without_room,
             unresolved_frames: told.unresolved_frames,
             frames: told.frames,
             late_passes: told.late_passes,

@@ -348,6 +348,7 @@ fn quality_takes_the_larger_of_two_accounts_of_a_loss() {
     assert_eq!(quality.accounted_ns, ms(12_000));
     assert_eq!((quality.unresolved_frames, quality.frames), (3, 120));
     assert_eq!(quality.recorder_percent_of_one_cpu, Some(1.5));
+    assert_eq!(quality.stacks.percent(quality.stacks.broken), Some(0.2));
     assert!(quality.problems.is_empty(), "{:?}", quality.problems);
 }
 
@@ -541,6 +542,10 @@ fn json_has_the_fields_that_others_rely_on() {
     assert_eq!(json["quality"]["unsampled_ns"], 100 * MS);
     assert_eq!(json["quality"]["unresolved_frames"], 3);
     assert_eq!(json["quality"]["lost"], 0);
+    assert_eq!(json["quality"]["stacks_complete"], 997);
+    assert_eq!(json["quality"]["stacks_truncated"], 1);
+    assert_eq!(json["quality"]["stacks_broken"], 2);
+    assert_eq!(json["quality"]["stacks_complete_percent"], 99.7);
     assert_eq!(json["stacks"][1]["kernel"][4], "copy_page_to_iter");
 }
 

@@ -25,6 +25,7 @@ const WAIT_NOT_READ: u32 = 2;
 const STACK_TORN: u32 = 4;
 const IN_IOWAIT: u32 = 16;
 const IN_CALL: u32 = 32;
+const NEW_CODE: u32 = 64;
 /// `WAIT_NOT_READ`.
 const NOT_READ: u32 = u32::MAX;
 
@@ -56,12 +57,39 @@ pub(crate) struct SampleEvent {
     pub(crate) in_call: bool,
     /// Passes in which the row before still held.
     pub(crate) repeats: u32,
+    /// How far its user stack goes; none where none was taken.
+    pub(crate) user_end: Option<StackEnd>,
+    /// An address of the user stack lies in no mapping that the kernel was told of.
+    pub(crate) new_code: bool,
     /// Leaf first.
     pub(crate) kernel: Vec<u64>,
     /// Leaf first.
     pub(crate) user: Vec<u64>,
     /// The kernel stack where it comes with names, leaf first.
     pub(crate) kernel_names: Vec<Frame>,
+}
+
+/// Where a user stack ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StackEnd {
+    /// At the outermost function.
+    Complete,
+    /// It has more frames than are kept.
+    Truncated,
+    /// At a frame whose caller is not known.
+    Broken,
+}
+
+impl StackEnd {
+    /// `enum dbt_unwind_end` in bpf/unwind_rows.h.
+    fn decode(end: u32) -> Option<StackEnd> {
+        match end {
+            1 => Some(StackEnd::Complete),
+            2 => Some(StackEnd::Truncated),
+            3 => Some(StackEnd::Broken),
+            _ => None,
+        }
+    }
 }
 
 /// All time of a session since its account was opened.
@@ -199,6 +227,8 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 stack_torn: is(STACK_TORN),
                 in_call: is(IN_CALL),
                 repeats: sample.repeats,
+                user_end: StackEnd::decode(sample.user_end),
+                new_code: is(NEW_CODE),
                 kernel: sample.frames[..kernel].to_vec(),
                 user: sample.frames[kernel..kernel + user].to_vec(),
             }))

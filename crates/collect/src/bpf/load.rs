@@ -4,6 +4,7 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::{fs, io};
 
+use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
@@ -13,9 +14,10 @@ use super::latency::LatencyMaps;
 use super::messages::{collect_messages, messages, verdict};
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
-    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_target, dbt_wait_source,
+    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
+use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
 use crate::database::WaitSource;
@@ -112,6 +114,8 @@ pub(crate) struct Programs {
     pub(crate) current_pass: MapHandle,
     bss: MapHandle,
     latency_epoch: MapHandle,
+    /// What user stacks are unwound by; taken by who fills them.
+    pub(crate) unwind_maps: Option<UnwindMaps>,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     /// The same, where a session has a histogram of its own.
@@ -282,6 +286,11 @@ impl Programs {
             bss: handle(&skel.maps.bss)?,
             run_times,
             latency_epoch: handle(&skel.maps.data_epoch)?,
+            unwind_maps: Some(UnwindMaps {
+                tables: handle(&skel.maps.unwind_tables)?,
+                spaces: handle(&skel.maps.unwind_spaces)?,
+                versions: 0,
+            }),
             histograms: Histograms::new(
                 &handle(&skel.maps.histograms)?,
                 handle(&skel.maps.free_histograms)?,
@@ -315,14 +324,35 @@ impl Programs {
         source: WaitSource,
         is_parent: bool,
         slot: Option<u32>,
+        space: u32,
     ) -> Result<(), CollectError> {
         let slot = slot.map_or(0, |index| index + 1);
         let target = dbt_target {
             source: source_to(source),
             is_parent: is_parent.into(),
             slot,
+            space: self.target(pid).map_or(space, |forked| forked.space),
+            pad: 0,
         };
         put(&self.targets, pid, &target)
+    }
+
+    /// Says which address space a target has.
+    pub(crate) fn set_space(&self, pid: u32, space: u32) {
+        // It may have ended in this very moment: then nothing is written.
+        if let Some(target) = self.target(pid) {
+            let target = dbt_target { space, ..target };
+            let _ = self
+                .targets
+                .update(&pid.to_ne_bytes(), as_bytes(&target), MapFlags::EXIST);
+        }
+    }
+
+    fn target(&self, pid: u32) -> Option<dbt_target> {
+        let value = self.targets.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
+        // SAFETY: the length is checked, the read is unaligned, and `dbt_target` holds integers only.
+        (value.len() >= size_of::<dbt_target>())
+            .then(|| unsafe { value.as_ptr().cast::<dbt_target>().read_unaligned() })
     }
 
     /// The task is no target any longer.
@@ -399,22 +429,31 @@ impl Programs {
 
     /// What found no room in the kernel so far.
     pub(crate) fn losses(&self) -> Losses {
-        let value = self
-            .bss
-            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return Losses::default();
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        let bss = unsafe { value.as_ptr().cast::<bss>().read_unaligned() };
-        Losses {
+        self.read_bss().map_or(Losses::default(), |bss| Losses {
             events: bss.lost,
             sessions: bss.targets_full,
             latencies: bss.latency_lost,
-        }
+        })
+    }
+
+    /// What the programs cost so far: the timer's samples of targets, all of them, and those probes that were looked at.
+    pub(crate) fn costs(&self) -> Vec<ProgramCost> {
+        let samples = self.read_bss().filter(|bss| bss.running_samples > 0);
+        samples
+            .map(|bss| ProgramCost {
+                name: "timer sample".to_string(),
+                runs: bss.running_samples,
+                ns: bss.running_ns,
+            })
+            .into_iter()
+            .chain(self.run_times.costs())
+            .collect()
+    }
+
+    fn read_bss(&self) -> Option<bss> {
+        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+        (value.len() >= size_of::<bss>()).then(|| unsafe { value.as_ptr().cast::<bss>().read_unaligned() })
     }
 }
 
@@ -466,16 +505,20 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
 }
 
 /// Value of a map whose layout libbpf-cargo made from the C struct.
-trait MapValue {}
+pub(super) trait MapValue {}
 impl MapValue for dbt_target {}
 impl MapValue for dbt_slot {}
 impl MapValue for dbt_config {}
 impl MapValue for dbt_pass {}
+impl MapValue for dbt_space {}
+
+pub(super) fn as_bytes<V: MapValue>(value: &V) -> &[u8] {
+    // SAFETY: V is a struct of integers without padding (bpf/dbtime.h names its padding), read as bytes.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<V>()) }
+}
 
 fn put<V: MapValue>(map: &MapHandle, key: u32, value: &V) -> Result<(), CollectError> {
-    // SAFETY: V is a struct of integers without padding (bpf/dbtime.h names its padding), read as bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<V>()) };
-    map.update(&key.to_ne_bytes(), bytes, MapFlags::ANY)
+    map.update(&key.to_ne_bytes(), as_bytes(value), MapFlags::ANY)
         .map_err(|e| CollectError::Kernel(format!("BPF map {}: {e}", map.name().to_string_lossy())))
 }
 

@@ -9,18 +9,22 @@ mod messages;
 mod oracle;
 mod run_time;
 mod sampler;
+mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 #[cfg(test)]
 pub(crate) use events::WaitSums;
-pub(crate) use events::{Event, Events, ExactState, ExactSums, Listed, SampleEvent};
+pub(crate) use events::{Event, Events, ExactState, ExactSums, Listed, SampleEvent, StackEnd};
 pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
 pub(crate) use load::{Losses, Programs, Visit};
 pub(crate) use oracle::OracleProbes;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, thread_cpu_ns};
+pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
 pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
+#[cfg(test)]
+pub(crate) use recorder::types::{dbt_sample as Sample, dbt_space as Space};
 
 /// What libbpf-cargo makes of `bpf/recorder.bpf.c`.
 #[allow(

@@ -136,6 +136,7 @@ impl Engine for ProcEngine {
         (pid, _): (u32, u64),
         source: WaitSource,
         _is_parent: bool,
+        _space: u32,
     ) -> Result<(), CollectError> {
         // Gone already: the collector misses it by itself.
         if let Some(mut task) = Task::open(pid, source) {

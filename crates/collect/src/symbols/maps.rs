@@ -1,11 +1,17 @@
 //! The memory map of a process, as /proc/PID/maps gives it.
 
-use std::fs::{self, Metadata};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 use crate::process;
+
+/// Name of the code that the kernel maps into every process.
+const VDSO: &str = "[vdso]";
+/// It has a page or two.
+const MAX_VDSO: u64 = 1 << 20;
 
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,13 +39,47 @@ impl Mapping {
         self.inode != 0 && self.inode == file.ino()
     }
 
+    /// True when it maps code that comes from a module: a file, or the kernel's own.
+    pub(crate) fn is_module(&self) -> bool {
+        self.executable && (self.inode != 0 || self.name == VDSO)
+    }
+
+    /// Opens the module, also when its file is deleted; of the kernel's own module a copy.
+    pub(crate) fn open(&self, pid: u32) -> Option<File> {
+        if self.inode == 0 {
+            return self.copy_of_vdso(pid).ok();
+        }
+        // A device or a FIFO under this path would block or answer for ever: only plain files are opened.
+        let link = self.link(pid);
+        let is_file = fs::metadata(&link).is_ok_and(|m| m.is_file());
+        is_file.then(|| File::open(&link).ok())?
+    }
+
+    fn copy_of_vdso(&self, pid: u32) -> io::Result<File> {
+        let size = self.end - self.start;
+        if self.name != VDSO || size > MAX_VDSO {
+            return Err(io::Error::other("not the vDSO"));
+        }
+        let mut code = vec![0; size as usize];
+        File::open(process::path(pid, "mem"))?.read_exact_at(&mut code, self.start)?;
+        // SAFETY: the name is a C string; the descriptor that is returned is ours.
+        let fd = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for us.
+        let mut copy = unsafe { File::from_raw_fd(fd) };
+        copy.write_all(&code)?;
+        Ok(copy)
+    }
+
     /// Identity of the mapped file on this host.
     pub(crate) fn file(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
     /// Link in /proc that opens the mapped file itself, also when it is deleted or in another mount namespace.
-    pub(crate) fn link(&self, pid: u32) -> PathBuf {
+    pub(super) fn link(&self, pid: u32) -> PathBuf {
         process::path(pid, &format!("map_files/{:x}-{:x}", self.start, self.end))
     }
 }

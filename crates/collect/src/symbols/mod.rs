@@ -1,5 +1,6 @@
 //! Addresses to named frames, on the host and while the process lives; every stack becomes an id and one row.
 
+mod jit;
 pub(crate) mod maps;
 mod module;
 
@@ -15,6 +16,7 @@ use blazesym::{MaybeDefault, symbolize};
 use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
 
 use crate::process;
+use jit::CompiledCode;
 use maps::Mapping;
 use module::{KernelModules, Module};
 
@@ -37,8 +39,14 @@ enum Place {
 
 struct Space {
     maps: Vec<Mapping>,
+    compiled: CompiledCode,
     read: Instant,
 }
+
+/// Module of code that was compiled at run time.
+const COMPILED: &str = "[jit]";
+/// What an inlined function's name ends in, as in the field's other tools.
+const INLINED: &str = "_[i]";
 
 /// Names frames and numbers stacks.
 pub(crate) struct Symbolizer {
@@ -49,7 +57,7 @@ pub(crate) struct Symbolizer {
     spaces: HashMap<u32, Space>,
     /// Process whose map is tried first: children share their parent's.
     parent: u32,
-    frames: HashMap<Place, Rc<Frame>>,
+    frames: HashMap<Place, Rc<[Frame]>>,
     raw: HashMap<(u32, Box<[u64]>), StackId>,
     known: HashSet<StackId>,
     new: Vec<StackRow>,
@@ -61,8 +69,8 @@ impl Symbolizer {
     pub(crate) fn new() -> Symbolizer {
         Symbolizer {
             blazesym: symbolize::Symbolizer::builder()
-                .enable_code_info(false)
-                .enable_inlined_fns(false)
+                .enable_code_info(true)
+                .enable_inlined_fns(true)
                 .enable_auto_reload(false)
                 .build(),
             kernel_modules: KernelModules::read(),
@@ -105,7 +113,7 @@ impl Symbolizer {
                 && let Some(module) = self.module(mapping, self.parent)
             {
                 readable |= self.modules[module].symbol_path().is_some();
-                self.file_frame(module, mapping.offset);
+                self.file_frames(module, mapping.offset);
             }
         }
         let mut missing = Vec::new();
@@ -184,7 +192,8 @@ impl Symbolizer {
         let frames: Vec<Frame> = addresses
             .iter()
             .enumerate()
-            .map(|(depth, &address)| {
+            .rev()
+            .flat_map(|(depth, &address)| {
                 // Callers are known by their return address, which may lie past the end of the function that called
                 // last: the instruction before it is meant.
                 let address = if depth == 0 {
@@ -197,13 +206,19 @@ impl Symbolizer {
                 } else {
                     self.place(owner, address)
                 };
-                self.frame(place)
+                match self.compiled_frame(place, owner, address) {
+                    Some(frame) => vec![frame],
+                    None => self.frames_at(place).to_vec(),
+                }
             })
-            .rev()
             .collect();
         let id = stack_id(&frames);
-        // An address in no file may lie in one that was mapped a moment ago: it is looked up again next time.
-        if frames.iter().all(|frame| !frame.module.is_empty()) {
+        // An address in no file may lie in one that was mapped a moment ago, and what was compiled there may be replaced:
+        // it is looked up again next time.
+        if frames
+            .iter()
+            .all(|frame| !frame.module.is_empty() && frame.module != COMPILED)
+        {
             self.raw.insert(key, id);
         }
         if self.known.insert(id) {
@@ -243,11 +258,18 @@ impl Symbolizer {
 
     fn read_maps(&mut self, pid: u32) {
         let mut maps = maps::read(pid).unwrap_or_default();
-        maps.retain(|mapping| mapping.executable && mapping.inode != 0);
+        let mut compiled = self
+            .spaces
+            .remove(&pid)
+            .map(|space| space.compiled)
+            .unwrap_or_default();
+        compiled.read(pid, &maps);
+        maps.retain(Mapping::is_module);
         self.spaces.insert(
             pid,
             Space {
                 maps,
+                compiled,
                 read: Instant::now(),
             },
         );
@@ -260,29 +282,43 @@ impl Symbolizer {
         maps[..after].last().filter(|m| address < m.end)
     }
 
-    fn frame(&mut self, place: Place) -> Frame {
-        if let Some(frame) = self.frames.get(&place) {
-            return (**frame).clone();
+    /// The function that was compiled to an address in no file, if its compiler has said so.
+    fn compiled_frame(&self, place: Place, owner: u32, address: u64) -> Option<Frame> {
+        if place != Place::Nowhere {
+            return None;
         }
-        let frame = match place {
-            Place::Kernel(address) => self.kernel_frame(address),
-            Place::File(module, offset) => self.file_frame(module, offset),
-            Place::Nowhere => Frame {
+        let symbol = self.spaces.get(&owner)?.compiled.find(address)?.to_string();
+        Some(Frame {
+            symbol,
+            module: COMPILED.to_string(),
+            build_id: String::new(),
+            offset: 0,
+        })
+    }
+
+    /// The function at a place, and those that were inlined there, the innermost last.
+    fn frames_at(&mut self, place: Place) -> Rc<[Frame]> {
+        if let Some(frames) = self.frames.get(&place) {
+            return Rc::clone(frames);
+        }
+        let frames: Rc<[Frame]> = match place {
+            Place::Kernel(address) => [self.kernel_frame(address)].into(),
+            Place::File(module, offset) => self.file_frames(module, offset).into(),
+            Place::Nowhere => [Frame {
                 symbol: String::new(),
                 module: String::new(),
                 build_id: String::new(),
                 offset: 0,
-            },
+            }]
+            .into(),
         };
-        self.named += 1;
-        if frame.symbol.is_empty() {
-            self.unresolved += 1;
-        }
+        self.named += frames.len() as u64;
+        self.unresolved += frames.iter().filter(|frame| frame.symbol.is_empty()).count() as u64;
         if self.frames.len() >= FRAMES {
             self.frames.clear();
         }
-        self.frames.insert(place, Rc::new(frame.clone()));
-        frame
+        self.frames.insert(place, Rc::clone(&frames));
+        frames
     }
 
     fn kernel_frame(&self, address: u64) -> Frame {
@@ -305,24 +341,29 @@ impl Symbolizer {
         }
     }
 
-    fn file_frame(&self, module: usize, offset: u64) -> Frame {
+    fn file_frames(&self, module: usize, offset: u64) -> Vec<Frame> {
         let module = &self.modules[module];
         let found = module.symbol_path().and_then(|path: PathBuf| {
             let source = Source::Elf(Elf::new(path));
             match self.blazesym.symbolize_single(&source, Input::FileOffset(offset)) {
                 Ok(Symbolized::Sym(sym)) => {
-                    Some((sym.name.into_owned(), offset.saturating_sub(sym.offset as u64)))
+                    let inlined = sym.inlined.iter().map(|f| format!("{}{INLINED}", f.name));
+                    let names = std::iter::once(sym.name.to_string()).chain(inlined).collect();
+                    Some((names, offset.saturating_sub(sym.offset as u64)))
                 }
                 _ => None,
             }
         });
-        let (symbol, offset) = found.unwrap_or((String::new(), offset));
-        Frame {
-            symbol,
-            module: module.name.clone(),
-            build_id: module.build_id.clone(),
-            offset,
-        }
+        let (names, offset) = found.unwrap_or((vec![String::new()], offset));
+        names
+            .into_iter()
+            .map(|symbol| Frame {
+                symbol,
+                module: module.name.clone(),
+                build_id: module.build_id.clone(),
+                offset,
+            })
+            .collect()
     }
 }
 

@@ -26,12 +26,7 @@ impl Module {
         let name = Path::new(name)
             .file_name()
             .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        // A device or a FIFO under this path would block or answer forever: only plain files are opened.
-        let link = mapping.link(pid);
-        let file = fs::metadata(&link)
-            .is_ok_and(|m| m.is_file())
-            .then(|| File::open(&link).ok())
-            .flatten();
+        let file = mapping.open(pid);
         let build_id = file.as_ref().and_then(build_id).unwrap_or_default();
         Module { name, build_id, file }
     }
@@ -46,7 +41,8 @@ impl Module {
 fn build_id(file: &File) -> Option<String> {
     // Only the parts that are needed are read: a library may have hundreds of megabytes.
     let data = ReadCache::new(file);
-    let id = object::File::parse(&data).ok()?.build_id().ok()??.to_vec();
+    let file = object::File::parse(&data).ok()?;
+    let id = file.build_id().ok()??;
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -109,6 +109,14 @@ pub struct Quality {
     pub lost: u64,
     /// Samples whose wait event could not be read.
     pub waits_not_read: u64,
+    /// User stacks taken that reach the outermost function.
+    pub stacks_complete: u64,
+    /// User stacks cut because they have more frames than are kept.
+    pub stacks_truncated: u64,
+    /// User stacks that end at a frame whose caller was not found.
+    pub stacks_broken: u64,
+    /// Unwinding tables, address spaces and mappings for which the recorder had no room.
+    pub unwind_without_room: u64,
     /// Distinct frames that could not be named.
     pub unresolved_frames: u64,
     /// Distinct frames in all.
@@ -137,7 +145,11 @@ pub struct Cost {
     pub max_rss_bytes: u64,
     /// Bytes of all segments.
     pub bytes_written: u64,
-    /// What the probes in the kernel cost, looked at now and then.
+    /// Kernel memory of the unwinding tables.
+    pub unwind_table_bytes: u64,
+    /// Time that making them took, nanoseconds.
+    pub unwind_build_ns: u64,
+    /// What the programs in the kernel cost: each sample of the timer, and the probes, looked at now and then.
     pub programs: Vec<ProgramCost>,
 }
 
@@ -145,7 +157,7 @@ pub struct Cost {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProgramCost {
-    /// Tracepoint it is attached to.
+    /// Tracepoint it is attached to; `timer sample`.
     pub name: String,
     /// Runs that were looked at.
     pub runs: u64,

@@ -54,6 +54,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             "latencies of single events that were lost, because the recorder had no room for them",
         ),
         (
+            quality.unwind_without_room.into(),
+            "unwinding tables, address spaces or mappings for which the recorder had no room: stacks that need them are broken",
+        ),
+        (
             quality.sessions_not_recorded.into(),
             "sessions that were not recorded, because the recorder had no room for them",
         ),
@@ -66,6 +70,14 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         if count > 0 {
             page.paragraph(&format!("  {what}: {count}"));
         }
+    }
+    let stacks = quality.stacks;
+    let percents = [stacks.complete, stacks.truncated, stacks.broken].map(|count| stacks.percent(count));
+    if let [Some(complete), Some(truncated), Some(broken)] = percents {
+        page.paragraph(&format!(
+            "  user stacks {}: {complete:.2} % complete, {truncated:.2} % truncated (they have more frames than are kept), {broken:.2} % broken (a caller was not found)",
+            stacks.all(),
+        ));
     }
     if quality.unresolved_frames > 0 {
         page.paragraph(&format!(
@@ -91,7 +103,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         .filter_map(|probe| Some(format!("{} {:.0} ns", probe.name, probe.mean_ns?)))
         .collect();
     if !probes.is_empty() {
-        page.line("  mean run time of the probes (of those looked at; the kernel's own counting included):");
+        page.line("  mean run time of the timer's samples, and of the probes (of those looked at; the kernel's own counting included):");
         page.line(&format!("    {}", probes.join(", ")));
     }
     for reason in &quality.reasons {

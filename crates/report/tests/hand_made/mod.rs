@@ -30,6 +30,9 @@ pub(crate) fn meta() -> Meta {
         quality: Quality {
             samples: 1_234,
             torn: 7,
+            stacks_complete: 997,
+            stacks_truncated: 1,
+            stacks_broken: 2,
             unresolved_frames: 3,
             frames: 120,
             passes: 396,

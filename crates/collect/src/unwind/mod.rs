@@ -1,0 +1,327 @@
+//! What the kernel needs to unwind user stacks: tables of the modules, and where each process has them mapped.
+//!
+//! Tables are made by a thread of their own, so that nobody waits for them but, at the start, the first sample.
+
+mod modules;
+#[cfg(test)]
+mod recorded;
+mod table;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::CollectError;
+use crate::bpf::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
+use crate::database::Member;
+use modules::Modules;
+
+/// What was not known when a sample was taken may be mapped since: the process's map is read again, but not more often than
+/// this, and, as long as nothing new is found in it (code that is compiled at run time), ever more seldom.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long the first tables may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Tables that are made while sampling may wait for the host's own work.
+const NICENESS: libc::c_int = 10;
+
+/// What was made, and what found no room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct UnwindStatistics {
+    /// Kernel memory of the tables.
+    pub(crate) table_bytes: u64,
+    /// Time that making them took.
+    pub(crate) build_ns: u64,
+    /// Modules whose tables found no room, address spaces, and mappings.
+    pub(crate) without_room: u64,
+}
+
+enum Request {
+    /// Read the map of this process; from now on it is the one whose children are recorded.
+    Parent(u32),
+    /// It is recorded from now on, and has its code where its parent has it.
+    Begin(u32),
+    /// Read its map.
+    Map(u32),
+    /// It has ended.
+    End(u32),
+    /// Say when all before is done.
+    Tell(Sender<()>),
+}
+
+/// Handle of the thread, which ends when this is dropped.
+pub(crate) struct Unwinding {
+    requests: Sender<Request>,
+    maps: Option<Sender<UnwindMaps>>,
+    /// Processes and the numbers of their address spaces.
+    mapped: Receiver<(u32, u32)>,
+    /// 0 = none.
+    parent: u32,
+    parent_space: u32,
+    statistics: Arc<Mutex<UnwindStatistics>>,
+    /// When a process may be looked at again, and the pause after that.
+    looked: HashMap<u32, (Instant, Duration)>,
+}
+
+impl Unwinding {
+    /// Begins to make tables, before there is anything in the kernel that could take them: of the process whose children are
+    /// recorded, or, where there is none, of the first of those that are.
+    pub(crate) fn start(parent: Option<u32>, members: &[Member]) -> Result<Unwinding, CollectError> {
+        let first = parent.or(members.first().map(|member| member.pid)).unwrap_or(0);
+        let (requests, of_thread) = channel();
+        let (maps, maps_of_thread) = channel();
+        let (tell_mapped, mapped) = channel();
+        let statistics = Arc::new(Mutex::new(UnwindStatistics::default()));
+        let told = Arc::clone(&statistics);
+        std::thread::Builder::new()
+            .name("dbtime-unwind".to_string())
+            .spawn(move || work(first, &maps_of_thread, &of_thread, &tell_mapped, &told))
+            .map_err(|e| {
+                CollectError::Kernel(format!("the thread for unwinding tables cannot be started: {e}"))
+            })?;
+        let mut unwinding = Unwinding {
+            requests,
+            maps: Some(maps),
+            mapped,
+            parent: 0,
+            parent_space: 0,
+            statistics,
+            looked: HashMap::new(),
+        };
+        if let Some(parent) = parent {
+            unwinding.set_parent(parent);
+        }
+        Ok(unwinding)
+    }
+
+    /// Hands over the kernel's maps and waits until the first tables are there.
+    pub(crate) fn attach(&mut self, maps: UnwindMaps) {
+        let (tell, told) = channel();
+        if let Some(sender) = self.maps.take()
+            && sender.send(maps).is_ok()
+            && self.requests.send(Request::Tell(tell)).is_ok()
+        {
+            // After that long samples are taken all the same; until the tables are there their stacks are broken.
+            let _ = told.recv_timeout(PATIENCE);
+        }
+        self.mapped();
+    }
+
+    /// Names the process whose children are recorded.
+    pub(crate) fn set_parent(&mut self, pid: u32) {
+        self.parent = pid;
+        self.parent_space = 0;
+        self.request(Request::Parent(pid));
+    }
+
+    /// A process is recorded. Returns its address space, as far as that is known: its parent's. Without a parent each
+    /// process has its code where it was when it was started.
+    pub(crate) fn begin(&self, pid: u32) -> u32 {
+        self.request(match self.parent {
+            0 => Request::Map(pid),
+            _ => Request::Begin(pid),
+        });
+        self.parent_space
+    }
+
+    /// A sample of the process had an address in no mapping that is known.
+    pub(crate) fn look_again(&mut self, pid: u32, now: Instant) {
+        let (due, pause) = self.looked.entry(pid).or_insert((now, SHORTEST_PAUSE));
+        if now < *due {
+            return;
+        }
+        *due = now + *pause;
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        self.request(Request::Map(pid));
+    }
+
+    /// The process has ended.
+    pub(crate) fn end(&mut self, pid: u32) {
+        self.looked.remove(&pid);
+        self.request(Request::End(pid));
+    }
+
+    /// Processes whose address space has become known since the last call, and its number.
+    pub(crate) fn mapped(&mut self) -> Vec<(u32, u32)> {
+        let mapped: Vec<(u32, u32)> = self.mapped.try_iter().collect();
+        for &(pid, space) in &mapped {
+            if pid == self.parent {
+                self.parent_space = space;
+            }
+        }
+        mapped
+    }
+
+    /// So far.
+    pub(crate) fn statistics(&self) -> UnwindStatistics {
+        self.statistics.lock().map(|s| *s).unwrap_or_default()
+    }
+
+    fn request(&self, request: Request) {
+        // The thread ends only with this value.
+        let _ = self.requests.send(request);
+    }
+}
+
+fn work(
+    first: u32,
+    maps: &Receiver<UnwindMaps>,
+    requests: &Receiver<Request>,
+    mapped: &Sender<(u32, u32)>,
+    told: &Mutex<UnwindStatistics>,
+) {
+    let begin = Instant::now();
+    let mut modules = Modules::default();
+    // Done again with the first request, by then out of memory.
+    let _ = modules.of_process(first);
+    let mut build_time = begin.elapsed();
+    let Ok(maps) = maps.recv() else { return };
+    let mut spaces = Spaces {
+        maps,
+        modules,
+        numbers: HashMap::new(),
+        of_process: HashMap::new(),
+        free: Vec::new(),
+        used: 1,
+        parent: first,
+        without_room: 0,
+    };
+    for request in requests {
+        let begin = Instant::now();
+        let known = match request {
+            Request::Parent(pid) => {
+                spaces.parent = pid;
+                spaces.map(pid).map(|space| (pid, space))
+            }
+            Request::Map(pid) => spaces.map(pid).map(|space| (pid, space)),
+            Request::Begin(pid) => spaces.begin(pid).map(|space| (pid, space)),
+            Request::End(pid) => {
+                spaces.end(pid);
+                None
+            }
+            Request::Tell(sender) => {
+                let _ = sender.send(());
+                // SAFETY: no memory is involved; 0 is the calling thread.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+                None
+            }
+        };
+        build_time += begin.elapsed();
+        if let Ok(mut told) = told.lock() {
+            *told = UnwindStatistics {
+                table_bytes: spaces.modules.bytes as u64,
+                build_ns: build_time.as_nanos() as u64,
+                without_room: spaces.modules.without_room + spaces.without_room,
+            };
+        }
+        if let Some(known) = known
+            && mapped.send(known).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Address spaces in the kernel: processes whose code lies at the same places share one.
+struct Spaces {
+    maps: UnwindMaps,
+    modules: Modules,
+    /// By what they map: number, and processes that have it.
+    numbers: HashMap<Rc<[CodeMapping]>, (u32, usize)>,
+    of_process: HashMap<u32, Rc<[CodeMapping]>>,
+    free: Vec<u32>,
+    used: u32,
+    parent: u32,
+    without_room: u64,
+}
+
+impl Spaces {
+    /// Reads the map of a process. Returns the number of its address space; none when there is none, or no room for it.
+    fn map(&mut self, pid: u32) -> Option<u32> {
+        // It has ended, or may not be looked at: nothing can be said of it.
+        let mappings = self.modules.of_process(pid).ok()?;
+        for (number, elements) in std::mem::take(&mut self.modules.new_tables) {
+            let fits = number < self.maps.max_tables();
+            if !fits || self.maps.add_table(number, &elements).is_err() {
+                self.without_room += 1;
+            }
+        }
+        let code: Rc<[CodeMapping]> = mappings
+            .iter()
+            .map(|(mapping, module)| {
+                let module = self.modules.get(*module);
+                let code = module.code_in(mapping);
+                CodeMapping {
+                    start: mapping.start,
+                    end: mapping.end,
+                    code: code.unwrap_or_default(),
+                    size: code.map_or(0, |_| module.size),
+                    table: code.and(module.table),
+                }
+            })
+            .collect();
+        if code.len() > MAX_MAPPINGS {
+            self.without_room += 1;
+        }
+        self.give(pid, code)
+    }
+
+    /// A new process has what its parent has.
+    fn begin(&mut self, pid: u32) -> Option<u32> {
+        if pid == self.parent {
+            return None;
+        }
+        let code = Rc::clone(self.of_process.get(&self.parent)?);
+        self.give(pid, code)
+    }
+
+    fn give(&mut self, pid: u32, code: Rc<[CodeMapping]>) -> Option<u32> {
+        let number = match self.numbers.get_mut(&code) {
+            Some((number, processes)) => {
+                *processes += 1;
+                *number
+            }
+            None => {
+                let Some(number) = self.take_number() else {
+                    self.without_room += 1;
+                    return None;
+                };
+                if self.maps.set_space(number, &code).is_err() {
+                    self.free.push(number);
+                    return None;
+                }
+                self.numbers.insert(Rc::clone(&code), (number, 1));
+                number
+            }
+        };
+        self.end(pid);
+        self.of_process.insert(pid, code);
+        Some(number)
+    }
+
+    fn take_number(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| {
+            let number = self.used;
+            (number < self.maps.max_spaces()).then(|| {
+                self.used += 1;
+                number
+            })
+        })
+    }
+
+    /// The process does not have its address space any longer. One that nobody has is free for another.
+    fn end(&mut self, pid: u32) {
+        let Some(code) = self.of_process.remove(&pid) else {
+            return;
+        };
+        if let Some((number, processes)) = self.numbers.get_mut(&code) {
+            *processes -= 1;
+            if *processes == 0 {
+                self.free.push(*number);
+                self.numbers.remove(&code);
+            }
+        }
+    }
+}

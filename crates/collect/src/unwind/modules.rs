@@ -1,0 +1,142 @@
+//! Tables of the modules that are mapped somewhere: each is made once.
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use object::{Object, ObjectSegment, ReadCache, SegmentFlags};
+
+use super::table::Table;
+use crate::symbols::maps::{self, Mapping};
+
+/// Kernel memory for all tables, bytes: about six million rows.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Where a module's code is loaded to: part of its file.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    offset: u64,
+    size: u64,
+    address: u64,
+}
+
+/// A module: where its code lies and which table it has.
+#[derive(Debug, Default)]
+pub(super) struct Module {
+    code: Vec<Segment>,
+    begin: u64,
+    pub(super) size: u32,
+    /// Number of its table.
+    pub(super) table: Option<u32>,
+}
+
+impl Module {
+    /// Address of the begin of the table's code in an address space; none where the mapping holds no code of the file.
+    pub(super) fn code_in(&self, mapping: &Mapping) -> Option<u64> {
+        let segment = self
+            .code
+            .iter()
+            .find(|s| (s.offset & !0xfff..s.offset.saturating_add(s.size)).contains(&mapping.offset))?;
+        let file_begin = mapping.start.wrapping_sub(mapping.offset);
+        let bias = file_begin
+            .wrapping_add(segment.offset)
+            .wrapping_sub(segment.address);
+        Some(bias.wrapping_add(self.begin))
+    }
+}
+
+/// All modules seen so far.
+#[derive(Default)]
+pub(super) struct Modules {
+    by_file: HashMap<(u64, u64), usize>,
+    by_build_id: HashMap<Vec<u8>, usize>,
+    modules: Vec<Module>,
+    /// Tables that are not in the kernel yet, by number.
+    pub(super) new_tables: Vec<(u32, Vec<u64>)>,
+    tables: u32,
+    /// Kernel memory of all tables.
+    pub(super) bytes: usize,
+    /// Modules whose tables found no room.
+    pub(super) without_room: u64,
+}
+
+impl Modules {
+    /// Mappings of a process that hold code, each with its module.
+    pub(super) fn of_process(&mut self, pid: u32) -> std::io::Result<Vec<(Mapping, usize)>> {
+        let mut mappings = maps::read(pid)?;
+        mappings.retain(Mapping::is_module);
+        Ok(mappings
+            .into_iter()
+            .map(|mapping| {
+                let module = self.module(&mapping, pid);
+                (mapping, module)
+            })
+            .collect())
+    }
+
+    pub(super) fn get(&self, module: usize) -> &Module {
+        &self.modules[module]
+    }
+
+    fn module(&mut self, mapping: &Mapping, pid: u32) -> usize {
+        if let Some(&module) = self.by_file.get(&mapping.file()) {
+            return module;
+        }
+        let module = match mapping.open(pid) {
+            Some(file) => self.open(&file),
+            None => self.add(Module::default()),
+        };
+        self.by_file.insert(mapping.file(), module);
+        module
+    }
+
+    fn add(&mut self, module: Module) -> usize {
+        self.modules.push(module);
+        self.modules.len() - 1
+    }
+
+    fn open(&mut self, file: &File) -> usize {
+        // Only the parts that are needed are read.
+        let data = ReadCache::new(file);
+        let Ok(file) = object::File::parse(&data) else {
+            return self.add(Module::default());
+        };
+        let build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
+        if let Some(&module) = self.by_build_id.get(&build_id) {
+            return module;
+        }
+        let mut module = Module {
+            code: file.segments().filter_map(|s| code_segment(&s)).collect(),
+            ..Module::default()
+        };
+        let is_known = file.architecture() == object::Architecture::X86_64 && file.is_64();
+        if let Some(table) = is_known.then(|| Table::of_file(&file)).flatten() {
+            if self.bytes + table.bytes() > MAX_BYTES {
+                self.without_room += 1;
+            } else {
+                self.bytes += table.bytes();
+                module.begin = table.begin;
+                module.size = table.size;
+                module.table = Some(self.tables);
+                self.new_tables.push((self.tables, table.elements));
+                self.tables += 1;
+            }
+        }
+        let number = self.add(module);
+        if !build_id.is_empty() {
+            self.by_build_id.insert(build_id, number);
+        }
+        number
+    }
+}
+
+fn code_segment<'data>(segment: &impl ObjectSegment<'data>) -> Option<Segment> {
+    let SegmentFlags::Elf { p_flags, .. } = segment.flags() else {
+        return None;
+    };
+    let (offset, size) = segment.file_range();
+    p_flags.contains(object::elf::PF_X).then_some(Segment {
+        offset,
+        size,
+        address: segment.address(),
+    })
+}
