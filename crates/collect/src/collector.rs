@@ -194,7 +194,7 @@ impl Collector {
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
         let now = monotonic_ns();
         let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
-        for event in self.events.wait(if nameless {
+        for event in self.events.wait(if nameless || self.unwinding.is_reading() {
             longest.min(LOOK_FOR_TITLE)
         } else {
             longest
@@ -505,7 +505,7 @@ impl Collector {
             Role::Backend if is_parent => Role::Postmaster,
             role => role,
         };
-        let space = self.unwinding.begin(pid);
+        let space = self.unwinding.adopt(pid);
         self.programs
             .set_slot(slot, Some((pid, 0)), self.server.wait_address)?;
         self.programs
