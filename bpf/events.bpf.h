@@ -3,6 +3,8 @@
 #ifndef EVENTS_BPF_H
 #define EVENTS_BPF_H
 
+#include "unwind_rows.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 * 1024 * 1024); /* user space sets it by rate and CPUs */
@@ -36,14 +38,18 @@ static __always_inline __u64 frames_in(long bytes)
 	return bytes > 0 ? ((__u64)bytes / sizeof(__u64)) & MAX_FRAMES : 0;
 }
 
-/* Sends a sample without the room it does not use. Nobody is woken: user space looks by itself. */
+/* Sends a sample without the room it does not use. Nobody is woken, user space looks by itself, unless a stack could not be
+ * followed into code that is new: the next ones can, once user space has read what is mapped there. */
 static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel, __u64 user)
 {
+	bool wanted = sample->flags & SAMPLE_NEW_CODE && sample->user_end == UNWIND_BROKEN;
+
 	kernel &= MAX_FRAMES;
 	user &= MAX_FRAMES;
 	sample->kernel_frames = kernel;
 	sample->user_frames = user;
-	emit(sample, sizeof(*sample) - sizeof(sample->frames) + (kernel + user) * sizeof(__u64), BPF_RB_NO_WAKEUP);
+	emit(sample, sizeof(*sample) - sizeof(sample->frames) + (kernel + user) * sizeof(__u64),
+	     wanted ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
 /* The scheduler's clock, in which it notes when a task came onto its CPU, minus nothing but a constant and a slow drift is

@@ -219,7 +219,8 @@ impl Collector {
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
         let now = monotonic_ns();
         let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
-        for event in self.engine.wait(if nameless {
+        let is_reading = self.unwinding.as_ref().is_some_and(Unwinding::is_reading);
+        for event in self.engine.wait(if nameless || is_reading {
             longest.min(LOOK_FOR_TITLE)
         } else {
             longest
@@ -388,7 +389,10 @@ impl Collector {
                 let Some(slot) = self.take_slot() else {
                     return Ok(());
                 };
-                let space = self.space_of(pid);
+                let space = self
+                    .unwinding
+                    .as_ref()
+                    .map_or(0, |unwinding| unwinding.begin(pid));
                 self.engine.watch(slot, (pid, start_ns), source, false, space)?;
                 let id = self.take_id();
                 if let Some(latencies) = &mut self.latencies {
@@ -522,7 +526,10 @@ impl Collector {
         };
         let (pid, source) = (member.pid, member.source);
         let is_parent = Some(pid) == self.database.parent();
-        let space = self.space_of(pid);
+        let space = self
+            .unwinding
+            .as_mut()
+            .map_or(0, |unwinding| unwinding.adopt(pid));
         self.engine.watch(slot, (pid, 0), source, is_parent, space)?;
         if let Some(probes) = &self.probes {
             probes.watch(pid)?;
@@ -545,13 +552,6 @@ impl Collector {
             role: member.role,
             tier: self.options.tier,
         }
-    }
-
-    /// Number of the address space of a process that is recorded from now on; 0 as long as it is not known.
-    fn space_of(&self, pid: u32) -> u32 {
-        self.unwinding
-            .as_ref()
-            .map_or(0, |unwinding| unwinding.begin(pid))
     }
 
     fn forget(&mut self, session: &LiveSession) -> Result<(), CollectError> {

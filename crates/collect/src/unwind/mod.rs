@@ -20,12 +20,10 @@ use modules::Modules;
 
 /// What was not known when a sample was taken may be mapped since: the process's map is read again, but not more often than
 /// this, and, as long as nothing new is found in it (code that is compiled at run time), ever more seldom.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long the first tables may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Tables that are made while sampling may wait for the host's own work.
-const NICENESS: libc::c_int = 10;
 
 /// What was made, and what found no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,15 +49,20 @@ enum Request {
     Tell(Sender<()>),
 }
 
+/// Whether [`Request::Map`] is answered, for which process, and the number of its address space.
+type Mapped = (bool, u32, Option<u32>);
+
 /// Handle of the thread, which ends when this is dropped.
 pub(crate) struct Unwinding {
     requests: Sender<Request>,
     maps: Option<Sender<UnwindMaps>>,
-    /// Processes and the numbers of their address spaces.
-    mapped: Receiver<(u32, u32)>,
+    /// What became of requests.
+    mapped: Receiver<Mapped>,
     /// 0 = none.
     parent: u32,
     parent_space: u32,
+    /// Maps that are being read.
+    pending: usize,
     statistics: Arc<Mutex<UnwindStatistics>>,
     /// When a process may be looked at again, and the pause after that.
     looked: HashMap<u32, (Instant, Duration)>,
@@ -87,6 +90,7 @@ impl Unwinding {
             mapped,
             parent: 0,
             parent_space: 0,
+            pending: 0,
             statistics,
             looked: HashMap::new(),
         };
@@ -116,13 +120,16 @@ impl Unwinding {
         self.request(Request::Parent(pid));
     }
 
-    /// A process is recorded. Returns its address space, as far as that is known: its parent's. Without a parent each
-    /// process has its code where it was when it was started.
+    /// A process that has just begun is recorded. Returns its address space, as far as that is known: its parent's.
     pub(crate) fn begin(&self, pid: u32) -> u32 {
-        self.request(match self.parent {
-            0 => Request::Map(pid),
-            _ => Request::Begin(pid),
-        });
+        self.request(Request::Begin(pid));
+        self.parent_space
+    }
+
+    /// A process that exists is recorded: it may have loaded more than its parent. Returns as [`Unwinding::begin`].
+    pub(crate) fn adopt(&mut self, pid: u32) -> u32 {
+        self.pending += 1;
+        self.request(Request::Map(pid));
         self.parent_space
     }
 
@@ -134,6 +141,7 @@ impl Unwinding {
         }
         *due = now + *pause;
         *pause = (*pause * 2).min(LONGEST_PAUSE);
+        self.pending += 1;
         self.request(Request::Map(pid));
     }
 
@@ -143,15 +151,23 @@ impl Unwinding {
         self.request(Request::End(pid));
     }
 
+    /// True while the map of a process is being read: its samples wait for [`Unwinding::mapped`].
+    pub(crate) fn is_reading(&self) -> bool {
+        self.pending > 0
+    }
+
     /// Processes whose address space has become known since the last call, and its number.
     pub(crate) fn mapped(&mut self) -> Vec<(u32, u32)> {
-        let mapped: Vec<(u32, u32)> = self.mapped.try_iter().collect();
-        for &(pid, space) in &mapped {
+        let mut known = Vec::new();
+        for (request_was_map, pid, space) in self.mapped.try_iter() {
+            self.pending -= usize::from(request_was_map);
+            let Some(space) = space else { continue };
             if pid == self.parent {
                 self.parent_space = space;
             }
+            known.push((pid, space));
         }
-        mapped
+        known
     }
 
     /// So far.
@@ -169,7 +185,7 @@ fn work(
     first: u32,
     maps: &Receiver<UnwindMaps>,
     requests: &Receiver<Request>,
-    mapped: &Sender<(u32, u32)>,
+    mapped: &Sender<Mapped>,
     told: &Mutex<UnwindStatistics>,
 ) {
     let begin = Instant::now();
@@ -193,18 +209,16 @@ fn work(
         let known = match request {
             Request::Parent(pid) => {
                 spaces.parent = pid;
-                spaces.map(pid).map(|space| (pid, space))
+                Some((false, pid, spaces.map(pid)))
             }
-            Request::Map(pid) => spaces.map(pid).map(|space| (pid, space)),
-            Request::Begin(pid) => spaces.begin(pid).map(|space| (pid, space)),
+            Request::Map(pid) => Some((true, pid, spaces.map(pid))),
+            Request::Begin(pid) => Some((false, pid, spaces.begin(pid))),
             Request::End(pid) => {
                 spaces.end(pid);
                 None
             }
             Request::Tell(sender) => {
                 let _ = sender.send(());
-                // SAFETY: no memory is involved; 0 is the calling thread.
-                unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
                 None
             }
         };
