@@ -2,16 +2,20 @@
 //!
 //! Names of fields end in their unit. What is not known is `null`.
 
+mod diff;
 mod io;
 mod latency;
 mod report;
+mod stack_views;
 
 use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Meta};
 use serde::Serialize;
 
+use crate::diff::Diff;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
+use crate::stack_views::StackReport;
 
 /// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
 /// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
@@ -29,6 +33,16 @@ pub fn render_latency(report: &LatencyReport) -> String {
 /// The truth about reads as indented JSON, with a line feed at the end, in `io`. Exact, but for what says `sampled`.
 pub fn render_io(report: &IoReport) -> String {
     pretty(&io::Document::from(report))
+}
+
+/// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
+pub fn render_stacks(report: &StackReport) -> String {
+    pretty(&stack_views::Document::from(report))
+}
+
+/// What changed between two recordings, as indented JSON, with a line feed at the end.
+pub fn render_diff(diff: &Diff) -> String {
+    pretty(&diff::Document::from(diff))
 }
 
 fn pretty(document: &impl Serialize) -> String {
