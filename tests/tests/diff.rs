@@ -35,7 +35,14 @@ fn start(cluster: &Cluster, clients: u32, script: &Path) -> Load {
     let clients = format!("--client={clients}");
     Load::start(
         cluster,
-        &["--no-vacuum", "--time=600", "--jobs=1", &clients, "--file", script],
+        &[
+            "--no-vacuum",
+            "--time=600",
+            "--jobs=1",
+            &clients,
+            "--file",
+            script,
+        ],
     )
 }
 
@@ -67,12 +74,14 @@ fn json(good: &Recorded, bad: &Recorded) -> Value {
 }
 
 fn numbers(cluster: &Cluster, rows: u32) {
-    cluster
-        .psql(&format!(
-            "CREATE TABLE n AS SELECT i AS id, i::numeric AS v, repeat('x', 100) AS filler
-             FROM generate_series(1, {rows}) i; VACUUM ANALYZE n; CHECKPOINT"
-        ))
-        .expect("it works");
+    let sql = |sql: &str| {
+        cluster.psql(sql).expect("it works");
+    };
+    sql(&format!(
+        "CREATE TABLE n AS SELECT i AS id, i::numeric AS v, repeat('x', 100) AS filler FROM generate_series(1, {rows}) i"
+    ));
+    sql("VACUUM ANALYZE n");
+    sql("CHECKPOINT");
 }
 
 fn cluster(options: Options) -> Cluster {
@@ -97,7 +106,12 @@ fn data_checksums_are_found() {
         checksums: true,
         ..small()
     });
-    assert_named("data checksums", &good, &bad, &["pg_checksum_page", "PageIsVerified"]);
+    assert_named(
+        "data checksums",
+        &good,
+        &bad,
+        &["pg_checksum_page", "PageIsVerified"],
+    );
 }
 
 #[test]
@@ -114,7 +128,13 @@ fn what_was_changed_in_queries_and_settings_is_found() {
     let good = record(&cluster, 2, lookup);
     sql("DROP INDEX i");
     let bad = record(&cluster, 2, lookup);
-    let scan = ["SeqScan", "SeqNext", "heap_getnextslot", "heapgettup", "heapgetpage"];
+    let scan = [
+        "SeqScan",
+        "SeqNext",
+        "heap_getnextslot",
+        "heapgettup",
+        "heapgetpage",
+    ];
     assert_named("a missing index", &good, &bad, &scan);
 
     let good = record(&cluster, 2, "SELECT sum(v) FROM n;");
@@ -122,12 +142,19 @@ fn what_was_changed_in_queries_and_settings_is_found() {
     let slow = ["exp_var", "numeric_exp", "mul_var", "div_var"];
     assert_named("a slow function", &good, &bad, &slow);
 
-    if cluster.psql("SELECT pg_jit_available()").expect("it works").trim() == "t" {
+    if cluster
+        .psql("SELECT pg_jit_available()")
+        .expect("it works")
+        .trim()
+        == "t"
+    {
         let many: Vec<String> = (0..30).map(|n| format!("sum(id + {n})")).collect();
         let query = format!("SELECT {} FROM n WHERE id < 100;", many.join(", "));
         let good = record(&cluster, 2, &query);
         sql("ALTER ROLE postgres SET jit = on; ALTER ROLE postgres SET jit_above_cost = 0");
-        sql("ALTER ROLE postgres SET jit_inline_above_cost = 0; ALTER ROLE postgres SET jit_optimize_above_cost = 0");
+        sql(
+            "ALTER ROLE postgres SET jit_inline_above_cost = 0; ALTER ROLE postgres SET jit_optimize_above_cost = 0",
+        );
         let bad = record(&cluster, 2, &query);
         sql("ALTER ROLE postgres SET jit = off");
         assert_named("jit", &good, &bad, &["llvm", "LLVM"]);
@@ -161,7 +188,12 @@ fn commits_that_wait_for_the_log_and_for_each_other_are_found() {
     };
     let good = record(&cluster, 4, &update(1_000));
     let bad = record(&cluster, 4, &update(1));
-    assert_named("a lock convoy", &good, &bad, &["Lock:transactionid", "Lock:tuple"]);
+    assert_named(
+        "a lock convoy",
+        &good,
+        &bad,
+        &["Lock:transactionid", "Lock:tuple"],
+    );
 }
 
 /// Takes files out of the page cache, over and over.
@@ -201,8 +233,12 @@ fn reads_that_leave_the_page_cache_are_found() {
     needs_recording!();
     let cluster = cluster(Options::default().set("shared_buffers", "1MB"));
     numbers(&cluster, 400_000);
-    cluster.psql("CREATE INDEX i ON n (id); CHECKPOINT").expect("it works");
-    let relation = cluster.psql("SELECT pg_relation_filepath('n')").expect("it works");
+    for sql in ["CREATE INDEX i ON n (id)", "CHECKPOINT"] {
+        cluster.psql(sql).expect("it works");
+    }
+    let relation = cluster
+        .psql("SELECT pg_relation_filepath('n')")
+        .expect("it works");
     let files = vec![cluster.data_dir().join(relation.trim())];
     let lookup = "\\set id random(1, 400000)\nSELECT v FROM n WHERE id = :id;";
     page_cache::warm(&files).expect("files of a server of our own");
@@ -219,7 +255,8 @@ fn of_equal_runs_hardly_any_is_called_different() {
     let cluster = cluster(Options::default());
     numbers(&cluster, 20_000);
     cluster.psql("CREATE INDEX i ON n (id)").expect("it works");
-    let lookup = "\\set id random(1, 20000)\nSELECT v FROM n WHERE id = :id;\nSELECT count(*) FROM n WHERE id < 500;";
+    let lookup =
+        "\\set id random(1, 20000)\nSELECT v FROM n WHERE id = :id;\nSELECT count(*) FROM n WHERE id < 500;";
     let recorded: Vec<Recorded> = (0..7).map(|_| record(&cluster, 2, lookup)).collect();
     let mut alarms = Vec::new();
     let mut pairs = 0;
@@ -233,6 +270,14 @@ fn of_equal_runs_hardly_any_is_called_different() {
             }
         }
     }
-    say(&format!("{} false alarms in {pairs} comparisons of equal runs", alarms.len()));
-    assert!(pairs >= 20 && alarms.len() <= 1, "{} of {pairs}:\n{}", alarms.len(), alarms.join("\n"));
+    say(&format!(
+        "{} false alarms in {pairs} comparisons of equal runs",
+        alarms.len()
+    ));
+    assert!(
+        pairs >= 20 && alarms.len() <= 1,
+        "{} of {pairs}:\n{}",
+        alarms.len(),
+        alarms.join("\n")
+    );
 }

@@ -39,11 +39,18 @@ fn equal_stacks_are_counted_without_their_offsets_and_the_hottest_is_last() {
     });
     rows.stacks.push(other);
     let report = answer(rows.clone(), &options(StackView::Stacks));
-    let StackAnswer::Stacks(counted) = &report.answer else { panic!("stacks were asked for") };
+    let StackAnswer::Stacks(counted) = &report.answer else {
+        panic!("stacks were asked for")
+    };
     let found: Vec<(&str, u128)> = counted
         .stacks
         .iter()
-        .map(|stack| (stack.functions.last().expect("a function").name.as_str(), stack.ns))
+        .map(|stack| {
+            (
+                stack.functions.last().expect("a function").name.as_str(),
+                stack.ns,
+            )
+        })
         .collect();
     // Two of sort; reads on CPU, in the kernel and blocked are one stack; all else has none.
     assert_eq!(
@@ -62,19 +69,26 @@ fn equal_stacks_are_counted_without_their_offsets_and_the_hottest_is_last() {
         ..options(StackView::Stacks)
     };
     let report = answer(rows, &cut);
-    let StackAnswer::Stacks(counted) = &report.answer else { panic!("stacks were asked for") };
+    let StackAnswer::Stacks(counted) = &report.answer else {
+        panic!("stacks were asked for")
+    };
     assert!(counted.stacks[1].cut && counted.stacks[1].functions.len() == 1);
     assert_eq!((counted.others, counted.others_ns), (1, ms(1_000)));
     let text = text::render_stacks(&report, 100);
     let last = text.trim_end().lines().last().expect("a line");
     assert!(last.contains("42.6 %, 2.000 s"), "{text}");
-    assert!(text.contains("    copy_page_to_iter [k]") && text.contains("(sampled)"), "{text}");
+    assert!(
+        text.contains("    copy_page_to_iter [k]") && text.contains("(sampled)"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_tree_adds_callees_into_their_callers() {
     let report = answer(rows(), &options(StackView::Tree));
-    let StackAnswer::Tree(tree) = &report.answer else { panic!("a tree was asked for") };
+    let StackAnswer::Tree(tree) = &report.answer else {
+        panic!("a tree was asked for")
+    };
     let node = |name: &str| {
         tree.nodes
             .iter()
@@ -98,12 +112,21 @@ fn the_tree_adds_callees_into_their_callers() {
     };
     let report = answer(rows(), &cut);
     let text = text::render_stacks(&report, 100);
-    let StackAnswer::Tree(tree) = &report.answer else { panic!("a tree was asked for") };
-    let names: Vec<&str> = tree.nodes.iter().map(|node| node.function.name.as_str()).collect();
+    let StackAnswer::Tree(tree) = &report.answer else {
+        panic!("a tree was asked for")
+    };
+    let names: Vec<&str> = tree
+        .nodes
+        .iter()
+        .map(|node| node.function.name.as_str())
+        .collect();
     assert_eq!(names, ["main", "PostmasterMain"]);
     assert_eq!(tree.hidden_roots_ns, ms(1_700));
     assert_eq!(tree.nodes[1].hidden_ns, ms(2_900));
-    assert!(text.contains("(others)") && text.contains("call paths are not shown"), "{text}");
+    assert!(
+        text.contains("(others)") && text.contains("call paths are not shown"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -119,13 +142,22 @@ fn recursion_counts_once() {
         ..Rows::default()
     };
     let report = answer(rows, &options(StackView::Functions));
-    let StackAnswer::Functions(times) = &report.answer else { panic!("functions were asked for") };
+    let StackAnswer::Functions(times) = &report.answer else {
+        panic!("functions were asked for")
+    };
     let found: Vec<(&str, u128, u128)> = times
         .functions
         .iter()
         .map(|time| (time.function.name.as_str(), time.self_ns, time.total_ns))
         .collect();
-    assert_eq!(found, [("walk", ms(100), ms(100)), ("leaf", 0, ms(100)), ("main", 0, ms(100))]);
+    assert_eq!(
+        found,
+        [
+            ("walk", ms(100), ms(100)),
+            ("leaf", 0, ms(100)),
+            ("main", 0, ms(100))
+        ]
+    );
 }
 
 #[test]
@@ -138,7 +170,13 @@ fn modules_are_libraries_and_parts_of_the_kernel() {
     let net = kernel(&["entry_SYSCALL_64", "tcp_sendmsg", "_raw_spin_lock"]);
     let nvme = stack(&["nvme_queue_rq"], "nvme");
     // A sleep belongs to who fell asleep, not to the scheduler.
-    let sleep = kernel(&["ext4_file_read_iter", "blk_mq_get_tag", "io_schedule", "schedule", "__schedule"]);
+    let sleep = kernel(&[
+        "ext4_file_read_iter",
+        "blk_mq_get_tag",
+        "io_schedule",
+        "schedule",
+        "__schedule",
+    ]);
     let with = |wait, state, ms, kernel: StackId| ActivityRow {
         user_stack: user.id,
         kernel_stack: kernel,
@@ -167,7 +205,9 @@ fn modules_are_libraries_and_parts_of_the_kernel() {
         ..Rows::default()
     };
     let report = answer(rows, &options(StackView::Modules));
-    let StackAnswer::Modules(times) = &report.answer else { panic!("modules were asked for") };
+    let StackAnswer::Modules(times) = &report.answer else {
+        panic!("modules were asked for")
+    };
     let found: Vec<(&str, u128)> = times
         .modules
         .iter()
@@ -184,11 +224,18 @@ fn modules_are_libraries_and_parts_of_the_kernel() {
         ("postgres", 10),
     ];
     assert_eq!(found, expected.map(|(name, time)| (name, ms(time))));
-    let ext4 = times.modules.iter().find(|module| module.name == "ext4").expect("ext4");
+    let ext4 = times
+        .modules
+        .iter()
+        .find(|module| module.name == "ext4")
+        .expect("ext4");
     assert_eq!(ext4.total_ns, ms(30 + 40 + 70));
     let text = text::render_stacks(&report, 120);
     // 70 ms by ten executions.
-    assert!(text.contains("per execution") && text.contains("7.00 ms"), "{text}");
+    assert!(
+        text.contains("per execution") && text.contains("7.00 ms"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -201,10 +248,29 @@ fn views_can_be_cut_by_wait_state_and_session() {
         answer(rows(), &wanted).total.total_ns()
     };
     let waits = vec!["IO:DataFileRead".to_string()];
-    assert_eq!(total(Filter { waits: waits.clone(), ..Filter::default() }), ms(1_900));
+    assert_eq!(
+        total(Filter {
+            waits: waits.clone(),
+            ..Filter::default()
+        }),
+        ms(1_900)
+    );
     let states = vec![State::Disk];
-    assert_eq!(total(Filter { waits, states, ..Filter::default() }), ms(700));
-    assert_eq!(total(Filter { sessions: vec![4712], ..Filter::default() }), ms(1_500));
+    assert_eq!(
+        total(Filter {
+            waits,
+            states,
+            ..Filter::default()
+        }),
+        ms(700)
+    );
+    assert_eq!(
+        total(Filter {
+            sessions: vec![4712],
+            ..Filter::default()
+        }),
+        ms(1_500)
+    );
 }
 
 type Sample = (usize, usize, u64);

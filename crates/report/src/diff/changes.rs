@@ -1,10 +1,13 @@
 //! Everything that time is compared by, and the test of all of it together.
+//!
+//! Time in the run queue is shown where it was spent, but not tested: how long a session waits for a CPU, and where in
+//! the code it lost it, is up to whatever else runs on the host.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use dbtime_model::{State, Wait};
+use dbtime_model::{State, StateGroup, Wait};
 
 use super::answer::{Change, DiffStack, Place, Verdict};
 use super::noise::{Measure, test};
@@ -34,6 +37,8 @@ pub(super) enum Item {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pair {
     pub(super) values: [u128; 2],
+    /// Of these, those outside of the run queue.
+    pub(super) tested: [u128; 2],
     /// Depth of the function on the stacks, weighted by time.
     pub(super) depth: u128,
     pub(super) verdict: Option<Verdict>,
@@ -45,7 +50,8 @@ pub(super) struct Atom {
     pub(super) state: State,
     pub(super) path: Vec<FunctionId>,
     pub(super) values: [u128; 2],
-    items: Vec<Item>,
+    /// Everything that it is part of.
+    pub(super) items: Vec<Item>,
 }
 
 /// A node of the call tree of both sides.
@@ -60,6 +66,12 @@ pub(super) struct Changes {
     pub(super) items: HashMap<Item, Pair>,
     nodes: Vec<Node>,
     total: [u128; 2],
+    tested: [u128; 2],
+}
+
+/// False for time in the run queue.
+pub(super) fn is_tested(state: State) -> bool {
+    state.group() != Some(StateGroup::RunQueue)
 }
 
 impl Changes {
@@ -82,9 +94,11 @@ impl Changes {
                 own: [0; 2],
             }],
             total: [0; 2],
+            tested: [0; 2],
         };
         let mut places: HashMap<(usize, FunctionId), usize> = HashMap::new();
         for ((wait, state, path), values) in merged {
+            let tested = if is_tested(state) { values } else { [0; 2] };
             let mut items = vec![Item::Cell(wait.clone(), state), Item::Wait(wait.clone())];
             let mut at = 0;
             for id in path {
@@ -111,10 +125,13 @@ impl Changes {
                 items.push(Item::Total(id));
             }
             for item in &items {
-                add(&mut changes.items.entry(item.clone()).or_default().values, values);
+                let pair = changes.items.entry(item.clone()).or_default();
+                add(&mut pair.values, values);
+                add(&mut pair.tested, tested);
             }
             add(&mut changes.nodes[at].own, values);
             add(&mut changes.total, values);
+            add(&mut changes.tested, tested);
             changes.atoms.push(Atom {
                 wait: wait.clone(),
                 state,
@@ -132,19 +149,30 @@ impl Changes {
         good.max(bad).max(f64::MIN_POSITIVE)
     }
 
+    /// The same outside of the run queue.
+    pub(super) fn tested_scale(&self, per: &Per) -> f64 {
+        let [good, bad] = per.per_unit(self.tested);
+        good.max(bad).max(f64::MIN_POSITIVE)
+    }
+
     pub(super) fn totals(&self) -> [u128; 2] {
         self.total
     }
 
+    /// DB time outside of the run queue.
+    pub(super) fn tested_totals(&self) -> [u128; 2] {
+        self.tested
+    }
+
     /// Gives every item its verdict; false when there are too few slices to tell.
     pub(super) fn test(&mut self, sides: &[Side; 2], per: &Per, factor: f64) -> bool {
-        let scale = self.scale(per);
+        let scale = self.tested_scale(per);
         // Chosen by size, not by difference: the choice does not favour what differs by chance.
         let mut chosen: Vec<Item> = self
             .items
             .iter()
             .filter(|(_, pair)| {
-                let [good, bad] = per.per_unit(pair.values);
+                let [good, bad] = per.per_unit(pair.tested);
                 good.max(bad) >= SMALLEST_SHARE * scale
             })
             .map(|(item, _)| item.clone())
@@ -159,7 +187,7 @@ impl Changes {
                 factor,
             })
             .collect();
-        for atom in &self.atoms {
+        for atom in self.atoms.iter().filter(|atom| is_tested(atom.state)) {
             let numbers: Vec<usize> = atom
                 .items
                 .iter()
@@ -177,13 +205,13 @@ impl Changes {
             }
         }
         let tested = test(&measures);
-        let is_tested = tested.is_some();
+        let has_slices = tested.is_some();
         let smallest = SMALLEST_SHARE * scale;
         for (number, item) in chosen.iter().enumerate() {
             let Some(pair) = self.items.get_mut(item) else {
                 continue;
             };
-            let [good, bad] = per.per_unit(pair.values);
+            let [good, bad] = per.per_unit(pair.tested);
             let difference = bad - good;
             let own = bad - factor * good;
             let is_large =
@@ -195,7 +223,13 @@ impl Changes {
                 Some(_) => Verdict::Noise,
             });
         }
-        is_tested
+        for (item, pair) in &mut self.items {
+            let [good, bad] = per.per_unit(pair.values);
+            if matches!(item, Item::Cell(_, state) if !is_tested(*state)) && (bad - good).abs() >= smallest {
+                pair.verdict = Some(Verdict::Host);
+            }
+        }
+        has_slices
     }
 
     fn change(&self, place: Place, pair: &Pair, self_values: Option<[u128; 2]>, per: &Per) -> Change {

@@ -5,15 +5,13 @@
 //! nothing but difference. Of those that explain most, the one that is most difference is named, and of equals the one
 //! nearest to the leaf.
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use dbtime_model::{State, Wait};
 
-use super::Per;
 use super::answer::Verdict;
-use super::changes::{Changes, Item, Pair};
-use crate::code_module::module_of_path;
+use super::changes::{Changes, Item, Pair, is_tested};
+use super::{Per, SMALLEST_SHARE};
 use crate::function::{Function, FunctionId, Functions};
 use crate::kernel_layers::subsystem;
 use crate::number::duration;
@@ -22,7 +20,9 @@ use crate::work::WorkUnit;
 /// A cause explains this part of the largest difference at least.
 const MOST: f64 = 0.7;
 /// A callee that has this part of the cause is named with it.
-const MUCH: f64 = 0.4;
+const MUCH: f64 = 0.3;
+/// So many parts are named where there is no single cause.
+const PARTS: usize = 3;
 /// Candidates that are this part as good as the best are equals.
 const EQUALS: f64 = 0.85;
 /// DB time has changed as a whole from here on: its direction is that of the sentence.
@@ -45,9 +45,14 @@ pub(super) struct Conclusion {
 
 struct Candidate<'a> {
     item: &'a Item,
+    /// Difference per unit of work, common factor taken off.
     own: f64,
+    /// How much it explains, and how much of it is difference.
     score: f64,
+    /// How precise it is.
     depth: f64,
+    /// It explains most of the largest difference.
+    explains: bool,
 }
 
 pub(super) fn conclude(
@@ -58,15 +63,26 @@ pub(super) fn conclude(
     tested: bool,
 ) -> Conclusion {
     let [good, bad] = per.per_unit(changes.totals());
-    let scale = changes.scale(per);
     let mut whole = format!(
         "DB time per {}: {} in GOOD, {} in BAD.",
         per.unit,
         amount(good, per.unit),
         amount(bad, per.unit)
     );
+    let scale = changes.tested_scale(per);
+    let [tested_good, tested_bad] = per.per_unit(changes.tested_totals());
+    let run_queue = [good - tested_good, bad - tested_bad];
+    if (run_queue[1] - run_queue[0]).abs() >= SMALLEST_SHARE * scale {
+        whole += &format!(
+            " Of that in the run queue, waiting for a CPU: {} and {}; it depends on what else ran on the host, so it is not \
+             tested.",
+            amount(run_queue[0], per.unit),
+            amount(run_queue[1], per.unit)
+        );
+    }
+    let [good, bad] = [tested_good, tested_bad];
     let own = |pair: &Pair| {
-        let [good, bad] = per.per_unit(pair.values);
+        let [good, bad] = per.per_unit(pair.tested);
         bad - factor * good
     };
     let wanted = if tested {
@@ -101,25 +117,25 @@ pub(super) fn conclude(
         .iter()
         .filter_map(|(item, pair)| {
             let own = own(pair) * sign;
-            let [good, bad] = per.per_unit(pair.values);
+            let [good, bad] = per.per_unit(pair.tested);
             let explained = (own / most).min(1.0);
             let purity = (own / (factor * good).max(bad)).min(1.0);
+            // Functions before modules before wait events; a wait event before its states.
             let depth = match item {
-                Item::Total(id) => {
-                    if !says_something(functions.get(*id)) {
-                        return None;
-                    }
+                Item::Total(id) if says_something(functions.get(*id)) => {
                     1.0 + pair.depth as f64 / (pair.values[0] + pair.values[1]).max(1) as f64
                 }
                 Item::Module(_) => 0.5,
+                Item::Wait(_) => 0.25,
                 Item::Cell(..) => 0.0,
-                Item::Own(_) | Item::Path(_) | Item::Wait(_) => return None,
+                Item::Total(_) | Item::Own(_) | Item::Path(_) => return None,
             };
             (own > 0.0).then_some(Candidate {
                 item,
                 own,
                 score: explained * purity,
-                depth: if explained >= MOST { depth } else { -1.0 },
+                depth,
+                explains: explained >= MOST,
             })
         })
         .collect();
@@ -129,38 +145,44 @@ pub(super) fn conclude(
             .total_cmp(&one.score)
             .then_with(|| one.item.cmp(other.item))
     });
-    let explains = |candidate: &&Candidate<'_>| candidate.depth >= 0.0;
-    let best = candidates.iter().find(explains).map_or(0.0, |best| best.score);
+    let best = candidates
+        .iter()
+        .find(|candidate| candidate.explains)
+        .map_or(0.0, |best| best.score);
     let chosen = candidates
         .iter()
-        .filter(explains)
-        .filter(|candidate| candidate.score >= EQUALS * best)
+        .filter(|candidate| candidate.explains && candidate.score >= EQUALS * best)
         .max_by(|one, other| {
             one.depth
-                .partial_cmp(&other.depth)
-                .unwrap_or(Ordering::Equal)
+                .total_cmp(&other.depth)
                 .then_with(|| other.item.cmp(one.item))
         });
+    let view = View {
+        changes,
+        functions,
+        per,
+        factor,
+        sign,
+    };
     let direction = if sign > 0.0 { "extra" } else { "lost" };
     let sentence = match chosen {
         Some(chosen) => {
-            let place = place(chosen.item, changes, functions, per, factor, sign);
             let verb = if sign > 0.0 { "is in" } else { "was in" };
             format!(
-                "The {direction} {} per {} of BAD {verb} {place}.",
+                "The {direction} {} per {} of BAD {verb} {}.",
                 amount(chosen.own, per.unit),
-                per.unit
+                per.unit,
+                view.place(chosen.item)
             )
         }
         None => {
-            let parts: Vec<String> = candidates
+            let parts: Vec<String> = apart(&candidates, changes)
                 .iter()
-                .take(3)
                 .map(|candidate| {
                     format!(
                         "{} in {}",
                         amount(candidate.own, per.unit),
-                        place(candidate.item, changes, functions, per, factor, sign)
+                        view.place(candidate.item)
                     )
                 })
                 .collect();
@@ -185,11 +207,7 @@ fn nothing(changes: &Changes, good: f64, bad: f64, factor: f64, per: &Per, mut w
             per.unit
         );
     }
-    let is_equal = good == bad
-        && changes
-            .atoms
-            .iter()
-            .all(|atom| atom.values[0] == atom.values[1]);
+    let is_equal = good == bad && changes.atoms.iter().all(|atom| atom.values[0] == atom.values[1]);
     let sentence = if is_equal {
         "No difference."
     } else {
@@ -215,7 +233,7 @@ fn says_something(function: &Function) -> bool {
     function.is_named()
         && !WAITING
             .split_whitespace()
-            .any(|waiting| waiting == function.name.trim_start_matches('_'))
+            .any(|waiting| waiting == without_prefix(&function.name))
         && !(function.kernel
             && matches!(
                 subsystem(&function.module, &function.name),
@@ -223,104 +241,122 @@ fn says_something(function: &Function) -> bool {
             ))
 }
 
-/// `F under G (wait event, state)`.
-fn place(item: &Item, changes: &Changes, functions: &Functions, per: &Per, factor: f64, sign: f64) -> String {
-    // What carries the difference inside of the item: its cells, its callers, for modules its functions.
-    let mut cells: HashMap<(&Wait, State), f64> = HashMap::new();
-    let mut callers: HashMap<FunctionId, f64> = HashMap::new();
-    let mut callees: HashMap<FunctionId, f64> = HashMap::new();
-    let mut whole = 0.0;
-    for atom in &changes.atoms {
-        let [good, bad] = per.per_unit(atom.values);
-        let own = (bad - factor * good) * sign;
-        let mut in_item = false;
-        match item {
-            Item::Total(id) => {
-                if let Some(at) = atom.path.iter().position(|function| function == id) {
-                    in_item = true;
-                    whole += own;
-                    let mut below: Vec<FunctionId> = atom.path[at + 1..].to_vec();
-                    below.sort_unstable();
-                    below.dedup();
-                    for callee in below {
-                        if callee != *id && says_something(functions.get(callee)) {
-                            *callees.entry(callee).or_default() += own;
-                        }
-                    }
-                    let caller = atom.path[..at]
-                        .iter()
-                        .rev()
-                        .find(|caller| functions.get(**caller).is_named());
-                    if let Some(caller) = caller {
-                        *callers.entry(*caller).or_default() += own;
-                    }
-                }
-            }
-            Item::Module(name) => {
-                in_item = module_of_path(&atom.path, functions, atom.state.is_on_cpu()) == *name;
-                let leaf = atom
-                    .path
-                    .iter()
-                    .rev()
-                    .find(|id| says_something(functions.get(**id)));
-                if let (true, Some(leaf)) = (in_item, leaf) {
-                    *callers.entry(*leaf).or_default() += own;
-                }
-            }
-            Item::Cell(wait, state) => {
-                in_item = *wait == atom.wait && *state == atom.state;
-                let leaf = atom
-                    .path
-                    .iter()
-                    .rev()
-                    .find(|id| says_something(functions.get(**id)));
-                if let (true, Some(leaf)) = (in_item, leaf) {
-                    *callers.entry(*leaf).or_default() += own;
-                }
-            }
-            Item::Wait(_) | Item::Own(_) | Item::Path(_) => {}
-        }
-        if in_item {
-            *cells.entry((&atom.wait, atom.state)).or_default() += own;
+/// The name that programmers use of a function of the C library: `__GI_fdatasync` is `fdatasync`.
+fn without_prefix(name: &str) -> &str {
+    let name = name.trim_start_matches('_');
+    ["GI_", "libc_"]
+        .into_iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(name)
+        .trim_start_matches('_')
+}
+
+/// The best candidates that have little in common: no function with its own caller.
+fn apart<'a>(candidates: &'a [Candidate<'a>], changes: &Changes) -> Vec<&'a Candidate<'a>> {
+    let common = |one: &Item, other: &Item| -> u128 {
+        let atoms = changes.atoms.iter();
+        atoms
+            .filter(|atom| atom.items.contains(one) && atom.items.contains(other))
+            .map(|atom| atom.values[0] + atom.values[1])
+            .sum()
+    };
+    let mut chosen: Vec<&Candidate<'_>> = Vec::new();
+    for candidate in candidates {
+        let all = common(candidate.item, candidate.item);
+        if chosen.len() < PARTS
+            && chosen
+                .iter()
+                .all(|one| common(one.item, candidate.item) * 2 < all)
+        {
+            chosen.push(candidate);
         }
     }
-    let name = |id: &FunctionId| functions.get(*id).name.clone();
-    let largest = |own: &HashMap<FunctionId, f64>| {
+    chosen
+}
+
+/// What is needed to say where something is.
+struct View<'a> {
+    changes: &'a Changes,
+    functions: &'a Functions,
+    per: &'a Per,
+    factor: f64,
+    sign: f64,
+}
+
+impl View<'_> {
+    /// `F under G (wait event, state), 60 % of it in H`.
+    fn place(&self, item: &Item) -> String {
+        // What carries the difference inside of the item: its cells; callers and callees of a function; the functions of
+        // what is none.
+        let mut cells: HashMap<(&Wait, State), f64> = HashMap::new();
+        let mut callers: HashMap<FunctionId, f64> = HashMap::new();
+        let mut callees: HashMap<FunctionId, f64> = HashMap::new();
+        let mut leaves: HashMap<FunctionId, f64> = HashMap::new();
+        let mut whole = 0.0;
+        for atom in self
+            .changes
+            .atoms
+            .iter()
+            .filter(|atom| is_tested(atom.state) && atom.items.contains(item))
+        {
+            let [good, bad] = self.per.per_unit(atom.values);
+            let own = (bad - self.factor * good) * self.sign;
+            whole += own;
+            *cells.entry((&atom.wait, atom.state)).or_default() += own;
+            let says_something = |id: &&FunctionId| says_something(self.functions.get(**id));
+            if let Some(leaf) = atom.path.iter().rev().find(says_something) {
+                *leaves.entry(*leaf).or_default() += own;
+            }
+            if let Item::Total(id) = item
+                && let Some(at) = atom.path.iter().position(|function| function == id)
+            {
+                let is_named = |id: &&FunctionId| self.functions.get(**id).is_named();
+                if let Some(caller) = atom.path[..at].iter().rev().find(is_named) {
+                    *callers.entry(*caller).or_default() += own;
+                }
+                let below: HashSet<FunctionId> = atom.path[at + 1..].iter().copied().collect();
+                for callee in below.iter().filter(says_something).filter(|callee| *callee != id) {
+                    *callees.entry(*callee).or_default() += own;
+                }
+            }
+        }
+        let cell = cells
+            .iter()
+            .max_by(|one, other| one.1.total_cmp(other.1).then_with(|| other.0.cmp(one.0)))
+            .map(|((wait, state), _)| format!("{wait}, {state}"))
+            .unwrap_or_default();
+        let most_in = self
+            .largest(&leaves)
+            .map_or_else(String::new, |(name, _)| format!(", most in {name}"));
+        match item {
+            Item::Total(id) => {
+                let caller = self
+                    .largest(&callers)
+                    .map_or_else(String::new, |(name, _)| format!(" under {name}"));
+                let callee = self
+                    .largest(&callees)
+                    .filter(|(_, own)| *own >= MUCH * whole)
+                    .map_or_else(String::new, |(name, own)| {
+                        format!(", {:.0} % of it in {name}", (own * 100.0 / whole).min(100.0))
+                    });
+                format!("{}{caller} ({cell}){callee}", self.name(*id))
+            }
+            Item::Module(module) => format!("module {module} ({cell}){most_in}"),
+            Item::Wait(_) | Item::Cell(..) => format!("{cell}{most_in}"),
+            // These are no candidates: the function stands for them.
+            Item::Own(_) | Item::Path(_) => cell,
+        }
+    }
+
+    fn name(&self, id: FunctionId) -> &str {
+        &self.functions.get(id).name
+    }
+
+    /// The function with the most of it, if any has more than nothing.
+    fn largest(&self, own: &HashMap<FunctionId, f64>) -> Option<(&str, f64)> {
         own.iter()
             .filter(|(_, own)| **own > 0.0)
-            .max_by(|one, other| {
-                one.1
-                    .total_cmp(other.1)
-                    .then_with(|| name(other.0).cmp(&name(one.0)))
-            })
-            .map(|(id, own)| (name(id), *own))
-    };
-    let caller = largest(&callers).map(|(name, _)| name);
-    let callee = largest(&callees)
-        .filter(|(_, own)| *own >= MUCH * whole)
-        .map_or_else(String::new, |(name, own)| {
-            format!(", {:.0} % of it in {name}", (own * 100.0 / whole).min(100.0))
-        });
-    let cell = cells
-        .iter()
-        .max_by(|one, other| one.1.total_cmp(other.1).then_with(|| other.0.cmp(one.0)))
-        .map(|((wait, state), _)| format!("{wait}, {state}"))
-        .unwrap_or_default();
-    match item {
-        Item::Total(id) => match caller {
-            Some(caller) => format!("{} under {caller} ({cell}){callee}", name(id)),
-            None => format!("{} ({cell}){callee}", name(id)),
-        },
-        Item::Module(module) => match caller {
-            Some(function) => format!("module {module}, most in {function} ({cell})"),
-            None => format!("module {module} ({cell})"),
-        },
-        Item::Cell(wait, state) => match caller {
-            Some(function) => format!("{wait}, {state}, most in {function}"),
-            None => format!("{wait}, {state}"),
-        },
-        Item::Wait(wait) => wait.to_string(),
-        Item::Own(id) => name(id),
-        Item::Path(_) => String::new(),
+            .map(|(id, own)| (self.name(*id), *own))
+            .max_by(|one, other| one.1.total_cmp(&other.1).then_with(|| other.0.cmp(one.0)))
     }
 }

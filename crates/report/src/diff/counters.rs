@@ -11,6 +11,12 @@ use crate::load::Source;
 /// Counters that differ less are called equal.
 const SMALLEST_CHANGE: f64 = 0.1;
 
+/// Growth of both sides.
+struct Counter {
+    values: [i128; 2],
+    by_slice: [Vec<f64>; 2],
+}
+
 /// Compares every counter of foreground sessions that one of the sides has.
 pub(super) fn compare(
     sources: [&Source; 2],
@@ -18,7 +24,7 @@ pub(super) fn compare(
     options: &DiffOptions,
     per: &Per,
 ) -> Vec<CounterChange> {
-    let mut counters: BTreeMap<(String, String), ([i128; 2], [Vec<f64>; 2])> = BTreeMap::new();
+    let mut counters: BTreeMap<(String, String), Counter> = BTreeMap::new();
     let empty = [0, 1].map(|n| vec![0.0; sides[n].slices().count()]);
     for (n, side) in sides.iter_mut().enumerate() {
         let filter = &options.filters[n];
@@ -27,18 +33,21 @@ pub(super) fn compare(
         // What cannot be read was named when work was counted.
         let _ = sources[n].counters(|row| {
             if filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
-                let (values, by_slice) = counters
+                let counter = counters
                     .entry((row.source.clone(), row.name.clone()))
-                    .or_insert_with(|| ([0; 2], empty.clone()));
-                values[n] += i128::from(row.value);
-                by_slice[n][slices.of_time(row.time)] += row.value as f64;
+                    .or_insert_with(|| Counter {
+                        values: [0; 2],
+                        by_slice: empty.clone(),
+                    });
+                counter.values[n] += i128::from(row.value);
+                counter.by_slice[n][slices.of_time(row.time)] += row.value as f64;
             }
         });
     }
     let measures: Vec<Measure> = counters
         .values()
-        .map(|(_, by_slice)| Measure {
-            numerators: by_slice.clone(),
+        .map(|counter| Measure {
+            numerators: counter.by_slice.clone(),
             denominators: per.slices.clone(),
             factor: 1.0,
         })
@@ -47,7 +56,7 @@ pub(super) fn compare(
     let mut changes: Vec<CounterChange> = counters
         .into_iter()
         .enumerate()
-        .map(|(number, ((source, name), (values, _)))| {
+        .map(|(number, ((source, name), Counter { values, .. }))| {
             let per_unit = [0, 1].map(|n| values[n] as f64 / per.work[n]);
             let [good, bad] = per_unit;
             let verdict = match &tested {

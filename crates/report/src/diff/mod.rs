@@ -28,7 +28,7 @@ pub(crate) use conclusion::amount;
 use noise::{FEWEST_SLICES, LEVEL, RESAMPLES};
 use side::Side;
 
-/// A difference below this part of the larger DB time per unit is not worth a verdict.
+/// A difference below this part of the larger DB time outside of the run queue, per unit, is not worth a verdict.
 const SMALLEST_SHARE: f64 = 0.03;
 
 /// What is compared.

@@ -80,7 +80,7 @@ pub enum StackAnswer {
     /// [`StackView::Functions`]
     Functions(FunctionTimes),
     /// [`StackView::Modules`]
-    Modules(ModuleTimes),
+    Modules(Box<ModuleTimes>),
 }
 
 /// Time of every call path and state, in no order.
@@ -135,7 +135,11 @@ pub fn stacks(source: &Source, options: &StackOptions) -> Result<StackReport, Re
                     counted.add_latency(row);
                 }
             }));
-            StackAnswer::Modules(modules::add_up(&paths, options.top, counted.preferred()))
+            StackAnswer::Modules(Box::new(modules::add_up(
+                &paths,
+                options.top,
+                counted.preferred(),
+            )))
         }
     };
     Ok(StackReport {
