@@ -16,9 +16,12 @@ use proptest::prelude::*;
 /// Seconds of each recording.
 const SECONDS: u64 = 20;
 
+/// A stack, a wait event, a state, and the milliseconds of a second that are spent there.
+type Spent<'a> = (&'a [&'a str], (&'a str, &'a str, bool), State, u64);
+
 /// One session; in every second, for each stack, wait event and state, so many milliseconds. Every other second has a
 /// little more, so that there is noise.
-fn recording(time: &[(&[&str], (&str, &str, bool), State, u64)]) -> (Meta, Rows) {
+fn recording(time: &[Spent<'_>]) -> (Meta, Rows) {
     let mut rows = Rows {
         sessions: vec![session(1, 4711, "client backend", "app", "shop")],
         ..Rows::default()
@@ -227,7 +230,7 @@ fn what_changes_all_alike_is_no_cause() {
     let names: Vec<String> = (0..20).map(|n| format!("function_{n}")).collect();
     let stacks: Vec<Vec<&str>> = names.iter().map(|name| vec!["main", name.as_str()]).collect();
     let all = |ms: u64| {
-        let time: Vec<_> = stacks
+        let time: Vec<Spent<'_>> = stacks
             .iter()
             .map(|stack| (stack.as_slice(), CPU, State::User, ms))
             .collect();
@@ -237,6 +240,26 @@ fn what_changes_all_alike_is_no_cause() {
     assert!((diff.common_factor - 1.4).abs() < 0.01, "{}", diff.common_factor);
     assert!(!diff.is_significant(), "{}", diff.conclusion);
     assert!(diff.whole.contains("1.40 times as long"), "{}", diff.whole);
+}
+
+/// What else runs on the host is no cause in the database; it is said, not called significant.
+#[test]
+fn time_in_the_run_queue_is_shown_but_not_tested() {
+    let bad = recording(&[
+        (SCAN, CPU, State::User, 200),
+        (SORT, CPU, State::User, 100),
+        (SORT, CPU, State::Runnable, 400),
+    ]);
+    let diff = compare(&good(), &bad);
+    assert!(!diff.is_significant(), "{}", diff.conclusion);
+    assert_eq!(diff.cells[0].verdict, Verdict::Host);
+    assert_eq!(diff.cells[0].difference, 404.0 * MS as f64);
+    assert_eq!(diff.total.difference, 404.0 * MS as f64);
+    assert!(
+        diff.whole.contains("waking, interrupts): 0 ns and 404 ms"),
+        "{}",
+        diff.whole
+    );
 }
 
 #[test]

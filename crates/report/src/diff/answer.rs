@@ -20,7 +20,8 @@ pub enum Verdict {
     Small,
     /// Too few slices of time to tell.
     NotTested,
-    /// Time in the run queue: it depends on what else ran on the host, which no recording of a database tells.
+    /// The host's time (run queue, scheduling, waking, interrupts): it depends on what else ran there, which no recording
+    /// of a database tells.
     Host,
 }
 
@@ -159,7 +160,7 @@ pub struct NoiseTest {
     pub level: f64,
     /// Slices that each side must have.
     pub fewest_slices: usize,
-    /// Differences below this part of the larger DB time outside of the run queue, per unit, are not tested.
+    /// Differences below this part of the larger DB time without the host's, per unit, are not tested.
     pub smallest_share: f64,
     /// There were enough slices.
     pub tested: bool,

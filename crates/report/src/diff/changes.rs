@@ -1,7 +1,8 @@
 //! Everything that time is compared by, and the test of all of it together.
 //!
-//! Time in the run queue is shown where it was spent, but not tested: how long a session waits for a CPU, and where in
-//! the code it lost it, is up to whatever else runs on the host.
+//! The host's time is shown where it was spent, but not tested: how long a session waits for a CPU and where in the code
+//! it lost it, what switching and waking others costs (much more when their CPU is idle), and which interrupts hit the
+//! session, is up to whatever else runs there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,7 @@ use super::side::{Amount, Side};
 use super::{Per, SMALLEST_SHARE};
 use crate::code_module::module_of_path;
 use crate::function::{Function, FunctionId, Functions};
+use crate::kernel_layers::subsystem;
 
 /// A callee that has this part of its caller's difference stands for it.
 const CARRIES_ALL: f64 = 0.9;
@@ -37,7 +39,7 @@ pub(super) enum Item {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pair {
     pub(super) values: [u128; 2],
-    /// Of these, those outside of the run queue.
+    /// Of these, those that are not the host's.
     pub(super) tested: [u128; 2],
     /// Depth of the function on the stacks, weighted by time.
     pub(super) depth: u128,
@@ -50,6 +52,8 @@ pub(super) struct Atom {
     pub(super) state: State,
     pub(super) path: Vec<FunctionId>,
     pub(super) values: [u128; 2],
+    /// It is not the host's time.
+    pub(super) is_tested: bool,
     /// Everything that it is part of.
     pub(super) items: Vec<Item>,
 }
@@ -69,9 +73,23 @@ pub(super) struct Changes {
     tested: [u128; 2],
 }
 
-/// False for time in the run queue.
-pub(super) fn is_tested(state: State) -> bool {
-    state.group() != Some(StateGroup::RunQueue)
+/// Kernel functions that wake others, with all that may be inlined into them.
+const WAKING: [&str; 3] = ["sock_def_readable", "ep_poll_callback", "pollwake"];
+
+/// False for the host's time: in the run queue, and on a CPU in the scheduler, in waking others or in interrupts.
+fn is_tested(state: State, path: &[FunctionId], functions: &Functions) -> bool {
+    let is_hosts = |id: &FunctionId| {
+        let function = functions.get(*id);
+        function.kernel
+            && (matches!(subsystem(&function.module, &function.name), Some("sched" | "irq"))
+                || WAKING.contains(&function.name.as_str())
+                || function.name.starts_with("exit_to_user_mode_loop"))
+    };
+    match state.group() {
+        Some(StateGroup::RunQueue) => false,
+        Some(StateGroup::OnCpu) => !path.iter().any(is_hosts),
+        _ => true,
+    }
 }
 
 impl Changes {
@@ -98,7 +116,8 @@ impl Changes {
         };
         let mut places: HashMap<(usize, FunctionId), usize> = HashMap::new();
         for ((wait, state, path), values) in merged {
-            let tested = if is_tested(state) { values } else { [0; 2] };
+            let is_tested = is_tested(state, path, functions);
+            let tested = if is_tested { values } else { [0; 2] };
             let mut items = vec![Item::Cell(wait.clone(), state), Item::Wait(wait.clone())];
             let mut at = 0;
             for id in path {
@@ -137,6 +156,7 @@ impl Changes {
                 state,
                 path: path.to_vec(),
                 values,
+                is_tested,
                 items,
             });
         }
@@ -149,7 +169,7 @@ impl Changes {
         good.max(bad).max(f64::MIN_POSITIVE)
     }
 
-    /// The same outside of the run queue.
+    /// The same without the host's time.
     pub(super) fn tested_scale(&self, per: &Per) -> f64 {
         let [good, bad] = per.per_unit(self.tested);
         good.max(bad).max(f64::MIN_POSITIVE)
@@ -159,7 +179,7 @@ impl Changes {
         self.total
     }
 
-    /// DB time outside of the run queue.
+    /// DB time without the host's.
     pub(super) fn tested_totals(&self) -> [u128; 2] {
         self.tested
     }
@@ -187,7 +207,7 @@ impl Changes {
                 factor,
             })
             .collect();
-        for atom in self.atoms.iter().filter(|atom| is_tested(atom.state)) {
+        for atom in self.atoms.iter().filter(|atom| atom.is_tested) {
             let numbers: Vec<usize> = atom
                 .items
                 .iter()
@@ -223,9 +243,10 @@ impl Changes {
                 Some(_) => Verdict::Noise,
             });
         }
-        for (item, pair) in &mut self.items {
+        for pair in self.items.values_mut() {
             let [good, bad] = per.per_unit(pair.values);
-            if matches!(item, Item::Cell(_, state) if !is_tested(*state)) && (bad - good).abs() >= smallest {
+            let is_small = pair.verdict.is_none_or(|verdict| verdict == Verdict::Small);
+            if is_small && (bad - good).abs() >= smallest {
                 pair.verdict = Some(Verdict::Host);
             }
         }

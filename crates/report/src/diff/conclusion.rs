@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use dbtime_model::{State, Wait};
 
 use super::answer::Verdict;
-use super::changes::{Changes, Item, Pair, is_tested};
+use super::changes::{Changes, Item, Pair};
 use super::{Per, SMALLEST_SHARE};
 use crate::function::{Function, FunctionId, Functions};
 use crate::kernel_layers::subsystem;
@@ -32,7 +32,8 @@ const NOTABLE_FACTOR: f64 = 0.1;
 
 /// Functions in which every wait of PostgreSQL and of the C library sleeps: who called them says more.
 const WAITING: &str = "WaitEventSetWait WaitEventSetWaitBlock WaitLatch WaitLatchOrSocket ProcSleep WaitOnLock PGSemaphoreLock \
-    epoll_wait epoll_pwait poll ppoll futex do_futex_wait new_sem_wait_fast new_sem_wait_slow sem_wait semop pread pread64 \
+    epoll_wait epoll_pwait poll ppoll futex futex_wait futex_abstimed_wait_common futex_abstimed_wait_common64 futex_abstimed_wait_cancelable64 do_futex_wait \
+    new_sem_wait_fast new_sem_wait_slow sem_wait semop pread pread64 \
     pwrite pwrite64 fdatasync fsync read write recv send ConditionVariableSleep ConditionVariableTimedSleep start_thread clone";
 
 /// The answer in words.
@@ -71,13 +72,13 @@ pub(super) fn conclude(
     );
     let scale = changes.tested_scale(per);
     let [tested_good, tested_bad] = per.per_unit(changes.tested_totals());
-    let run_queue = [good - tested_good, bad - tested_bad];
-    if (run_queue[1] - run_queue[0]).abs() >= SMALLEST_SHARE * scale {
+    let hosts = [good - tested_good, bad - tested_bad];
+    if (hosts[1] - hosts[0]).abs() >= SMALLEST_SHARE * scale {
         whole += &format!(
-            " Of that in the run queue, waiting for a CPU: {} and {}; it depends on what else ran on the host, so it is not \
-             tested.",
-            amount(run_queue[0], per.unit),
-            amount(run_queue[1], per.unit)
+            " Of that the host's (run queue, scheduling, waking, interrupts): {} and {}; it depends on what else ran there, so \
+             it is not tested.",
+            amount(hosts[0], per.unit),
+            amount(hosts[1], per.unit)
         );
     }
     let [good, bad] = [tested_good, tested_bad];
@@ -297,7 +298,7 @@ impl View<'_> {
             .changes
             .atoms
             .iter()
-            .filter(|atom| is_tested(atom.state) && atom.items.contains(item))
+            .filter(|atom| atom.is_tested && atom.items.contains(item))
         {
             let [good, bad] = self.per.per_unit(atom.values);
             let own = (bad - self.factor * good) * self.sign;

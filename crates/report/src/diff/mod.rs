@@ -28,8 +28,8 @@ pub(crate) use conclusion::amount;
 use noise::{FEWEST_SLICES, LEVEL, RESAMPLES};
 use side::Side;
 
-/// A difference below this part of the larger DB time outside of the run queue, per unit, is not worth a verdict.
-const SMALLEST_SHARE: f64 = 0.03;
+/// A difference below this part of the larger DB time without the host's, per unit, is not worth a verdict.
+const SMALLEST_SHARE: f64 = 0.05;
 
 /// What is compared.
 #[derive(Debug, Clone, PartialEq)]

@@ -81,7 +81,7 @@ fn noise(diff: &Diff) -> String {
         format!(
             "Noise: bootstrap over {good} and {bad} slices of time, {} resamples, in blocks; limit by the maximum over all \
              that is compared, so that equal recordings show anything significant in {:.0} % of comparisons; and larger \
-             than the change between the halves of either side. Below {:.0} % of DB time: small, not tested. Time in the run queue is the host's: shown, not tested.",
+             than the change between the halves of either side. Below {:.0} % of DB time: small, not tested. The host's time (run queue, scheduling, waking, interrupts) is shown, not tested.",
             test.resamples,
             test.level * 100.0,
             test.smallest_share * 100.0
