@@ -352,6 +352,15 @@ fn what_cannot_be_compared_is_refused_and_what_is_doubtful_is_said() {
         "BAD has no stacks",
     );
 
+    let mut without = with_checksums();
+    without.1.stacks.clear();
+    for row in &mut without.1.activity {
+        row.user_stack = dbtime_model::NO_STACK;
+    }
+    let diff = compare(&good(), &without);
+    assert!(diff.functions.is_empty() && diff.paths.is_empty() && diff.modules.is_empty());
+    assert!(diff.conclusion.contains("is in CPU, user"), "{}", diff.conclusion);
+
     let built = |id: &str| {
         let (meta, mut rows) = good();
         let frames = vec![Frame {

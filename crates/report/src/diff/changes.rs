@@ -114,13 +114,16 @@ impl Changes {
             total: [0; 2],
             tested: [0; 2],
         };
+        let has_stacks = sides.iter().all(|side| side.has_stacks);
         let mut places: HashMap<(usize, FunctionId), usize> = HashMap::new();
         for ((wait, state, path), values) in merged {
             let is_tested = is_tested(state, path, functions);
             let tested = if is_tested { values } else { [0; 2] };
             let mut items = vec![Item::Cell(wait.clone(), state), Item::Wait(wait.clone())];
             let mut at = 0;
-            for id in path {
+            // Where one side has no stacks, functions would differ for no other reason.
+            let compared = if has_stacks { path } else { &[] };
+            for id in compared {
                 at = *places.entry((at, *id)).or_insert_with(|| {
                     changes.nodes.push(Node {
                         function: Some(*id),
@@ -131,13 +134,13 @@ impl Changes {
                 });
                 items.push(Item::Path(at));
             }
-            let mut once: Vec<(FunctionId, usize)> = path.iter().copied().zip(1..).collect();
+            let mut once: Vec<(FunctionId, usize)> = compared.iter().copied().zip(1..).collect();
             once.sort_unstable();
             once.dedup_by_key(|(id, _)| *id);
-            if let Some(leaf) = path.last() {
+            if let Some(leaf) = compared.last() {
                 items.push(Item::Own(*leaf));
+                items.push(Item::Module(module_of_path(path, functions, state.is_on_cpu())));
             }
-            items.push(Item::Module(module_of_path(path, functions, state.is_on_cpu())));
             for (id, depth) in once {
                 changes.items.entry(Item::Total(id)).or_default().depth +=
                     depth as u128 * (values[0] + values[1]);

@@ -25,8 +25,8 @@ const MUCH: f64 = 0.3;
 const PARTS: usize = 3;
 /// Candidates that are this part as good as the best are equals.
 const EQUALS: f64 = 0.85;
-/// DB time has changed as a whole from here on: its direction is that of the sentence.
-const WHOLE: f64 = 0.1;
+/// An increase is named before a decrease that is not more than twice as large.
+const GROWTH_COUNTS: f64 = 0.5;
 /// A common factor from here on is worth a word.
 const NOTABLE_FACTOR: f64 = 0.1;
 
@@ -105,10 +105,8 @@ pub(super) fn conclude(
             .map(|(_, pair)| own(pair) * sign)
             .fold(0.0, f64::max)
     };
-    // Where the whole has changed, its direction; where it is only put together differently, the larger change.
-    let sign = if (bad - good).abs() >= WHOLE * scale && largest((bad - good).signum()) > 0.0 {
-        (bad - good).signum()
-    } else if largest(1.0) >= largest(-1.0) {
+    // Bad is what takes more; that it does less of other things in the same second follows from that.
+    let sign = if largest(1.0) >= GROWTH_COUNTS * largest(-1.0) {
         1.0
     } else {
         -1.0
@@ -126,10 +124,10 @@ pub(super) fn conclude(
                 Item::Total(id) if says_something(functions.get(*id)) => {
                     1.0 + pair.depth as f64 / (pair.values[0] + pair.values[1]).max(1) as f64
                 }
-                Item::Module(_) => 0.5,
+                Item::Module(name) if !matches!(name.as_str(), "sched" | "syscall" | "irq" | "kernel") => 0.5,
                 Item::Wait(_) => 0.25,
                 Item::Cell(..) => 0.0,
-                Item::Total(_) | Item::Own(_) | Item::Path(_) => return None,
+                Item::Module(_) | Item::Total(_) | Item::Own(_) | Item::Path(_) => return None,
             };
             (own > 0.0).then_some(Candidate {
                 item,
