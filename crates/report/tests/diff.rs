@@ -352,14 +352,18 @@ fn what_cannot_be_compared_is_refused_and_what_is_doubtful_is_said() {
         "BAD has no stacks",
     );
 
-    let mut without = with_checksums();
+    let mut without = recording(&[(SCAN, CPU, State::User, 300), (LOCKED, LOCK, State::Sleep, 400)]);
     without.1.stacks.clear();
     for row in &mut without.1.activity {
         row.user_stack = dbtime_model::NO_STACK;
     }
     let diff = compare(&good(), &without);
     assert!(diff.functions.is_empty() && diff.paths.is_empty() && diff.modules.is_empty());
-    assert!(diff.conclusion.contains("is in CPU, user"), "{}", diff.conclusion);
+    assert!(
+        diff.conclusion.contains("is in Lock:transactionid, sleep"),
+        "{}",
+        diff.conclusion
+    );
 
     let built = |id: &str| {
         let (meta, mut rows) = good();

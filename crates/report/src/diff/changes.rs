@@ -18,6 +18,10 @@ use crate::code_module::module_of_path;
 use crate::function::{Function, FunctionId, Functions};
 use crate::kernel_layers::subsystem;
 
+/// The common factor is an estimate, and equal runs on a shared host differ by more than their own noise: what both sides
+/// run must change by this part of itself.
+const SMALLEST_OF_ITSELF: f64 = 0.25;
+
 /// A callee that has this part of its caller's difference stands for it.
 const CARRIES_ALL: f64 = 0.9;
 
@@ -237,8 +241,9 @@ impl Changes {
             let [good, bad] = per.per_unit(pair.tested);
             let difference = bad - good;
             let own = bad - factor * good;
-            let is_large =
-                difference.abs() >= smallest && own.abs() >= smallest && (difference > 0.0) == (own > 0.0);
+            let is_large = difference.abs() >= smallest
+                && own.abs() >= smallest.max(SMALLEST_OF_ITSELF * bad.max(factor * good))
+                && (difference > 0.0) == (own > 0.0);
             pair.verdict = Some(match &tested {
                 _ if !is_large => Verdict::Small,
                 None => Verdict::NotTested,
