@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{Means, RATES_HZ, Target, Tier};
-use dbtime_model::BlockOperation;
-use dbtime_report::{Dimension, LatencyDimension};
+use dbtime_model::{BlockOperation, State};
+use dbtime_report::{Dimension, LatencyDimension, StackView, WorkUnit};
 
 /// Shows where database time really goes.
 ///
@@ -31,6 +31,8 @@ pub enum Command {
     Report(ReportArguments),
     /// Draw a flame graph of a recording
     Flame(FlameArguments),
+    /// Show what changed between two recordings, or two files of other tools
+    Diff(DiffArguments),
     /// Make a recording of the files of other tools
     Import(ImportArguments),
     /// Show the latency of block I/O, live, of the whole host (needs root)
@@ -151,6 +153,12 @@ pub struct Selection {
     /// Only this session; may be repeated
     #[arg(long, value_name = "PID")]
     pub session: Vec<u32>,
+    /// Only time in this wait event (Class:Event, or either of the two; CPU for none); may be repeated
+    #[arg(long, value_name = "WAIT")]
+    pub wait: Vec<String>,
+    /// Only time in this state (user, kernel, runnable, disk, sleep …); may be repeated
+    #[arg(long, value_name = "STATE")]
+    pub state: Vec<State>,
 }
 
 /// `dbtime import`
@@ -199,16 +207,32 @@ pub struct ReportArguments {
     /// Show the plans of the statements of an SQL trace
     #[arg(long, conflicts_with_all = ["latencies", "io"])]
     pub plans: bool,
+    /// Show the stacks, equal ones counted, the hottest last
+    #[arg(long, conflicts_with_all = ["latencies", "io"])]
+    pub stacks: bool,
+    /// Show the call tree: every function with all that was called from there
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks"])]
+    pub tree: bool,
+    /// Show every function, self and total
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree"])]
+    pub functions: bool,
+    /// Show programs, libraries, kernel modules and subsystems
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions"])]
+    pub modules: bool,
+    /// Functions from the leaf of each stack, levels from the root of the tree [default: all]
+    #[arg(long, value_name = "N", value_parser = parse_depth)]
+    pub depth: Option<usize>,
     /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, blocks, source,
     /// file [default: name]
     #[arg(
         long,
         value_name = "DIMENSION,…",
         value_delimiter = ',',
-        conflicts_with = "io"
+        conflicts_with_all = ["io", "stacks", "tree", "functions", "modules"]
     )]
     pub by: Vec<String>,
-    /// Stacks [default: 5], statements and events of an SQL trace, groups of latencies or files [default: 10] to show
+    /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
+    /// trace, groups of latencies or files [10] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs
@@ -226,6 +250,18 @@ pub struct ReportArguments {
 }
 
 impl ReportArguments {
+    /// How stacks are to be read, if they are, and how many of the hottest are shown when nothing else is said.
+    pub fn stack_view(&self) -> Option<(StackView, usize)> {
+        [
+            (self.stacks, StackView::Stacks, 20),
+            (self.tree, StackView::Tree, 60),
+            (self.functions, StackView::Functions, 30),
+            (self.modules, StackView::Modules, 30),
+        ]
+        .into_iter()
+        .find_map(|(wanted, view, top)| wanted.then_some((view, top)))
+    }
+
     /// What the ledger is grouped by.
     ///
     /// # Errors
@@ -299,6 +335,56 @@ pub struct FlameArguments {
     pub output: PathBuf,
 }
 
+/// `dbtime diff`
+#[derive(Debug, Args)]
+pub struct DiffArguments {
+    /// The recording, or a file that 'dbtime import' understands, of the good time
+    #[arg(value_name = "GOOD")]
+    pub good: PathBuf,
+    /// The same of the bad time
+    #[arg(value_name = "BAD")]
+    pub bad: PathBuf,
+    /// Which part of both; --from and --to in seconds count from the start of each
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Compare per transaction, execution, request, second, sample or run [default: the first that both sides count]
+    #[arg(long, value_name = "UNIT")]
+    pub per: Option<WorkUnit>,
+    /// Transactions that each side did, where the recordings do not count them (as pgbench prints them)
+    #[arg(long, value_name = "GOOD,BAD", value_parser = parse_transactions)]
+    pub transactions: Option<[u64; 2]>,
+    /// Changes of each kind to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Compare what cannot be compared well
+    #[arg(long)]
+    pub force: bool,
+    /// Side that gives the widths of a flame graph: what BAD does more of, or what GOOD did and has gone
+    #[arg(long, value_enum, value_name = "SIDE", default_value_t = WidthsOf::Bad)]
+    pub widths: WidthsOf,
+    /// File to write; its ending chooses the format (.txt, .json, .folded, .svg) [default: text on standard output]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "-",
+        hide_default_value = true
+    )]
+    pub output: PathBuf,
+    /// For people or for programs, on standard output
+    #[arg(long, value_enum, conflicts_with = "output")]
+    pub format: Option<LiveFormat>,
+}
+
+/// Sides of a differential flame graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WidthsOf {
+    /// BAD
+    Bad,
+    /// GOOD
+    Good,
+}
+
 /// `dbtime iolat`
 #[derive(Debug, Args)]
 pub struct IolatArguments {
@@ -344,6 +430,21 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn parse_transactions(text: &str) -> Result<[u64; 2], String> {
+    let numbers: Result<Vec<u64>, _> = text.split(',').map(|number| number.trim().parse()).collect();
+    match numbers.as_deref() {
+        Ok([good, bad]) if *good > 0 && *bad > 0 => Ok([*good, *bad]),
+        _ => Err("must be two numbers above 0, as in 12000,9000".to_string()),
+    }
+}
+
+fn parse_depth(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(depth) if depth > 0 => Ok(depth),
+        _ => Err("must be a number of functions, 1 at least".to_string()),
+    }
+}
+
 fn parse_thresholds(text: &str) -> Result<[u64; 2], String> {
     let numbers: Vec<u64> = text
         .split(',')
@@ -386,6 +487,14 @@ mod tests {
         assert_eq!(parse_thresholds("50, 1000"), Ok([50, 1_000]));
         for wrong in ["", "50", "50,50", "1000,50", "1,2,3", "a,b", "-1,5"] {
             assert!(parse_thresholds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn transactions_are_two_numbers_above_zero() {
+        assert_eq!(parse_transactions("12000, 9000"), Ok([12_000, 9_000]));
+        for wrong in ["", "1", "1,0", "0,1", "1,2,3", "a,b", "-1,5", "1.5,2"] {
+            assert!(parse_transactions(wrong).is_err(), "{wrong}");
         }
     }
 

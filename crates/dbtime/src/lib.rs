@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod demo;
+pub mod diff;
 pub mod import;
 pub mod iolat;
 pub mod output;

@@ -6,20 +6,22 @@ use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, Command, DemoArguments, FlameArguments, Format, ImportArguments, IolatArguments,
-    RecordArguments, ReportArguments, Selection,
+    Arguments, Command, DemoArguments, DiffArguments, FlameArguments, Format, ImportArguments,
+    IolatArguments, LiveFormat, RecordArguments, ReportArguments, Selection, WidthsOf,
 };
 use dbtime::demo;
+use dbtime::diff::{self, DiffFormat};
 use dbtime::import;
 use dbtime::iolat;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
 use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
-use dbtime_model::State;
+use dbtime_report::diff_export::Widths;
 use dbtime_report::{
-    ComparisonOptions, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError,
-    Source, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, export, parse_moment,
+    ComparisonOptions, DiffError, DiffOptions, Filter, FlameOptions, IoOptions, LatencyDimension,
+    LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare, TraceOptions,
+    USUAL_THRESHOLDS_US, export, parse_moment,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Command::Record(arguments) => run_record(&arguments),
         Command::Report(arguments) => run_report(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
+        Command::Diff(arguments) => run_diff(&arguments),
         Command::Import(arguments) => run_import(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
         Command::OracleMap => {
@@ -127,6 +130,15 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    if arguments.depth.is_some() && !arguments.stacks && !arguments.tree {
+        return Err(Usage("--depth is for --stacks and --tree".to_string()).into());
+    }
+    let cuts_times = !arguments.selection.wait.is_empty() || !arguments.selection.state.is_empty();
+    if cuts_times && (arguments.latency || arguments.io) {
+        return Err(
+            Usage("--wait and --state choose times; choose single events with --name".to_string()).into(),
+        );
+    }
     match (arguments.latency, arguments.io, arguments.format) {
         (true, _, Format::Svg) => run_heat_map(arguments),
         (_, _, Format::Svg) => Err(Usage(
@@ -138,8 +150,33 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         _ if arguments.compare => run_comparison(arguments),
         (true, ..) => run_latency(arguments),
         (_, true, _) => run_io(arguments),
-        _ => run_time(arguments),
+        _ => match arguments.stack_view() {
+            Some((view, top)) => run_stacks(arguments, view, top),
+            None => run_time(arguments),
+        },
     }
+}
+
+fn run_stacks(arguments: &ReportArguments, view: StackView, top: usize) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let options = StackOptions {
+        filter: filter(&arguments.selection, &source)?,
+        view,
+        top: arguments.top.unwrap_or(top),
+        depth: arguments.depth,
+    };
+    let report = dbtime_report::stacks(&source, &options)?;
+    let text = match arguments.format {
+        Format::Json => dbtime_report::json::render_stacks(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render_stacks(&report, output::width()),
+    };
+    let is_something = report.total.total_ns() > 0;
+    answer(
+        arguments,
+        &text,
+        is_something,
+        "no DB time in the recording or the part chosen of it",
+    )
 }
 
 fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -348,6 +385,45 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
+    let format = match arguments.format {
+        Some(LiveFormat::Json) => DiffFormat::Json,
+        Some(LiveFormat::Text) => DiffFormat::Text,
+        None => DiffFormat::of(&arguments.output).map_err(Usage)?,
+    };
+    let [good, bad] = [&arguments.good, &arguments.bad].map(|path| import::open(std::slice::from_ref(path)));
+    let (good, bad) = (good?, bad?);
+    let options = DiffOptions {
+        filters: [
+            filter(&arguments.selection, &good)?,
+            filter(&arguments.selection, &bad)?,
+        ],
+        per: arguments.per,
+        transactions: arguments.transactions,
+        top: arguments.top,
+        force: arguments.force,
+    };
+    let answer = match dbtime_report::diff([&good, &bad], &options) {
+        Err(e @ DiffError::Empty(_)) => {
+            say(format_args!("dbtime: {e}"));
+            return Ok(ExitCode::from(NOTHING_RECORDED));
+        }
+        Err(e @ DiffError::Unit { .. }) => return Err(Usage(e.to_string()).into()),
+        other => other?,
+    };
+    if format != DiffFormat::Text {
+        for warning in &answer.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+    }
+    let widths = match arguments.widths {
+        WidthsOf::Bad => Widths::Bad,
+        WidthsOf::Good => Widths::Good,
+    };
+    diff::write(&answer, format, widths, &arguments.output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
     let import::Outcome { imported, has_time } = import::import(&arguments.files, &arguments.output)?;
     for problem in &imported.problems {
@@ -396,7 +472,7 @@ fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
         from_us: moment("--from", &selection.from)?,
         to_us: moment("--to", &selection.to)?,
         sessions: selection.session.clone(),
-        waits: Vec::new(),
-        states: Vec::<State>::new(),
+        waits: selection.wait.clone(),
+        states: selection.state.clone(),
     })
 }

@@ -131,6 +131,10 @@ pub mod counter {
     /// `dbtime`, exact tier: context switches that were not seen. The interval that the next one closed was longer by them;
     /// no time is missing.
     pub const MISSED: &str = "missed_switch";
+    /// A database's: transactions that ended.
+    pub const TRANSACTIONS: &str = "transactions";
+    /// A database's: executions of statements that clients asked for.
+    pub const EXECUTIONS: &str = "executions";
     /// `dbtime`: samples whose wait event could not be read.
     pub const WAIT_NOT_READ: &str = "wait_not_read";
     /// `dbtime`: samples whose wait event is a number that the database does not know.

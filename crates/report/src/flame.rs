@@ -8,6 +8,7 @@ use dbtime_model::StackId;
 use dbtime_model::recording::{Meta, Problem};
 
 use crate::filter::Filter;
+use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey};
 use crate::ledger::Section;
 use crate::load::Source;
@@ -39,11 +40,6 @@ impl Default for FlameOptions {
         }
     }
 }
-
-/// Stands where no stack was taken: in idle waits, or because the session ran while it was read.
-const NO_STACK_TAKEN: &str = "[no stack]";
-/// Stands below a kernel stack whose user stack was lost for that reason.
-const NO_USER_STACK: &str = "[no user stack]";
 
 /// Time per stack.
 #[derive(Debug, Clone, PartialEq)]

@@ -174,10 +174,79 @@ pub fn kernel_layer(frames: &[Frame]) -> (KernelLayer, Option<&Frame>) {
 /// The layer of one function; none when it is not in the tables.
 pub fn layer_of_frame(frame: &Frame) -> Option<KernelLayer> {
     let module = frame.module.trim_matches(['[', ']']);
-    longest_match(MODULES, module).or_else(|| longest_match(FUNCTIONS, frame.symbol.trim_start_matches('_')))
+    longest_match(MODULES, module)
+        .or_else(|| longest_match(FUNCTIONS, frame.symbol.trim_start_matches('_')))
+        .map(|(layer, _)| layer)
 }
 
-fn longest_match(table: &[(KernelLayer, &str)], name: &str) -> Option<KernelLayer> {
+/// Modules that are built into many kernels: functions that begin so are named after them, as they would be if the
+/// module had been loaded.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("ext4_", "ext4"),
+    ("ext2_", "ext2"),
+    ("jbd2_", "jbd2"),
+    ("xfs_", "xfs"),
+    ("btrfs_", "btrfs"),
+    ("f2fs_", "f2fs"),
+    ("nfs_", "nfs"),
+    ("nfs4_", "nfs"),
+    ("fuse_", "fuse"),
+    ("ovl_", "overlay"),
+    ("shmem_", "shmem"),
+    ("zfs_", "zfs"),
+    ("zpl_", "zfs"),
+    ("dmu_", "zfs"),
+    ("gfs2_", "gfs2"),
+    ("ocfs2_", "ocfs2"),
+    ("dm_", "dm"),
+    ("md_", "md"),
+    ("nvme_", "nvme"),
+    ("virtblk_", "virtio"),
+    ("virtqueue_", "virtio"),
+    ("vring_", "virtio"),
+    ("virtio_", "virtio"),
+    ("vp_", "virtio"),
+    ("scsi_", "scsi"),
+    ("sd_", "scsi"),
+    ("ata_", "ata"),
+    ("ahci_", "ata"),
+    ("nbd_", "nbd"),
+    ("loop_", "loop"),
+    ("lo_", "loop"),
+    ("io_uring_", "io_uring"),
+    ("bpf_", "bpf"),
+    ("perf_", "perf"),
+];
+
+/// Name of the part of the kernel that a function belongs to: its module, or the subsystem of what is built in (`ext4`,
+/// `block`, `mm`, `net` …); none when it serves all of them or is not known.
+pub(crate) fn subsystem<'a>(module: &'a str, symbol: &str) -> Option<&'a str> {
+    let module = module.trim_matches(['[', ']']);
+    if !matches!(module, "" | "kernel" | "vmlinux" | "kernel.kallsyms") {
+        return Some(module);
+    }
+    let (layer, beginning) = longest_match(FUNCTIONS, symbol.trim_start_matches('_'))?;
+    let built_in = BUILT_IN.iter().find(|(name, _)| *name == beginning);
+    Some(match (built_in, layer) {
+        (Some((_, name)), _) => name,
+        (None, SystemCall) => "syscall",
+        (None, Vfs) => "vfs",
+        (None, FileSystem) => "fs",
+        (None, PageCache) => "page cache",
+        (None, Block) => "block",
+        (None, Driver) => "driver",
+        (None, CopyToUser) => "copy to user",
+        (None, Scheduler) => "sched",
+        (None, Interrupt) => "irq",
+        (None, Memory) => "mm",
+        (None, Network) => "net",
+        (None, Tracing) => "tracing",
+        (None, Other) => return None,
+    })
+}
+
+/// The layer of the longest beginning that fits, and that beginning.
+fn longest_match(table: &[(KernelLayer, &'static str)], name: &str) -> Option<(KernelLayer, &'static str)> {
     table
         .iter()
         .flat_map(|(layer, beginnings)| {
@@ -187,7 +256,7 @@ fn longest_match(table: &[(KernelLayer, &str)], name: &str) -> Option<KernelLaye
         })
         .filter(|(beginning, _)| name.starts_with(*beginning))
         .max_by_key(|(beginning, _)| beginning.len())
-        .map(|(_, layer)| layer)
+        .map(|(beginning, layer)| (layer, beginning))
 }
 
 #[cfg(test)]
@@ -301,6 +370,38 @@ mod tests {
         assert_eq!(layer_of_frame(&frame("clone_endio", "dm_mod")), Some(Block));
         assert_eq!(layer_of_frame(&frame("", "kvm_intel")), None);
         assert_eq!(layer_of_frame(&frame("", "[kernel]")), None);
+    }
+
+    #[test]
+    fn what_is_built_into_the_kernel_is_told_apart_by_subsystem() {
+        for (symbol, name) in [
+            ("ext4_file_read_iter", "ext4"),
+            ("xfs_file_read_iter", "xfs"),
+            ("blk_mq_submit_bio", "block"),
+            ("nvme_queue_rq", "nvme"),
+            ("tcp_sendmsg_locked", "net"),
+            ("get_page_from_freelist", "mm"),
+            ("__schedule", "sched"),
+            ("_copy_to_iter", "copy to user"),
+        ] {
+            assert_eq!(subsystem("[kernel]", symbol), Some(name), "{symbol}");
+        }
+        assert_eq!(subsystem("xfs", ""), Some("xfs"));
+        assert_eq!(subsystem("[nvme_core]", "nvme_setup_cmd"), Some("nvme_core"));
+        assert_eq!(subsystem("[kernel]", "_raw_spin_lock"), None);
+        assert_eq!(subsystem("[kernel]", ""), None);
+    }
+
+    #[test]
+    fn every_built_in_name_is_a_beginning_of_the_table() {
+        for (beginning, _) in BUILT_IN {
+            assert!(
+                FUNCTIONS
+                    .iter()
+                    .any(|(_, all)| all.split_whitespace().any(|one| one == *beginning)),
+                "{beginning}"
+            );
+        }
     }
 
     #[test]

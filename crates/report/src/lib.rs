@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! Source ──report()───▶ Report ────────▶ text::render, json::render
+//!        ──stacks()───▶ StackReport ───▶ text::render_stacks, json::render_stacks
+//!        ──diff()─────▶ Diff ──────────▶ text::render_diff, json::render_diff, diff_export
 //!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks)
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
@@ -15,13 +17,17 @@
 
 mod block_io;
 mod block_io_json;
+mod code_module;
 mod comparison;
 mod database_view;
+mod diff;
+pub mod diff_export;
 mod explanation;
 pub mod export;
 mod filter;
 mod flame;
 mod folded;
+mod function;
 mod group;
 pub mod heat_map_svg;
 mod histogram;
@@ -37,11 +43,13 @@ mod quality;
 mod report;
 mod scan;
 mod sessions;
+mod stack_views;
 mod stacks;
 mod sums;
 mod svg;
 pub mod text;
 mod trace;
+mod work;
 mod xml;
 
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
@@ -51,8 +59,13 @@ pub use comparison::{
     Tail, ToCompare, compare,
 };
 pub use database_view::{DatabaseView, EventView, Step};
+pub use diff::{
+    Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,
+    NoiseTest, Place, Verdict, diff,
+};
 pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};
+pub use function::Function;
 pub use group::{Dimension, GroupKey};
 pub use histogram::{Bucket, Histogram};
 pub use io::{
@@ -70,6 +83,10 @@ pub use quality::{Probe, Quality, StackCounts};
 pub use report::{Options, Report, ReportError, report};
 pub use scan::Period;
 pub use sessions::{SessionTime, SessionTotals, Sessions};
+pub use stack_views::{
+    CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,
+    ModuleTimes, StackAnswer, StackOptions, StackReport, StackView, Work, stacks,
+};
 pub use stacks::{StackProfile, StackTime};
 pub use sums::{FidelityMix, Sums, percent};
 pub use trace::{
@@ -78,3 +95,4 @@ pub use trace::{
     ThroughputSecond, ThroughputSpan, Trace, TraceFacts, TraceFile, TraceOptions, TracedEvent,
     TracedStatement, parsetrc_counts,
 };
+pub use work::WorkUnit;

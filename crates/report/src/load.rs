@@ -149,6 +149,11 @@ impl Dimensions {
         self.stacks.get(&id).map(Vec::as_slice)
     }
 
+    /// Every frame of every stack.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame> {
+        self.stacks.values().flatten()
+    }
+
     /// Text of a statement; none when it is not in the recording.
     pub fn statement(&self, id: u64) -> Option<&str> {
         self.statement_row(id)

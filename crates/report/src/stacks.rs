@@ -5,13 +5,11 @@ use std::collections::HashMap;
 
 use dbtime_model::{Frame, NO_STACK, StackId, State, Wait};
 
+use crate::function::MISSING;
 use crate::ledger::Section;
 use crate::load::Dimensions;
 use crate::scan::Activity;
 use crate::sums::{FidelityMix, Sums, percent};
-
-/// Stands for the frames of a stack that is not in the recording.
-const MISSING: &str = "[stack not recorded]";
 
 /// Time at one stack.
 #[derive(Debug, Clone, PartialEq)]

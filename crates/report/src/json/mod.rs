@@ -3,18 +3,22 @@
 //! Names of fields end in their unit. What is not known is `null`.
 
 mod comparison;
+mod diff;
 mod io;
 mod latency;
 mod report;
+mod stack_views;
 mod trace;
 
 use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Meta};
 use serde::Serialize;
 
 use crate::comparison::Comparison;
+use crate::diff::Diff;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
+use crate::stack_views::StackReport;
 
 /// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
 /// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
@@ -37,6 +41,16 @@ pub fn render_io(report: &IoReport) -> String {
 /// Latencies of several recordings side by side as indented JSON, with a line feed at the end, in `comparison`.
 pub fn render_comparison(comparison: &Comparison) -> String {
     pretty(&comparison::Document::from(comparison))
+}
+
+/// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
+pub fn render_stacks(report: &StackReport) -> String {
+    pretty(&stack_views::Document::from(report))
+}
+
+/// What changed between two recordings, as indented JSON, with a line feed at the end.
+pub fn render_diff(diff: &Diff) -> String {
+    pretty(&diff::Document::from(diff))
 }
 
 fn pretty(document: &impl Serialize) -> String {

@@ -3,6 +3,7 @@
 mod block_io;
 mod comparison;
 mod database_view;
+mod diff;
 mod header;
 mod io;
 mod latency;
@@ -10,13 +11,16 @@ mod ledger;
 mod page;
 mod quality;
 mod sessions;
+mod stack_views;
 mod stacks;
 mod trace;
 
 use crate::comparison::Comparison;
+use crate::diff::Diff;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
+use crate::stack_views::StackReport;
 pub use block_io::{BlockIoOptions, render_block_io};
 use page::Page;
 
@@ -54,5 +58,19 @@ pub fn render_comparison(comparison: &Comparison, width: usize) -> String {
 pub fn render_io(report: &IoReport, width: usize) -> String {
     let mut page = Page::new(width);
     io::render(report, &mut page);
+    page.finish()
+}
+
+/// Stacks as text; as [`render`].
+pub fn render_stacks(report: &StackReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    stack_views::render(report, &mut page);
+    page.finish()
+}
+
+/// What changed between two recordings as text; as [`render`].
+pub fn render_diff(diff: &Diff, width: usize) -> String {
+    let mut page = Page::new(width);
+    diff::render(diff, &mut page);
     page.finish()
 }

@@ -1,0 +1,55 @@
+//! `dbtime diff`: what changed between two recordings.
+
+use std::path::Path;
+
+use dbtime_report::diff_export::{self, Widths};
+use dbtime_report::{Diff, json, text};
+
+use crate::output;
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// Folded stacks with both sides' times.
+    Folded,
+    /// A differential flame graph.
+    Svg,
+}
+
+impl DiffFormat {
+    /// By the ending of the output's name; text for standard output.
+    ///
+    /// # Errors
+    /// No format has this ending; the message lists those there are.
+    pub fn of(path: &Path) -> Result<DiffFormat, String> {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        match ending.map(str::to_ascii_lowercase).as_deref() {
+            None if path == Path::new("-") => Ok(DiffFormat::Text),
+            Some("txt") => Ok(DiffFormat::Text),
+            Some("json") => Ok(DiffFormat::Json),
+            Some("folded") => Ok(DiffFormat::Folded),
+            Some("svg") => Ok(DiffFormat::Svg),
+            _ => Err(format!(
+                "{}: no output format has this ending; choose one of .txt, .json, .folded, .svg",
+                path.display()
+            )),
+        }
+    }
+}
+
+/// Writes the answer to a file, or to standard output for `-`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(diff: &Diff, format: DiffFormat, widths: Widths, path: &Path) -> anyhow::Result<()> {
+    output::to_file(path, |out| match format {
+        DiffFormat::Text => out.write_all(text::render_diff(diff, output::width()).as_bytes()),
+        DiffFormat::Json => out.write_all(json::render_diff(diff).as_bytes()),
+        DiffFormat::Folded => diff_export::write_folded(diff, out),
+        DiffFormat::Svg => diff_export::write_svg(diff, widths, out),
+    })
+}

@@ -1,0 +1,226 @@
+//! The answer: what differs, by how much, and how sure that is.
+
+use dbtime_model::recording::Meta;
+use dbtime_model::{State, Wait};
+
+use crate::function::Function;
+use crate::histogram::Histogram;
+use crate::scan::Period;
+use crate::sums::FidelityMix;
+use crate::work::WorkUnit;
+
+/// Whether a difference is more than noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Beyond noise, and large enough to matter.
+    Significant,
+    /// Noise would show as much.
+    Noise,
+    /// Too small a part of DB time to be tested.
+    Small,
+    /// Too few slices of time to tell.
+    NotTested,
+    /// The host's time (run queue, scheduling, waking, interrupts): it depends on what else ran there, which no recording
+    /// of a database tells.
+    Host,
+}
+
+impl Verdict {
+    /// The word used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Significant => "significant",
+            Verdict::Noise => "noise",
+            Verdict::Small => "small",
+            Verdict::NotTested => "not tested",
+            Verdict::Host => "host",
+        }
+    }
+}
+
+/// Where a difference is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Place {
+    /// All of DB time.
+    All,
+    /// A cell of the ledger.
+    Cell(Wait, State),
+    /// A wait event.
+    Wait(Wait),
+    /// A function.
+    Function(Function),
+    /// A call path, root first.
+    Path(Vec<Function>),
+    /// A program, a library, a kernel module or subsystem.
+    Module(String),
+}
+
+/// A difference of time (of samples, where work is counted in them).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Where.
+    pub place: Place,
+    /// Nanoseconds (samples) of both sides, as recorded.
+    pub values: [u128; 2],
+    /// Of these, those in the function, or at the end of the path, itself; the same where that says nothing.
+    pub self_values: [u128; 2],
+    /// `values` per unit of work.
+    pub per_unit: [f64; 2],
+    /// Bad less good, per unit of work: of `self_values` for functions, else of `values`.
+    pub difference: f64,
+    /// `difference` as a part of the larger DB time per unit, in percent.
+    pub percent: f64,
+    /// Whether that is more than noise.
+    pub verdict: Verdict,
+}
+
+/// A difference of latencies of single events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyChange {
+    /// Kind of event.
+    pub kind: String,
+    /// Name of the event.
+    pub name: String,
+    /// Events per unit of work.
+    pub per_unit: [f64; 2],
+    /// Mean, p50, p95, p99.
+    pub quantities: Vec<LatencyQuantity>,
+    /// All events.
+    pub histograms: [Histogram; 2],
+    /// Time per unit of work: bad less good, nanoseconds.
+    pub difference: f64,
+}
+
+/// A quantity of a distribution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyQuantity {
+    /// `mean`, `p50`, `p95`, `p99`.
+    pub name: &'static str,
+    /// Nanoseconds; none without events.
+    pub ns: [Option<f64>; 2],
+    /// Whether they differ.
+    pub verdict: Verdict,
+}
+
+/// A difference of a counter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CounterChange {
+    /// Who counts.
+    pub source: String,
+    /// What.
+    pub name: String,
+    /// Growth on both sides.
+    pub values: [i128; 2],
+    /// The same per unit of work.
+    pub per_unit: [f64; 2],
+    /// Whether they differ.
+    pub verdict: Verdict,
+}
+
+/// Time of one stack on both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiffStack {
+    /// Wait event.
+    pub wait: Wait,
+    /// State.
+    pub state: State,
+    /// Root first.
+    pub functions: Vec<Function>,
+    /// Nanoseconds (samples) of both sides, as recorded.
+    pub values: [u128; 2],
+    /// The same, bad scaled to as much work as good did.
+    pub scaled: [u64; 2],
+}
+
+/// What is known of one side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiffSide {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// The time it covers.
+    pub period: Period,
+    /// DB time in nanoseconds.
+    pub db_time_ns: u128,
+    /// Samples of it.
+    pub samples: u128,
+    /// Units of work.
+    pub work: f64,
+    /// Slices of time that the test had.
+    pub slices: usize,
+    /// How the times came to be.
+    pub fidelity: Option<FidelityMix>,
+}
+
+/// How differences were told from noise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NoiseTest {
+    /// Resamples of the bootstrap.
+    pub resamples: usize,
+    /// Probability of any false alarm.
+    pub level: f64,
+    /// Slices that each side must have.
+    pub fewest_slices: usize,
+    /// Differences below this part of the larger DB time without the host's, per unit, are not tested.
+    pub smallest_share: f64,
+    /// There were enough slices.
+    pub tested: bool,
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diff {
+    /// Good and bad.
+    pub sides: [DiffSide; 2],
+    /// By what everything is divided.
+    pub unit: WorkUnit,
+    /// The user said how much work there was.
+    pub unit_is_told: bool,
+    /// What makes the comparison doubtful.
+    pub warnings: Vec<String>,
+    /// The functions that both sides share take so many times as long per unit; 1 = the same, or not known.
+    pub common_factor: f64,
+    /// How differences were told from noise.
+    pub noise: NoiseTest,
+    /// The answer in a sentence.
+    pub conclusion: String,
+    /// DB time of both sides in a sentence, and what else must be known of it.
+    pub whole: String,
+    /// DB time.
+    pub total: Change,
+    /// Cells of the ledger, the largest difference first.
+    pub cells: Vec<Change>,
+    /// Wait events, likewise.
+    pub waits: Vec<Change>,
+    /// Functions, by the difference in themselves.
+    pub functions: Vec<Change>,
+    /// Call paths below which the difference spreads out.
+    pub paths: Vec<Change>,
+    /// Modules.
+    pub modules: Vec<Change>,
+    /// Latencies of single events.
+    pub latencies: Vec<LatencyChange>,
+    /// Counters.
+    pub counters: Vec<CounterChange>,
+    /// Every stack of either side.
+    pub stacks: Vec<DiffStack>,
+    /// How many of each kind to show.
+    pub top: usize,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+impl Diff {
+    /// True when something is more than noise.
+    pub fn is_significant(&self) -> bool {
+        [
+            &self.cells,
+            &self.waits,
+            &self.functions,
+            &self.paths,
+            &self.modules,
+        ]
+        .into_iter()
+        .flatten()
+        .any(|change| change.verdict == Verdict::Significant)
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether two recordings can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::SIDES;
+use super::noise::FEWEST_SLICES;
+use super::side::Side;
+use crate::load::Source;
+
+/// Modules that are named in a warning.
+const NAMED: usize = 5;
+/// Recordings whose lengths differ more are worth a word.
+const SIMILAR_LENGTH: u128 = 3;
+
+pub(super) struct Comparability {
+    /// The numbers mean different things.
+    pub(super) refusals: Vec<String>,
+    /// The comparison is doubtful.
+    pub(super) warnings: Vec<String>,
+}
+
+pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
+    let [good, bad] = sources.map(Source::meta);
+    let mut refusals = Vec::new();
+    let mut warnings = Vec::new();
+    let differ = |what: &str, one: &str, other: &str| {
+        (one != other).then(|| format!("{what} differs: {} and {}", named(one), named(other)))
+    };
+    let tier = |tier: &str| {
+        if tier.starts_with("exact") {
+            "exact"
+        } else {
+            "sampled"
+        }
+        .to_string()
+    };
+    let (good_tier, bad_tier) = (&good.collector.tier, &bad.collector.tier);
+    if !good_tier.is_empty() && !bad_tier.is_empty() && tier(good_tier) != tier(bad_tier) {
+        refusals.push(format!(
+            "one side is exact, the other sampled ({good_tier}, {bad_tier}): what looking costs differs, and so do times"
+        ));
+    } else {
+        warnings.extend(differ("how it was recorded", good_tier, bad_tier));
+    }
+    if !good.database.product.is_empty() && !bad.database.product.is_empty() {
+        refusals.extend(differ(
+            "the database",
+            &good.database.product,
+            &bad.database.product,
+        ));
+    }
+    warnings.extend(differ(
+        "the version of the database",
+        &good.database.version,
+        &bad.database.version,
+    ));
+    warnings.extend(differ("the host", &good.host.name, &bad.host.name));
+    warnings.extend(differ("the kernel", &good.host.kernel, &bad.host.kernel));
+    if good.host.cpus != bad.host.cpus {
+        warnings.push(format!(
+            "the number of CPUs differs: {} and {}",
+            good.host.cpus, bad.host.cpus
+        ));
+    }
+    if good.collector.rate_hz != bad.collector.rate_hz {
+        warnings.push(format!(
+            "sampling rates differ: {} and {} per second; times are compared, not samples, but the side with the lower \
+             rate is less precise",
+            good.collector.rate_hz, bad.collector.rate_hz
+        ));
+    }
+    match [sides[0].has_stacks, sides[1].has_stacks] {
+        [true, false] | [false, true] => {
+            let without = SIDES[usize::from(sides[0].has_stacks)];
+            warnings.push(format!(
+                "{without} has no stacks: wait events and states can be compared, functions, call paths and modules cannot"
+            ));
+        }
+        _ => warnings.extend(different_builds(sides)),
+    }
+    for ((meta, side), name) in [good, bad].into_iter().zip(sides).zip(SIDES) {
+        if !meta.complete {
+            warnings.push(format!(
+                "{name} is incomplete: its recorder was killed or is still at work"
+            ));
+        }
+        let slices = side.slices().count();
+        if slices < FEWEST_SLICES {
+            warnings.push(format!(
+                "{name} covers {slices} s: nothing can be told from noise in less than {FEWEST_SLICES} s"
+            ));
+        }
+    }
+    let [one, other] = [0, 1].map(|side| sides[side].period.elapsed_ns().max(1));
+    if one.max(other) / one.min(other) >= SIMILAR_LENGTH {
+        warnings.push(format!(
+            "lengths differ much: {:.0} s and {:.0} s",
+            one as f64 / 1e9,
+            other as f64 / 1e9
+        ));
+    }
+    Comparability { refusals, warnings }
+}
+
+fn named(value: &str) -> &str {
+    if value.is_empty() { "not known" } else { value }
+}
+
+/// Programs and libraries of the same name that are not the same.
+fn different_builds(sides: &[Side; 2]) -> Option<String> {
+    let builds = |side: &Side| {
+        let mut builds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for frame in side.dimensions.frames() {
+            if !frame.build_id.is_empty() {
+                let known = builds.entry(frame.module.clone()).or_default();
+                known.insert(frame.build_id.clone());
+            }
+        }
+        builds
+    };
+    let [good, bad] = [builds(&sides[0]), builds(&sides[1])];
+    let different: Vec<&str> = good
+        .iter()
+        .filter(|(module, builds)| bad.get(*module).is_some_and(|others| others.is_disjoint(builds)))
+        .map(|(module, _)| module.as_str())
+        .collect();
+    let more = different.len().saturating_sub(NAMED);
+    let names = different
+        .iter()
+        .take(NAMED)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
+    (!different.is_empty()).then(|| {
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        format!("different builds of {names}{more}: functions are compared by name")
+    })
+}

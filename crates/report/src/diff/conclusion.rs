@@ -1,0 +1,361 @@
+//! The sentence that an expert would say: where the difference is, as precisely as the numbers allow.
+//!
+//! Everything significant in the same direction is asked how much of the largest difference it explains, and how much of
+//! it is difference: `main` explains all and is the same code on both sides, a function that only one side runs is
+//! nothing but difference. Of those that explain most, the one that is most difference is named, and of equals the one
+//! nearest to the leaf.
+
+use std::collections::{HashMap, HashSet};
+
+use dbtime_model::{State, Wait};
+
+use super::answer::Verdict;
+use super::changes::{Changes, Item, Pair};
+use super::{Per, SMALLEST_SHARE};
+use crate::function::{Function, FunctionId, Functions};
+use crate::kernel_layers::subsystem;
+use crate::number::duration;
+use crate::work::WorkUnit;
+
+/// A cause explains this part of the largest difference at least.
+const MOST: f64 = 0.7;
+/// A callee that has this part of the cause is named with it.
+const MUCH: f64 = 0.3;
+/// So many parts are named where there is no single cause.
+const PARTS: usize = 3;
+/// Candidates that are this part as good as the best are equals.
+const EQUALS: f64 = 0.85;
+/// An increase is named before a decrease that is not more than twice as large.
+const GROWTH_COUNTS: f64 = 0.5;
+/// A common factor from here on is worth a word.
+const NOTABLE_FACTOR: f64 = 0.1;
+
+/// Functions in which every wait of PostgreSQL and of the C library sleeps: who called them says more.
+const WAITING: &str = "WaitEventSetWait WaitEventSetWaitBlock WaitLatch WaitLatchOrSocket ProcSleep WaitOnLock PGSemaphoreLock \
+    epoll_wait epoll_pwait poll ppoll futex futex_wait futex_abstimed_wait_common futex_abstimed_wait_common64 futex_abstimed_wait_cancelable64 do_futex_wait \
+    new_sem_wait_fast new_sem_wait_slow sem_wait semop pread pread64 \
+    pwrite pwrite64 fdatasync fsync read write recv send ConditionVariableSleep ConditionVariableTimedSleep start_thread clone";
+
+/// The answer in words.
+pub(super) struct Conclusion {
+    /// What explains most of the difference.
+    pub(super) sentence: String,
+    /// How much all of it is.
+    pub(super) whole: String,
+}
+
+struct Candidate<'a> {
+    item: &'a Item,
+    /// Difference per unit of work, common factor taken off.
+    own: f64,
+    /// How much it explains, and how much of it is difference.
+    score: f64,
+    /// How precise it is.
+    depth: f64,
+    /// It explains most of the largest difference.
+    explains: bool,
+}
+
+pub(super) fn conclude(
+    changes: &Changes,
+    functions: &Functions,
+    per: &Per,
+    factor: f64,
+    tested: bool,
+) -> Conclusion {
+    let [good, bad] = per.per_unit(changes.totals());
+    let mut whole = format!(
+        "DB time per {}: {} in GOOD, {} in BAD.",
+        per.unit,
+        amount(good, per.unit),
+        amount(bad, per.unit)
+    );
+    let scale = changes.tested_scale(per);
+    let [tested_good, tested_bad] = per.per_unit(changes.tested_totals());
+    let hosts = [good - tested_good, bad - tested_bad];
+    if (hosts[1] - hosts[0]).abs() >= SMALLEST_SHARE * scale {
+        whole += &format!(
+            " Of that the host's (run queue, scheduling, waking, interrupts): {} and {}; it depends on what else ran there, so \
+             it is not tested.",
+            amount(hosts[0], per.unit),
+            amount(hosts[1], per.unit)
+        );
+    }
+    let [good, bad] = [tested_good, tested_bad];
+    let own = |pair: &Pair| {
+        let [good, bad] = per.per_unit(pair.tested);
+        bad - factor * good
+    };
+    let wanted = if tested {
+        Verdict::Significant
+    } else {
+        Verdict::NotTested
+    };
+    let significant: Vec<(&Item, &Pair)> = changes
+        .items
+        .iter()
+        .filter(|(_, pair)| pair.verdict == Some(wanted))
+        .collect();
+    if significant.is_empty() {
+        return nothing(changes, good, bad, factor, per, whole);
+    }
+    let largest = |sign: f64| {
+        significant
+            .iter()
+            .map(|(_, pair)| own(pair) * sign)
+            .fold(0.0, f64::max)
+    };
+    // Bad is what takes more; that it does less of other things in the same second follows from that.
+    let sign = if largest(1.0) >= GROWTH_COUNTS * largest(-1.0) {
+        1.0
+    } else {
+        -1.0
+    };
+    let most = largest(sign);
+    let mut candidates: Vec<Candidate<'_>> = significant
+        .iter()
+        .filter_map(|(item, pair)| {
+            let own = own(pair) * sign;
+            let [good, bad] = per.per_unit(pair.tested);
+            let explained = (own / most).min(1.0);
+            let purity = (own / (factor * good).max(bad)).min(1.0);
+            // Functions before modules before wait events; a wait event before its states.
+            let depth = match item {
+                Item::Total(id) if says_something(functions.get(*id)) => {
+                    1.0 + pair.depth as f64 / (pair.values[0] + pair.values[1]).max(1) as f64
+                }
+                Item::Module(name) if !matches!(name.as_str(), "sched" | "syscall" | "irq" | "kernel") => 0.5,
+                Item::Wait(_) => 0.25,
+                Item::Cell(..) => 0.0,
+                Item::Module(_) | Item::Total(_) | Item::Own(_) | Item::Path(_) => return None,
+            };
+            (own > 0.0).then_some(Candidate {
+                item,
+                own,
+                score: explained * purity,
+                depth,
+                explains: explained >= MOST,
+            })
+        })
+        .collect();
+    candidates.sort_by(|one, other| {
+        other
+            .score
+            .total_cmp(&one.score)
+            .then_with(|| one.item.cmp(other.item))
+    });
+    let best = candidates
+        .iter()
+        .find(|candidate| candidate.explains)
+        .map_or(0.0, |best| best.score);
+    let chosen = candidates
+        .iter()
+        .filter(|candidate| candidate.explains && candidate.score >= EQUALS * best)
+        .max_by(|one, other| {
+            one.depth
+                .total_cmp(&other.depth)
+                .then_with(|| other.item.cmp(one.item))
+        });
+    let view = View {
+        changes,
+        functions,
+        per,
+        factor,
+        sign,
+    };
+    let direction = if sign > 0.0 { "extra" } else { "lost" };
+    let sentence = match chosen {
+        Some(chosen) => {
+            let verb = if sign > 0.0 { "is in" } else { "was in" };
+            format!(
+                "The {direction} {} per {} of BAD {verb} {}.",
+                amount(chosen.own, per.unit),
+                per.unit,
+                view.place(chosen.item)
+            )
+        }
+        None => {
+            let parts: Vec<String> = apart(&candidates, changes)
+                .iter()
+                .map(|candidate| {
+                    format!(
+                        "{} in {}",
+                        amount(candidate.own, per.unit),
+                        view.place(candidate.item)
+                    )
+                })
+                .collect();
+            format!(
+                "No single cause explains most of the {direction} time of BAD; the largest parts per {} are: {}.",
+                per.unit,
+                parts.join("; ")
+            )
+        }
+    };
+    if !tested {
+        whole += " Not tested against noise: too few seconds were recorded.";
+    }
+    Conclusion { sentence, whole }
+}
+
+fn nothing(changes: &Changes, good: f64, bad: f64, factor: f64, per: &Per, mut whole: String) -> Conclusion {
+    if (factor - 1.0).abs() >= NOTABLE_FACTOR {
+        whole += &format!(
+            " All code that both sides run takes {factor:.2} times as long per {} in BAD, in equal parts: a slower or \
+             busier host, another build, or work that was counted differently.",
+            per.unit
+        );
+    }
+    let is_equal = good == bad && changes.atoms.iter().all(|atom| atom.values[0] == atom.values[1]);
+    let sentence = if is_equal {
+        "No difference."
+    } else {
+        "No difference beyond noise."
+    };
+    Conclusion {
+        sentence: sentence.to_string(),
+        whole,
+    }
+}
+
+/// An amount per unit of work.
+pub(crate) fn amount(value: f64, unit: WorkUnit) -> String {
+    match unit {
+        WorkUnit::Sample => format!("{:.1} %", value * 100.0),
+        // Rounded to the nanosecond; a float beyond the range saturates.
+        _ => duration(value.abs().round() as u128),
+    }
+}
+
+/// False for what stands on every stack that sleeps or enters the kernel, and for what has no name.
+fn says_something(function: &Function) -> bool {
+    function.is_named()
+        && !WAITING
+            .split_whitespace()
+            .any(|waiting| waiting == without_prefix(&function.name))
+        && !(function.kernel
+            && matches!(
+                subsystem(&function.module, &function.name),
+                Some("sched" | "syscall" | "irq") | None
+            ))
+}
+
+/// The name that programmers use of a function of the C library: `__GI_fdatasync` is `fdatasync`.
+fn without_prefix(name: &str) -> &str {
+    let name = name.trim_start_matches('_');
+    ["GI_", "libc_"]
+        .into_iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(name)
+        .trim_start_matches('_')
+}
+
+/// The best candidates that have little in common: no function with its own caller.
+fn apart<'a>(candidates: &'a [Candidate<'a>], changes: &Changes) -> Vec<&'a Candidate<'a>> {
+    let common = |one: &Item, other: &Item| -> u128 {
+        let atoms = changes.atoms.iter();
+        atoms
+            .filter(|atom| atom.items.contains(one) && atom.items.contains(other))
+            .map(|atom| atom.values[0] + atom.values[1])
+            .sum()
+    };
+    let mut chosen: Vec<&Candidate<'_>> = Vec::new();
+    for candidate in candidates {
+        let all = common(candidate.item, candidate.item);
+        if chosen.len() < PARTS
+            && chosen
+                .iter()
+                .all(|one| common(one.item, candidate.item) * 2 < all)
+        {
+            chosen.push(candidate);
+        }
+    }
+    chosen
+}
+
+/// What is needed to say where something is.
+struct View<'a> {
+    changes: &'a Changes,
+    functions: &'a Functions,
+    per: &'a Per,
+    factor: f64,
+    sign: f64,
+}
+
+impl View<'_> {
+    /// `F under G (wait event, state), 60 % of it in H`.
+    fn place(&self, item: &Item) -> String {
+        // What carries the difference inside of the item: its cells; callers and callees of a function; the functions of
+        // what is none.
+        let mut cells: HashMap<(&Wait, State), f64> = HashMap::new();
+        let mut callers: HashMap<FunctionId, f64> = HashMap::new();
+        let mut callees: HashMap<FunctionId, f64> = HashMap::new();
+        let mut leaves: HashMap<FunctionId, f64> = HashMap::new();
+        let mut whole = 0.0;
+        for atom in self
+            .changes
+            .atoms
+            .iter()
+            .filter(|atom| atom.is_tested && atom.items.contains(item))
+        {
+            let [good, bad] = self.per.per_unit(atom.values);
+            let own = (bad - self.factor * good) * self.sign;
+            whole += own;
+            *cells.entry((&atom.wait, atom.state)).or_default() += own;
+            let says_something = |id: &&FunctionId| says_something(self.functions.get(**id));
+            if let Some(leaf) = atom.path.iter().rev().find(says_something) {
+                *leaves.entry(*leaf).or_default() += own;
+            }
+            if let Item::Total(id) = item
+                && let Some(at) = atom.path.iter().position(|function| function == id)
+            {
+                let is_named = |id: &&FunctionId| self.functions.get(**id).is_named();
+                if let Some(caller) = atom.path[..at].iter().rev().find(is_named) {
+                    *callers.entry(*caller).or_default() += own;
+                }
+                let below: HashSet<FunctionId> = atom.path[at + 1..].iter().copied().collect();
+                for callee in below.iter().filter(says_something).filter(|callee| *callee != id) {
+                    *callees.entry(*callee).or_default() += own;
+                }
+            }
+        }
+        let cell = cells
+            .iter()
+            .max_by(|one, other| one.1.total_cmp(other.1).then_with(|| other.0.cmp(one.0)))
+            .map(|((wait, state), _)| format!("{wait}, {state}"))
+            .unwrap_or_default();
+        let most_in = self
+            .largest(&leaves)
+            .map_or_else(String::new, |(name, _)| format!(", most in {name}"));
+        match item {
+            Item::Total(id) => {
+                let caller = self
+                    .largest(&callers)
+                    .map_or_else(String::new, |(name, _)| format!(" under {name}"));
+                let callee = self
+                    .largest(&callees)
+                    .filter(|(_, own)| *own >= MUCH * whole)
+                    .map_or_else(String::new, |(name, own)| {
+                        format!(", {:.0} % of it in {name}", (own * 100.0 / whole).min(100.0))
+                    });
+                format!("{}{caller} ({cell}){callee}", self.name(*id))
+            }
+            Item::Module(module) => format!("module {module} ({cell}){most_in}"),
+            Item::Wait(_) | Item::Cell(..) => format!("{cell}{most_in}"),
+            // These are no candidates: the function stands for them.
+            Item::Own(_) | Item::Path(_) => cell,
+        }
+    }
+
+    fn name(&self, id: FunctionId) -> &str {
+        &self.functions.get(id).name
+    }
+
+    /// The function with the most of it, if any has more than nothing.
+    fn largest(&self, own: &HashMap<FunctionId, f64>) -> Option<(&str, f64)> {
+        own.iter()
+            .filter(|(_, own)| **own > 0.0)
+            .map(|(id, own)| (self.name(*id), *own))
+            .max_by(|one, other| one.1.total_cmp(&other.1).then_with(|| other.0.cmp(one.0)))
+    }
+}

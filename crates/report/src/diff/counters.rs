@@ -1,0 +1,86 @@
+//! Counters of both sides.
+
+use std::collections::BTreeMap;
+
+use super::answer::{CounterChange, Verdict};
+use super::noise::{Measure, test};
+use super::side::{Side, is_foreground};
+use super::{DiffOptions, Per};
+use crate::load::Source;
+
+/// Counters that differ less are called equal.
+const SMALLEST_CHANGE: f64 = 0.1;
+
+/// Growth of both sides.
+struct Counter {
+    values: [i128; 2],
+    by_slice: [Vec<f64>; 2],
+}
+
+/// Compares every counter of foreground sessions that one of the sides has.
+pub(super) fn compare(
+    sources: [&Source; 2],
+    sides: &mut [Side; 2],
+    options: &DiffOptions,
+    per: &Per,
+) -> Vec<CounterChange> {
+    let mut counters: BTreeMap<(String, String), Counter> = BTreeMap::new();
+    let empty = [0, 1].map(|n| vec![0.0; sides[n].slices().count()]);
+    for (n, side) in sides.iter_mut().enumerate() {
+        let filter = &options.filters[n];
+        let slices = side.slices();
+        let dimensions = &mut side.dimensions;
+        // What cannot be read was named when work was counted.
+        let _ = sources[n].counters(|row| {
+            if filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
+                let counter = counters
+                    .entry((row.source.clone(), row.name.clone()))
+                    .or_insert_with(|| Counter {
+                        values: [0; 2],
+                        by_slice: empty.clone(),
+                    });
+                counter.values[n] += i128::from(row.value);
+                counter.by_slice[n][slices.of_time(row.time)] += row.value as f64;
+            }
+        });
+    }
+    let measures: Vec<Measure> = counters
+        .values()
+        .map(|counter| Measure {
+            numerators: counter.by_slice.clone(),
+            denominators: per.slices.clone(),
+            factor: 1.0,
+        })
+        .collect();
+    let tested = test(&measures);
+    let mut changes: Vec<CounterChange> = counters
+        .into_iter()
+        .enumerate()
+        .map(|(number, ((source, name), Counter { values, .. }))| {
+            let per_unit = [0, 1].map(|n| values[n] as f64 / per.work[n]);
+            let [good, bad] = per_unit;
+            let verdict = match &tested {
+                _ if (bad - good).abs() < SMALLEST_CHANGE * good.abs().max(bad.abs()) || good == bad => {
+                    Verdict::Small
+                }
+                None => Verdict::NotTested,
+                Some(tested) if tested[number].beyond_noise => Verdict::Significant,
+                Some(_) => Verdict::Noise,
+            };
+            CounterChange {
+                source,
+                name,
+                values,
+                per_unit,
+                verdict,
+            }
+        })
+        .collect();
+    // Counters have different units: they are ranked by how much of themselves has changed.
+    let part = |change: &CounterChange| {
+        let [good, bad] = change.per_unit;
+        (bad - good).abs() / good.abs().max(bad.abs()).max(f64::MIN_POSITIVE)
+    };
+    changes.sort_by(|one, other| part(other).total_cmp(&part(one)));
+    changes
+}

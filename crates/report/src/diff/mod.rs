@@ -1,0 +1,260 @@
+//! What changed between two recordings, per unit of work, and what of it is more than noise.
+//!
+//! Differences are conserved as times are: those of the ledger's cells, of the modules, of the functions (self) and of
+//! the call paths (self) each sum to the difference of DB time.
+
+mod answer;
+mod changes;
+mod common_factor;
+mod comparability;
+mod conclusion;
+mod counters;
+mod latencies;
+mod noise;
+mod side;
+
+pub use answer::{
+    Change, CounterChange, Diff, DiffSide, DiffStack, LatencyChange, LatencyQuantity, NoiseTest, Place,
+    Verdict,
+};
+
+use crate::filter::Filter;
+use crate::function::Functions;
+use crate::load::Source;
+use crate::report::ReportError;
+use crate::work::WorkUnit;
+use changes::Changes;
+pub(crate) use conclusion::amount;
+use noise::{FEWEST_SLICES, LEVEL, RESAMPLES};
+use side::Side;
+
+/// A difference below this part of the larger DB time without the host's, per unit, is not worth a verdict.
+const SMALLEST_SHARE: f64 = 0.05;
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiffOptions {
+    /// Which rows of the good and of the bad side count.
+    pub filters: [Filter; 2],
+    /// By what times are divided; none = the best that both sides know.
+    pub per: Option<WorkUnit>,
+    /// Transactions of both sides, as the user counted them.
+    pub transactions: Option<[u64; 2]>,
+    /// How many of each kind of change to show.
+    pub top: usize,
+    /// Compare what cannot be compared well.
+    pub force: bool,
+}
+
+impl Default for DiffOptions {
+    fn default() -> DiffOptions {
+        DiffOptions {
+            filters: Default::default(),
+            per: None,
+            transactions: None,
+            top: 10,
+            force: false,
+        }
+    }
+}
+
+/// Why there is no comparison.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DiffError {
+    /// One of the sides cannot be read as asked.
+    #[error("{0}: {1}")]
+    Side(&'static str, ReportError),
+    /// There is no DB time on one side.
+    #[error("{0}: no DB time in the recording or the part chosen of it")]
+    Empty(&'static str),
+    /// One of the sides does not know the unit.
+    #[error("{side} does not count {unit}s{hint}")]
+    Unit {
+        /// Which one.
+        side: &'static str,
+        /// What was asked for.
+        unit: WorkUnit,
+        /// What can be done.
+        hint: &'static str,
+    },
+    /// The numbers of both sides mean different things.
+    #[error("{}; --force compares all the same", .0.join("; "))]
+    NotComparable(Vec<String>),
+}
+
+/// How the sides are called.
+pub(crate) const SIDES: [&str; 2] = ["GOOD", "BAD"];
+
+/// Compares two recordings.
+///
+/// # Errors
+/// A filter names what is not there, a side is empty or does not know the unit, or the two cannot be compared.
+pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffError> {
+    let mut functions = Functions::default();
+    let mut load = |side: usize| {
+        Side::load(sources[side], &options.filters[side], &mut functions)
+            .map_err(|e| DiffError::Side(SIDES[side], e))
+    };
+    let mut sides = [load(0)?, load(1)?];
+    for (side, name) in sides.iter().zip(SIDES) {
+        if side.places.is_empty() {
+            return Err(DiffError::Empty(name));
+        }
+    }
+    let comparability = comparability::check(sources, &sides);
+    if !comparability.refusals.is_empty() && !options.force {
+        return Err(DiffError::NotComparable(comparability.refusals));
+    }
+    let mut warnings = comparability.refusals;
+    warnings.extend(comparability.warnings);
+    let (unit, work) = unit_of_work(&sides, options)?;
+    let per = Per::new(&sides, unit, work, options.transactions.is_some());
+    let mut changes = Changes::of(&sides, &functions, &per);
+    let factor = common_factor::estimate(&changes, &per, &functions);
+    let tested = changes.test(&sides, &per, factor);
+    let conclusion = conclusion::conclude(&changes, &functions, &per, factor, tested);
+    let latencies = latencies::compare(sources, &mut sides, options, &per);
+    let counters = counters::compare(sources, &mut sides, options, &per);
+    let mut problems = Vec::new();
+    let answer_sides = [0, 1].map(|side| {
+        for problem in &sides[side].problems {
+            problems.push(format!("{}: {problem}", SIDES[side]));
+        }
+        DiffSide {
+            meta: sources[side].meta().clone(),
+            period: sides[side].period,
+            db_time_ns: sides[side].total.ns,
+            samples: sides[side].total.samples,
+            work: per.work[side],
+            slices: sides[side].slices().count(),
+            fidelity: sides[side].fidelity,
+        }
+    });
+    Ok(Diff {
+        sides: answer_sides,
+        unit,
+        unit_is_told: per.is_told,
+        warnings,
+        common_factor: factor,
+        noise: NoiseTest {
+            resamples: RESAMPLES,
+            level: LEVEL,
+            fewest_slices: FEWEST_SLICES,
+            smallest_share: SMALLEST_SHARE,
+            tested,
+        },
+        conclusion: conclusion.sentence,
+        whole: conclusion.whole,
+        total: changes.total(&per),
+        cells: changes.cells(&per),
+        waits: changes.waits(&per),
+        functions: changes.functions(&functions, &per),
+        paths: changes.paths(&functions, &per),
+        modules: changes.modules(&per),
+        latencies,
+        counters,
+        stacks: changes.stacks(&functions, &per),
+        top: options.top,
+        problems,
+    })
+}
+
+/// By what the times of both sides are divided.
+pub(crate) struct Per {
+    unit: WorkUnit,
+    /// Units of work of each side.
+    work: [f64; 2],
+    /// The same by slice.
+    slices: [Vec<f64>; 2],
+    /// The user said how much work there was.
+    is_told: bool,
+}
+
+impl Per {
+    fn new(sides: &[Side; 2], unit: WorkUnit, work: [f64; 2], is_told: bool) -> Per {
+        let by_slice = |n: usize| -> Vec<f64> {
+            let side = &sides[n];
+            let slices = side.slices();
+            let mut counted = vec![0.0; slices.count()];
+            match (unit, side.work.seconds(unit)) {
+                (WorkUnit::Sample, _) => {
+                    for (second, amount) in side.places.values().flatten() {
+                        counted[slices.of_time(*second)] += amount.samples as f64;
+                    }
+                }
+                (WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request, Some(seconds))
+                    if !is_told =>
+                {
+                    for (second, count) in seconds {
+                        counted[slices.of_time(*second)] += *count as f64;
+                    }
+                }
+                _ => {
+                    // Known as a whole only: taken as even.
+                    let elapsed = slices.elapsed();
+                    let all: f64 = elapsed.iter().sum();
+                    for (counted, elapsed) in counted.iter_mut().zip(elapsed) {
+                        *counted = if all > 0.0 { work[n] * elapsed / all } else { 0.0 };
+                    }
+                }
+            }
+            counted
+        };
+        Per {
+            unit,
+            work,
+            slices: [by_slice(0), by_slice(1)],
+            is_told,
+        }
+    }
+
+    fn per_unit(&self, values: [u128; 2]) -> [f64; 2] {
+        [0, 1].map(|side| {
+            if self.work[side] > 0.0 {
+                values[side] as f64 / self.work[side]
+            } else {
+                0.0
+            }
+        })
+    }
+}
+
+/// The unit that was asked for, or the best that both sides know, and how much work each side did.
+fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [f64; 2]), DiffError> {
+    let amount = |unit: WorkUnit, side: usize| -> f64 {
+        match unit {
+            WorkUnit::Transaction if options.transactions.is_some() => {
+                options.transactions.map_or(0.0, |told| told[side] as f64)
+            }
+            WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request => {
+                sides[side].work.count(unit) as f64
+            }
+            WorkUnit::Second if sides[side].total.ns == 0 => 0.0,
+            WorkUnit::Second => sides[side].period.elapsed_ns() as f64 / 1e9,
+            WorkUnit::Sample => sides[side].total.samples as f64,
+            WorkUnit::Run => 1.0,
+        }
+    };
+    let amounts = |unit: WorkUnit| [amount(unit, 0), amount(unit, 1)];
+    if let Some(unit) = options.per {
+        let work = amounts(unit);
+        return match work.iter().position(|amount| *amount <= 0.0) {
+            None => Ok((unit, work)),
+            Some(side) => Err(DiffError::Unit {
+                side: SIDES[side],
+                unit,
+                hint: match unit {
+                    WorkUnit::Transaction => ": say how many there were with --transactions GOOD,BAD",
+                    WorkUnit::Request => ": record --exact does",
+                    _ => "",
+                },
+            }),
+        };
+    }
+    let known = WorkUnit::ALL
+        .into_iter()
+        .map(|unit| (unit, amounts(unit)))
+        .find(|(_, work)| work.iter().all(|amount| *amount > 0.0));
+    // A run is always one run.
+    Ok(known.unwrap_or((WorkUnit::Run, [1.0, 1.0])))
+}

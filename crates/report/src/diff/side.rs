@@ -1,0 +1,230 @@
+//! One side of a comparison: its time by wait event, state and stack, cut into slices of time.
+
+use std::collections::{BTreeMap, HashMap};
+
+use dbtime_model::{SessionId, StackId, State, Wait};
+
+use super::noise::MOST_SLICES;
+use crate::filter::{Filter, SECOND_US};
+use crate::function::{FunctionId, Functions};
+use crate::ledger::Section;
+use crate::load::{Dimensions, Source};
+use crate::report::{ReportError, load};
+use crate::scan::{Period, scan};
+use crate::sums::FidelityMix;
+use crate::sums::Sums;
+use crate::work::{CountedWork, WorkUnit};
+
+/// What was found at one place, in nanoseconds and in samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) ns: u128,
+    pub(super) samples: u128,
+}
+
+impl Amount {
+    pub(super) fn add(&mut self, other: Amount) {
+        self.ns += other.ns;
+        self.samples += other.samples;
+    }
+
+    /// The number that is compared.
+    pub(super) fn value(self, unit: WorkUnit) -> u128 {
+        match unit {
+            WorkUnit::Sample => self.samples,
+            _ => self.ns,
+        }
+    }
+}
+
+/// Wait event, state and call path.
+pub(super) type Place = (Wait, State, Vec<FunctionId>);
+
+/// One side.
+pub(super) struct Side {
+    pub(super) period: Period,
+    pub(super) dimensions: Dimensions,
+    pub(super) places: HashMap<Place, BTreeMap<i64, Amount>>,
+    pub(super) total: Amount,
+    pub(super) fidelity: Option<FidelityMix>,
+    pub(super) has_stacks: bool,
+    pub(super) work: CountedWork,
+    pub(super) problems: Vec<String>,
+}
+
+impl Side {
+    pub(super) fn load(
+        source: &Source,
+        filter: &Filter,
+        functions: &mut Functions,
+    ) -> Result<Side, ReportError> {
+        let mut dimensions = load(source, filter)?;
+        let mut stacks: HashMap<(Wait, State, StackId, StackId), BTreeMap<i64, Amount>> = HashMap::new();
+        let mut sums = Sums::default();
+        let scan = scan(source, &mut dimensions, filter, |activity| {
+            let row = activity.row;
+            if activity.section == Section::DbTime && (row.ns > 0 || row.samples > 0) {
+                sums.take(activity);
+                stacks
+                    .entry((activity.wait.clone(), row.state, row.user_stack, row.kernel_stack))
+                    .or_default()
+                    .entry(row.time)
+                    .or_default()
+                    .add(Amount {
+                        ns: row.ns.into(),
+                        samples: row.samples.into(),
+                    });
+            }
+        });
+        let mut problems = scan.problems;
+        let mut work = CountedWork::default();
+        problems.extend(source.counters(|row| {
+            if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
+                work.add_counter(row);
+            }
+        }));
+        problems.extend(source.latency(|row| {
+            if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
+                work.add_latency(row);
+            }
+        }));
+        let mut places: HashMap<Place, BTreeMap<i64, Amount>> = HashMap::new();
+        let mut total = Amount::default();
+        let mut has_stacks = false;
+        for ((wait, state, user, kernel), seconds) in stacks {
+            let path = functions.path(user, kernel, &dimensions);
+            has_stacks |= path.iter().any(|id| functions.get(*id).is_named());
+            let place = places.entry((wait, state, path)).or_default();
+            for (second, amount) in seconds {
+                total.add(amount);
+                place.entry(second).or_default().add(amount);
+            }
+        }
+        problems.extend(std::mem::take(&mut dimensions.problems));
+        Ok(Side {
+            period: scan.period,
+            dimensions,
+            places,
+            total,
+            fidelity: sums.fidelity(),
+            has_stacks,
+            work,
+            problems: problems.into_iter().map(|problem| problem.0).collect(),
+        })
+    }
+
+    pub(super) fn slices(&self) -> Slices {
+        Slices::of(self.period)
+    }
+}
+
+/// True for numbers of foreground sessions that the filter lets through, and for those of no session, unless sessions
+/// were chosen: the host's.
+pub(super) fn is_foreground(id: SessionId, dimensions: &mut Dimensions, filter: &Filter) -> bool {
+    if id == SessionId::RECORDER {
+        return filter.sessions.is_empty();
+    }
+    let session = dimensions.session(id);
+    session.backend_type.is_foreground() && filter.takes_session(session)
+}
+
+/// Slices of equal length, whole seconds as far as there are few of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slices {
+    period: Period,
+    first_second: i64,
+    seconds: i64,
+    count: usize,
+}
+
+impl Slices {
+    fn of(period: Period) -> Slices {
+        let first_second = period.from_us.div_euclid(SECOND_US);
+        let end = period.to_us.saturating_add(SECOND_US - 1).div_euclid(SECOND_US);
+        let seconds = end.saturating_sub(first_second).max(1);
+        Slices {
+            period,
+            first_second,
+            seconds,
+            count: usize::try_from(seconds).unwrap_or(MOST_SLICES).min(MOST_SLICES),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The slice of a row of this second; those outside of the period count for its ends.
+    pub(super) fn of_time(&self, time_us: i64) -> usize {
+        let second = time_us.div_euclid(SECOND_US).saturating_sub(self.first_second);
+        let second = i128::from(second.clamp(0, self.seconds - 1));
+        usize::try_from(second * self.count as i128 / i128::from(self.seconds)).unwrap_or(0)
+    }
+
+    /// Elapsed time of each slice, in seconds.
+    pub(super) fn elapsed(&self) -> Vec<f64> {
+        let mut elapsed = vec![0.0; self.count];
+        for (slice, elapsed) in elapsed.iter_mut().enumerate() {
+            let bound = |slice: usize| {
+                // The first second that is not in the slices before.
+                let count = self.count as i128;
+                let second = (slice as i128 * i128::from(self.seconds) + count - 1).div_euclid(count);
+                (i128::from(self.first_second) + second) * i128::from(SECOND_US)
+            };
+            let from = bound(slice).max(self.period.from_us.into());
+            let to = bound(slice + 1).min(self.period.to_us.into());
+            *elapsed = (to - from).max(0) as f64 / SECOND_US as f64;
+        }
+        elapsed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_share_the_period_out() {
+        for (from_us, to_us) in [
+            (300_000, 4_300_000),
+            (0, 1),
+            (5_000_000, 605_500_000),
+            (0, 61_000_000),
+        ] {
+            let slices = Slices::of(Period { from_us, to_us });
+            let sum: f64 = slices.elapsed().iter().sum();
+            assert!(
+                (sum - (to_us - from_us) as f64 / 1e6).abs() < 1e-6,
+                "{from_us} {to_us}"
+            );
+            assert_eq!(slices.of_time(from_us), 0);
+            assert_eq!(slices.of_time(to_us - 1), slices.count() - 1);
+            assert_eq!(
+                (slices.of_time(i64::MIN), slices.of_time(i64::MAX)),
+                (0, slices.count() - 1)
+            );
+        }
+        assert_eq!(
+            Slices::of(Period {
+                from_us: 300_000,
+                to_us: 4_300_000
+            })
+            .count(),
+            5
+        );
+    }
+
+    /// What stands in a slice happened in its elapsed time.
+    #[test]
+    fn a_second_is_in_the_slice_that_has_its_time() {
+        let slices = Slices::of(Period {
+            from_us: 0,
+            to_us: 100_000_000,
+        });
+        let mut seconds = vec![0.0; slices.count()];
+        for second in 0..100 {
+            seconds[slices.of_time(second * SECOND_US)] += 1.0;
+        }
+        assert_eq!(seconds, slices.elapsed());
+    }
+}

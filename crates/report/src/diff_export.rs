@@ -1,0 +1,111 @@
+//! Two recordings as differential folded stacks and as differential flame graphs.
+//!
+//! BAD is scaled to as much work as GOOD did, so that both columns can be compared.
+
+use std::io::{self, Write};
+
+use inferno::flamegraph;
+use inferno::flamegraph::color::{BackgroundColor, Color};
+
+use crate::diff::{Diff, DiffStack};
+use crate::folded::{KERNEL_SUFFIX, frame_name};
+use crate::printable::printable;
+
+/// Which side gives the widths of a flame graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Widths {
+    /// What BAD does: red is where it takes longer.
+    Bad,
+    /// What GOOD did: blue is what has gone.
+    Good,
+}
+
+/// Writes `level;level;frame;frame_[k] GOOD BAD`, nanoseconds (samples): what difffolded.pl and
+/// inferno-diff-folded make, for tools that read it.
+///
+/// # Errors
+/// What `out` returns.
+pub fn write_folded(diff: &Diff, out: &mut dyn Write) -> io::Result<()> {
+    for stack in &diff.stacks {
+        let [good, bad] = stack.scaled;
+        writeln!(out, "{} {good} {bad}", names(stack).join(";"))?;
+    }
+    Ok(())
+}
+
+/// Draws a differential flame graph: each frame has the width of one side and the colour of the change of its own time.
+///
+/// # Errors
+/// What `out` returns, or that there is nothing to draw.
+pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result<()> {
+    // inferno adds up 64-bit numbers.
+    let largest: u128 = [0, 1]
+        .map(|side| {
+            diff.stacks
+                .iter()
+                .map(|stack| u128::from(stack.scaled[side]))
+                .sum()
+        })
+        .into_iter()
+        .max()
+        .unwrap_or(0);
+    let shift = (u128::BITS - largest.leading_zeros()).saturating_sub(62);
+    let mut lines: Vec<(Vec<String>, [u64; 2])> = diff
+        .stacks
+        .iter()
+        .map(|stack| (names(stack), stack.scaled.map(|count| count >> shift)))
+        .filter(|(_, [good, bad])| match widths {
+            Widths::Bad => *bad > 0,
+            Widths::Good => *good > 0,
+        })
+        .collect();
+    // As in the plain flame graph: sorted name by name, handed over as a "flame chart", which takes the order given.
+    lines.sort_unstable();
+    let lines: Vec<String> = lines
+        .into_iter()
+        .rev()
+        .map(|(names, [good, bad])| match widths {
+            Widths::Bad => format!("{} {good} {bad}", names.join(";")),
+            Widths::Good => format!("{} {bad} {good}", names.join(";")),
+        })
+        .collect();
+    let mut options = flamegraph::Options::default();
+    options.title = printable(&diff.conclusion).chars().take(TITLE).collect();
+    options.subtitle = Some(match widths {
+        Widths::Bad => "Width: time in BAD. Red: more than in GOOD, blue: less, for as much work".to_string(),
+        Widths::Good => "Width: time in GOOD. Red: more in BAD, blue: less, for as much work".to_string(),
+    });
+    options.count_name = "us".to_string();
+    options.factor = 2f64.powi(shift.cast_signed()) / 1e3;
+    if diff.unit == crate::work::WorkUnit::Sample {
+        options.count_name = "samples".to_string();
+        options.factor = 1.0;
+    }
+    options.name_type = "Frame:".to_string();
+    options.notes =
+        "the colour is the change of a frame's own time; frames narrower than 0.01 % are not drawn"
+            .to_string();
+    options.bgcolors = Some(BackgroundColor::Flat(Color::new(0xfa, 0xfa, 0xfa)));
+    options.font_width = 0.61;
+    options.flame_chart = true;
+    options.negate_differentials = widths == Widths::Good;
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+}
+
+/// Characters of a title that are seen.
+const TITLE: usize = 150;
+
+/// Wait event, state and functions.
+fn names(stack: &DiffStack) -> Vec<String> {
+    let levels = [stack.wait.to_string(), stack.state.to_string()];
+    let levels = levels.iter().map(|level| frame_name(level));
+    let functions = stack.functions.iter().map(|function| {
+        let name = frame_name(&function.name);
+        if function.kernel {
+            name + KERNEL_SUFFIX
+        } else {
+            name
+        }
+    });
+    levels.chain(functions).collect()
+}

@@ -1,0 +1,109 @@
+//! Functions: frames without their offsets and build ids, so that equal code reads the same in every stack and every
+//! recording.
+
+use std::collections::HashMap;
+
+use dbtime_model::{Frame, NO_STACK, StackId};
+
+use crate::load::Dimensions;
+
+/// Stands for the frames of a stack that is not in the recording.
+pub(crate) const MISSING: &str = "[stack not recorded]";
+/// Stands where no stack was taken: in idle waits, or because the session ran while it was read.
+pub(crate) const NO_STACK_TAKEN: &str = "[no stack]";
+/// Stands below a kernel stack whose user stack was lost for that reason.
+pub(crate) const NO_USER_STACK: &str = "[no user stack]";
+
+/// A function of a program, a library or the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Function {
+    /// Its symbol; `[module]` for all functions of a module that have none, `[unknown]` for code in no file.
+    pub name: String,
+    /// See [`Frame::module`].
+    pub module: String,
+    /// A function of the kernel.
+    pub kernel: bool,
+}
+
+impl Function {
+    fn of(frame: &Frame, kernel: bool) -> Function {
+        let name = match (frame.symbol.as_str(), frame.module.trim_matches(['[', ']'])) {
+            ("", "") => "[unknown]".to_string(),
+            ("", module) => format!("[{module}]"),
+            (symbol, _) => symbol.to_string(),
+        };
+        Function {
+            name,
+            module: frame.module.clone(),
+            kernel,
+        }
+    }
+
+    /// No function, but what is said in place of one.
+    fn words(name: &str) -> Function {
+        Function {
+            name: name.to_string(),
+            module: String::new(),
+            kernel: false,
+        }
+    }
+
+    /// False for what stands in place of a stack, and for code that has no name.
+    pub fn is_named(&self) -> bool {
+        !self.name.starts_with('[')
+    }
+}
+
+/// Place of a function in [`Functions`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FunctionId(u32);
+
+/// Every function seen, once; of one recording or of several that are compared.
+#[derive(Debug, Default)]
+pub(crate) struct Functions {
+    list: Vec<Function>,
+    ids: HashMap<Function, FunctionId>,
+}
+
+impl Functions {
+    pub(crate) fn get(&self, id: FunctionId) -> &Function {
+        &self.list[id.0 as usize]
+    }
+
+    fn id(&mut self, function: Function) -> FunctionId {
+        if let Some(id) = self.ids.get(&function) {
+            return *id;
+        }
+        // Stacks are known by 64-bit hashes, functions are fewer than those that fit into memory.
+        let id = FunctionId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
+        self.list.push(function.clone());
+        self.ids.insert(function, id);
+        id
+    }
+
+    /// The call path of a user and a kernel stack, root first. Never empty: a gap has a name.
+    pub(crate) fn path(
+        &mut self,
+        user: StackId,
+        kernel: StackId,
+        dimensions: &Dimensions,
+    ) -> Vec<FunctionId> {
+        let mut path = Vec::new();
+        for (id, is_kernel) in [(user, false), (kernel, true)] {
+            match dimensions.stack(id) {
+                Some(frames) => {
+                    for frame in frames {
+                        path.push(self.id(Function::of(frame, is_kernel)));
+                    }
+                }
+                None if id != NO_STACK => path.push(self.id(Function::words(MISSING))),
+                None if is_kernel && path.is_empty() => path.push(self.id(Function::words(NO_STACK_TAKEN))),
+                None if !is_kernel && kernel != NO_STACK => {
+                    path.push(self.id(Function::words(NO_USER_STACK)));
+                }
+                None => {}
+            }
+        }
+        path
+    }
+}

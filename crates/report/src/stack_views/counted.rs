@@ -1,0 +1,63 @@
+//! The classic view: equal stacks counted.
+
+use std::collections::HashMap;
+
+use super::CallPaths;
+use crate::function::{Function, FunctionId};
+use crate::sums::{Sums, percent};
+
+/// Time of equal stacks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedStack {
+    /// Root first, offsets stripped.
+    pub functions: Vec<Function>,
+    /// Functions nearer to the root were cut off.
+    pub cut: bool,
+    /// Nanoseconds.
+    pub ns: u128,
+    /// Part of all stacks in percent.
+    pub percent: f64,
+    /// Samples.
+    pub samples: u128,
+}
+
+/// The hottest stacks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedStacks {
+    /// The hottest last.
+    pub stacks: Vec<CountedStack>,
+    /// Distinct stacks that are not among them.
+    pub others: usize,
+    /// Their time in nanoseconds.
+    pub others_ns: u128,
+}
+
+/// Counts equal stacks, after all but the `depth` functions at the leaf were cut off.
+pub(super) fn count(paths: &CallPaths, top: usize, depth: Option<usize>) -> CountedStacks {
+    let mut equal: HashMap<(&[FunctionId], bool), Sums> = HashMap::new();
+    let mut total_ns = 0;
+    for (path, _, sums) in &paths.paths {
+        let from = path.len().saturating_sub(depth.unwrap_or(usize::MAX));
+        equal.entry((&path[from..], from > 0)).or_default().merge(sums);
+        total_ns += sums.total_ns();
+    }
+    let mut stacks: Vec<CountedStack> = equal
+        .into_iter()
+        .map(|((path, cut), sums)| CountedStack {
+            functions: path.iter().map(|id| paths.functions.get(*id).clone()).collect(),
+            cut,
+            ns: sums.total_ns(),
+            percent: percent(sums.total_ns(), total_ns).unwrap_or(0.0),
+            samples: sums.samples,
+        })
+        .collect();
+    stacks.sort_unstable_by(|one, other| {
+        (one.ns, &other.functions, one.cut).cmp(&(other.ns, &one.functions, other.cut))
+    });
+    let hottest = stacks.split_off(stacks.len().saturating_sub(top));
+    CountedStacks {
+        others: stacks.len(),
+        others_ns: stacks.iter().map(|stack| stack.ns).sum(),
+        stacks: hottest,
+    }
+}

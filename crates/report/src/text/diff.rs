@@ -1,0 +1,331 @@
+//! What changed between two recordings.
+
+use super::page::{Page, Table};
+use crate::diff::{Change, Diff, LatencyChange, Place, Verdict, amount};
+use crate::function::Function;
+use crate::group::moment;
+use crate::number::{duration, seconds};
+use crate::work::WorkUnit;
+
+/// Functions of a call path that are shown, from the end.
+const SHOWN_OF_PATH: usize = 4;
+/// Distributions whose histograms are shown.
+const HISTOGRAMS: usize = 2;
+
+pub(super) fn render(diff: &Diff, page: &mut Page) {
+    // A line of its own, however long: who greps or cuts the first line has the answer.
+    page.line(&diff.conclusion);
+    page.paragraph(&diff.whole);
+    page.line("");
+    for (side, name) in diff.sides.iter().zip(["GOOD", "BAD"]) {
+        let how = side.fidelity.map_or("none", |fidelity| fidelity.as_str());
+        page.paragraph(&format!(
+            "{name}: {} {}, {} UTC, {} s, DB time {} s ({how}), {}",
+            side.meta.database.product,
+            side.meta.database.version,
+            moment(side.period.from_us),
+            seconds(side.period.elapsed_ns()),
+            seconds(side.db_time_ns),
+            work(side.work, diff.unit),
+        ));
+    }
+    page.paragraph(&format!("Everything is per {}{}.", diff.unit, unit(diff)));
+    for warning in &diff.warnings {
+        page.paragraph(&format!("Warning: {warning}."));
+    }
+    page.paragraph(&noise(diff));
+    times("Ledger: wait event and state", &diff.cells, diff, page);
+    times("Wait events", &diff.waits, diff, page);
+    functions(diff, page);
+    times(
+        "Call paths, down to where the difference spreads out",
+        &diff.paths,
+        diff,
+        page,
+    );
+    times("Modules", &diff.modules, diff, page);
+    latencies(diff, page);
+    counters(diff, page);
+    for problem in &diff.problems {
+        page.paragraph(&format!("Not read: {problem}"));
+    }
+}
+
+fn work(work: f64, unit: WorkUnit) -> String {
+    match unit {
+        WorkUnit::Second => "compared by elapsed time".to_string(),
+        WorkUnit::Run => "compared as a whole".to_string(),
+        _ => format!("{work:.0} {unit}s"),
+    }
+}
+
+fn unit(diff: &Diff) -> &'static str {
+    match diff.unit {
+        WorkUnit::Transaction if diff.unit_is_told => ", as you counted them",
+        WorkUnit::Transaction | WorkUnit::Execution => ", as the database counted them",
+        WorkUnit::Request => {
+            ": a request is an end of a wait for the client (Client:ClientRead), counted exactly"
+        }
+        WorkUnit::Second => {
+            " of elapsed time: neither side says how much work it did (--transactions GOOD,BAD)"
+        }
+        WorkUnit::Sample => ": the sources know no time; 100 % is all samples of a side",
+        WorkUnit::Run => ": the whole of each side",
+    }
+}
+
+fn noise(diff: &Diff) -> String {
+    let test = &diff.noise;
+    let [good, bad] = [0, 1].map(|side| diff.sides[side].slices);
+    let mut text = if test.tested {
+        format!(
+            "Noise: bootstrap over {good} and {bad} slices of time, {} resamples, in blocks; limit by the maximum over all \
+             that is compared, so that equal recordings show anything significant in {:.0} % of comparisons; and larger \
+             than the change between the halves of either side. Below {:.0} % of DB time: small, not tested. The host's time (run queue, scheduling, waking, interrupts) is shown, not tested.",
+            test.resamples,
+            test.level * 100.0,
+            test.smallest_share * 100.0
+        )
+    } else {
+        format!(
+            "Noise: not tested, each side needs {} s at least.",
+            test.fewest_slices
+        )
+    };
+    if (diff.common_factor - 1.0).abs() >= 0.005 {
+        text += &format!(
+            " What both sides do alike takes {:.2} times as long in BAD: taken off before the test, not from the numbers \
+             shown.",
+            diff.common_factor
+        );
+    }
+    text
+}
+
+fn name(function: &Function) -> String {
+    match function.kernel {
+        true => format!("{} [k]", function.name),
+        false => function.name.clone(),
+    }
+}
+
+fn place(place: &Place) -> String {
+    match place {
+        Place::All => "DB time".to_string(),
+        Place::Cell(wait, state) => format!("{wait}, {state}"),
+        Place::Wait(wait) => wait.to_string(),
+        Place::Function(function) => name(function),
+        Place::Path(path) => {
+            let hidden = path.len().saturating_sub(SHOWN_OF_PATH);
+            let mut names: Vec<String> = path[hidden..].iter().map(name).collect();
+            if hidden > 0 {
+                names.insert(0, "..".to_string());
+            }
+            names.join(" > ")
+        }
+        Place::Module(name) => name.clone(),
+    }
+}
+
+fn signed(value: f64, unit: WorkUnit) -> String {
+    let sign = match value {
+        value if value > 0.0 => "+",
+        value if value < 0.0 => "-",
+        _ => return "-".to_string(),
+    };
+    format!("{sign}{}", amount(value.abs(), unit))
+}
+
+fn if_any(value: f64, unit: WorkUnit) -> String {
+    if value == 0.0 {
+        "-".to_string()
+    } else {
+        amount(value, unit)
+    }
+}
+
+fn verdict(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Significant => "yes".to_string(),
+        other => other.as_str().to_string(),
+    }
+}
+
+/// Changes that are there at all, as many as are wanted.
+fn shown<'a>(changes: &'a [Change], diff: &Diff) -> Vec<&'a Change> {
+    changes
+        .iter()
+        .filter(|change| change.difference != 0.0)
+        .take(diff.top)
+        .collect()
+}
+
+fn times(title: &str, changes: &[Change], diff: &Diff, page: &mut Page) {
+    let shown = shown(changes, diff);
+    if shown.is_empty() {
+        return;
+    }
+    page.heading(&format!(
+        "{title} (per {}, the largest difference first)",
+        diff.unit
+    ));
+    let mut table = Table::new(
+        &[""],
+        &["GOOD", "BAD", "difference", "% of DB time", "significant"],
+    );
+    for change in shown.into_iter() {
+        table.row(row(place(&change.place), change, diff));
+    }
+    table.rule();
+    table.row(row("DB time".to_string(), &diff.total, diff));
+    page.table(&table);
+}
+
+fn row(name: String, change: &Change, diff: &Diff) -> Vec<String> {
+    let is_sum = change.place == Place::All;
+    vec![
+        name,
+        if_any(change.per_unit[0], diff.unit),
+        if_any(change.per_unit[1], diff.unit),
+        signed(change.difference, diff.unit),
+        format!("{:+.1}", change.percent),
+        if is_sum {
+            String::new()
+        } else {
+            verdict(change.verdict)
+        },
+    ]
+}
+
+fn functions(diff: &Diff, page: &mut Page) {
+    let shown = shown(&diff.functions, diff);
+    if shown.is_empty() {
+        return;
+    }
+    page.heading(&format!(
+        "Functions (per {}, by the difference in themselves; total = with all they called)",
+        diff.unit
+    ));
+    let mut table = Table::new(
+        &["function", "module"],
+        &["total GOOD", "total BAD", "self", "% of DB time", "significant"],
+    );
+    for change in shown {
+        let Place::Function(function) = &change.place else {
+            continue;
+        };
+        table.row(vec![
+            name(function),
+            function.module.clone(),
+            if_any(change.per_unit[0], diff.unit),
+            if_any(change.per_unit[1], diff.unit),
+            signed(change.difference, diff.unit),
+            format!("{:+.1}", change.percent),
+            verdict(change.verdict),
+        ]);
+    }
+    page.table(&table);
+}
+
+fn latencies(diff: &Diff, page: &mut Page) {
+    let shown: Vec<&LatencyChange> = diff
+        .latencies
+        .iter()
+        .filter(|change| change.histograms[0] != change.histograms[1])
+        .take(diff.top)
+        .collect();
+    if shown.is_empty() {
+        return;
+    }
+    page.heading("Latencies of single events (exact; ~ = the change is noise or small)");
+    let per = format!("per {}", diff.unit);
+    let mut table = Table::new(
+        &["kind", "event", ""],
+        &[&per, "mean", "p50", "p95", "p99", "max"],
+    );
+    for change in &shown {
+        for (side, label) in [(0, "GOOD"), (1, "BAD")] {
+            let first = side == 0;
+            let mut cells = vec![
+                if first { change.kind.clone() } else { String::new() },
+                if first { change.name.clone() } else { String::new() },
+                label.to_string(),
+                format!("{:.2}", change.per_unit[side]),
+            ];
+            for quantity in &change.quantities {
+                let text = quantity.ns[side].map_or_else(|| "-".to_string(), |ns| duration(ns as u128));
+                let mark = match quantity.verdict {
+                    Verdict::Significant => "",
+                    _ if first => "",
+                    _ => "~",
+                };
+                cells.push(format!("{mark}{text}"));
+            }
+            cells.push(duration(change.histograms[side].max_ns().into()));
+            table.row(cells);
+        }
+    }
+    page.table(&table);
+    for change in shown.iter().take(HISTOGRAMS) {
+        histogram(change, page);
+    }
+}
+
+/// Both histograms side by side.
+fn histogram(change: &LatencyChange, page: &mut Page) {
+    let buckets = change
+        .histograms
+        .each_ref()
+        .map(|histogram| histogram.power_of_two_us());
+    page.heading(&format!(
+        "{} {}: events by latency, % of each side",
+        change.kind, change.name
+    ));
+    let mut table = Table::new(&["from us", "to us"], &["GOOD", "BAD"]);
+    let mut bounds: Vec<(u64, u64)> = buckets
+        .iter()
+        .flatten()
+        .map(|bucket| (bucket.from_us, bucket.to_us))
+        .collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    for (from, to) in bounds {
+        let part = |side: usize| {
+            let bucket = buckets[side].iter().find(|bucket| bucket.from_us == from);
+            let count = bucket.map_or(0, |bucket| bucket.count);
+            match crate::sums::percent(count, change.histograms[side].count()) {
+                Some(percent) if count > 0 => format!("{percent:.2}"),
+                _ => "-".to_string(),
+            }
+        };
+        table.row(vec![from.to_string(), to.to_string(), part(0), part(1)]);
+    }
+    page.table(&table);
+}
+
+fn counters(diff: &Diff, page: &mut Page) {
+    let shown: Vec<_> = diff
+        .counters
+        .iter()
+        .filter(|change| change.per_unit[0] != change.per_unit[1])
+        .take(diff.top)
+        .collect();
+    if shown.is_empty() {
+        return;
+    }
+    page.heading(&format!(
+        "Counters (per {}, the largest relative change first)",
+        diff.unit
+    ));
+    let mut table = Table::new(&["source", "counter"], &["GOOD", "BAD", "significant"]);
+    for change in shown {
+        table.row(vec![
+            change.source.clone(),
+            change.name.clone(),
+            format!("{:.2}", change.per_unit[0]),
+            format!("{:.2}", change.per_unit[1]),
+            verdict(change.verdict),
+        ]);
+    }
+    page.table(&table);
+}

@@ -1,0 +1,521 @@
+//! Two recordings made by hand: what differs between them was worked out with pencil and paper.
+
+mod hand_made;
+
+use dbtime_model::recording::Meta;
+use dbtime_model::{
+    ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, StackRow, State, counter, stack_id,
+};
+use dbtime_report::diff_export::{Widths, write_folded, write_svg};
+use dbtime_report::{
+    Change, Diff, DiffError, DiffOptions, Filter, Place, Source, Verdict, WorkUnit, diff, json, text,
+};
+use hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session, stack};
+use proptest::prelude::*;
+
+/// Seconds of each recording.
+const SECONDS: u64 = 20;
+
+/// A stack, a wait event, a state, and the milliseconds of a second that are spent there.
+type Spent<'a> = (&'a [&'a str], (&'a str, &'a str, bool), State, u64);
+
+/// One session; in every second, for each stack, wait event and state, so many milliseconds. Every other second has a
+/// little more, so that there is noise.
+fn recording(time: &[Spent<'_>]) -> (Meta, Rows) {
+    let mut rows = Rows {
+        sessions: vec![session(1, 4711, "client backend", "app", "shop")],
+        ..Rows::default()
+    };
+    for (functions, wait, state, ms) in time {
+        let stack = stack(functions, "postgres");
+        for second in 0..SECONDS {
+            let more = if second % 2 == 0 { ms / 50 } else { 0 };
+            rows.activity.push(ActivityRow {
+                time: FIRST_SECOND + second as i64 * 1_000_000,
+                user_stack: stack.id,
+                ..row(1, *wait, *state, ms + more)
+            });
+        }
+        if !rows.stacks.contains(&stack) {
+            rows.stacks.push(stack);
+        }
+    }
+    let mut meta = meta();
+    meta.start_us = FIRST_SECOND;
+    meta.end_us = FIRST_SECOND + SECONDS as i64 * 1_000_000;
+    (meta, rows)
+}
+
+fn compare_with(good: &(Meta, Rows), bad: &(Meta, Rows), options: &DiffOptions) -> Result<Diff, DiffError> {
+    let source = |(meta, rows): &(Meta, Rows)| Source::memory(meta.clone(), rows.clone());
+    diff([&source(good), &source(bad)], options)
+}
+
+fn compare(good: &(Meta, Rows), bad: &(Meta, Rows)) -> Diff {
+    compare_with(good, bad, &DiffOptions::default()).expect("they can be compared")
+}
+
+const SCAN: &[&str] = &["main", "PostgresMain", "ExecScan", "heap_getnext"];
+const CHECKSUM: &[&str] = &[
+    "main",
+    "PostgresMain",
+    "ExecScan",
+    "heap_getnext",
+    "PageIsVerified",
+    "checksum_page",
+];
+const SORT: &[&str] = &["main", "PostgresMain", "ExecSort", "qsort"];
+const LOCKED: &[&str] = &[
+    "main",
+    "PostgresMain",
+    "ExecUpdate",
+    "LockAcquire",
+    "ProcSleep",
+    "WaitLatch",
+    "epoll_wait",
+];
+
+fn good() -> (Meta, Rows) {
+    recording(&[(SCAN, CPU, State::User, 200), (SORT, CPU, State::User, 100)])
+}
+
+fn with_checksums() -> (Meta, Rows) {
+    recording(&[
+        (SCAN, CPU, State::User, 200),
+        (SORT, CPU, State::User, 100),
+        (CHECKSUM, CPU, State::User, 50),
+    ])
+}
+
+fn function<'a>(diff: &'a Diff, name: &str) -> &'a Change {
+    diff.functions
+        .iter()
+        .find(|change| matches!(&change.place, Place::Function(function) if function.name == name))
+        .unwrap_or_else(|| panic!("no function {name} in {:#?}", diff.functions))
+}
+
+/// 50 ms in every second, one more in every other: 1010 ms in 20 s.
+#[test]
+fn a_function_that_one_side_runs_is_found_to_the_nanosecond() {
+    let diff = compare(&good(), &with_checksums());
+    assert_eq!(diff.unit, WorkUnit::Second);
+    let checksum = function(&diff, "checksum_page");
+    assert_eq!(checksum.values, [0, u128::from(1_010 * MS)]);
+    assert_eq!(checksum.self_values, checksum.values);
+    assert_eq!(checksum.difference, 50.5 * MS as f64);
+    assert_eq!(checksum.verdict, Verdict::Significant);
+    // Its caller did nothing more itself, but all of it is below it.
+    let caller = function(&diff, "PageIsVerified");
+    assert_eq!((caller.difference, caller.values), (0.0, checksum.values));
+    assert_eq!(function(&diff, "qsort").difference, 0.0);
+    assert_eq!(diff.total.difference, 50.5 * MS as f64);
+    assert!(
+        diff.conclusion.contains(
+            "The extra 50.5 ms per second of BAD is in checksum_page under PageIsVerified (CPU, user)"
+        ),
+        "{}",
+        diff.conclusion
+    );
+    let text = text::render_diff(&diff, 120);
+    let first = text.lines().next().expect("a line");
+    assert!(first.contains("checksum_page under PageIsVerified"), "{text}");
+}
+
+#[test]
+fn what_has_gone_is_found_too() {
+    let diff = compare(&with_checksums(), &good());
+    assert!(
+        diff.conclusion
+            .contains("The lost 50.5 ms per second of BAD was in checksum_page under PageIsVerified"),
+        "{}",
+        diff.conclusion
+    );
+}
+
+#[test]
+fn a_wait_is_named_with_its_state_and_who_waits() {
+    let bad = recording(&[
+        (SCAN, CPU, State::User, 200),
+        (SORT, CPU, State::User, 100),
+        (LOCKED, LOCK, State::Sleep, 400),
+    ]);
+    let diff = compare(&good(), &bad);
+    let named = "LockAcquire under ExecUpdate (Lock:transactionid, sleep)";
+    assert!(diff.conclusion.contains(named), "{}", diff.conclusion);
+}
+
+#[test]
+fn times_are_per_transaction_when_transactions_are_known() {
+    let counted = |(meta, mut rows): (Meta, Rows), per_second: i64| {
+        for second in 0..SECONDS as i64 {
+            rows.counters.push(CounterRow {
+                time: FIRST_SECOND + second * 1_000_000,
+                session: SessionId(1),
+                source: "postgres".into(),
+                name: counter::TRANSACTIONS.into(),
+                value: per_second,
+                ..CounterRow::default()
+            });
+        }
+        (meta, rows)
+    };
+    let diff = compare(&counted(good(), 100), &counted(with_checksums(), 50));
+    assert_eq!((diff.unit, diff.unit_is_told), (WorkUnit::Transaction, false));
+    // 303 ms by 100, 353.5 ms by 50.
+    assert_eq!(diff.total.per_unit, [3_030_000.0, 7_070_000.0]);
+    let told = DiffOptions {
+        transactions: Some([4_000, 1_000]),
+        ..DiffOptions::default()
+    };
+    let diff = compare_with(&good(), &with_checksums(), &told).expect("a comparison");
+    assert_eq!((diff.unit, diff.unit_is_told), (WorkUnit::Transaction, true));
+    assert_eq!(diff.total.per_unit, [1_515_000.0, 7_070_000.0]);
+    let error = compare_with(
+        &good(),
+        &good(),
+        &DiffOptions {
+            per: Some(WorkUnit::Request),
+            ..DiffOptions::default()
+        },
+    );
+    assert!(
+        matches!(
+            &error,
+            Err(DiffError::Unit {
+                side: "GOOD",
+                unit: WorkUnit::Request,
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn stacks_without_times_are_compared_per_sample() {
+    let counted = |(meta, mut rows): (Meta, Rows)| {
+        for row in &mut rows.activity {
+            (row.ns, row.samples) = (0, row.ns / MS);
+        }
+        (meta, rows)
+    };
+    let diff = compare(&counted(good()), &counted(with_checksums()));
+    assert_eq!(diff.unit, WorkUnit::Sample);
+    let checksum = function(&diff, "checksum_page");
+    assert_eq!(checksum.values, [0, 1_010]);
+    assert!((checksum.difference - 50.5 / 353.5).abs() < 1e-9, "{checksum:?}");
+}
+
+#[test]
+fn equal_recordings_do_not_differ() {
+    let diff = compare(&good(), &good());
+    assert!(
+        !diff.is_significant() && diff.conclusion == "No difference.",
+        "{}",
+        diff.conclusion
+    );
+    assert!(
+        diff.cells
+            .iter()
+            .chain(&diff.functions)
+            .all(|change| change.difference == 0.0)
+    );
+    assert!(diff.paths.is_empty(), "{:#?}", diff.paths);
+    assert_eq!(diff.common_factor, 1.0);
+    assert!(!text::render_diff(&diff, 100).contains("Ledger"));
+}
+
+/// Twenty functions that all take 1.4 times as long: a slower host, no cause.
+#[test]
+fn what_changes_all_alike_is_no_cause() {
+    let names: Vec<String> = (0..20).map(|n| format!("function_{n}")).collect();
+    let stacks: Vec<Vec<&str>> = names.iter().map(|name| vec!["main", name.as_str()]).collect();
+    let all = |ms: u64| {
+        let time: Vec<Spent<'_>> = stacks
+            .iter()
+            .map(|stack| (stack.as_slice(), CPU, State::User, ms))
+            .collect();
+        recording(&time)
+    };
+    let diff = compare(&all(20), &all(28));
+    assert!((diff.common_factor - 1.4).abs() < 0.01, "{}", diff.common_factor);
+    assert!(!diff.is_significant(), "{}", diff.conclusion);
+    assert!(diff.whole.contains("1.40 times as long"), "{}", diff.whole);
+}
+
+/// What else runs on the host is no cause in the database; it is said, not called significant.
+#[test]
+fn time_in_the_run_queue_is_shown_but_not_tested() {
+    let bad = recording(&[
+        (SCAN, CPU, State::User, 200),
+        (SORT, CPU, State::User, 100),
+        (SORT, CPU, State::Runnable, 400),
+    ]);
+    let diff = compare(&good(), &bad);
+    assert!(!diff.is_significant(), "{}", diff.conclusion);
+    assert_eq!(diff.cells[0].verdict, Verdict::Host);
+    assert_eq!(diff.cells[0].difference, 404.0 * MS as f64);
+    assert_eq!(diff.total.difference, 404.0 * MS as f64);
+    assert!(
+        diff.whole.contains("waking, interrupts): 0 ns and 404 ms"),
+        "{}",
+        diff.whole
+    );
+}
+
+#[test]
+fn latencies_are_compared_by_quantile() {
+    let with_latency = |ns: u64| {
+        let (meta, mut rows) = good();
+        for second in 0..SECONDS as i64 {
+            rows.latency.push(LatencyRow {
+                time: FIRST_SECOND + second * 1_000_000,
+                session: SessionId(1),
+                kind: "wait".into(),
+                name: "IO:WALSync".into(),
+                device: String::new(),
+                bytes: 0,
+                source: String::new(),
+                file: String::new(),
+                from_ns: ns,
+                to_ns: ns + 1,
+                count: 10,
+                sum_ns: 10 * ns,
+                max_ns: ns,
+                ..LatencyRow::default()
+            });
+        }
+        (meta, rows)
+    };
+    let diff = compare(&with_latency(1_000_000), &with_latency(3_000_000));
+    let [change] = diff.latencies.as_slice() else {
+        panic!("{:#?}", diff.latencies)
+    };
+    assert_eq!(change.per_unit, [10.0, 10.0]);
+    assert_eq!(change.difference, 20e6);
+    for quantity in &change.quantities {
+        assert_eq!(quantity.ns, [Some(1e6), Some(3e6)], "{}", quantity.name);
+        assert_eq!(quantity.verdict, Verdict::Significant, "{}", quantity.name);
+    }
+    let text = text::render_diff(&diff, 120);
+    assert!(
+        text.contains("events by latency") && text.contains("100.00"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_and_what_is_doubtful_is_said() {
+    let mut exact = good();
+    exact.0.collector.tier = "exact".into();
+    let refused = compare_with(&good(), &exact, &DiffOptions::default());
+    assert!(
+        matches!(&refused, Err(DiffError::NotComparable(why)) if why[0].contains("sampled")),
+        "{refused:?}"
+    );
+    let forced = DiffOptions {
+        force: true,
+        ..DiffOptions::default()
+    };
+    let diff = compare_with(&good(), &exact, &forced).expect("forced");
+    assert!(diff.warnings[0].contains("sampled"), "{:?}", diff.warnings);
+
+    let warned = |change: &dyn Fn(&mut (Meta, Rows)), words: &str| {
+        let mut bad = good();
+        change(&mut bad);
+        let diff = compare(&good(), &bad);
+        assert!(
+            diff.warnings.iter().any(|warning| warning.contains(words)),
+            "{words}: {:?}",
+            diff.warnings
+        );
+        assert!(text::render_diff(&diff, 120).contains("Warning: "));
+    };
+    warned(
+        &|(meta, _)| meta.collector.rate_hz = 999,
+        "sampling rates differ: 99 and 999",
+    );
+    warned(
+        &|(meta, _)| meta.database.version = "18.0".into(),
+        "version of the database differs",
+    );
+    warned(
+        &|(meta, _)| meta.host.kernel = "6.1.0".into(),
+        "the kernel differs",
+    );
+    warned(&|(meta, _)| meta.complete = false, "BAD is incomplete");
+    warned(
+        &|(_, rows)| {
+            rows.stacks.clear();
+            for row in &mut rows.activity {
+                row.user_stack = dbtime_model::NO_STACK;
+            }
+        },
+        "BAD has no stacks",
+    );
+
+    let mut without = recording(&[(SCAN, CPU, State::User, 300), (LOCKED, LOCK, State::Sleep, 400)]);
+    without.1.stacks.clear();
+    for row in &mut without.1.activity {
+        row.user_stack = dbtime_model::NO_STACK;
+    }
+    let diff = compare(&good(), &without);
+    assert!(diff.functions.is_empty() && diff.paths.is_empty() && diff.modules.is_empty());
+    assert!(
+        diff.conclusion.contains("is in Lock:transactionid, sleep"),
+        "{}",
+        diff.conclusion
+    );
+
+    let built = |id: &str| {
+        let (meta, mut rows) = good();
+        let frames = vec![Frame {
+            symbol: "f".into(),
+            module: "postgres".into(),
+            build_id: id.into(),
+            offset: 0,
+        }];
+        rows.stacks.push(StackRow {
+            id: stack_id(&frames),
+            frames,
+        });
+        (meta, rows)
+    };
+    let diff = compare(&built("aa"), &built("bb"));
+    assert!(
+        diff.warnings
+            .iter()
+            .any(|warning| warning.contains("different builds of postgres"))
+    );
+    assert!(compare(&built("aa"), &built("aa")).warnings.is_empty());
+
+    let short = Filter {
+        to_us: Some(FIRST_SECOND + 2_000_000),
+        ..Filter::default()
+    };
+    let options = DiffOptions {
+        filters: [short.clone(), short],
+        ..DiffOptions::default()
+    };
+    let diff = compare_with(&good(), &with_checksums(), &options).expect("a comparison");
+    assert!(!diff.noise.tested && !diff.is_significant());
+    assert!(
+        diff.conclusion.contains("checksum_page") && text::render_diff(&diff, 120).contains("Not tested")
+    );
+    let nobody = DiffOptions {
+        filters: [
+            Filter::default(),
+            Filter {
+                waits: vec!["Lock".into()],
+                ..Filter::default()
+            },
+        ],
+        ..DiffOptions::default()
+    };
+    assert_eq!(
+        compare_with(&good(), &good(), &nobody).err(),
+        Some(DiffError::Empty("BAD"))
+    );
+}
+
+#[test]
+fn folded_stacks_and_flame_graphs_have_both_sides() {
+    let mut hostile = with_checksums();
+    for frame in hostile.1.stacks.iter_mut().flat_map(|stack| &mut stack.frames) {
+        if frame.symbol == "checksum_page" {
+            frame.symbol = "<script>;\u{1b}[1m 7".into();
+        }
+    }
+    let options = DiffOptions {
+        transactions: Some([100, 200]),
+        ..DiffOptions::default()
+    };
+    let diff = compare_with(&good(), &hostile, &options).expect("a comparison");
+    let mut folded = Vec::new();
+    write_folded(&diff, &mut folded).expect("memory");
+    let folded = String::from_utf8(folded).expect("text");
+    // Bad did twice the work: half of its time is compared.
+    assert!(
+        folded.contains("CPU;user;main;PostgresMain;ExecSort;qsort 2020000000 1010000000\n"),
+        "{folded}"
+    );
+    assert!(folded.contains(";<script>:?[1m_7 0 505000000\n"), "{folded}");
+    for (widths, vanished) in [(Widths::Bad, false), (Widths::Good, true)] {
+        let mut svg = Vec::new();
+        write_svg(&diff, widths, &mut svg).expect("memory");
+        let svg = String::from_utf8(svg).expect("text");
+        let mut reader = quick_xml::Reader::from_str(&svg);
+        while !matches!(
+            reader.read_event().expect("well-formed"),
+            quick_xml::events::Event::Eof
+        ) {}
+        assert_eq!(svg.contains("&lt;script"), !vanished);
+        assert!(svg.contains("qsort"));
+    }
+}
+
+type Sample = (usize, usize, usize, u64);
+
+fn generated(samples: &[Sample]) -> (Meta, Rows) {
+    const FUNCTIONS: [&[&str]; 5] = [
+        SCAN,
+        CHECKSUM,
+        SORT,
+        LOCKED,
+        &["main", "main", "recursive", "recursive"],
+    ];
+    let (meta, mut rows) = recording(&[]);
+    for (stack_number, wait, state, ns) in samples {
+        let stack = stack(FUNCTIONS[*stack_number], "postgres");
+        rows.activity.push(ActivityRow {
+            ns: *ns,
+            user_stack: stack.id,
+            ..row(1, [CPU, LOCK, hand_made::READ][*wait], State::ALL[*state], 1)
+        });
+        rows.stacks.push(stack);
+    }
+    (meta, rows)
+}
+
+fn samples() -> impl Strategy<Value = Vec<Sample>> {
+    prop::collection::vec((0..5usize, 0..3usize, 0..8usize, 1..1_000_000u64), 1..30)
+}
+
+fn sum(changes: &[Change], values: impl Fn(&Change) -> [u128; 2]) -> [u128; 2] {
+    let add = |sum: [u128; 2], more: [u128; 2]| [sum[0] + more[0], sum[1] + more[1]];
+    changes.iter().map(values).fold([0; 2], add)
+}
+
+proptest! {
+    #[test]
+    fn differences_sum_to_the_difference_of_db_time(good in samples(), bad in samples()) {
+        let (good, bad) = (generated(&good), generated(&bad));
+        let forward = compare(&good, &bad);
+        let all = forward.total.values;
+        prop_assert_eq!(sum(&forward.cells, |change| change.values), all);
+        prop_assert_eq!(sum(&forward.waits, |change| change.values), all);
+        prop_assert_eq!(sum(&forward.modules, |change| change.values), all);
+        prop_assert_eq!(sum(&forward.functions, |change| {
+            // `functions` has each function once, with its own time beside the total.
+            change.self_values
+        }), all);
+        let stacks = forward.stacks.iter().fold([0; 2], |sum: [u128; 2], stack| {
+            [sum[0] + stack.values[0], sum[1] + stack.values[1]]
+        });
+        prop_assert_eq!(stacks, all);
+        // A function is counted once per stack, however often it stands there.
+        let roots = function(&forward, "main");
+        prop_assert_eq!(roots.values, all);
+
+        let backward = compare(&bad, &good);
+        prop_assert_eq!(forward.total.difference, -backward.total.difference);
+        for cell in &forward.cells {
+            let other = backward.cells.iter().find(|other| other.place == cell.place).expect("the same cells");
+            prop_assert_eq!(cell.difference, -other.difference);
+        }
+        let answer: serde_json::Value = serde_json::from_str(&json::render_diff(&forward)).expect("JSON");
+        // The reader of JSON is good to the last digit but one.
+        let read = answer["db_time"]["difference"].as_f64().expect("a number");
+        prop_assert!((read - forward.total.difference).abs() <= 1e-9 * read.abs());
+    }
+}

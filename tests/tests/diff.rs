@@ -1,0 +1,282 @@
+//! `dbtime diff` of recordings of a real PostgreSQL between which one thing was changed: the first line names it. And of
+//! recordings between which nothing was changed: nothing is called significant.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dbtime::throwaway::{Cluster, Options, page_cache};
+use dbtime_tests::pgbench::Load;
+use dbtime_tests::{Recorded, Recorder, dbtime, distribution, needs_recording, say};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Seconds of each recording.
+const SECONDS: &str = "6";
+
+/// Records while clients run a script over and over.
+fn record(cluster: &Cluster, clients: u32, script: &str) -> Recorded {
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let file = home.path().join("script.sql");
+    fs::write(&file, script).expect("a file of our own");
+    let load = start(cluster, clients, &file);
+    // Connections and first executions are no part of what is compared.
+    std::thread::sleep(Duration::from_millis(700));
+    let recorded = Recorder::server(cluster, &["-d", SECONDS, "-F", "499"]).finish();
+    drop(load);
+    recorded
+}
+
+fn start(cluster: &Cluster, clients: u32, script: &Path) -> Load {
+    let script = script.to_str().expect("a plain path");
+    let clients = format!("--client={clients}");
+    Load::start(
+        cluster,
+        &[
+            "--no-vacuum",
+            "--time=600",
+            "--jobs=1",
+            &clients,
+            "--file",
+            script,
+        ],
+    )
+}
+
+fn path(recorded: &Recorded) -> &str {
+    recorded.path.to_str().expect("a plain path")
+}
+
+fn text(good: &Recorded, bad: &Recorded) -> String {
+    dbtime(&["diff", path(good), path(bad)]).expect_code(0).stdout
+}
+
+/// The sentence at the begin names one of these.
+#[track_caller]
+fn assert_named(what: &str, good: &Recorded, bad: &Recorded, names: &[&str]) {
+    let answer = json(good, bad);
+    let conclusion = answer["conclusion"].as_str().expect("a sentence");
+    say(&format!("{what}: {conclusion}"));
+    let text = text(good, bad);
+    assert_eq!(text.lines().next(), Some(conclusion), "{text}");
+    assert!(
+        names.iter().any(|name| conclusion.contains(name)) && answer["significant"] == true,
+        "{what} is not named: none of {names:?} in\n{text}"
+    );
+}
+
+fn json(good: &Recorded, bad: &Recorded) -> Value {
+    let outcome = dbtime(&["diff", path(good), path(bad), "--format", "json"]).expect_code(0);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}
+
+fn numbers(cluster: &Cluster, rows: u32) {
+    let sql = |sql: &str| {
+        cluster.psql(sql).expect("it works");
+    };
+    sql(&format!(
+        "CREATE TABLE n AS SELECT i AS id, i::numeric AS v, repeat('x', 100) AS filler FROM generate_series(1, {rows}) i"
+    ));
+    sql("VACUUM ANALYZE n");
+    sql("CHECKPOINT");
+}
+
+fn cluster(options: Options) -> Cluster {
+    let options = options
+        .set("max_parallel_workers_per_gather", "0")
+        .set("autovacuum", "off")
+        .set("jit", "off");
+    distribution().start(options)
+}
+
+#[test]
+fn data_checksums_are_found() {
+    needs_recording!();
+    let small = || Options::default().set("shared_buffers", "1MB");
+    let run = |options: Options| {
+        let cluster = cluster(options);
+        numbers(&cluster, 200_000);
+        record(&cluster, 1, "SELECT count(*) FROM n;")
+    };
+    let good = run(small());
+    let bad = run(Options {
+        checksums: true,
+        ..small()
+    });
+    assert_named(
+        "data checksums",
+        &good,
+        &bad,
+        &["pg_checksum_page", "PageIsVerified"],
+    );
+}
+
+#[test]
+fn what_was_changed_in_queries_and_settings_is_found() {
+    needs_recording!();
+    let cluster = cluster(Options::default());
+    numbers(&cluster, 20_000);
+    let sql = |sql: &str| {
+        cluster.psql(sql).expect("it works");
+    };
+
+    let lookup = "\\set id random(1, 20000)\nSELECT v FROM n WHERE id = :id;";
+    sql("CREATE INDEX i ON n (id)");
+    let good = record(&cluster, 2, lookup);
+    sql("DROP INDEX i");
+    let bad = record(&cluster, 2, lookup);
+    let scan = [
+        "SeqScan",
+        "SeqNext",
+        "heap_getnextslot",
+        "heapgettup",
+        "heapgetpage",
+    ];
+    assert_named("a missing index", &good, &bad, &scan);
+
+    let good = record(&cluster, 2, "SELECT sum(v) FROM n;");
+    let bad = record(&cluster, 2, "SELECT sum(exp(v / 20000)) FROM n;");
+    let slow = ["exp_var", "numeric_exp", "mul_var", "div_var"];
+    assert_named("a slow function", &good, &bad, &slow);
+
+    // It is only available where it is switched on.
+    let available = cluster
+        .psql("SET jit = on; SELECT pg_jit_available()")
+        .expect("it works");
+    if available.trim().ends_with('t') {
+        let many: Vec<String> = (0..30).map(|n| format!("sum(id + {n})")).collect();
+        let query = format!("SELECT {} FROM n WHERE id < 100;", many.join(", "));
+        let good = record(&cluster, 2, &query);
+        sql("ALTER ROLE postgres SET jit = on; ALTER ROLE postgres SET jit_above_cost = 0");
+        sql(
+            "ALTER ROLE postgres SET jit_inline_above_cost = 0; ALTER ROLE postgres SET jit_optimize_above_cost = 0",
+        );
+        let bad = record(&cluster, 2, &query);
+        sql("ALTER ROLE postgres SET jit = off");
+        assert_named("jit", &good, &bad, &["llvm", "LLVM"]);
+    } else {
+        dbtime_tests::skip("this PostgreSQL has no jit");
+    }
+}
+
+#[test]
+fn commits_that_wait_for_the_log_and_for_each_other_are_found() {
+    needs_recording!();
+    let cluster = cluster(Options::default().set("fsync", "on"));
+    let sql = |sql: &str| {
+        cluster.psql(sql).expect("it works");
+    };
+    sql("CREATE TABLE h (id int PRIMARY KEY, v int) WITH (fillfactor = 20)");
+    sql("INSERT INTO h SELECT i, 0 FROM generate_series(1, 1000) i");
+    let insert = "\\set id random(1, 1000)\nUPDATE h SET v = v + 1 WHERE id = :id;";
+    sql("ALTER ROLE postgres SET synchronous_commit = off");
+    let good = record(&cluster, 2, insert);
+    sql("ALTER ROLE postgres SET synchronous_commit = on");
+    let bad = record(&cluster, 2, insert);
+    let log = ["IO:WALSync", "IO:WALWrite", "LWLock:WALWrite", "XLogFlush"];
+    assert_named("synchronous_commit", &good, &bad, &log);
+
+    sql("ALTER ROLE postgres SET synchronous_commit = off");
+    let update = |rows: u32| {
+        format!(
+            "\\set id random(1, {rows})\nBEGIN;\nUPDATE h SET v = v + 1 WHERE id = :id;\nSELECT pg_sleep(0.002);\nEND;"
+        )
+    };
+    let good = record(&cluster, 4, &update(1_000));
+    let bad = record(&cluster, 4, &update(1));
+    assert_named(
+        "a lock convoy",
+        &good,
+        &bad,
+        &["Lock:transactionid", "Lock:tuple"],
+    );
+}
+
+/// Takes files out of the page cache, over and over.
+struct Evicting {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Evicting {
+    fn start(files: Vec<PathBuf>) -> Evicting {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                page_cache::evict(&files).expect("files of a server of our own");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        Evicting {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Evicting {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it evicted to its end");
+        }
+    }
+}
+
+#[test]
+fn reads_that_leave_the_page_cache_are_found() {
+    needs_recording!();
+    let cluster = cluster(Options::default().set("shared_buffers", "1MB"));
+    numbers(&cluster, 400_000);
+    for sql in ["CREATE INDEX i ON n (id)", "CHECKPOINT"] {
+        cluster.psql(sql).expect("it works");
+    }
+    let relation = cluster
+        .psql("SELECT pg_relation_filepath('n')")
+        .expect("it works");
+    let files = vec![cluster.data_dir().join(relation.trim())];
+    let lookup = "\\set id random(1, 400000)\nSELECT v FROM n WHERE id = :id;";
+    page_cache::warm(&files).expect("files of a server of our own");
+    let good = record(&cluster, 2, lookup);
+    let evicting = Evicting::start(files);
+    let bad = record(&cluster, 2, lookup);
+    drop(evicting);
+    assert_named("uncached reads", &good, &bad, &["IO:DataFileRead"]);
+}
+
+#[test]
+fn of_equal_runs_hardly_any_is_called_different() {
+    needs_recording!();
+    let cluster = cluster(Options::default());
+    numbers(&cluster, 20_000);
+    cluster.psql("CREATE INDEX i ON n (id)").expect("it works");
+    let lookup =
+        "\\set id random(1, 20000)\nSELECT v FROM n WHERE id = :id;\nSELECT count(*) FROM n WHERE id < 500;";
+    let recorded: Vec<Recorded> = (0..7).map(|_| record(&cluster, 2, lookup)).collect();
+    let mut alarms = Vec::new();
+    let mut pairs = 0;
+    for (number, good) in recorded.iter().enumerate() {
+        for bad in &recorded[number + 1..] {
+            pairs += 1;
+            let answer = json(good, bad);
+            assert_eq!(answer["noise"]["tested"], true, "{answer}");
+            if answer["significant"] == true {
+                alarms.push(text(good, bad));
+            }
+        }
+    }
+    say(&format!(
+        "{} false alarms in {pairs} comparisons of equal runs",
+        alarms.len()
+    ));
+    assert!(
+        pairs >= 20 && alarms.len() <= 1,
+        "{} of {pairs}:\n{}",
+        alarms.len(),
+        alarms.join("\n")
+    );
+}
