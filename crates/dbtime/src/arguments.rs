@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{RATES_HZ, Target, Tier};
+use dbtime_import::{EventNames, EventNamesError, parse_interval};
 use dbtime_model::BlockOperation;
 use dbtime_report::{Dimension, LatencyDimension};
 
@@ -116,12 +117,51 @@ pub struct Selection {
     pub session: Vec<u32>,
 }
 
+/// What the files of other tools do not say.
+#[derive(Debug, Args)]
+pub struct FileArguments {
+    /// Time that one sample stands for where the file does not say it: 10ms, 1us … [default: amounts are samples]
+    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    pub interval: Option<u64>,
+    /// Names of Oracle's wait events: V$EVENT_NAME as CSV (event#, name, wait_class), or as a sed script
+    #[arg(long, value_name = "FILE")]
+    pub event_names: Option<PathBuf>,
+    /// Event of a file of perf script to take [default: the first]
+    #[arg(long, value_name = "EVENT")]
+    pub event: Option<String>,
+}
+
+impl FileArguments {
+    /// Reads what is in files.
+    ///
+    /// # Errors
+    /// The file of event names cannot be read.
+    pub fn options(&self) -> Result<dbtime_import::Options, EventNamesError> {
+        Ok(dbtime_import::Options {
+            interval_ns: self.interval,
+            event_names: match &self.event_names {
+                Some(path) => EventNames::read(path)?,
+                None => EventNames::default(),
+            },
+            event: self.event.clone(),
+        })
+    }
+
+    /// True when something was said.
+    pub fn is_some(&self) -> bool {
+        self.interval.is_some() || self.event_names.is_some() || self.event.is_some()
+    }
+}
+
 /// `dbtime import`
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// Oracle SQL traces (event 10046), plain or compressed (gzip, bzip2, xz, lzma, zstd)
+    /// Files of any format that is known, plain or compressed (gzip, bzip2, xz, lzma, zstd): see docs/import.md
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// What they do not say
+    #[command(flatten)]
+    pub about: FileArguments,
     /// Directory to create for the recording
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: PathBuf,
@@ -133,6 +173,9 @@ pub struct ReportArguments {
     /// The recording, or a file that 'dbtime import' understands
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
+    /// What such a file does not say
+    #[command(flatten)]
+    pub about: FileArguments,
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
@@ -151,7 +194,7 @@ pub struct ReportArguments {
     /// Reads shorter than these are guessed to come from the page cache, from the storage's cache
     #[arg(long, value_name = "US,US", value_parser = parse_thresholds, requires = "io")]
     pub thresholds: Option<[u64; 2]>,
-    /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, source, file
+    /// Group the ledger by these [default: wait, or program in files that know no database]; latencies by name, kind, device, session, io_size, source, file
     /// [default: name]
     #[arg(
         long,
@@ -178,12 +221,12 @@ pub struct ReportArguments {
 }
 
 impl ReportArguments {
-    /// What the ledger is grouped by.
+    /// What the ledger is grouped by; none typed = none here.
     ///
     /// # Errors
     /// There is no such dimension; the message lists those there are.
     pub fn by(&self) -> Result<Vec<Dimension>, String> {
-        or_default(&self.by, Dimension::Wait)
+        self.by.iter().map(|name| name.parse()).collect()
     }
 
     /// What latencies are grouped by.
@@ -229,16 +272,14 @@ pub struct FlameArguments {
     /// The recording, or a file that 'dbtime import' understands
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
+    /// What such a file does not say
+    #[command(flatten)]
+    pub about: FileArguments,
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
-    /// Levels below the stacks, from the bottom
-    #[arg(
-        long,
-        value_name = "DIMENSION,…",
-        value_delimiter = ',',
-        default_value = "wait,state"
-    )]
+    /// Levels below the stacks, from the bottom [default: wait,state, or program,state in files that know no database]
+    #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',')]
     pub by: Vec<Dimension>,
     /// Draw idle waits too
     #[arg(long)]
@@ -246,7 +287,7 @@ pub struct FlameArguments {
     /// Draw background processes too
     #[arg(long)]
     pub background: bool,
-    /// File to write; its ending chooses the format (.svg, .folded); - writes folded stacks to standard output
+    /// File to write; its ending chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); - writes folded stacks to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 }
@@ -255,7 +296,7 @@ pub struct FlameArguments {
 #[derive(Debug, Args)]
 pub struct IolatArguments {
     /// Seconds between two tables, 0.1 at least
-    #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_interval)]
+    #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_seconds_between)]
     pub interval: Duration,
     /// Tables to show [default: until Ctrl-C, which shows the whole time]
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -313,7 +354,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// Longer ones are typing errors.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+fn parse_seconds_between(text: &str) -> Result<Duration, String> {
     let interval = parse_seconds(text)?;
     if (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
         Ok(interval)
@@ -351,9 +392,9 @@ mod tests {
 
     #[test]
     fn intervals_are_neither_too_short_nor_without_end() {
-        assert_eq!(parse_interval("0.1"), Ok(Duration::from_millis(100)));
+        assert_eq!(parse_seconds_between("0.1"), Ok(Duration::from_millis(100)));
         for wrong in ["0", "0.09", "86401", "1e300", "-1", "one"] {
-            assert!(parse_interval(wrong).is_err(), "{wrong}");
+            assert!(parse_seconds_between(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use dbtime_import::{ImportError, Imported};
 use dbtime_model::recording::RecordingWriter;
 use dbtime_report::Source;
+
+use crate::arguments::FileArguments;
 
 /// Writes a recording of `files`. Nothing is created when they cannot be imported or hold no time.
 ///
 /// # Errors
 /// A file cannot be imported, or the recording cannot be written.
-pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Imported> {
-    let imported = dbtime_import::import(files)?;
+pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow::Result<Imported> {
+    let imported = about.options()?.import(files)?;
     if imported.rows.activity.is_empty() {
         return Ok(imported);
     }
@@ -26,11 +28,21 @@ pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Imported> {
 ///
 /// # Errors
 /// It is neither.
-pub fn open(path: &Path) -> anyhow::Result<Source> {
-    if !path.is_file() {
+pub fn open(path: &Path, about: &FileArguments) -> anyhow::Result<Source> {
+    if path.is_dir() && about.is_some() {
+        bail!(
+            "{}: a recording; --interval, --event-names and --event are for the files of other tools: give them to \
+             'dbtime import'",
+            path.display()
+        );
+    }
+    if path.is_dir() || !(path.exists() || path == Path::new("-")) {
         return Ok(Source::open(path)?);
     }
-    let imported = dbtime_import::import(&[path.to_path_buf()]).context("not a recording")?;
+    let imported = about
+        .options()?
+        .import(&[path.to_path_buf()])
+        .context("not a recording")?;
     Ok(Source::memory(imported.meta, imported.rows))
 }
 

@@ -18,7 +18,7 @@ use dbtime::record::{Plan, Progress, record};
 use dbtime_collect::Options;
 use dbtime_model::State;
 use dbtime_report::{
-    Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source,
+    Dimension, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source,
     USUAL_THRESHOLDS_US, export, parse_moment,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -157,10 +157,14 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let by = arguments.by().map_err(Usage)?;
-    let source = import::open(&arguments.recording)?;
+    let source = import::open(&arguments.recording, &arguments.about)?;
     let options = dbtime_report::Options {
         filter: filter(&arguments.selection, &source)?,
-        by,
+        by: if by.is_empty() {
+            vec![Dimension::usual(source.meta())]
+        } else {
+            by
+        },
         stacks: arguments.top.unwrap_or(5),
     };
     let report = dbtime_report::report(&source, &options)?;
@@ -173,7 +177,7 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let by = arguments.latency_by().map_err(Usage)?;
-    let source = import::open(&arguments.recording)?;
+    let source = import::open(&arguments.recording, &arguments.about)?;
     let options = latency_options(arguments, by, &source)?;
     let report = dbtime_report::latency(&source, &options)?;
     let text = match arguments.format {
@@ -184,7 +188,7 @@ fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let source = import::open(&arguments.recording)?;
+    let source = import::open(&arguments.recording, &arguments.about)?;
     let options = latency_options(arguments, Vec::new(), &source)?;
     let map = match dbtime_report::heat_map(&source, &options) {
         Err(e @ ReportError::ChooseKind(_)) => return Err(Usage(e.to_string()).into()),
@@ -202,7 +206,7 @@ fn run_heat_map(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_io(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    let source = import::open(&arguments.recording)?;
+    let source = import::open(&arguments.recording, &arguments.about)?;
     let options = IoOptions {
         filter: filter(&arguments.selection, &source)?,
         top: arguments.top.unwrap_or(10),
@@ -260,10 +264,10 @@ fn answer(
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     // The format first: a wrong ending shows before a large recording is read.
     let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
-    let source = import::open(&arguments.recording)?;
+    let source = import::open(&arguments.recording, &arguments.about)?;
     let options = FlameOptions {
         filter: filter(&arguments.selection, &source)?,
-        by: arguments.by.clone(),
+        by: levels(&arguments.by, exporter.dimensions(), &source),
         include_idle: arguments.idle,
         include_background: arguments.background,
     };
@@ -282,8 +286,17 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What stacks are told apart by: what the format needs, then what was typed or is usual.
+fn levels(typed: &[Dimension], needed: &[Dimension], source: &Source) -> Vec<Dimension> {
+    let usual = [Dimension::usual(source.meta()), Dimension::State];
+    let wanted = if typed.is_empty() { &usual[..] } else { typed };
+    let mut levels: Vec<Dimension> = needed.to_vec();
+    levels.extend(wanted.iter().filter(|dimension| !needed.contains(dimension)));
+    levels
+}
+
 fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
-    let imported = import::import(&arguments.files, &arguments.output)?;
+    let imported = import::import(&arguments.files, &arguments.about, &arguments.output)?;
     for problem in &imported.problems {
         say(format_args!("note: {problem}"));
     }

@@ -1,4 +1,4 @@
-//! Opens a file, plain or compressed. The contents decide, never the name.
+//! Opens a file or standard input, plain or compressed. The contents decide, never the name.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -9,12 +9,19 @@ const LZMA_MEMORY_KIB: u32 = 256 * 1024;
 
 const MAGIC_BYTES: u64 = 13;
 
-/// Opens `path` and looks through gzip, bzip2, xz, lzma and zstd.
+/// Stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Opens `path` (`-` is standard input) and looks through gzip, bzip2, xz, lzma and zstd.
 ///
 /// # Errors
 /// The file cannot be opened or its first bytes cannot be read.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    let mut file = File::open(path)?;
+    let mut file: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path)?)
+    };
     let mut magic = Vec::new();
     (&mut file).take(MAGIC_BYTES).read_to_end(&mut magic)?;
     let format = Compression::of(&magic);

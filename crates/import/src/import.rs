@@ -4,11 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use dbtime_model::recording::{
-    CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, Quality, SCHEMA_VERSION, Segments,
+    Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, Quality, SCHEMA_VERSION, Segments, Unit,
 };
-use dbtime_model::{ActivityRow, CounterRow, Rows, SessionId, SessionRow, StatementRow};
+use dbtime_model::{
+    ActivityRow, CounterRow, Frame, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, stack_id,
+};
 
-use crate::TraceFile;
+use crate::{Options, TraceFile};
 
 /// What was imported.
 #[derive(Debug)]
@@ -23,9 +25,36 @@ pub struct Imported {
     pub problems: Vec<String>,
 }
 
-/// Rows of several files under one roof: sessions and statements once.
+/// What the rows of a file are: those of files that differ in it cannot be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nature {
+    /// Samples, not what was measured from begin to end.
+    pub sampled: bool,
+    /// What they count.
+    pub unit: Unit,
+    /// What their moments are.
+    pub clock: Clock,
+}
+
+impl Default for Nature {
+    /// Exact times of day.
+    fn default() -> Nature {
+        Nature {
+            sampled: false,
+            unit: Unit::Time,
+            clock: Clock::Utc,
+        }
+    }
+}
+
+/// Rows of several files under one roof: sessions, statements and stacks once.
 #[derive(Debug, Default)]
 pub struct Import {
+    options: Options,
+    nature: Option<Nature>,
+    rate_hz: Option<u32>,
+    reasons: Vec<String>,
+    stacks: HashSet<StackId>,
     rows: Rows,
     sessions: HashMap<String, SessionId>,
     statements: HashSet<u64>,
@@ -36,6 +65,50 @@ pub struct Import {
 }
 
 impl Import {
+    pub(crate) fn new(options: Options) -> Import {
+        Import {
+            options,
+            ..Import::default()
+        }
+    }
+
+    /// What the person who imports knows.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Says what the rows of the present file are; exact times of day when an importer does not say.
+    pub(crate) fn set_nature(&mut self, nature: Nature) {
+        self.nature = Some(nature);
+    }
+
+    /// Takes what the rows of the file before are, so that it can be held against the next one.
+    pub(crate) fn take_nature(&mut self) -> Option<Nature> {
+        self.nature.take()
+    }
+
+    /// Samples per second of the present file; files that differ leave none.
+    pub(crate) fn rate(&mut self, hz: u32) {
+        let known = *self.rate_hz.get_or_insert(hz);
+        self.rate_hz = Some(if known == hz { hz } else { 0 });
+    }
+
+    /// Something that a reader of the numbers should know, once.
+    pub(crate) fn reason(&mut self, reason: &str) {
+        if !self.reasons.iter().any(|known| known == reason) {
+            self.reasons.push(reason.to_string());
+        }
+    }
+
+    /// Adds a stack, root first, once.
+    pub(crate) fn stack(&mut self, frames: Vec<Frame>) -> StackId {
+        let id = stack_id(&frames);
+        if !frames.is_empty() && self.stacks.insert(id) {
+            self.rows.stacks.push(StackRow { id, frames });
+        }
+        id
+    }
+
     /// Adds rows of a session. `identity` tells sessions apart: a second file of the same session continues it.
     pub(crate) fn session(
         &mut self,
@@ -97,7 +170,13 @@ impl Import {
             .min()
             .map_or(0, |begin| begin.div_euclid(SECOND_US) * SECOND_US);
         let ends = self.rows.activity.iter().map(|row| row.time);
-        let end_us = ends.max().map_or(start_us, |last| last.saturating_add(SECOND_US));
+        let nature = self.nature.unwrap_or_default();
+        let end_us = match nature.clock {
+            Clock::None => start_us,
+            Clock::Utc | Clock::Relative => {
+                ends.max().map_or(start_us, |last| last.saturating_add(SECOND_US))
+            }
+        };
         let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         self.database.target = names.join(" ");
         let note = |text: &String| Note {
@@ -113,10 +192,12 @@ impl Import {
             host: self.host,
             database: self.database,
             collector: CollectorMeta {
-                tier: "exact".to_string(),
-                rate_hz: 0,
+                tier: if nature.sampled { "sampled" } else { "exact" }.to_string(),
+                rate_hz: self.rate_hz.unwrap_or(0),
                 engine: format!("imported: {engine}"),
-                reasons: Vec::new(),
+                reasons: self.reasons,
+                unit: nature.unit,
+                clock: nature.clock,
             },
             segments: Segments::default(),
             quality: Quality::default(),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dbtime_model::recording::Meta;
 use dbtime_model::{ActivityRow, Session, SessionId, State, Wait};
 
 use crate::filter::SECOND_US;
@@ -27,6 +28,8 @@ pub enum Dimension {
     WaitClass,
     /// `state`: what the operating system says.
     State,
+    /// `program`: name of the process, or its title.
+    Program,
     /// `statement`: normalised SQL statement.
     Statement,
     /// `second`: second of the recording, UTC.
@@ -35,7 +38,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 10] = [
+    pub const ALL: [Dimension; 11] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -44,9 +47,19 @@ impl Dimension {
         Dimension::Wait,
         Dimension::WaitClass,
         Dimension::State,
+        Dimension::Program,
         Dimension::Statement,
         Dimension::Second,
     ];
+
+    /// What tells time apart where the caller says nothing: the wait, or the program in files that know no database.
+    pub fn usual(meta: &Meta) -> Dimension {
+        if meta.database.product.is_empty() {
+            Dimension::Program
+        } else {
+            Dimension::Wait
+        }
+    }
 
     /// The word used on the command line and in JSON.
     pub fn as_str(self) -> &'static str {
@@ -59,6 +72,7 @@ impl Dimension {
             Dimension::Wait => "wait",
             Dimension::WaitClass => "wait_class",
             Dimension::State => "state",
+            Dimension::Program => "program",
             Dimension::Statement => "statement",
             Dimension::Second => "second",
         }
@@ -114,6 +128,7 @@ impl GroupKey {
             Dimension::Wait => Value::Wait(wait.clone()),
             Dimension::WaitClass => Value::Text(wait.class.to_string()),
             Dimension::State => Value::State(row.state),
+            Dimension::Program => Value::Text(session.title.clone()),
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::Second => Value::Second(row.time),
         };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Source ──report()───▶ Report ────────▶ text::render, json::render
-//!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks)
+//!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks, pprof …)
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
@@ -18,6 +18,7 @@ mod database_view;
 mod explanation;
 pub mod export;
 mod filter;
+mod firefox;
 mod flame;
 mod folded;
 mod group;
@@ -30,15 +31,19 @@ mod latency;
 mod ledger;
 mod load;
 mod number;
+mod perfetto;
+mod pprof;
 mod printable;
 mod quality;
 mod report;
 mod scan;
 mod sessions;
+mod speedscope;
 mod stacks;
 mod sums;
 mod svg;
 pub mod text;
+mod timeline;
 mod xml;
 
 pub use block_io::{BlockIo, BlockRequests, BlockTable};

@@ -90,11 +90,11 @@ const BETWEEN_CALLS: [&str; 7] = [
 
 /// An event, in the order in which the events of an import were met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct EventId(u32);
+pub(crate) struct EventId(u32);
 
 /// What is known of an event.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(crate) struct Event {
     pub wait: Wait,
     /// Idle by the rule of parsetrc.pl.
     pub from_client: bool,
@@ -104,7 +104,7 @@ pub(super) struct Event {
 
 /// All events met.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(crate) struct Events {
     all: Vec<Event>,
     by_name: HashMap<Box<[u8]>, EventId>,
     classes: HashMap<&'static str, &'static str>,
@@ -112,11 +112,11 @@ pub(super) struct Events {
 
 impl Events {
     /// In no wait event.
-    pub(super) const CPU: EventId = EventId(0);
+    pub(crate) const CPU: EventId = EventId(0);
     /// Elapsed, but neither CPU nor wait.
     pub(super) const UNACCOUNTED: EventId = EventId(1);
 
-    pub(super) fn new() -> Events {
+    pub(crate) fn new() -> Events {
         let classes = CLASSES
             .iter()
             .flat_map(|(class, events)| events.iter().map(|event| (*event, *class)))
@@ -136,12 +136,12 @@ impl Events {
         }
     }
 
-    pub(super) fn get(&self, id: EventId) -> &Event {
+    pub(crate) fn get(&self, id: EventId) -> &Event {
         &self.all[id.0 as usize]
     }
 
     /// The event of this name; allocates only for a name that is new.
-    pub(super) fn id(&mut self, name: &[u8]) -> EventId {
+    pub(crate) fn id(&mut self, name: &[u8]) -> EventId {
         if let Some(id) = self.by_name.get(name) {
             return *id;
         }

@@ -31,7 +31,7 @@
 //! taken for UTC. A `tim` that counts microseconds since 1970 is taken as it is.
 
 mod elapsed;
-mod events;
+pub(crate) mod events;
 mod number;
 mod preview;
 mod record;

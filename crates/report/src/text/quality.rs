@@ -4,21 +4,22 @@ use dbtime_model::recording::Meta;
 
 use super::page::Page;
 use crate::group::moment;
-use crate::number::seconds;
+use crate::number::{Amounts, seconds};
 use crate::report::Report;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let quality = &report.quality;
+    let amounts = Amounts::of(&report.meta);
     page.heading("Quality (of the whole recording)");
     let not_sampled = quality.unsampled_percent().map_or_else(String::new, |percent| {
         format!(" ({percent:.1} % of all time shown)")
     });
     page.paragraph(&format!(
-        "  samples {}, torn {}, lost {}; not sampled {} s{not_sampled}",
+        "  samples {}, torn {}, lost {}; not sampled {}{not_sampled}",
         quality.samples,
         quality.torn,
         quality.lost,
-        seconds(quality.unsampled_ns),
+        amounts.with_unit(quality.unsampled_ns),
     ));
     let counts = [
         (
@@ -71,8 +72,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if quality.missing_stacks_ns > 0 {
         page.paragraph(&format!(
-            "  {} s of DB time refer to stacks that are not in the recording",
-            seconds(quality.missing_stacks_ns)
+            "  {} of DB time refer to stacks that are not in the recording",
+            amounts.with_unit(quality.missing_stacks_ns)
         ));
     }
     if let (Some(percent), true) = (quality.recorder_percent_of_one_cpu, quality.recorder_cpu_ns > 0) {
