@@ -94,7 +94,9 @@ fn pprof_opens_its_export() {
     let ask = |arguments: &[&str]| run(Command::new(&pprof).args(arguments).arg(&file));
     let top = ask(&["-top", "-unit=ns", "-sample_index=time"]);
     let line = |name: &str| {
-        let lines = top.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let lines = top
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
         let mut found = lines.filter(|words| words.last() == Some(&name));
         found.next().unwrap_or_else(|| panic!("{name}: {top}"))
     };
@@ -119,7 +121,10 @@ fn pprof_opens_its_export() {
 
     let file = export(&home, SAMPLES, "pprof");
     let raw = run(Command::new(&pprof).arg("-raw").arg(&file));
-    assert!(raw.contains("samples/count") && !raw.contains("nanoseconds"), "{raw}");
+    assert!(
+        raw.contains("samples/count") && !raw.contains("nanoseconds"),
+        "{raw}"
+    );
 }
 
 #[test]
@@ -141,7 +146,10 @@ fn speedscope_opens_its_export() {
     let stacks: BTreeMap<String, u64> = serde_json::from_value(found["stacks"].clone()).expect("numbers");
     assert_eq!(stacks, expected());
     let found = open(&export(&home, SAMPLES, "speedscope.json"));
-    assert_eq!((&found["unit"], &found["total"]), (&Value::from("none"), &Value::from(3)));
+    assert_eq!(
+        (&found["unit"], &found["total"]),
+        (&Value::from("none"), &Value::from(3))
+    );
 }
 
 #[test]
@@ -155,7 +163,10 @@ fn perfettos_own_protos_decode_its_export() {
         json(&run(Command::new(&python).arg(script).arg(file)))
     };
     let found = open(&export(&home, PERF, "pftrace"));
-    assert_eq!(found["tracks"], serde_json::json!(["dbtime", "session 7", "session 8"]));
+    assert_eq!(
+        found["tracks"],
+        serde_json::json!(["dbtime", "session 7", "session 8"])
+    );
     let mut stacks = BTreeMap::new();
     for of_session in found["stacks"].as_object().expect("sessions").values() {
         for (stack, ns) in of_session.as_object().expect("stacks") {
@@ -177,9 +188,16 @@ fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
     let home = scratch();
     let text = fs::read_to_string(export(&home, PERF, "firefox.json")).expect("text");
     let profile = json(&text);
-    assert!(profile["meta"]["version"].as_u64().is_some_and(|version| version > 20));
+    assert!(
+        profile["meta"]["version"]
+            .as_u64()
+            .is_some_and(|version| version > 20)
+    );
     let threads = profile["threads"].as_array().expect("threads");
-    let names: Vec<&str> = threads.iter().filter_map(|thread| thread["name"].as_str()).collect();
+    let names: Vec<&str> = threads
+        .iter()
+        .filter_map(|thread| thread["name"].as_str())
+        .collect();
     assert_eq!(names, ["session 7", "session 8"]);
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     let mut times = Vec::new();
@@ -192,7 +210,10 @@ fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
         let column = |table: &str, column: &str, row: u64| &thread[table][column][row as usize];
         let weights = thread["samples"]["weight"].as_array().expect("weights");
         let of_samples = thread["samples"]["stack"].as_array().expect("stacks");
-        assert_eq!((weights.len(), thread["samples"]["length"].as_u64()), (of_samples.len(), Some(weights.len() as u64)));
+        assert_eq!(
+            (weights.len(), thread["samples"]["length"].as_u64()),
+            (of_samples.len(), Some(weights.len() as u64))
+        );
         times.extend(samples_times(&thread["samples"]));
         for (weight, stack) in weights.iter().zip(of_samples) {
             let mut frames = Vec::new();
@@ -201,10 +222,15 @@ fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
                 let frame = column("stackTable", "frame", row).as_u64().expect("a frame");
                 let function = column("frameTable", "func", frame).as_u64().expect("a function");
                 let name = column("funcTable", "name", function).as_u64().expect("a name");
-                let category = column("frameTable", "category", frame).as_u64().expect("a category");
+                let category = column("frameTable", "category", frame)
+                    .as_u64()
+                    .expect("a category");
                 let category = &profile["meta"]["categories"][category as usize]["name"];
                 let mark = if category == "Kernel" { "_[k]" } else { "" };
-                frames.push(format!("{}{mark}", strings[name as usize].as_str().expect("text")));
+                frames.push(format!(
+                    "{}{mark}",
+                    strings[name as usize].as_str().expect("text")
+                ));
                 at = column("stackTable", "prefix", row).as_u64();
             }
             frames.reverse();
@@ -250,9 +276,14 @@ fn an_ending_that_is_no_format_lists_those_there_are() {
             // `out.xpb.gz` does not end in `.pb.gz`.
             answer.expect_code(2).expect_stderr(&[".pb.gz"]);
         } else {
-            answer
-                .expect_code(2)
-                .expect_stderr(&[".svg", ".folded", ".pb.gz", ".speedscope.json", ".firefox.json", ".pftrace"]);
+            answer.expect_code(2).expect_stderr(&[
+                ".svg",
+                ".folded",
+                ".pb.gz",
+                ".speedscope.json",
+                ".firefox.json",
+                ".pftrace",
+            ]);
         }
         assert!(!out.exists());
     }

@@ -54,8 +54,14 @@ fn samples_without_an_interval_are_counted_and_never_called_seconds() {
         ] {
             assert!(text.contains(expected), "'{expected}' is missing in\n{text}");
         }
-        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
-        assert!(!words.contains(&"seconds") && !words.contains(&"s"), "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let seconds =
+            |pair: &[&str]| pair[0].ends_with(|c: char| c.is_ascii_digit()) && pair[1].starts_with('s');
+        let mut pairs = words.windows(2).filter(|pair| seconds(pair));
+        assert!(
+            pairs.all(|pair| pair[1].starts_with("samples")) && !text.contains("seconds"),
+            "{text}"
+        );
         assert!(!text.contains("1970"), "{text}");
         let document = json(&["report", plain(what)]);
         assert_eq!(document["meta"]["unit"], "samples");
@@ -87,7 +93,11 @@ fn samples_without_an_interval_are_counted_and_never_called_seconds() {
 fn an_interval_and_event_names_are_taken_from_the_command_line() {
     let home = scratch();
     let file = classic(&home);
-    let names = write(&home, "events.csv", "EVENT#,NAME,WAIT_CLASS\n158,db file parallel read,User I/O\n");
+    let names = write(
+        &home,
+        "events.csv",
+        "EVENT#,NAME,WAIT_CLASS\n158,db file parallel read,User I/O\n",
+    );
     let arguments = [
         "report",
         plain(&file),
@@ -100,7 +110,10 @@ fn an_interval_and_event_names_are_taken_from_the_command_line() {
     assert_eq!(document["db_time_ns"], 20_000_000_000u64);
     assert_eq!(document["ledger"][0]["wait_event"], "db file parallel read");
     let text = dbtime(&arguments).expect_code(0).stdout;
-    assert!(text.contains("DB time 20.000 s") && text.contains("Sampled: all times"), "{text}");
+    assert!(
+        text.contains("DB time 20.000 s") && text.contains("Sampled: all times"),
+        "{text}"
+    );
     let nothing = write(&home, "none.csv", "hello\n");
     dbtime(&["report", plain(&file), "--event-names", plain(&nothing)])
         .expect_code(1)
@@ -136,7 +149,9 @@ fn what_is_no_file_of_samples_is_named() {
     let output = home.path().join("x.dbt");
     let empty = write(&home, "empty", "");
     let text = write(&home, "text", "once upon a time\nthere was a file\n");
-    let binary: Vec<u8> = (0..40_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let binary: Vec<u8> = (0..40_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     let binary = write(&home, "binary", binary);
     let cut = write(&home, "cut.gz", [0x1f, 0x8b, 8, 0, 0]);
     for (path, code, words) in [
@@ -170,7 +185,11 @@ fn what_is_no_file_of_samples_is_named() {
 #[test]
 fn lines_that_are_not_understood_are_counted_and_located() {
     let home = scratch();
-    let file = write(&home, "x.txt", "main;f 1\n".repeat(25) + "what is this\nmain;g two\nmain;h 3");
+    let file = write(
+        &home,
+        "x.txt",
+        "main;f 1\n".repeat(25) + "what is this\nmain;g two\nmain;h 3",
+    );
     let output = home.path().join("x.dbt");
     dbtime(&["import", plain(&file), "-o", plain(&output)])
         .expect_code(0)
@@ -194,7 +213,10 @@ fn hostile_names_reach_no_terminal_and_break_no_format() {
         vec!["flame", plain(&file), "-o", "-"],
     ] {
         let text = dbtime(&arguments).expect_code(0).stdout;
-        assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']) || arguments.contains(&"json"), "{text:?}");
+        assert!(
+            !text.contains(['\u{1b}', '\u{7}', '\u{202e}']) || arguments.contains(&"json"),
+            "{text:?}"
+        );
         assert!(!text.contains('\u{1b}'), "{text:?}");
     }
     let folded = dbtime(&["flame", plain(&file), "-o", "-"]).expect_code(0).stdout;
@@ -222,7 +244,10 @@ fn the_published_samples_have_their_counts_through_the_command() {
         };
         let document = json(&["report", plain(&path)]);
         let ledger = document["ledger"].as_array().expect("a ledger");
-        let sums: Vec<u64> = ledger.iter().filter_map(|row| row["total_samples"].as_u64()).collect();
+        let sums: Vec<u64> = ledger
+            .iter()
+            .filter_map(|row| row["total_samples"].as_u64())
+            .collect();
         assert_eq!(sums, expected, "{}", path.display());
         seen += 1;
     }

@@ -70,9 +70,16 @@ fn compare(arguments: &Arguments) -> Result<()> {
         for round in 0..=arguments.rounds {
             let scratch = tempfile::tempdir()?;
             let mut inferno = Command::new(&own);
-            inferno.arg(file).arg("--collapse-to").arg(scratch.path().join("folded"));
+            inferno
+                .arg(file)
+                .arg("--collapse-to")
+                .arg(scratch.path().join("folded"));
             let mut import = Command::new(&dbtime);
-            import.arg("import").arg(file).arg("-o").arg(scratch.path().join("r.dbt"));
+            import
+                .arg("import")
+                .arg(file)
+                .arg("-o")
+                .arg(scratch.path().join("r.dbt"));
             let mut pair = [inferno, import].map(Some);
             let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for which in order {

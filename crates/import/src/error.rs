@@ -26,7 +26,9 @@ pub enum ImportError {
         known: String,
     },
     /// Its rows cannot be added to those of the files before: other units, other clocks.
-    #[error("{0}: does not count what the files before it count, or not by the same clock; import it on its own")]
+    #[error(
+        "{0}: does not count what the files before it count, or not by the same clock; import it on its own"
+    )]
     Mixed(PathBuf),
 }
 

@@ -54,10 +54,7 @@ impl EventNames {
 
     /// Reads a list from memory; what is no event in it is passed over.
     pub fn parse(text: &[u8]) -> EventNames {
-        let sed: HashMap<_, _> = text
-            .split(|byte| *byte == b'\n')
-            .filter_map(sed_line)
-            .collect();
+        let sed: HashMap<_, _> = text.split(|byte| *byte == b'\n').filter_map(sed_line).collect();
         if sed.is_empty() {
             EventNames(csv(text))
         } else {
@@ -81,11 +78,17 @@ impl EventNames {
 /// `s/\<event#=158\>/event=db file parallel read/g`
 fn sed_line(line: &[u8]) -> Option<(u64, (String, String))> {
     let line = String::from_utf8_lossy(line);
-    let (number, rest) = line.trim().strip_prefix("s/\\<event#=")?.split_once("\\>/event=")?;
+    let (number, rest) = line
+        .trim()
+        .strip_prefix("s/\\<event#=")?
+        .split_once("\\>/event=")?;
     // Names have slashes of their own ("Disk file operations I/O"), which the script writes as they are or as \/.
     let name = rest.strip_suffix('g').unwrap_or(rest);
     let name = name.strip_suffix('/').unwrap_or(name).replace("\\/", "/");
-    Some((number.trim().parse().ok()?, (name.trim().to_string(), String::new())))
+    Some((
+        number.trim().parse().ok()?,
+        (name.trim().to_string(), String::new()),
+    ))
 }
 
 fn csv(text: &[u8]) -> HashMap<u64, (String, String)> {
@@ -141,13 +144,20 @@ mod tests {
         let csv = "\"EVENT#\",\"NAME\",\"WAIT_CLASS\"\r\n153,\"db file sequential read\",\"User I/O\"\r\n\
                    158,\"db file parallel read\",\"User I/O\"\r\n";
         assert_eq!(names(csv), all);
-        assert_eq!(names("153,db file sequential read\n158,db file parallel read\n"), all);
         assert_eq!(
-            names("WAIT_CLASS,NAME,EVENT#\nUser I/O,db file sequential read,153\nUser I/O,db file parallel read,158"),
+            names("153,db file sequential read\n158,db file parallel read\n"),
             all
         );
         assert_eq!(
-            names("s/\\<event#=153\\>/event=db file sequential read/g\ns/\\<event#=158\\>/event=db file parallel read/g\n"),
+            names(
+                "WAIT_CLASS,NAME,EVENT#\nUser I/O,db file sequential read,153\nUser I/O,db file parallel read,158"
+            ),
+            all
+        );
+        assert_eq!(
+            names(
+                "s/\\<event#=153\\>/event=db file sequential read/g\ns/\\<event#=158\\>/event=db file parallel read/g\n"
+            ),
             all
         );
     }
@@ -163,7 +173,11 @@ mod tests {
     #[test]
     fn text_without_events_gives_none() {
         for text in ["", "a,b,c", "\u{0}\u{1}", "event#,name\n", "s/x/y/g"] {
-            assert_eq!(EventNames::parse(text.as_bytes()), EventNames::default(), "{text}");
+            assert_eq!(
+                EventNames::parse(text.as_bytes()),
+                EventNames::default(),
+                "{text}"
+            );
         }
     }
 }

@@ -78,12 +78,13 @@ impl Importer for Folded {
                 if DELIMITERS.contains(&name) {
                     continue;
                 }
-                let (frame, is_kernel) = *known
-                    .entry(xxh3_64(name))
-                    .or_insert_with(|| match name.strip_suffix(KERNEL_SUFFIX) {
-                        Some(symbol) => (samples.frame(symbol, b"[kernel]"), true),
-                        None => (samples.frame(name, b""), false),
-                    });
+                let (frame, is_kernel) =
+                    *known
+                        .entry(xxh3_64(name))
+                        .or_insert_with(|| match name.strip_suffix(KERNEL_SUFFIX) {
+                            Some(symbol) => (samples.frame(symbol, b"[kernel]"), true),
+                            None => (samples.frame(name, b""), false),
+                        });
                 is_kernel_side &= is_kernel;
                 if is_kernel_side {
                     kernel_frames += 1;
@@ -123,7 +124,15 @@ mod tests {
     #[test]
     fn text_that_is_no_stack_is_not_taken_for_folded_stacks() {
         assert!(Folded.detect(b"# comment\nmain;f;g_[k] 12\nmain 3\nmai"));
-        for other in ["", "# only\n", "hello world\n", "a;b 1\nplain text\n", "12\n", "a;b 1.5\n", "\u{0}\n"] {
+        for other in [
+            "",
+            "# only\n",
+            "hello world\n",
+            "a;b 1\nplain text\n",
+            "12\n",
+            "a;b 1.5\n",
+            "\u{0}\n",
+        ] {
             assert!(!Folded.detect(other.as_bytes()), "{other}");
         }
     }

@@ -52,7 +52,9 @@ mod tests {
         assert_eq!(parse_interval(" 1 us "), Ok(1_000));
         assert_eq!(parse_interval("1ns"), Ok(1));
         assert_eq!(parse_interval("0.5s"), Ok(500_000_000));
-        for wrong in ["", "0", "ms", "-1", "1e9", "10 m", "inf", "1.2.3", "0.1ns", "9999999s"] {
+        for wrong in [
+            "", "0", "ms", "-1", "1e9", "10 m", "inf", "1.2.3", "0.1ns", "9999999s",
+        ] {
             assert!(parse_interval(wrong).is_err(), "{wrong}");
         }
     }

@@ -138,15 +138,21 @@ impl Reader<'_> {
     }
 
     fn frame(&mut self, text: &[u8]) {
-        let text = match text.strip_prefix(b"[<") {
-            Some(rest) => match memchr::memchr(b']', rest) {
-                Some(end) => rest[end + 1..].trim_ascii_start(),
-                None => text,
+        let (address, text) = match text.strip_prefix(b"[<") {
+            Some(rest) => match memchr::memmem::find(rest, b">]") {
+                Some(end) => (&rest[..end], rest[end + 2..].trim_ascii_start()),
+                None => (&b""[..], text),
             },
-            None => text,
+            None => (&b""[..], text),
         };
-        if text.eq_ignore_ascii_case(b"0xffffffffffffffff") {
+        if text == b"0xffffffffffffffff" || (text.is_empty() && address == b"ffffffffffffffff") {
             self.record.is_past_kernel = true;
+            return;
+        }
+        if text.is_empty() && !self.record.is_past_kernel {
+            // An address whose name was lost.
+            let frame = self.samples.frame(b"", KERNEL);
+            self.record.kernel.push(frame);
             return;
         }
         match kernel_frame(text) {
@@ -176,7 +182,8 @@ impl Reader<'_> {
             user: self.samples.stack(&record.user),
             kernel: self.samples.stack(&record.kernel),
         };
-        self.samples.add(place, Weight::samples(count, self.into.options()));
+        self.samples
+            .add(place, Weight::samples(count, self.into.options()));
     }
 
     fn finish(mut self, lines: u64) {

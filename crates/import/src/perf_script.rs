@@ -111,6 +111,7 @@ struct Reader<'a> {
     /// The period of the event is time.
     is_time: bool,
     has_times: bool,
+    has_chains: bool,
     is_cut: bool,
 }
 
@@ -134,6 +135,7 @@ impl<'a> Reader<'a> {
             other_events: BTreeMap::new(),
             is_time: false,
             has_times: false,
+            has_chains: false,
             is_cut: false,
         }
     }
@@ -163,6 +165,7 @@ impl<'a> Reader<'a> {
                 return;
             }
             if header(line.bytes).is_none() {
+                self.has_chains = true;
                 let frame = self.frame(text);
                 if self.known.len() >= MAX_KNOWN {
                     self.known.clear();
@@ -283,6 +286,11 @@ impl<'a> Reader<'a> {
     }
 
     fn finish(mut self, lines: u64) {
+        // A blank line ends a sample with a call chain: without it frames may be missing.
+        if self.open.is_some() && self.has_chains {
+            self.is_cut = true;
+            self.open = None;
+        }
         self.sample();
         self.file.lines = lines;
         let path = self.file.path.display();
@@ -303,7 +311,11 @@ impl<'a> Reader<'a> {
                 others.join(", ")
             ));
         }
-        let clock = if self.has_times { Clock::Relative } else { Clock::None };
+        let clock = if self.has_times {
+            Clock::Relative
+        } else {
+            Clock::None
+        };
         let unit = if self.is_time { Unit::Time } else { Unit::Samples };
         if unit == Unit::Samples && !event.is_empty() {
             self.into.reason(&format!("samples of the event {event}"));
@@ -547,7 +559,11 @@ mod tests {
             assert_eq!((text(without_offset(found).0), text(found_file)), (symbol, file));
         };
         check("414b3b fsnotify (/x/vmlinux)", "fsnotify", "/x/vmlinux");
-        check("1 A::f(int, char (*)(int))+0x1 (/x/y)", "A::f(int, char (*)(int))", "/x/y");
+        check(
+            "1 A::f(int, char (*)(int))+0x1 (/x/y)",
+            "A::f(int, char (*)(int))",
+            "/x/y",
+        );
         check("1 f+0x1 (/x/y (deleted))", "f", "/x/y");
         check("0 [unknown] ([unknown])", "[unknown]", "[unknown]");
         check("27304 main_impl+0x84 (inlined)", "main_impl", "inlined");

@@ -77,7 +77,11 @@ pub(crate) struct Process {
 impl Process {
     /// A session of an Oracle database, of which only the file is known.
     pub(crate) fn oracle(path: &Path) -> Process {
-        let title = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let title = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         Process {
             pid: 0,
             leader_pid: 0,

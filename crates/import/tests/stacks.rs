@@ -67,10 +67,7 @@ fn by(imported: &Imported, key: impl Fn(&ActivityRow) -> String) -> BTreeMap<Str
 }
 
 fn sums(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    pairs
-        .iter()
-        .map(|(name, sum)| (name.to_string(), *sum))
-        .collect()
+    pairs.iter().map(|(name, sum)| (name.to_string(), *sum)).collect()
 }
 
 fn frames(imported: &Imported, id: StackId) -> Vec<(String, String)> {
@@ -115,7 +112,9 @@ fn title(imported: &Imported, row: &ActivityRow) -> String {
 
 #[test]
 fn the_three_classic_files_have_their_counts() {
-    let Some(folder) = data("stack_profiling") else { return };
+    let Some(folder) = data("stack_profiling") else {
+        return;
+    };
     for (ending, events, states) in [
         (
             "ora_stack_fastio.txt",
@@ -140,7 +139,11 @@ fn the_three_classic_files_have_their_counts() {
         };
         let expected: BTreeMap<String, u64> = events.iter().map(|(n, sum)| (name(n), *sum)).collect();
         assert_eq!(by(&imported, |row| row.wait().to_string()), expected, "{ending}");
-        assert_eq!(by(&imported, |row| row.state.to_string()), sums(&states), "{ending}");
+        assert_eq!(
+            by(&imported, |row| row.state.to_string()),
+            sums(&states),
+            "{ending}"
+        );
         assert_eq!(imported.problems, Vec::<String>::new(), "{ending}");
         let collector = &imported.meta.collector;
         assert_eq!((collector.unit, collector.clock), (Unit::Samples, Clock::None));
@@ -156,7 +159,9 @@ fn the_three_classic_files_have_their_counts() {
 
 #[test]
 fn user_frames_lie_behind_the_end_of_the_kernel_stack() {
-    let Some(folder) = data("stack_profiling") else { return };
+    let Some(folder) = data("stack_profiling") else {
+        return;
+    };
     let path = file(&folder, "ora_stack_fastio_userspace.txt");
     let imported = of_file(&path);
     let text = std::fs::read_to_string(&path).expect("text");
@@ -169,9 +174,12 @@ fn user_frames_lie_behind_the_end_of_the_kernel_stack() {
     };
     assert_eq!(
         in_rows(|row| row.kernel_stack),
-        count(&|line| line.contains("+0x") && line.contains("/0x"))
+        count(&|line| {
+            let unnamed = line.starts_with("[<") && !line.contains("ffffffffffffffff");
+            unnamed || (line.contains("+0x") && line.contains("/0x"))
+        })
     );
-    let no_frames = ["State:", "event#", "On CPU", "0xffffffffffffffff"];
+    let no_frames = ["State:", "event#", "On CPU", "0xffffffffffffffff", "[<"];
     let user = count(&|line| {
         !line.trim().is_empty()
             && !line.contains("+0x")
@@ -184,7 +192,9 @@ fn user_frames_lie_behind_the_end_of_the_kernel_stack() {
 
 #[test]
 fn events_get_their_names_from_csv_or_sed() {
-    let Some(folder) = data("stack_profiling") else { return };
+    let Some(folder) = data("stack_profiling") else {
+        return;
+    };
     let path = file(&folder, "ora_stack_fastio.txt");
     let lists = [
         "EVENT#,NAME,WAIT_CLASS\n153,db file sequential read,User I/O\n158,db file parallel read,User I/O\n",
@@ -195,7 +205,9 @@ fn events_get_their_names_from_csv_or_sed() {
             event_names: EventNames::parse(list.as_bytes()),
             ..Options::default()
         };
-        let imported = options.import(std::slice::from_ref(&path)).expect("a known format");
+        let imported = options
+            .import(std::slice::from_ref(&path))
+            .expect("a known format");
         let expected = sums(&[
             ("CPU", 141),
             ("User I/O:db file parallel read", 725),
@@ -205,20 +217,24 @@ fn events_get_their_names_from_csv_or_sed() {
     }
     // The file as the original tools leave it behind sed.
     let text = std::fs::read_to_string(&path).expect("text");
-    let imported = of_text(text.replace("event#=158", "event=db file parallel read")).expect("a known format");
+    let imported =
+        of_text(text.replace("event#=158", "event=db file parallel read")).expect("a known format");
     let waits = by(&imported, |row| row.wait().to_string());
     assert_eq!(waits["User I/O:db file parallel read"], 725);
 }
 
 #[test]
 fn an_interval_makes_time_of_samples() {
-    let record = "read_events+0x295/0x450\n0xffffffffffffffff\nState:\tD (disk sleep)\nOn CPU (Oracle state)\n1\n\n";
+    let record =
+        "read_events+0x295/0x450\n0xffffffffffffffff\nState:\tD (disk sleep)\nOn CPU (Oracle state)\n1\n\n";
     let options = Options {
         interval_ns: Some(500_000_000),
         ..Options::default()
     };
     let stream = Box::new(Cursor::new(record.repeat(3).into_bytes()));
-    let imported = options.import_stream(stream, Path::new("text")).expect("a known format");
+    let imported = options
+        .import_stream(stream, Path::new("text"))
+        .expect("a known format");
     assert_eq!(imported.meta.collector.unit, Unit::Time);
     let rows = &imported.rows.activity;
     assert_eq!((rows.len(), rows[0].ns, rows[0].samples), (1, 1_500_000_000, 3));
@@ -233,8 +249,15 @@ fn records_without_end_mark_oracle_state_or_end_are_read_as_far_as_they_go() {
         by(&imported, |row| row.state.to_string()),
         sums(&[("cpu", 1), ("sleep", 1), ("stopped", 1)])
     );
-    assert_eq!(by(&imported, |row| row.wait().to_string()), sums(&[("[not recorded]", 3)]));
-    let slept = imported.rows.activity.iter().find(|row| row.state.as_str() == "sleep");
+    assert_eq!(
+        by(&imported, |row| row.wait().to_string()),
+        sums(&[("[not recorded]", 3)])
+    );
+    let slept = imported
+        .rows
+        .activity
+        .iter()
+        .find(|row| row.state.as_str() == "sleep");
     let slept = slept.expect("the first sample");
     assert_eq!(
         frames(&imported, slept.kernel_stack),
@@ -245,7 +268,12 @@ fn records_without_end_mark_oracle_state_or_end_are_read_as_far_as_they_go() {
     );
     assert_eq!(frames(&imported, slept.user_stack).len(), 1);
     assert_eq!(imported.problems.len(), 2, "{:?}", imported.problems);
-    assert!(imported.problems.iter().any(|problem| problem.contains(":11: nonsense")));
+    assert!(
+        imported
+            .problems
+            .iter()
+            .any(|problem| problem.contains(":11: nonsense"))
+    );
     assert!(imported.problems.iter().any(|problem| problem.contains("cut")));
 }
 
@@ -265,7 +293,11 @@ fn short_stacks_begin_behind_the_signal_handler() {
         sums(&[("main;kcbgtcr", 1), ("main;kslwaitctx;ksliwat;sskgpwwait", 2)])
     );
     assert_eq!(imported.problems.len(), 1);
-    assert!(imported.problems[0].contains("text:6: ORA-00074"), "{:?}", imported.problems);
+    assert!(
+        imported.problems[0].contains("text:7: ORA-00074"),
+        "{:?}",
+        imported.problems
+    );
     assert_eq!(imported.meta.collector.unit, Unit::Samples);
 }
 
@@ -316,7 +348,11 @@ fn perf_script_folds_as_flamegraph_folds_it() {
             pid => pid.to_string(),
         };
         for option in ["kernel", "all"] {
-            assert_eq!(folded(&imported, "_[k]", comm), expected(option, &vdso_is_user), "{name}");
+            assert_eq!(
+                folded(&imported, "_[k]", comm),
+                expected(option, &vdso_is_user),
+                "{name}"
+            );
         }
         assert_eq!(
             folded(&imported, "", comm),
@@ -334,11 +370,21 @@ fn perf_script_folds_as_flamegraph_folds_it() {
             "{name}"
         );
         assert_eq!(
-            folded(&imported, "", |row| format!("{}-{}/{}", comm(row), pid(row), session(row).pid)),
+            folded(&imported, "", |row| format!(
+                "{}-{}/{}",
+                comm(row),
+                pid(row),
+                session(row).pid
+            )),
             expected("tid", &str::to_string),
             "{name}"
         );
-        assert_eq!(imported.problems, Vec::<String>::new());
+        // The file of dd does not end with the blank line that ends a sample: neither takes the last one.
+        let cut = imported.problems.iter().filter(|problem| problem.contains("cut"));
+        assert_eq!(
+            (cut.count(), imported.problems.len()),
+            if unit == Unit::Time { (1, 1) } else { (0, 0) }
+        );
     }
 }
 
@@ -349,7 +395,6 @@ fn perf_script_folds_as_inferno_folds_it() {
     for name in [
         "perf_script_g_fp_pgbackend.txt",
         "perf_script_g_dwarf_pgbackend.txt",
-        "perf-dd-stacks-01.txt",
     ] {
         let path = file(&folder, name);
         let imported = of_file(&path);
@@ -361,10 +406,7 @@ fn perf_script_folds_as_inferno_folds_it() {
             .expect("inferno reads it");
         let theirs = read_folded(&String::from_utf8(text).expect("text"), vdso_is_user);
         let ours = folded(&imported, "_[k]", |row| title(&imported, row));
-        assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{name}");
-        // inferno counts samples, ours are times.
-        let samples: u64 = imported.rows.activity.iter().map(|row| row.samples).sum();
-        assert_eq!(samples, theirs.values().sum::<u64>(), "{name}");
+        assert_eq!(ours, theirs, "{name}");
         let text = std::fs::read_to_string(&path).expect("text");
         let periods = text.lines().filter(|line| line.ends_with("cpu-clock: "));
         let ns: u64 = periods
@@ -380,18 +422,27 @@ fn of_several_events_one_is_taken_and_the_others_are_named() {
     let text = "a 1 2.5: 7 cycles:u: \n\t ffffffff81000000 f+0x1 ([kernel.kallsyms])\n\t 10 g (/bin/a)\n\n\
                 a 1 2.5: 1 page-faults: \n\t 10 g (/bin/a)\n\na 1 3.5: 9 cycles:u: \n\n";
     let imported = of_text(text).expect("a known format");
-    assert_eq!((total(&imported), imported.meta.collector.unit), (2, Unit::Samples));
+    assert_eq!(
+        (total(&imported), imported.meta.collector.unit),
+        (2, Unit::Samples)
+    );
     assert_eq!(
         by(&imported, |row| format!("{} {}", row.time, row.state)),
         sums(&[("2000000 kernel", 1), ("3000000 cpu", 1)])
     );
-    assert!(imported.problems[0].contains("1 of page-faults"), "{:?}", imported.problems);
+    assert!(
+        imported.problems[0].contains("1 of page-faults"),
+        "{:?}",
+        imported.problems
+    );
     let options = Options {
         event: Some("page-faults".to_string()),
         ..Options::default()
     };
     let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
-    let imported = options.import_stream(stream, Path::new("text")).expect("a known format");
+    let imported = options
+        .import_stream(stream, Path::new("text"))
+        .expect("a known format");
     assert_eq!(by(&imported, |row| row.state.to_string()), sums(&[("user", 1)]));
 }
 
@@ -405,7 +456,10 @@ fn a_kernel_module_is_the_kernels_and_a_library_is_not() {
         sums(&[("[perf];x;[unknown]_[k];xfs_read_[k];ext4_read_[k]", 1)])
     );
     let row = &imported.rows.activity[0];
-    let modules: Vec<String> = frames(&imported, row.kernel_stack).into_iter().map(|(module, _)| module).collect();
+    let modules: Vec<String> = frames(&imported, row.kernel_stack)
+        .into_iter()
+        .map(|(module, _)| module)
+        .collect();
     assert_eq!(modules, ["", "xfs", "ext4"]);
 }
 
@@ -419,7 +473,14 @@ fn plain_rust(name: &str) -> String {
     {
         name.truncate(at);
     }
-    for (escape, plain) in [("$u7b$", "{"), ("$u7d$", "}"), ("$LT$", "<"), ("$GT$", ">"), ("$u20$", " "), ("..", "::")] {
+    for (escape, plain) in [
+        ("$u7b$", "{"),
+        ("$u7d$", "}"),
+        ("$LT$", "<"),
+        ("$GT$", ">"),
+        ("$u20$", " "),
+        ("..", "::"),
+    ] {
         name = name.replace(escape, plain);
     }
     // It cuts a name at the first argument list or the first `<` or `,` that is not at its begin.
@@ -458,10 +519,16 @@ fn dtrace_stacks_fold_as_inferno_folds_them() {
         for (stack, count) in &theirs {
             let fits = |ours: &str| {
                 ours.split(';').count() == stack.split(';').count()
-                    && ours.split(';').zip(stack.split(';')).all(|(our, their)| our.starts_with(their))
+                    && ours
+                        .split(';')
+                        .zip(stack.split(';'))
+                        .all(|(our, their)| our.starts_with(their))
             };
             let ours = left.iter().find(|(ours, n)| *n == count && fits(ours));
-            let ours = ours.unwrap_or_else(|| panic!("{ending}: {stack} {count}")).0.clone();
+            let ours = ours
+                .unwrap_or_else(|| panic!("{ending}: {stack} {count}"))
+                .0
+                .clone();
             left.remove(&ours);
         }
         assert!(left.is_empty());
@@ -471,7 +538,9 @@ fn dtrace_stacks_fold_as_inferno_folds_them() {
 
 #[test]
 fn one_line_aggregations_of_dtrace_are_stacks_of_one_frame() {
-    let imported = of_text("dtrace: description 'x' matched 1 probe\n\n  genunix`fop_read   12\n  unix`mutex_enter   3\n");
+    let imported = of_text(
+        "dtrace: description 'x' matched 1 probe\n\n  genunix`fop_read   12\n  unix`mutex_enter   3\n",
+    );
     assert_eq!(
         folded(&imported.expect("a known format"), "", |_| String::new()),
         sums(&[("fop_read", 12), ("mutex_enter", 3)])
@@ -516,7 +585,10 @@ fn off_cpu_time_is_time_that_was_measured() {
     // libbpf-tools print no heading: then nobody knows the unit.
     let (_, headless) = OFF_CPU.split_once("^C\n").expect("a heading");
     let imported = of_text(headless).expect("a known format");
-    assert_eq!((imported.meta.collector.unit, total(&imported)), (Unit::Counts, 2_500));
+    assert_eq!(
+        (imported.meta.collector.unit, total(&imported)),
+        (Unit::Counts, 2_500)
+    );
 }
 
 #[test]
@@ -524,10 +596,19 @@ fn samples_of_profile_have_the_rate_of_its_heading() {
     let text = "Sampling at 49 Hertz of all threads by user + kernel stack... Hit Ctrl-C to end.\n^C\n\
                 \x20   func_a\n    main\n    -                func_ab (13549)\n        98\n\n";
     let imported = of_text(text).expect("a known format");
-    assert_eq!((imported.meta.collector.rate_hz, total(&imported)), (49, 2_000_000_000));
-    assert_eq!(by(&imported, |row| row.state.to_string()), sums(&[("cpu", 2_000_000_000)]));
+    assert_eq!(
+        (imported.meta.collector.rate_hz, total(&imported)),
+        (49, 2_000_000_000)
+    );
+    assert_eq!(
+        by(&imported, |row| row.state.to_string()),
+        sums(&[("cpu", 2_000_000_000)])
+    );
     let imported = of_text(text.replace("49 Hertz", "every 1000 events")).expect("a known format");
-    assert_eq!((imported.meta.collector.unit, total(&imported)), (Unit::Samples, 98));
+    assert_eq!(
+        (imported.meta.collector.unit, total(&imported)),
+        (Unit::Samples, 98)
+    );
 }
 
 // ---- all of them ----
@@ -543,8 +624,13 @@ fn files_that_count_different_things_are_not_added() {
     let counts = write("counts", "a;b 3\n");
     let samples = write("samples", SHORT_STACKS);
     let more = write("more", "a;c 4\n");
-    let error = import(&[counts.clone(), samples]).expect_err("units differ").to_string();
-    assert!(error.contains("samples") && error.contains("on its own"), "{error}");
+    let error = import(&[counts.clone(), samples])
+        .expect_err("units differ")
+        .to_string();
+    assert!(
+        error.contains("samples") && error.contains("on its own"),
+        "{error}"
+    );
     let both = import(&[counts, more]).expect("the same unit");
     assert_eq!((total(&both), both.rows.sessions.len()), (7, 2));
 }
@@ -564,7 +650,9 @@ fn names_of_any_bytes_are_kept_as_text() {
         .iter()
         .flat_map(|stack| stack.frames.iter().map(|frame| frame.symbol.clone()))
         .collect();
-    assert!(names.iter().any(|name| name == "a\u{1b}[31m") && names.iter().any(|name| name.contains('\u{fffd}')));
+    assert!(
+        names.iter().any(|name| name == "a\u{1b}[31m") && names.iter().any(|name| name.contains('\u{fffd}'))
+    );
 }
 
 /// Small files of every format.
@@ -603,7 +691,9 @@ fn real_files_cut_anywhere_give_no_more_than_the_whole() {
             let all = of_file(&path);
             let mut last = 0;
             for cut in (0..whole.len()).step_by(whole.len() / 37 + 1) {
-                let Ok(part) = of_text(&whole[..cut]) else { continue };
+                let Ok(part) = of_text(&whole[..cut]) else {
+                    continue;
+                };
                 if part.meta.collector.unit == all.meta.collector.unit {
                     assert!(total(&part) <= total(&all), "{}: cut at {cut}", path.display());
                     assert!(total(&part) >= last, "{}: cut at {cut}", path.display());

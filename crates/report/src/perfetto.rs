@@ -68,7 +68,11 @@ impl Exporter for Perfetto {
             for placed in &lane.stacks {
                 let levels = timeline::levels(folded, placed.stack).map(frame_name);
                 let user = placed.stack.user.iter().map(|name| frame_name(name));
-                let kernel = placed.stack.kernel.iter().map(|name| frame_name(name) + KERNEL_SUFFIX);
+                let kernel = placed
+                    .stack
+                    .kernel
+                    .iter()
+                    .map(|name| frame_name(name) + KERNEL_SUFFIX);
                 let mut depth = 0;
                 for name in levels.chain(user).chain(kernel) {
                     put(out, slice(number, placed.begin_ns, BEGIN, name))?;
@@ -98,9 +102,7 @@ fn slice(track: u64, ns: u64, kind: i32, name: String) -> TracePacket {
 /// Writes one packet of the trace: a trace is the same bytes whether its packets are written at once or one by one.
 fn put(out: &mut dyn Write, mut packet: TracePacket) -> io::Result<()> {
     packet.sequence = Some(SEQUENCE);
-    let trace = Trace {
-        packet: vec![packet],
-    };
+    let trace = Trace { packet: vec![packet] };
     out.write_all(&trace.encode_to_vec())
 }
 

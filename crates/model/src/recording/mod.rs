@@ -18,8 +18,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 pub use meta::{
-    Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Segments,
-    Unit,
+    Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION,
+    Segments, Unit,
 };
 pub use reader::{Problem, Recording};
 pub use writer::RecordingWriter;

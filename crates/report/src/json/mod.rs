@@ -22,7 +22,10 @@ pub fn render(report: &Report) -> String {
     match report.meta.collector.unit {
         Unit::Time => pretty(&document),
         // Only what cannot be serialised would be null, and there is nothing of the kind.
-        unit => pretty(&units::rename(serde_json::to_value(&document).unwrap_or_default(), unit)),
+        unit => pretty(&units::rename(
+            serde_json::to_value(&document).unwrap_or_default(),
+            unit,
+        )),
     }
 }
 

@@ -78,7 +78,13 @@ fn events(view: &DatabaseView, amounts: Amounts, page: &mut Page) {
         return;
     }
     page.line("");
-    let mut heads = vec![if amounts.are_times() { "wait s" } else { "wait" }, "on CPU", "% on CPU", "run queue", "blocked"];
+    let mut heads = vec![
+        if amounts.are_times() { "wait s" } else { "wait" },
+        "on CPU",
+        "% on CPU",
+        "run queue",
+        "blocked",
+    ];
     let unknown = view
         .by_event
         .iter()

@@ -38,7 +38,11 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
     page.paragraph(&words(&[&database, &place]));
 
     let mut how = match meta.collector.clock {
-        Clock::Utc => format!("From {} UTC, {} s", moment(period.from_us), seconds(period.elapsed_ns())),
+        Clock::Utc => format!(
+            "From {} UTC, {} s",
+            moment(period.from_us),
+            seconds(period.elapsed_ns())
+        ),
         Clock::Relative => format!(
             "From second {} of a clock whose beginning the file does not say, {} s",
             period.from_us.div_euclid(SECOND_US),
@@ -108,13 +112,17 @@ fn fidelity(report: &Report) -> String {
     match total.fidelity() {
         None => "Nothing was recorded in this period.".to_string(),
         Some(FidelityMix::Exact) => "All times are exact.".to_string(),
-        Some(_) if report.meta.collector.unit == Unit::Counts => "Whether they are exact, it does not say either.".to_string(),
+        Some(_) if report.meta.collector.unit == Unit::Counts => {
+            "Whether they are exact, it does not say either.".to_string()
+        }
         Some(FidelityMix::Sampled) if exact_totals => {
             "Exact: the totals of each session (kernel accounting). Sampled: how they split by wait event, \
              state and stack."
                 .to_string()
         }
-        Some(FidelityMix::Sampled) if report.meta.collector.unit == Unit::Time => "Sampled: all times.".to_string(),
+        Some(FidelityMix::Sampled) if report.meta.collector.unit == Unit::Time => {
+            "Sampled: all times.".to_string()
+        }
         Some(FidelityMix::Sampled) => "Sampled: all of it.".to_string(),
         Some(FidelityMix::Mixed) => {
             let mut exact = states(FidelityMix::Exact);

@@ -110,6 +110,10 @@ fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
         ("sleep", |sums| sums.state_ns(State::Sleep)),
     ];
     if sum.state_ns(State::Cpu) > 0 {
+        // A source that knows no modes has none of the two.
+        if sum.state_ns(State::User) + sum.state_ns(State::Kernel) == 0 {
+            columns.drain(..2);
+        }
         columns.insert(0, ("cpu", |sums| sums.state_ns(State::Cpu)));
     }
     if other_ns(sum) > 0 {

@@ -91,8 +91,12 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         page.line("  mean run time of the probes (of those looked at; the kernel's own counting included):");
         page.line(&format!("    {}", probes.join(", ")));
     }
+    let whose = match report.meta.collector.engine.starts_with("imported") {
+        true => "",
+        false => "on this host: ",
+    };
     for reason in &quality.reasons {
-        page.paragraph(&format!("  on this host: {reason}"));
+        page.paragraph(&format!("  {whose}{reason}"));
     }
     problems(&quality.problems, page);
     for note in &quality.notes {
