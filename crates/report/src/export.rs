@@ -71,7 +71,10 @@ pub fn exporter(path: &Path) -> Result<&'static dyn Exporter, ExportError> {
         .unwrap_or_default()
         .to_string_lossy()
         .to_ascii_lowercase();
-    let has = |ending: &&str| name.strip_suffix(*ending).is_some_and(|stem| stem.ends_with('.'));
+    let has = |ending: &&str| {
+        name.strip_suffix(*ending)
+            .is_some_and(|stem| stem.len() > 1 && stem.ends_with('.'))
+    };
     EXPORTERS
         .into_iter()
         .find(|exporter| exporter.endings().iter().any(has))
