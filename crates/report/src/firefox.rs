@@ -65,7 +65,7 @@ impl Exporter for Firefox {
         for (lane, number) in lanes.iter().zip(1u32..) {
             let begin = lane.stacks.first().map_or(begin_ns, |placed| placed.begin_ns);
             let tid = if lane.pid == 0 { number } else { lane.pid };
-            let thread = profile.add_thread(process, tid, moment(begin), number == 1);
+            let thread = profile.add_thread(process, tid, moment(begin), false);
             profile.set_thread_name(thread, &printable(&format!("session {}", lane.session)));
             profile.set_thread_samples_weight_type(
                 thread,
