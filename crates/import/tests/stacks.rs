@@ -672,10 +672,10 @@ fn a_file_cut_at_any_byte_gives_no_more_than_the_whole() {
         let all = of_text(whole.clone()).expect("a known format");
         for cut in 0..whole.len() {
             // Cut before its format shows, it is of none.
-            if let Ok(part) = of_text(&whole[..cut]) {
-                if part.meta.collector.unit == all.meta.collector.unit {
-                    assert!(total(&part) <= total(&all), "cut at {cut}");
-                }
+            if let Ok(part) = of_text(&whole[..cut])
+                && part.meta.collector.unit == all.meta.collector.unit
+            {
+                assert!(total(&part) <= total(&all), "cut at {cut}");
             }
         }
     }
