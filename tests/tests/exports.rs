@@ -163,7 +163,7 @@ fn perfettos_own_protos_decode_its_export() {
     };
     let home = scratch();
     let open = |file: &Path| {
-        let script = repository().join("tests/readers/perfetto.py");
+        let script = repository().join("tests/readers/perfetto_slices.py");
         json(&run(Command::new(&python).arg(script).arg(file)))
     };
     let found = open(&export(&home, PERF, "pftrace"));

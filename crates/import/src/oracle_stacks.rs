@@ -155,6 +155,10 @@ impl Reader<'_> {
             self.record.kernel.push(frame);
             return;
         }
+        if !self.record.is_past_kernel && text.starts_with(b"[") && text.ends_with(b"]") {
+            // The module of the frame before, on a line of its own in files that were cut into columns.
+            return;
+        }
         match kernel_frame(text) {
             Some((symbol, module)) if !self.record.is_past_kernel => {
                 let frame = self.samples.frame(symbol, module);

@@ -1,4 +1,4 @@
-"""Decodes a Perfetto trace with the protos of Perfetto's own Python package and adds up its slices: perfetto.py FILE.
+"""Decodes a Perfetto trace with the protos of Perfetto's own Python package and adds up its slices: perfetto_slices.py FILE.
 
 Prints as JSON, for every session, the time of each stack of slices in nanoseconds. A slice that ends without having begun,
 or begins before the end of the one before it on its level, is an error.
