@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data/oracle_10046),)
 export DBTIME_TRACES ?= $(abspath ../shared/data/oracle_10046)
 endif
 
-.PHONY: help build demo test test-kernels bench fuzz lint deps clean
+.PHONY: help build demo test test-kernels bench bench-import fuzz lint deps clean
 
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
@@ -36,6 +36,7 @@ test:
 	scripts/deps.sh build demo test
 	scripts/postgres-builds.sh
 	scripts/python-env.sh
+	scripts/readers.sh
 	cargo build --workspace --locked
 	cargo test --workspace --locked --exclude dbtime-tests
 	cargo test --package dbtime-tests --locked -- --test-threads=1
@@ -44,6 +45,12 @@ test-kernels:
 	scripts/deps.sh build demo kernels
 	cargo build --workspace --locked
 	scripts/kernel-test.sh
+
+# How fast perf script files are read, beside inferno-collapse-perf: make bench-import FILES="perf.txt ..."
+bench-import:
+	scripts/deps.sh build
+	cargo build --release --workspace --locked
+	target/release/import_stacks $(FILES)
 
 bench:
 	scripts/deps.sh build demo

@@ -4,7 +4,7 @@
 #   scripts/deps.sh GROUP…     GROUP is one or more of
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
-#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv, fio
+#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv, fio, Go and Node (readers of exports)
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -76,6 +76,9 @@ check_test() {
     have xz || missing+=(xz-utils)
     have unzip || missing+=(unzip)
     have fio || missing+=(fio)
+    have go || missing+=(golang-go)
+    have node || missing+=(nodejs)
+    have npm || missing+=(npm)
     # Debian splits ensurepip off: python3 alone makes environments without pip.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 }

@@ -29,6 +29,9 @@ for target in "$@"; do
     if [ -d ../shared/data ]; then
         case $target in
         oracle_trace) seeds+=(../shared/data/oracle_10046) ;;
+        oracle_stacks) seeds+=(../shared/data/stack_profiling) ;;
+        perf_script | dtrace) seeds+=("../shared/data/$target") ;;
+        folded) seeds+=(../shared/data/perf_script ../shared/data/dtrace) ;;
         esac
     fi
     if [ -d "fuzz/seeds/$target" ]; then seeds+=("fuzz/seeds/$target"); fi

@@ -325,6 +325,7 @@ impl Collector {
                 rate_hz: self.options.rate_hz,
                 engine: self.engine.describe().to_string(),
                 reasons: self.reasons.clone(),
+                ..CollectorMeta::default()
             },
             segments: Default::default(),
             quality: Quality {

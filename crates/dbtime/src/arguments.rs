@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{Means, RATES_HZ, Target, Tier};
+use dbtime_import::{EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{Dimension, LatencyDimension, StackView, WorkUnit};
 
@@ -161,12 +162,51 @@ pub struct Selection {
     pub state: Vec<State>,
 }
 
+/// What the files of other tools do not say.
+#[derive(Debug, Args)]
+pub struct FileArguments {
+    /// Time that one sample stands for where the file does not say it: 10ms, 1us … [default: amounts are samples]
+    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    pub interval: Option<u64>,
+    /// Names of Oracle's wait events: V$EVENT_NAME as CSV (event#, name, wait_class), or as a sed script
+    #[arg(long, value_name = "FILE")]
+    pub event_names: Option<PathBuf>,
+    /// Event of a file of perf script to take [default: the first]
+    #[arg(long, value_name = "EVENT")]
+    pub event: Option<String>,
+}
+
+impl FileArguments {
+    /// Reads what is in files.
+    ///
+    /// # Errors
+    /// The file of event names cannot be read.
+    pub fn options(&self) -> Result<dbtime_import::Options, EventNamesError> {
+        Ok(dbtime_import::Options {
+            interval_ns: self.interval,
+            event_names: match &self.event_names {
+                Some(path) => EventNames::read(path)?,
+                None => EventNames::default(),
+            },
+            event: self.event.clone(),
+        })
+    }
+
+    /// True when something was said.
+    pub fn is_some(&self) -> bool {
+        self.interval.is_some() || self.event_names.is_some() || self.event.is_some()
+    }
+}
+
 /// `dbtime import`
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// Oracle SQL traces (event 10046), plain or compressed (gzip, bzip2, xz, lzma, zstd)
+    /// Files of any format that is known, plain or compressed (gzip, bzip2, xz, lzma, zstd): see docs/import.md
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// What they do not say
+    #[command(flatten)]
+    pub about: FileArguments,
     /// Directory to create for the recording
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: PathBuf,
@@ -178,6 +218,9 @@ pub struct ReportArguments {
     /// The recording, or files that 'dbtime import' understands: several are taken as one
     #[arg(value_name = "RECORDING", required = true)]
     pub recordings: Vec<PathBuf>,
+    /// What such a file does not say
+    #[command(flatten)]
+    pub about: FileArguments,
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
@@ -222,7 +265,7 @@ pub struct ReportArguments {
     /// Functions from the leaf of each stack, levels from the root of the tree [default: all]
     #[arg(long, value_name = "N", value_parser = parse_depth)]
     pub depth: Option<usize>,
-    /// Group the ledger by these [default: wait]; latencies by name, kind, device, session, io_size, blocks, source,
+    /// Group the ledger by these [default: wait, or program in files that know no database]; latencies by name, kind, device, session, io_size, blocks, source,
     /// file [default: name]
     #[arg(
         long,
@@ -262,12 +305,12 @@ impl ReportArguments {
         .find_map(|(wanted, view, top)| wanted.then_some((view, top)))
     }
 
-    /// What the ledger is grouped by.
+    /// What the ledger is grouped by; none typed = none here.
     ///
     /// # Errors
     /// There is no such dimension; the message lists those there are.
     pub fn by(&self) -> Result<Vec<Dimension>, String> {
-        or_default(&self.by, Dimension::Wait)
+        self.by.iter().map(|name| name.parse()).collect()
     }
 
     /// What latencies are grouped by.
@@ -313,16 +356,14 @@ pub struct FlameArguments {
     /// The recording, or a file that 'dbtime import' understands
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
+    /// What such a file does not say
+    #[command(flatten)]
+    pub about: FileArguments,
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
-    /// Levels below the stacks, from the bottom
-    #[arg(
-        long,
-        value_name = "DIMENSION,…",
-        value_delimiter = ',',
-        default_value = "wait,state"
-    )]
+    /// Levels below the stacks, from the bottom [default: wait,state, or program,state in files that know no database]
+    #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',')]
     pub by: Vec<Dimension>,
     /// Draw idle waits too
     #[arg(long)]
@@ -330,7 +371,7 @@ pub struct FlameArguments {
     /// Draw background processes too
     #[arg(long)]
     pub background: bool,
-    /// File to write; its ending chooses the format (.svg, .folded); - writes folded stacks to standard output
+    /// File to write; its ending chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); - writes folded stacks to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 }
@@ -344,6 +385,9 @@ pub struct DiffArguments {
     /// The same of the bad time
     #[arg(value_name = "BAD")]
     pub bad: PathBuf,
+    /// What files of other tools do not say
+    #[command(flatten)]
+    pub about: FileArguments,
     /// Which part of both; --from and --to in seconds count from the start of each
     #[command(flatten)]
     pub selection: Selection,
@@ -389,7 +433,7 @@ pub enum WidthsOf {
 #[derive(Debug, Args)]
 pub struct IolatArguments {
     /// Seconds between two tables, 0.1 at least
-    #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_interval)]
+    #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_seconds_between)]
     pub interval: Duration,
     /// Tables to show [default: until Ctrl-C, which shows the whole time]
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -462,7 +506,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// Longer ones are typing errors.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+fn parse_seconds_between(text: &str) -> Result<Duration, String> {
     let interval = parse_seconds(text)?;
     if (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
         Ok(interval)
@@ -508,9 +552,9 @@ mod tests {
 
     #[test]
     fn intervals_are_neither_too_short_nor_without_end() {
-        assert_eq!(parse_interval("0.1"), Ok(Duration::from_millis(100)));
+        assert_eq!(parse_seconds_between("0.1"), Ok(Duration::from_millis(100)));
         for wrong in ["0", "0.09", "86401", "1e300", "-1", "one"] {
-            assert!(parse_interval(wrong).is_err(), "{wrong}");
+            assert!(parse_seconds_between(wrong).is_err(), "{wrong}");
         }
     }
 }

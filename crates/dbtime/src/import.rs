@@ -4,12 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use dbtime_import::{ImportError, Imported, Reading};
 use dbtime_model::Rows;
 use dbtime_model::recording::RecordingWriter;
 use dbtime_report::Source;
 
+use crate::arguments::FileArguments;
 use crate::output::ProgressLine;
 use crate::signals::{Second, stop_on_signals};
 
@@ -68,7 +69,7 @@ impl Store {
 }
 
 /// Reads files until they end, or until Ctrl-C: what was written so far is then removed in good order.
-fn read(files: &[PathBuf], store: &mut Store) -> anyhow::Result<Imported> {
+fn read(files: &[PathBuf], about: &FileArguments, store: &mut Store) -> anyhow::Result<Imported> {
     let stop = stop_on_signals(Second::Ends)?;
     let mut line = ProgressLine::new();
     let mut shown = None;
@@ -85,7 +86,7 @@ fn read(files: &[PathBuf], store: &mut Store) -> anyhow::Result<Imported> {
             false => Ok(()),
         }
     };
-    Ok(dbtime_import::import(files, tell, |rows| store.take(rows))?)
+    Ok(about.options()?.import(files, tell, |rows| store.take(rows))?)
 }
 
 /// What became of an import.
@@ -100,12 +101,12 @@ pub struct Outcome {
 ///
 /// # Errors
 /// No file can be imported, or the recording cannot be written.
-pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Outcome> {
+pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow::Result<Outcome> {
     if output.exists() {
         return Err(dbtime_model::recording::RecordingError::Exists(output.to_path_buf()).into());
     }
     let mut store = Store::new(output.to_path_buf());
-    let imported = read(files, &mut store)?;
+    let imported = read(files, about, &mut store)?;
     let has_time = store.has_time;
     if has_time {
         store.finish(&imported)?;
@@ -118,11 +119,18 @@ pub fn import(files: &[PathBuf], output: &Path) -> anyhow::Result<Outcome> {
 ///
 /// # Errors
 /// They are neither.
-pub fn open(paths: &[PathBuf]) -> anyhow::Result<Source> {
+pub fn open(paths: &[PathBuf], about: &FileArguments) -> anyhow::Result<Source> {
     // Whatever is no directory is read: a pipe as well.
     if let [path] = paths
         && path.is_dir()
     {
+        if about.is_some() {
+            bail!(
+                "{}: a recording; --interval, --event-names and --event are for the files of other tools: give them to \
+                 'dbtime import'",
+                path.display()
+            );
+        }
         return Ok(Source::open(path)?);
     }
     let folder = tempfile::Builder::new()
@@ -131,7 +139,7 @@ pub fn open(paths: &[PathBuf]) -> anyhow::Result<Source> {
         .context("no room for rows that do not fit into memory")?;
     let recording = folder.path().join("import.dbt");
     let mut store = Store::new(recording.clone());
-    let imported = read(paths, &mut store).context("not a recording")?;
+    let imported = read(paths, about, &mut store).context("not a recording")?;
     if store.writer.is_none() {
         return Ok(Source::memory(imported.meta, store.waiting));
     }

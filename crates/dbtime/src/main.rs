@@ -19,7 +19,7 @@ use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
-    ComparisonOptions, DiffError, DiffOptions, Filter, FlameOptions, IoOptions, LatencyDimension,
+    ComparisonOptions, DiffError, DiffOptions, Dimension, Filter, FlameOptions, IoOptions, LatencyDimension,
     LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare, TraceOptions,
     USUAL_THRESHOLDS_US, export, parse_moment,
 };
@@ -185,7 +185,11 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let source = open(arguments)?;
     let options = dbtime_report::Options {
         filter: filter(&arguments.selection, &source)?,
-        by,
+        by: if by.is_empty() {
+            vec![Dimension::usual(source.meta())]
+        } else {
+            by
+        },
         stacks: arguments.top.unwrap_or(5),
         trace: TraceOptions {
             thresholds_us: arguments.thresholds.unwrap_or(usual.thresholds_us),
@@ -226,7 +230,7 @@ fn open(arguments: &ReportArguments) -> anyhow::Result<Source> {
         ))
         .into());
     }
-    import::open(recordings)
+    import::open(recordings, &arguments.about)
 }
 
 fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -236,7 +240,7 @@ fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     }
     let mut recordings = Vec::with_capacity(paths.len());
     for (path, label) in paths.iter().zip(labels(paths)) {
-        let source = import::open(std::slice::from_ref(path))?;
+        let source = import::open(std::slice::from_ref(path), &arguments.about)?;
         recordings.push(ToCompare {
             label,
             filter: filter(&arguments.selection, &source)?,
@@ -363,10 +367,10 @@ fn answer(
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     // The format first: a wrong ending shows before a large recording is read.
     let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
-    let source = import::open(std::slice::from_ref(&arguments.recording))?;
+    let source = import::open(std::slice::from_ref(&arguments.recording), &arguments.about)?;
     let options = FlameOptions {
         filter: filter(&arguments.selection, &source)?,
-        by: arguments.by.clone(),
+        by: levels(&arguments.by, exporter.dimensions(), &source),
         include_idle: arguments.idle,
         include_background: arguments.background,
     };
@@ -385,13 +389,23 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What stacks are told apart by: what the format needs, then what was typed or is usual.
+fn levels(typed: &[Dimension], needed: &[Dimension], source: &Source) -> Vec<Dimension> {
+    let usual = [Dimension::usual(source.meta()), Dimension::State];
+    let wanted = if typed.is_empty() { &usual[..] } else { typed };
+    let mut levels: Vec<Dimension> = needed.to_vec();
+    levels.extend(wanted.iter().filter(|dimension| !needed.contains(dimension)));
+    levels
+}
+
 fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     let format = match arguments.format {
         Some(LiveFormat::Json) => DiffFormat::Json,
         Some(LiveFormat::Text) => DiffFormat::Text,
         None => DiffFormat::of(&arguments.output).map_err(Usage)?,
     };
-    let [good, bad] = [&arguments.good, &arguments.bad].map(|path| import::open(std::slice::from_ref(path)));
+    let [good, bad] = [&arguments.good, &arguments.bad]
+        .map(|path| import::open(std::slice::from_ref(path), &arguments.about));
     let (good, bad) = (good?, bad?);
     let options = DiffOptions {
         filters: [
@@ -425,7 +439,8 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
-    let import::Outcome { imported, has_time } = import::import(&arguments.files, &arguments.output)?;
+    let import::Outcome { imported, has_time } =
+        import::import(&arguments.files, &arguments.about, &arguments.output)?;
     for problem in &imported.problems {
         say(format_args!("note: {problem}"));
     }

@@ -28,6 +28,11 @@ pub enum ImportError {
         /// The formats it could have been.
         known: String,
     },
+    /// Its rows cannot be added to those of the files before: other units, other clocks.
+    #[error(
+        "{0}: does not count what the files before it count, or not by the same clock; import it on its own"
+    )]
+    Mixed(PathBuf),
 }
 
 impl ImportError {

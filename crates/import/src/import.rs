@@ -1,14 +1,19 @@
 //! What an import of one file gathers, and how the files become one result.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use dbtime_model::recording::{
-    CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION,
+    Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Unit,
 };
-use dbtime_model::{ActivityRow, CounterRow, LatencyRow, Rows, SessionId, SessionRow, StatementRow};
+use dbtime_model::{
+    ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow,
+    stack_id,
+};
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::Options;
 
 /// Rows that are handed on at a time.
 const BATCH: usize = 16_384;
@@ -24,9 +29,33 @@ pub struct Imported {
     pub problems: Vec<String>,
 }
 
+/// What the rows of a file are: those of files that differ in it cannot be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nature {
+    /// Samples, not what was measured from begin to end.
+    pub sampled: bool,
+    /// What they count.
+    pub unit: Unit,
+    /// What their moments are.
+    pub clock: Clock,
+}
+
+impl Default for Nature {
+    /// Exact times of day.
+    fn default() -> Nature {
+        Nature {
+            sampled: false,
+            unit: Unit::Time,
+            clock: Clock::Utc,
+        }
+    }
+}
+
 /// What one file gives. Importers add to it.
 #[derive(Debug)]
 pub struct Import {
+    options: Options,
+    stacks: HashSet<StackId>,
     rows: Rows,
     to: SyncSender<Rows>,
     about: About,
@@ -35,6 +64,9 @@ pub struct Import {
 /// What is known of one or several files beside activity, latencies, counters and stacks.
 #[derive(Debug, Default)]
 pub(crate) struct About {
+    nature: Nature,
+    rate_hz: Option<u32>,
+    reasons: Vec<String>,
     sessions: HashMap<SessionId, SessionRow>,
     statements: HashMap<u64, StatementRow>,
     files: Vec<ImportedFile>,
@@ -44,12 +76,44 @@ pub(crate) struct About {
 }
 
 impl Import {
-    pub(crate) fn new(to: SyncSender<Rows>) -> Import {
+    pub(crate) fn new(options: &Options, to: SyncSender<Rows>) -> Import {
         Import {
+            options: options.clone(),
+            stacks: HashSet::new(),
             rows: Rows::default(),
             to,
             about: About::default(),
         }
+    }
+
+    /// What the person who imports knows.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Says what the rows of the file are; exact times of day when an importer does not say.
+    pub(crate) fn set_nature(&mut self, nature: Nature) {
+        self.about.nature = nature;
+    }
+
+    /// Samples per second of the file; files that differ leave none.
+    pub(crate) fn rate(&mut self, hz: u32) {
+        self.about.rate(hz);
+    }
+
+    /// Something that a reader of the numbers should know, once.
+    pub(crate) fn reason(&mut self, reason: &str) {
+        self.about.reason(reason);
+    }
+
+    /// Adds a stack, root first, once.
+    pub(crate) fn stack(&mut self, frames: Vec<Frame>) -> StackId {
+        let id = stack_id(&frames);
+        if !frames.is_empty() && self.stacks.insert(id) {
+            self.rows.stacks.push(StackRow { id, frames });
+            self.hand_on(BATCH);
+        }
+        id
     }
 
     /// The session of this identity: files that name the same one continue it.
@@ -112,15 +176,48 @@ impl Import {
         }
     }
 
-    pub(crate) fn finish(mut self) -> About {
+    /// Ends with the file, which was of this format.
+    pub(crate) fn finish(mut self, format: &str) -> About {
         self.hand_on(1);
+        for file in &mut self.about.files {
+            file.format = format.to_string();
+        }
         self.about
     }
 }
 
 impl About {
+    fn rate(&mut self, hz: u32) {
+        let known = *self.rate_hz.get_or_insert(hz);
+        self.rate_hz = Some(if known == hz { hz } else { 0 });
+    }
+
+    fn reason(&mut self, reason: &str) {
+        if !self.reasons.iter().any(|known| known == reason) {
+            self.reasons.push(reason.to_string());
+        }
+    }
+
+    /// The first file.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.files
+            .first()
+            .map(|file| PathBuf::from(&file.path))
+            .unwrap_or_default()
+    }
+
+    /// True when the rows of both can be added.
+    pub(crate) fn goes_with(&self, other: &About) -> bool {
+        self.files.is_empty() || self.nature == other.nature
+    }
+
     /// The same of several files, in the order of the files.
     pub(crate) fn append(&mut self, other: About) {
+        self.nature = other.nature;
+        if let Some(hz) = other.rate_hz {
+            self.rate(hz);
+        }
+        other.reasons.iter().for_each(|reason| self.reason(reason));
         other.sessions.into_values().for_each(|row| self.session(row));
         other.statements.into_values().for_each(|row| self.statement(row));
         self.files.extend(other.files);
@@ -205,7 +302,10 @@ impl About {
         let start_us = begins
             .min()
             .map_or(0, |begin| begin.div_euclid(SECOND_US) * SECOND_US);
-        let end_us = last_us.map_or(start_us, |last| last.saturating_add(SECOND_US));
+        let end_us = match self.nature.clock {
+            Clock::None => start_us,
+            Clock::Utc | Clock::Relative => last_us.map_or(start_us, |last| last.saturating_add(SECOND_US)),
+        };
         let names: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         let target = names.join(" ");
         let note = |text: &String| Note {
@@ -224,9 +324,12 @@ impl About {
                 ..self.database
             },
             collector: CollectorMeta {
-                tier: "exact".to_string(),
+                tier: if self.nature.sampled { "sampled" } else { "exact" }.to_string(),
+                rate_hz: self.rate_hz.unwrap_or(0),
                 engine: format!("imported: {engine}"),
-                ..CollectorMeta::default()
+                reasons: self.reasons,
+                unit: self.nature.unit,
+                clock: self.nature.clock,
             },
             notes: self.problems.iter().map(note).collect(),
             files: self.files,
@@ -278,11 +381,10 @@ pub(crate) fn unknown_line(file: &mut ImportedFile, number: u64, text: &[u8]) {
     }
 }
 
-/// A file of this format, of which nothing is known yet.
-pub(crate) fn file(path: &Path, format: &str) -> ImportedFile {
+/// A file of which nothing is known yet.
+pub(crate) fn file(path: &Path) -> ImportedFile {
     ImportedFile {
         path: path.display().to_string(),
-        format: format.to_string(),
         ..ImportedFile::default()
     }
 }

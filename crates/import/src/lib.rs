@@ -11,20 +11,32 @@
 //! Nothing in a file is fatal: what is not understood is counted, its first lines are kept, and reading goes on; what
 //! was cut gives all up to the cut. Only a file that cannot be opened, is empty or is of no known format is an error.
 
+mod bcc;
 mod compression;
+mod dtrace;
 mod error;
+mod event_names;
+mod folded;
 mod import;
 mod lines;
+mod options;
+mod oracle_stacks;
 mod oracle_trace;
 mod parallel;
+mod perf_script;
+mod samples;
+mod short_stack;
+mod text;
 
 use std::io::Read;
 use std::path::Path;
 
 pub use error::ImportError;
-pub use import::{Import, Imported};
+pub use event_names::{EventNames, EventNamesError};
+pub use import::{Import, Imported, Nature};
 pub use lines::{Line, Lines, MAX_LINE};
-pub use parallel::{Reading, import, import_stream};
+pub use options::{Options, parse_interval};
+pub use parallel::Reading;
 
 /// A format.
 pub trait Importer: Sync {
@@ -46,5 +58,13 @@ pub trait Importer: Sync {
     ) -> Result<(), ImportError>;
 }
 
-/// Every format there is.
-const IMPORTERS: [&dyn Importer; 1] = [&oracle_trace::OracleTrace];
+/// Every format there is. What many texts could be taken for comes last.
+const IMPORTERS: [&dyn Importer; 7] = [
+    &oracle_trace::OracleTrace,
+    &oracle_stacks::OracleStacks,
+    &short_stack::ShortStack,
+    &bcc::Bcc,
+    &perf_script::PerfScript,
+    &dtrace::Dtrace,
+    &folded::Folded,
+];

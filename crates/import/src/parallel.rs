@@ -10,13 +10,16 @@ use std::time::Duration;
 use dbtime_model::Rows;
 
 use crate::import::About;
-use crate::{IMPORTERS, Import, ImportError, Imported, Lines, compression};
+use crate::{IMPORTERS, Import, ImportError, Imported, Lines, Options, compression};
 
 /// Batches of rows that may wait to be taken: bounds memory when whoever takes them is slower.
 const WAITING: usize = 4;
 
 /// How often it is told how far reading is.
 const TOLD_EVERY: Duration = Duration::from_millis(200);
+
+/// Stands for standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// How far reading is, in bytes of the files as they are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,107 +30,111 @@ pub struct Reading {
     pub total: u64,
 }
 
-/// Imports files, plain or compressed (gzip, bzip2, xz, lzma, zstd), as one. Rows are handed to `take` as they come, those of
-/// one second of one file in one go or one after the other; sessions and statements come last. `tell` hears a few
-/// times a second how far reading is, and can end it.
-///
-/// With several files, one that cannot be read or is of no known format is a problem that is told, not an error.
-///
-/// # Errors
-/// No file could be imported: why the first one could not. Rows could not be taken, or reading was ended.
-pub fn import(
-    paths: &[PathBuf],
-    mut tell: impl FnMut(Reading) -> io::Result<()>,
-    mut take: impl FnMut(Rows) -> io::Result<()>,
-) -> Result<Imported, ImportError> {
-    let total = paths
-        .iter()
-        .filter_map(|path| path.metadata().ok())
-        .map(|of| of.len());
-    let total = total.fold(0, u64::saturating_add);
-    let shared = Shared::default();
-    let threads = std::thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(paths.len());
-    let next = AtomicUsize::new(0);
-    let (to, from) = mpsc::sync_channel(WAITING);
-    let mut seen = Seen::default();
-    let done = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..threads)
-            .map(|_| {
-                let to = to.clone();
-                let (shared, next) = (&shared, &next);
-                scope.spawn(move || {
-                    let mut done = Vec::new();
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(path) = paths.get(at) else { break };
-                        done.push((at, import_file(path, shared, to.clone())));
-                    }
-                    done
+impl Options {
+    /// Imports files (`-` is standard input), plain or compressed (gzip, bzip2, xz, lzma, zstd), as one. Rows are handed to `take` as they come, those of
+    /// one second of one file in one go or one after the other; sessions and statements come last. `tell` hears a few
+    /// times a second how far reading is, and can end it.
+    ///
+    /// With several files, one that cannot be read or is of no known format is a problem that is told, not an error.
+    ///
+    /// # Errors
+    /// No file could be imported: why the first one could not. Rows could not be taken, or reading was ended.
+    pub fn import(
+        &self,
+        paths: &[PathBuf],
+        mut tell: impl FnMut(Reading) -> io::Result<()>,
+        mut take: impl FnMut(Rows) -> io::Result<()>,
+    ) -> Result<Imported, ImportError> {
+        let total = paths
+            .iter()
+            .filter_map(|path| path.metadata().ok())
+            .map(|of| of.len());
+        let total = total.fold(0, u64::saturating_add);
+        let shared = Shared::default();
+        let threads = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(paths.len());
+        let next = AtomicUsize::new(0);
+        let (to, from) = mpsc::sync_channel(WAITING);
+        let mut seen = Seen::default();
+        let done = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..threads)
+                .map(|_| {
+                    let to = to.clone();
+                    let (shared, next) = (&shared, &next);
+                    scope.spawn(move || {
+                        let mut done = Vec::new();
+                        loop {
+                            let at = next.fetch_add(1, Ordering::Relaxed);
+                            let Some(path) = paths.get(at) else { break };
+                            done.push((at, import_file(self, path, shared, to.clone())));
+                        }
+                        done
+                    })
                 })
-            })
-            .collect();
-        drop(to);
-        let mut failed = None;
-        loop {
-            let rows = match from.recv_timeout(TOLD_EVERY) {
-                Ok(rows) => rows,
-                Err(RecvTimeoutError::Timeout) => Rows::default(),
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
-            // After a failure the threads are only waited for.
-            if failed.is_none() {
-                seen.rows(&rows);
-                let done = shared.read.load(Ordering::Relaxed);
-                if let Err(e) = take(rows).and_then(|()| tell(Reading { done, total })) {
-                    failed = Some(e);
-                    shared.stop.store(true, Ordering::Relaxed);
+                .collect();
+            drop(to);
+            let mut failed = None;
+            loop {
+                let rows = match from.recv_timeout(TOLD_EVERY) {
+                    Ok(rows) => rows,
+                    Err(RecvTimeoutError::Timeout) => Rows::default(),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                };
+                // After a failure the threads are only waited for.
+                if failed.is_none() {
+                    seen.rows(&rows);
+                    let done = shared.read.load(Ordering::Relaxed);
+                    if let Err(e) = take(rows).and_then(|()| tell(Reading { done, total })) {
+                        failed = Some(e);
+                        shared.stop.store(true, Ordering::Relaxed);
+                    }
                 }
             }
-        }
-        let mut done = Vec::new();
-        for reader in readers {
+            let mut done = Vec::new();
+            for reader in readers {
+                match reader.join() {
+                    Ok(files) => done.extend(files),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            match failed {
+                Some(e) => Err(ImportError::Output(e)),
+                None => Ok(done),
+            }
+        })?;
+        together(done, seen, take)
+    }
+
+    /// Imports a stream as if it were a file of this name, without looking for compression.
+    ///
+    /// # Errors
+    /// The stream is empty or of no known format. Rows could not be taken.
+    pub fn import_stream(
+        &self,
+        stream: Box<dyn Read + Send>,
+        name: &Path,
+        mut take: impl FnMut(Rows) -> io::Result<()>,
+    ) -> Result<Imported, ImportError> {
+        let (to, from) = mpsc::sync_channel(WAITING);
+        let mut seen = Seen::default();
+        let (done, taken) = std::thread::scope(|scope| {
+            let reader = scope.spawn(move || import_one(self, stream, name, to));
+            let mut taken = Ok(());
+            for rows in from {
+                seen.rows(&rows);
+                if taken.is_ok() {
+                    taken = take(rows);
+                }
+            }
             match reader.join() {
-                Ok(files) => done.extend(files),
+                Ok(done) => (done, taken),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
-        }
-        match failed {
-            Some(e) => Err(ImportError::Output(e)),
-            None => Ok(done),
-        }
-    })?;
-    together(done, seen, take)
-}
-
-/// Imports a stream as if it were a file of this name, without looking for compression.
-///
-/// # Errors
-/// The stream is empty or of no known format. Rows could not be taken.
-pub fn import_stream(
-    stream: Box<dyn Read + Send>,
-    name: &Path,
-    mut take: impl FnMut(Rows) -> io::Result<()>,
-) -> Result<Imported, ImportError> {
-    let (to, from) = mpsc::sync_channel(WAITING);
-    let mut seen = Seen::default();
-    let (done, taken) = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || import_one(stream, name, to));
-        let mut taken = Ok(());
-        for rows in from {
-            seen.rows(&rows);
-            if taken.is_ok() {
-                taken = take(rows);
-            }
-        }
-        match reader.join() {
-            Ok(done) => (done, taken),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    });
-    taken.map_err(ImportError::Output)?;
-    together(vec![(0, done)], seen, take)
+        });
+        taken.map_err(ImportError::Output)?;
+        together(vec![(0, done)], seen, take)
+    }
 }
 
 /// What the threads share.
@@ -152,7 +159,7 @@ impl Seen {
 
 /// A file that counts what is read of it, and ends when it should.
 struct Counted<'a> {
-    file: File,
+    file: Box<dyn Read>,
     shared: &'a Shared,
 }
 
@@ -169,14 +176,18 @@ impl Read for Counted<'_> {
 
 type Done = Result<(About, &'static str), ImportError>;
 
-fn import_file(path: &Path, shared: &Shared, to: SyncSender<Rows>) -> Done {
+fn import_file(options: &Options, path: &Path, shared: &Shared, to: SyncSender<Rows>) -> Done {
     let io = |e| ImportError::io(path, e);
-    let file = File::open(path).map_err(io)?;
+    let file: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(io)?)
+    };
     let source = compression::open(Counted { file, shared }).map_err(io)?;
-    import_one(source, path, to)
+    import_one(options, source, path, to)
 }
 
-fn import_one<'a>(source: Box<dyn Read + 'a>, path: &Path, to: SyncSender<Rows>) -> Done {
+fn import_one<'a>(options: &Options, source: Box<dyn Read + 'a>, path: &Path, to: SyncSender<Rows>) -> Done {
     let mut lines = Lines::new(source);
     let head = lines.head();
     if head.is_empty() {
@@ -192,7 +203,7 @@ fn import_one<'a>(source: Box<dyn Read + 'a>, path: &Path, to: SyncSender<Rows>)
             known: known.join(", "),
         });
     };
-    let mut import = Import::new(to);
+    let mut import = Import::new(options, to);
     importer.import(&mut lines, path, &mut import)?;
     if let Some(e) = lines.take_error() {
         import.problem(format!(
@@ -201,7 +212,7 @@ fn import_one<'a>(source: Box<dyn Read + 'a>, path: &Path, to: SyncSender<Rows>)
             lines.number()
         ));
     }
-    Ok((import.finish(), importer.name()))
+    Ok((import.finish(importer.name()), importer.name()))
 }
 
 /// One result of all files, in their order.
@@ -216,6 +227,9 @@ fn together(
     let mut failed = None;
     for (_, done) in done {
         match done {
+            Ok((of_file, _)) if !about.goes_with(&of_file) => {
+                return Err(ImportError::Mixed(of_file.path()));
+            }
             Ok((of_file, engine)) => {
                 about.append(of_file);
                 if !engines.contains(&engine) {

@@ -36,9 +36,10 @@ pub struct ActivityRow {
     pub kernel_stack: StackId,
     /// User stack, 0 = none.
     pub user_stack: StackId,
-    /// Nanoseconds.
+    /// Nanoseconds; 0 in all rows when the recording counts something else ([`crate::recording::Unit`]).
     pub ns: u64,
-    /// How often the interval occurred; 0 when the source samples.
+    /// How often the interval occurred; 0 when the source samples. What was counted, when the unit of the recording is
+    /// [`crate::recording::Unit::Counts`].
     pub count: u64,
     /// Samples the row rests on; 0 when exact, or when only the kernel's total is known.
     pub samples: u64,

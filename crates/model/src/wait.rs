@@ -61,6 +61,11 @@ impl Wait {
         Wait::event(Wait::UNKNOWN, "no wait interface", false)
     }
 
+    /// The source of an import says nothing of wait events.
+    pub fn not_recorded() -> Wait {
+        Wait::event(Wait::UNKNOWN, "not recorded", false)
+    }
+
     /// No wait, a wait, or not known.
     pub fn kind(&self) -> WaitKind {
         match &*self.class {

@@ -27,6 +27,7 @@ use dbtime_model::{Wait, WaitKind};
 
 use crate::explanation::explain;
 use crate::ledger::Section;
+use crate::number::Amounts;
 use crate::scan::Activity;
 use crate::sums::{FidelityMix, Sums, percent};
 
@@ -161,7 +162,7 @@ impl DatabaseViewBuilder {
         sums.take(activity);
     }
 
-    pub(crate) fn finish(self) -> DatabaseView {
+    pub(crate) fn finish(self, amounts: Amounts) -> DatabaseView {
         let mut inside = Sums::default();
         for sums in self.events.values() {
             inside.merge(sums);
@@ -196,7 +197,7 @@ impl DatabaseViewBuilder {
             by_event,
             explanation: String::new(),
         };
-        view.explanation = explain(&view);
+        view.explanation = explain(&view, amounts);
         view
     }
 }

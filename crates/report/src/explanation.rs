@@ -1,7 +1,7 @@
 //! Puts the reconciliation of the database's view with DB time into a few sentences.
 
 use crate::database_view::DatabaseView;
-use crate::number::seconds;
+use crate::number::Amounts;
 use crate::sums::percent;
 
 /// Less than this part of DB time, in percent, is not worth a sentence.
@@ -9,7 +9,7 @@ const WORTH_MENTIONING: f64 = 5.0;
 
 /// What the numbers of the view mean. Wait events are named as they were recorded: clean them before they
 /// reach a terminal.
-pub(crate) fn explain(view: &DatabaseView) -> String {
+pub(crate) fn explain(view: &DatabaseView, amounts: Amounts) -> String {
     let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
     let Some(sum) = view.percent_of_db_time() else {
         return "There is no DB time in this period, so there is nothing to compare.".to_string();
@@ -27,9 +27,9 @@ pub(crate) fn explain(view: &DatabaseView) -> String {
         return comparison;
     }
     format!(
-        "{comparison} Sessions were also in the run queue for {} s inside idle waits ({late:.0} % as long as DB time, \
+        "{comparison} Sessions were also in the run queue for {} inside idle waits ({late:.0} % as long as DB time, \
          but not part of it): they had been woken, as a rule by work for them, but there was no CPU to take it up.",
-        seconds(view.run_queue_inside_idle_waits_ns)
+        amounts.with_unit(view.run_queue_inside_idle_waits_ns)
     )
 }
 

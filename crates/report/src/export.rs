@@ -3,14 +3,24 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::firefox::Firefox;
 use crate::flame::Folded;
 use crate::folded::FoldedText;
+use crate::group::Dimension;
+use crate::perfetto::Perfetto;
+use crate::pprof::Pprof;
+use crate::speedscope::Speedscope;
 use crate::svg::Svg;
 
 /// One output format.
 pub trait Exporter: Sync {
     /// Endings of file names, the usual one first, without the point.
     fn endings(&self) -> &'static [&'static str];
+
+    /// What the format tells apart whatever the levels are: these come below them.
+    fn dimensions(&self) -> &'static [Dimension] {
+        &[]
+    }
 
     /// Writes all stacks.
     ///
@@ -19,7 +29,7 @@ pub trait Exporter: Sync {
     fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()>;
 }
 
-const EXPORTERS: [&dyn Exporter; 2] = [&Svg, &FoldedText];
+const EXPORTERS: [&dyn Exporter; 6] = [&Svg, &FoldedText, &Pprof, &Speedscope, &Firefox, &Perfetto];
 
 /// Why stacks were not exported.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +48,7 @@ pub enum ExportError {
     Io(#[from] io::Error),
 }
 
-/// Every ending there is, for messages and help: `.svg, .folded, .txt`.
+/// Every ending there is, for messages and help: `.svg, .folded, .txt …`.
 pub fn endings() -> String {
     let endings: Vec<String> = EXPORTERS
         .iter()
@@ -56,13 +66,18 @@ pub fn exporter(path: &Path) -> Result<&'static dyn Exporter, ExportError> {
     if path == Path::new("-") {
         return Ok(&FoldedText);
     }
-    let ending = path
-        .extension()
-        .and_then(|ending| ending.to_str())
-        .map(str::to_ascii_lowercase);
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_ascii_lowercase();
+    let has = |ending: &&str| {
+        name.strip_suffix(*ending)
+            .is_some_and(|stem| stem.len() > 1 && stem.ends_with('.'))
+    };
     EXPORTERS
         .into_iter()
-        .find(|exporter| ending.as_deref().is_some_and(|e| exporter.endings().contains(&e)))
+        .find(|exporter| exporter.endings().iter().any(has))
         .ok_or_else(|| ExportError::Ending {
             path: path.display().to_string(),
         })

@@ -73,8 +73,12 @@ pub struct FoldedStack {
     pub user: Vec<String>,
     /// Kernel frames, root first.
     pub kernel: Vec<String>,
+    /// Second of the recording, microseconds since the Unix epoch, when stacks are told apart by it.
+    pub second_us: Option<i64>,
     /// Nanoseconds.
     pub ns: u128,
+    /// Samples.
+    pub samples: u128,
 }
 
 /// Folds the stacks of a recording.
@@ -100,7 +104,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         }
     });
     // Different stacks may read the same, for example those of two builds of one program.
-    let mut by_name: BTreeMap<[Vec<String>; 3], u128> = BTreeMap::new();
+    let mut by_name: BTreeMap<[Vec<String>; 3], (Option<i64>, u128, u128)> = BTreeMap::new();
     let mut total = Sums::default();
     for ((key, user, kernel), sums) in groups {
         total.merge(&sums);
@@ -119,7 +123,10 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
                 );
             }
             let name = [key.labels(&mut dimensions), user, kernel];
-            *by_name.entry(name).or_default() += sums.total_ns();
+            let sum = by_name.entry(name).or_default();
+            sum.0 = key.second();
+            sum.1 += sums.total_ns();
+            sum.2 += sums.samples;
         }
     }
     let mut problems = dimensions.problems;
@@ -132,11 +139,13 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         includes_background: options.include_background,
         stacks: by_name
             .into_iter()
-            .map(|([levels, user, kernel], ns)| FoldedStack {
+            .map(|([levels, user, kernel], (second_us, ns, samples))| FoldedStack {
                 levels,
                 user,
                 kernel,
+                second_us,
                 ns,
+                samples,
             })
             .collect(),
         total_ns: total.total_ns(),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dbtime_model::recording::Meta;
 use dbtime_model::{ActivityRow, Session, SessionId, State, Wait};
 
 use crate::filter::SECOND_US;
@@ -27,6 +28,8 @@ pub enum Dimension {
     WaitClass,
     /// `state`: what the operating system says.
     State,
+    /// `program`: name of the process, or its title.
+    Program,
     /// `statement`: normalised SQL statement.
     Statement,
     /// `sql_id`: the statement by its name in the database.
@@ -45,7 +48,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 15] = [
+    pub const ALL: [Dimension; 16] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -54,6 +57,7 @@ impl Dimension {
         Dimension::Wait,
         Dimension::WaitClass,
         Dimension::State,
+        Dimension::Program,
         Dimension::Statement,
         Dimension::SqlId,
         Dimension::Service,
@@ -62,6 +66,15 @@ impl Dimension {
         Dimension::ClientId,
         Dimension::Second,
     ];
+
+    /// What tells time apart where the caller says nothing: the wait, or the program in files that know no database.
+    pub fn usual(meta: &Meta) -> Dimension {
+        if meta.database.product.is_empty() {
+            Dimension::Program
+        } else {
+            Dimension::Wait
+        }
+    }
 
     /// The word used on the command line and in JSON.
     pub fn as_str(self) -> &'static str {
@@ -74,6 +87,7 @@ impl Dimension {
             Dimension::Wait => "wait",
             Dimension::WaitClass => "wait_class",
             Dimension::State => "state",
+            Dimension::Program => "program",
             Dimension::Statement => "statement",
             Dimension::SqlId => "sql_id",
             Dimension::Service => "service",
@@ -135,6 +149,7 @@ impl GroupKey {
             Dimension::Wait => Value::Wait(wait.clone()),
             Dimension::WaitClass => Value::Text(wait.class.to_string()),
             Dimension::State => Value::State(row.state),
+            Dimension::Program => Value::Text(session.title.clone()),
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),
             Dimension::Service => Value::Text(session.service.clone()),

@@ -4,7 +4,7 @@
 //! Source ──report()───▶ Report ────────▶ text::render, json::render
 //!        ──stacks()───▶ StackReport ───▶ text::render_stacks, json::render_stacks
 //!        ──diff()─────▶ Diff ──────────▶ text::render_diff, json::render_diff, diff_export
-//!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks)
+//!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks, pprof …)
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
@@ -25,6 +25,7 @@ pub mod diff_export;
 mod explanation;
 pub mod export;
 mod filter;
+mod firefox;
 mod flame;
 mod folded;
 mod function;
@@ -38,16 +39,20 @@ mod latency;
 mod ledger;
 mod load;
 mod number;
+mod perfetto;
+mod pprof;
 mod printable;
 mod quality;
 mod report;
 mod scan;
 mod sessions;
+mod speedscope;
 mod stack_views;
 mod stacks;
 mod sums;
 mod svg;
 pub mod text;
+mod timeline;
 mod trace;
 mod work;
 mod xml;

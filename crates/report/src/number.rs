@@ -1,4 +1,6 @@
-//! How times are written.
+//! How times and other amounts are written.
+
+use dbtime_model::recording::{Meta, Unit};
 
 /// Seconds with three decimals, rounded half up: `12.346`.
 pub(crate) fn seconds(ns: u128) -> String {
@@ -12,6 +14,57 @@ pub(crate) fn exact_seconds(us: i128) -> String {
     let sign = if us < 0 { "-" } else { "" };
     let us = us.unsigned_abs();
     format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// How the amounts of a report are written: they are time, or what the recording counts in its place. In the answers they
+/// stand in the same fields (named `ns`), because they add up, split and compare in the same way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amounts(Unit);
+
+impl Amounts {
+    pub(crate) fn of(meta: &Meta) -> Amounts {
+        Amounts(meta.collector.unit)
+    }
+
+    /// True when they are time.
+    pub(crate) fn are_times(self) -> bool {
+        self.0 == Unit::Time
+    }
+
+    /// `12.346` of seconds, `12` of anything else.
+    pub(crate) fn number(self, amount: u128) -> String {
+        match self.0 {
+            Unit::Time => seconds(amount),
+            Unit::Samples | Unit::Counts => amount.to_string(),
+        }
+    }
+
+    /// As it stands in a table: `-` for none, so that zero and "less than a millisecond" differ.
+    pub(crate) fn cell(self, amount: u128) -> String {
+        if amount == 0 {
+            "-".to_string()
+        } else {
+            self.number(amount)
+        }
+    }
+
+    /// `12.346 s`, `12 samples`.
+    pub(crate) fn with_unit(self, amount: u128) -> String {
+        let unit = match self.0 {
+            Unit::Time => "s",
+            Unit::Samples | Unit::Counts => self.unit(),
+        };
+        format!("{} {unit}", self.number(amount))
+    }
+
+    /// What they are, in a heading.
+    pub(crate) fn unit(self) -> &'static str {
+        match self.0 {
+            Unit::Time => "seconds",
+            Unit::Samples => "samples",
+            Unit::Counts => "counts",
+        }
+    }
 }
 
 /// Milliseconds with three decimals, rounded half up.

@@ -8,6 +8,7 @@ use crate::group::Dimension;
 use crate::latency::scan as scan_latency;
 use crate::ledger::{Ledger, LedgerBuilder};
 use crate::load::{Dimensions, Source};
+use crate::number::Amounts;
 use crate::quality::{LossCounters, Quality};
 use crate::scan::{Period, scan};
 use crate::sessions::{Sessions, SessionsBuilder};
@@ -102,10 +103,11 @@ impl Report {
         self.ledger.db_time_ns()
     }
 
-    /// Average active sessions: DB time by elapsed time; none when no time passed.
+    /// Average active sessions: DB time by elapsed time; none when no time passed, or the recording counts no time.
     pub fn average_active_sessions(&self) -> Option<f64> {
         let elapsed = self.elapsed_ns();
-        (elapsed > 0).then(|| self.db_time_ns() as f64 / elapsed as f64)
+        let are_times = Amounts::of(&self.meta).are_times();
+        (elapsed > 0 && are_times).then(|| self.db_time_ns() as f64 / elapsed as f64)
     }
 
     /// True when the time comes from an SQL trace alone, which does not know what the operating system did.
@@ -187,7 +189,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         filter: options.filter.clone(),
         period: scan.period,
         ledger,
-        database_view: database_view.finish(),
+        database_view: database_view.finish(Amounts::of(source.meta())),
         sessions,
         stacks,
         trace,

@@ -1,6 +1,8 @@
 //! One pass over the activity: every row that the filter lets through, with its session, wait and section.
 
-use dbtime_model::recording::{Meta, Problem};
+use std::borrow::Cow;
+
+use dbtime_model::recording::{Meta, Problem, Unit};
 use dbtime_model::{ActivityRow, Session, Wait, WaitKind};
 
 use crate::filter::{Filter, SECOND_US};
@@ -49,7 +51,10 @@ pub(crate) fn scan(
 ) -> Scan {
     let not_sampled = Wait::not_sampled();
     let mut seconds: Option<(i64, i64)> = None;
+    let unit = source.meta().collector.unit;
     let problems = source.activity(|row| {
+        let weighed = weighed(row, unit);
+        let row = weighed.as_ref();
         let (first, last) = seconds.unwrap_or((row.time, row.time));
         seconds = Some((first.min(row.time), last.max(row.time)));
         if !filter.takes_time(row.time) {
@@ -68,6 +73,16 @@ pub(crate) fn scan(
         }
     });
     finish(source.meta(), filter, seconds, problems)
+}
+
+/// The row with its amount in `ns`, whatever the recording counts: the one place that knows the columns of other units.
+fn weighed(row: &ActivityRow, unit: Unit) -> Cow<'_, ActivityRow> {
+    let ns = match unit {
+        Unit::Time => return Cow::Borrowed(row),
+        Unit::Samples => row.samples,
+        Unit::Counts => row.count,
+    };
+    Cow::Owned(ActivityRow { ns, ..row.clone() })
 }
 
 /// Ends a pass: the period that was covered, given the first and the last second of the rows.

@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use dbtime_model::recording::Clock;
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, TextTruncateDirection};
 
@@ -12,7 +13,7 @@ use crate::export::Exporter;
 use crate::flame::Folded;
 use crate::folded::{KERNEL_SUFFIX, names};
 use crate::group::moment;
-use crate::number::seconds;
+use crate::number::{Amounts, seconds};
 use crate::printable::printable;
 
 /// Draws a flame graph.
@@ -24,7 +25,8 @@ impl Exporter for Svg {
     }
 
     fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()> {
-        let unit = Unit::of(folded.total_ns);
+        let amounts = Amounts::of(&folded.meta);
+        let unit = Unit::of(folded.total_ns, amounts);
         let mut colours = PaletteMap::default();
         // The frame that inferno puts below all others.
         colours.insert("", Color::new(0xd8, 0xd8, 0xd8));
@@ -80,11 +82,13 @@ struct Unit {
 }
 
 impl Unit {
-    fn of(total_ns: u128) -> Unit {
+    fn of(total_ns: u128, amounts: Amounts) -> Unit {
         // No sum of any recording that was really made needs a shift: 2^62 ns are 146 years.
         let shift = (u128::BITS - total_ns.leading_zeros()).saturating_sub(62);
         let counts_ns = 2f64.powi(shift.cast_signed());
-        let (name, unit_ns) = if total_ns < 10_000_000_000 {
+        let (name, unit_ns) = if !amounts.are_times() {
+            (amounts.unit(), 1.0)
+        } else if total_ns < 10_000_000_000 {
             ("us", 1e3)
         } else {
             ("ms", 1e6)
@@ -111,11 +115,16 @@ fn title(folded: &Folded) -> String {
         "{} {}",
         folded.meta.database.product, folded.meta.database.version
     );
-    let mut title = format!("{what} of {}", database.trim());
+    let mut title = match database.trim() {
+        "" => what.to_string(),
+        database => format!("{what} of {database}"),
+    };
     if !folded.meta.host.name.is_empty() {
         title += &format!(" on {}", folded.meta.host.name);
     }
-    title += &format!(", {} UTC", moment(folded.period.from_us));
+    if folded.meta.collector.clock == Clock::Utc {
+        title += &format!(", {} UTC", moment(folded.period.from_us));
+    }
     printable(&title).into_owned()
 }
 
@@ -128,9 +137,12 @@ fn subtitle(folded: &Folded) -> String {
     };
     let fidelity = folded.fidelity.map_or("", |fidelity| fidelity.as_str());
     format!(
-        "Width: {} s of {what}, in {} s elapsed ({fidelity})",
-        seconds(folded.total_ns),
-        seconds(folded.period.elapsed_ns()),
+        "Width: {} of {what}{} ({fidelity})",
+        Amounts::of(&folded.meta).with_unit(folded.total_ns),
+        match folded.period.elapsed_ns() {
+            0 => String::new(),
+            elapsed => format!(", in {} s elapsed", seconds(elapsed)),
+        },
     )
 }
 

@@ -179,7 +179,9 @@ fn no_column_for_other_states_unless_there_is_time_in_them() {
     ];
     assert_eq!(heads(&with(State::User)), usual);
     assert!(!with(State::User).contains("other:"));
-    assert!(with(State::Cpu).contains("other: on a CPU, user or kernel not known."));
+    let cpu = with(State::Cpu);
+    assert!(cpu.contains("cpu: on a CPU, user or kernel not known.") && !cpu.contains("other:"));
+    assert_eq!(heads(&cpu)[2..4], ["cpu", "user"]);
     assert!(heads(&with(State::Stopped)).contains(&"other".to_string()));
 }
 
@@ -351,7 +353,10 @@ fn a_format_is_chosen_by_ending_and_unknown_endings_list_those_there_are() {
         let error = export::write(&folded, Path::new(name), &mut Vec::new()).expect_err(name);
         assert_eq!(
             error.to_string(),
-            format!("{name}: no output format has this ending; choose one of .svg, .folded, .txt")
+            format!(
+                "{name}: no output format has this ending; choose one of .svg, .folded, .txt, \
+             .pb.gz, .pprof, .speedscope.json, .firefox.json, .pftrace, .perfetto-trace"
+            )
         );
     }
 }
@@ -424,4 +429,42 @@ fn what_cannot_be_read_is_named_in_the_text() {
     );
     let json: serde_json::Value = serde_json::from_str(&json::render(&report)).expect("JSON");
     assert_eq!(json["quality"]["problems"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn amounts_that_are_no_time_are_nowhere_called_seconds() {
+    use dbtime_model::recording::{Clock, Unit};
+    for (unit, word) in [(Unit::Samples, "samples"), (Unit::Counts, "counts")] {
+        let mut rows = rows();
+        for row in &mut rows.activity {
+            (row.count, row.ns) = (row.samples, 0);
+        }
+        rows.counters.clear();
+        let mut meta = meta();
+        (meta.collector.unit, meta.collector.clock) = (unit, Clock::None);
+        (meta.start_us, meta.end_us, meta.cost.cpu_ns) = (0, 0, 0);
+        for row in &mut rows.activity {
+            row.time = 0;
+        }
+        let total: u64 = rows.activity.iter().map(|row| row.samples).sum();
+        let source = Source::memory(meta, rows);
+        let report = report(&source, &Options::default()).expect("a report");
+        assert_eq!(report.ledger.total().total_ns(), u128::from(total));
+        assert_eq!(report.average_active_sessions(), None);
+        let text = text::render(&report, 100);
+        // "How many per second" is of the recorder.
+        let text = text.replace("samples per second and session", "");
+        let words: Vec<&str> = text
+            .split_whitespace()
+            .map(|word| word.trim_matches([',', '(', ')', ':', ';']))
+            .collect();
+        let seconds = |pair: &[&str]| pair[0].ends_with(|c: char| c.is_ascii_digit()) && pair[1] == "s";
+        assert!(words.contains(&word) && !text.contains("seconds"), "{text}");
+        assert!(!words.windows(2).any(seconds), "{text}");
+        let json = json::render(&report);
+        assert!(
+            json.contains(&format!("total_{word}")) && !json.contains("total_ns"),
+            "{json}"
+        );
+    }
 }

@@ -94,14 +94,14 @@ const BETWEEN_CALLS: [&str; 7] = [
 
 /// What a wait for I/O moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     Read,
     Write,
 }
 
 /// A wait for I/O on data files or temporary files that says how many blocks it was about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BlockIo {
+pub(crate) struct BlockIo {
     pub direction: Direction,
     /// Name of the parameter with the blocks in releases without names for them.
     pub place: &'static [u8],
@@ -127,11 +127,11 @@ const BLOCK_IO: [(&str, BlockIo); 8] = {
 
 /// An event, in the order in which the events of an import were met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct EventId(u32);
+pub(crate) struct EventId(u32);
 
 /// What is known of an event.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(crate) struct Event {
     pub wait: Wait,
     /// Idle by the rule of parsetrc.pl.
     pub from_client: bool,
@@ -143,7 +143,7 @@ pub(super) struct Event {
 
 /// All events met.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(crate) struct Events {
     all: Vec<Event>,
     by_name: FxHashMap<Box<[u8]>, EventId>,
     names: Vec<Box<[u8]>>,
@@ -154,13 +154,13 @@ pub(super) struct Events {
 
 impl Events {
     /// In no wait event.
-    pub(super) const CPU: EventId = EventId(0);
+    pub(crate) const CPU: EventId = EventId(0);
     /// Elapsed, but neither CPU nor wait.
     pub(super) const UNACCOUNTED: EventId = EventId(1);
     /// Events beyond those that are told apart.
     const OTHER: EventId = EventId(2);
 
-    pub(super) fn new() -> Events {
+    pub(crate) fn new() -> Events {
         let classes = CLASSES
             .iter()
             .flat_map(|(class, events)| events.iter().map(|event| (*event, *class)))
@@ -184,12 +184,12 @@ impl Events {
         }
     }
 
-    pub(super) fn get(&self, id: EventId) -> &Event {
+    pub(crate) fn get(&self, id: EventId) -> &Event {
         &self.all[id.0 as usize]
     }
 
     /// The event of this name; allocates only for a name that is new.
-    pub(super) fn id(&mut self, name: &[u8]) -> EventId {
+    pub(crate) fn id(&mut self, name: &[u8]) -> EventId {
         if *self.names[self.last.0 as usize] == *name {
             return self.last;
         }

@@ -37,7 +37,7 @@
 
 mod cursors;
 mod elapsed;
-mod events;
+pub(crate) mod events;
 mod gaps;
 mod latencies;
 mod number;
@@ -104,7 +104,7 @@ impl Importer for OracleTrace {
         into: &mut Import,
     ) -> Result<(), ImportError> {
         let preview = Preview::of(lines.head());
-        let mut reader = Reader::new(self.name(), path, preview, into);
+        let mut reader = Reader::new(path, preview, into);
         while let Some(line) = lines.next_line() {
             reader.line(line);
         }
@@ -156,11 +156,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(format: &str, path: &Path, preview: Preview, into: &'a mut Import) -> Reader<'a> {
+    fn new(path: &Path, preview: Preview, into: &'a mut Import) -> Reader<'a> {
         Reader {
             into,
             preview,
-            file: file(path, format),
+            file: file(path),
             trace: SqlTrace::default(),
             interval: IntervalView::default(),
             statements: Statements::default(),

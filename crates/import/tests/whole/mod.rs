@@ -5,7 +5,7 @@
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use dbtime_import::{ImportError, import, import_stream};
+use dbtime_import::{ImportError, Options};
 use dbtime_model::Rows;
 use dbtime_model::recording::{ImportedFile, Meta, SqlTrace};
 
@@ -31,8 +31,13 @@ impl Whole {
 }
 
 pub(crate) fn of_files(paths: &[PathBuf]) -> Result<Whole, ImportError> {
+    of_files_with(&Options::default(), paths)
+}
+
+/// As [`of_files`], with what the person who imports knows.
+pub(crate) fn of_files_with(options: &Options, paths: &[PathBuf]) -> Result<Whole, ImportError> {
     let mut rows = Rows::default();
-    let imported = import(
+    let imported = options.import(
         paths,
         |_| Ok(()),
         |more| {
@@ -48,9 +53,14 @@ pub(crate) fn of_files(paths: &[PathBuf]) -> Result<Whole, ImportError> {
 }
 
 pub(crate) fn of_text(text: impl Into<Vec<u8>>) -> Result<Whole, ImportError> {
+    of_text_with(&Options::default(), text)
+}
+
+/// As [`of_text`], with what the person who imports knows.
+pub(crate) fn of_text_with(options: &Options, text: impl Into<Vec<u8>>) -> Result<Whole, ImportError> {
     let mut rows = Rows::default();
     let stream: Box<dyn Read + Send> = Box::new(Cursor::new(text.into()));
-    let imported = import_stream(stream, Path::new("text.trc"), |more| {
+    let imported = options.import_stream(stream, Path::new("text.trc"), |more| {
         rows.append(more);
         Ok(())
     })?;

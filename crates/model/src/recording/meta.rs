@@ -80,6 +80,36 @@ pub struct CollectorMeta {
     pub engine: String,
     /// What this host lacks, and what was done instead.
     pub reasons: Vec<String>,
+    /// What the rows of `activity` count. Since 1.2.
+    pub unit: Unit,
+    /// What the moments in the rows are. Since 1.2.
+    pub clock: Clock,
+}
+
+/// What the rows of `activity` count: the column in which the weight of a row stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Time, in `ns`.
+    #[default]
+    Time,
+    /// Samples, in `samples`: the source does not say how much time one stands for. `ns` is 0.
+    Samples,
+    /// Whatever the source counted and does not say, in `count`. `ns` is 0.
+    Counts,
+}
+
+/// What the moments in the rows are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Time of day, UTC.
+    #[default]
+    Utc,
+    /// Seconds of a clock whose beginning is not known, as those since the host was booted: only differences mean anything.
+    Relative,
+    /// The source says no times: all rows stand at 0.
+    None,
 }
 
 /// What is on disk.

@@ -9,8 +9,9 @@ mod latency;
 mod report;
 mod stack_views;
 mod trace;
+mod units;
 
-use dbtime_model::recording::{Cost, DatabaseMeta, HostMeta, Meta};
+use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
 use serde::Serialize;
 
 use crate::comparison::Comparison;
@@ -24,7 +25,15 @@ use crate::stack_views::StackReport;
 /// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
 /// grouped by them (`CPU` and `CPU` for time in no wait event). `trace` is there when it was made of SQL traces.
 pub fn render(report: &Report) -> String {
-    pretty(&report::Document::from(report))
+    let document = report::Document::from(report);
+    match report.meta.collector.unit {
+        Unit::Time => pretty(&document),
+        // Only what cannot be serialised would be null, and there is nothing of the kind.
+        unit => pretty(&units::rename(
+            serde_json::to_value(&document).unwrap_or_default(),
+            unit,
+        )),
+    }
 }
 
 /// Latencies as indented JSON, with a line feed at the end. `latency` holds the groups of all kinds that are shown,
@@ -71,6 +80,8 @@ struct MetaJson<'a> {
     tier: &'a str,
     rate_hz: u32,
     engine: &'a str,
+    unit: Unit,
+    clock: Clock,
     start: Option<String>,
     end: Option<String>,
     complete: bool,
@@ -87,8 +98,10 @@ impl<'a> From<&'a Meta> for MetaJson<'a> {
             tier: &meta.collector.tier,
             rate_hz: meta.collector.rate_hz,
             engine: &meta.collector.engine,
-            start: timestamp(meta.start_us),
-            end: timestamp(meta.end_us),
+            unit: meta.collector.unit,
+            clock: meta.collector.clock,
+            start: time_of_day(meta, meta.start_us),
+            end: time_of_day(meta, meta.end_us),
             complete: meta.complete,
             cost: &meta.cost,
         }
@@ -98,6 +111,14 @@ impl<'a> From<&'a Meta> for MetaJson<'a> {
 /// RFC 3339 in UTC; none for a moment outside of the calendar.
 pub(crate) fn timestamp(us: i64) -> Option<String> {
     jiff::Timestamp::from_microsecond(us).ok().map(|t| t.to_string())
+}
+
+/// A moment of a recording; none when its clock is not that of the day.
+fn time_of_day(meta: &Meta, us: i64) -> Option<String> {
+    match meta.collector.clock {
+        Clock::Utc => timestamp(us),
+        Clock::Relative | Clock::None => None,
+    }
 }
 
 /// Nanoseconds as microseconds.

@@ -6,7 +6,7 @@ use dbtime_model::recording::Note;
 use serde::Serialize;
 
 use super::trace::TraceJson;
-use super::{MetaJson, timestamp};
+use super::{MetaJson, time_of_day, timestamp};
 use crate::database_view::{DatabaseView, EventView};
 use crate::filter::SECOND_US;
 use crate::group::Dimension;
@@ -51,6 +51,8 @@ struct LedgerJson<'a> {
     runnable_ns: u128,
     disk_ns: u128,
     sleep_ns: u128,
+    /// Of `other_ns`, on a CPU, mode not known.
+    cpu_ns: u128,
     other_ns: u128,
     total_ns: u128,
     samples: u128,
@@ -185,8 +187,8 @@ impl<'a> From<&'a Report> for Document<'a> {
     fn from(report: &'a Report) -> Document<'a> {
         Document {
             meta: (&report.meta).into(),
-            from: timestamp(report.period.from_us),
-            to: timestamp(report.period.to_us),
+            from: time_of_day(&report.meta, report.period.from_us),
+            to: time_of_day(&report.meta, report.period.to_us),
             elapsed_ns: report.elapsed_ns(),
             db_time_ns: report.db_time_ns(),
             aas: report.average_active_sessions(),
@@ -235,6 +237,7 @@ fn ledger_row<'a>(ledger: &Ledger, row: &'a LedgerRow) -> LedgerJson<'a> {
         runnable_ns: row.sums.state_ns(State::Runnable),
         disk_ns: row.sums.state_ns(State::Disk),
         sleep_ns: row.sums.state_ns(State::Sleep),
+        cpu_ns: row.sums.state_ns(State::Cpu),
         other_ns: row.sums.other_ns(),
         total_ns: row.sums.total_ns(),
         samples: row.sums.samples,

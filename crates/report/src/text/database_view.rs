@@ -1,8 +1,8 @@
 //! What the database says, and how that becomes DB time, line by line.
 
-use super::page::{Page, Table, percent, time};
+use super::page::{Page, Table, percent};
 use crate::database_view::{DatabaseView, Step};
-use crate::number::seconds;
+use crate::number::Amounts;
 use crate::report::Report;
 use crate::sums;
 
@@ -11,30 +11,32 @@ const EVENTS: usize = 10;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let view = &report.database_view;
+    let amounts = Amounts::of(&report.meta);
     if view.db_time_ns == 0 && view.cpu_ns == 0 {
         return;
     }
     let fidelity = view.fidelity.map_or("sampled", |fidelity| fidelity.as_str());
     page.heading(&format!(
-        "What the database says, and what happened (seconds, {fidelity})"
+        "What the database says, and what happened ({}, {fidelity})",
+        amounts.unit()
     ));
     page.paragraph(&view.explanation);
     page.line("");
-    page.table(&reconciliation(view));
-    events(view, page);
+    page.table(&reconciliation(view, amounts));
+    events(view, amounts, page);
 }
 
-fn reconciliation(view: &DatabaseView) -> Table {
+fn reconciliation(view: &DatabaseView, amounts: Amounts) -> Table {
     let mut table = Table::new(
         &["from the database's view to DB time"],
-        &["seconds", "% of DB time"],
+        &[amounts.unit(), "% of DB time"],
     );
     let share = |ns| percent(sums::percent(ns, view.db_time_ns));
     let row = |what: &str, sign: &str, ns: u128| {
         let amount = if ns == 0 {
-            time(0)
+            amounts.cell(0)
         } else {
-            format!("{sign}{}", seconds(ns))
+            format!("{sign}{}", amounts.number(ns))
         };
         let share = share(ns);
         let share = if share.is_empty() || ns == 0 {
@@ -71,12 +73,18 @@ fn reconciliation(view: &DatabaseView) -> Table {
 }
 
 /// What sessions did inside their wait events.
-fn events(view: &DatabaseView, page: &mut Page) {
+fn events(view: &DatabaseView, amounts: Amounts, page: &mut Page) {
     if view.by_event.is_empty() {
         return;
     }
     page.line("");
-    let mut heads = vec!["wait s", "on CPU", "% on CPU", "run queue", "blocked"];
+    let mut heads = vec![
+        if amounts.are_times() { "wait s" } else { "wait" },
+        "on CPU",
+        "% on CPU",
+        "run queue",
+        "blocked",
+    ];
     let unknown = view
         .by_event
         .iter()
@@ -88,17 +96,17 @@ fn events(view: &DatabaseView, page: &mut Page) {
     for event in view.by_event.iter().take(EVENTS) {
         let mut cells = vec![
             event.wait.to_string(),
-            time(event.wait_ns),
-            time(event.cpu_inside_ns),
+            amounts.cell(event.wait_ns),
+            amounts.cell(event.cpu_inside_ns),
             match event.cpu_inside_ns {
-                0 => time(0),
+                0 => amounts.cell(0),
                 inside => percent(sums::percent(inside, event.wait_ns)),
             },
-            time(event.run_queue_inside_ns),
-            time(event.blocked_inside_ns),
+            amounts.cell(event.run_queue_inside_ns),
+            amounts.cell(event.blocked_inside_ns),
         ];
         if unknown {
-            cells.push(time(event.state_unknown_inside_ns));
+            cells.push(amounts.cell(event.state_unknown_inside_ns));
         }
         table.row(cells);
     }

@@ -1,10 +1,10 @@
 //! What was recorded, where, when and how; what is exact and what is sampled.
 
 use dbtime_model::State;
-use dbtime_model::recording::Meta;
+use dbtime_model::recording::{Clock, Meta, Unit};
 
 use super::page::Page;
-use crate::filter::Filter;
+use crate::filter::{Filter, SECOND_US};
 use crate::group::moment;
 use crate::number::seconds;
 use crate::report::Report;
@@ -37,11 +37,19 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
     let place = place.join(", ");
     page.paragraph(&words(&[&database, &place]));
 
-    let mut how = format!(
-        "From {} UTC, {} s",
-        moment(period.from_us),
-        seconds(period.elapsed_ns())
-    );
+    let mut how = match meta.collector.clock {
+        Clock::Utc => format!(
+            "From {} UTC, {} s",
+            moment(period.from_us),
+            seconds(period.elapsed_ns())
+        ),
+        Clock::Relative => format!(
+            "From second {} of a clock whose beginning the file does not say, {} s",
+            period.from_us.div_euclid(SECOND_US),
+            seconds(period.elapsed_ns())
+        ),
+        Clock::None => "The file does not say when".to_string(),
+    };
     if meta.collector.rate_hz > 0 {
         how += &format!(", {} samples per second and session", meta.collector.rate_hz);
     }
@@ -49,6 +57,15 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
         how += "; incomplete: the recorder was killed or is still at work, this is what it had written";
     }
     page.paragraph(&how);
+    match meta.collector.unit {
+        Unit::Time => {}
+        Unit::Samples => page.paragraph(
+            "Amounts are samples: the file does not say how much time one stands for (--interval gives it).",
+        ),
+        Unit::Counts => page.paragraph(
+            "Amounts are what the file counts, and it does not say what that is (--interval gives the time one stands for).",
+        ),
+    }
     if let Some(only) = chosen(filter) {
         page.paragraph(&only);
     }
@@ -95,12 +112,18 @@ fn fidelity(report: &Report) -> String {
     match total.fidelity() {
         None => "Nothing was recorded in this period.".to_string(),
         Some(FidelityMix::Exact) => "All times are exact.".to_string(),
+        Some(_) if report.meta.collector.unit == Unit::Counts => {
+            "Whether they are exact, it does not say either.".to_string()
+        }
         Some(FidelityMix::Sampled) if exact_totals => {
             "Exact: the totals of each session (kernel accounting). Sampled: how they split by wait event, \
              state and stack."
                 .to_string()
         }
-        Some(FidelityMix::Sampled) => "Sampled: all times.".to_string(),
+        Some(FidelityMix::Sampled) if report.meta.collector.unit == Unit::Time => {
+            "Sampled: all times.".to_string()
+        }
+        Some(FidelityMix::Sampled) => "Sampled: all of it.".to_string(),
         Some(FidelityMix::Mixed) => {
             let mut exact = states(FidelityMix::Exact);
             if exact_totals {

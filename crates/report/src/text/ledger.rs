@@ -2,30 +2,37 @@
 
 use dbtime_model::State;
 
-use super::page::{Page, Table, percent, time};
+use super::page::{Page, Table, percent};
 use crate::group::Dimension;
 use crate::ledger::{Ledger, LedgerRow, Section};
-use crate::number::seconds;
+use crate::number::{Amounts, seconds};
 use crate::report::Report;
 use crate::sums::{self, FidelityMix, Sums};
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let ledger = &report.ledger;
+    let amounts = Amounts::of(&report.meta);
     let average = report
         .average_active_sessions()
         .map_or_else(|| "?".to_string(), |sessions| format!("{sessions:.2}"));
     page.heading(&format!(
-        "DB time {} s in {} s elapsed: {average} average active sessions (AAS)",
-        seconds(report.db_time_ns()),
-        seconds(report.elapsed_ns()),
+        "DB time {}{}",
+        amounts.with_unit(report.db_time_ns()),
+        match amounts.are_times() && report.elapsed_ns() > 0 {
+            true => format!(
+                " in {} s elapsed: {average} average active sessions (AAS)",
+                seconds(report.elapsed_ns())
+            ),
+            false => String::new(),
+        },
     ));
     let total = ledger.total();
     if total.total_ns() == 0 {
         return;
     }
     legend(&total, page);
-    page.heading(&heading(ledger, Section::DbTime));
-    page.table(&table(ledger));
+    page.heading(&heading(ledger, Section::DbTime, amounts));
+    page.table(&table(ledger, amounts));
 }
 
 /// What the columns mean.
@@ -39,26 +46,31 @@ fn legend(total: &Sums, page: &mut Page) {
                       sleep: waiting for anything else."
             .to_string();
     if total.other_ns() > 0 {
-        let others = [State::Cpu, State::Stopped, State::Unknown]
+        let others = [State::Stopped, State::Unknown]
             .into_iter()
             .filter(|state| total.state_ns(*state) > 0)
             .map(|state| match state {
-                State::Cpu => "on a CPU, user or kernel not known",
                 State::Stopped => "stopped",
                 _ => "state not known",
             });
-        legend += &format!(" other: {}.", others.collect::<Vec<_>>().join("; "));
+        let others: Vec<_> = others.collect();
+        if !others.is_empty() {
+            legend += &format!(" other: {}.", others.join("; "));
+        }
+        if total.state_ns(State::Cpu) > 0 {
+            legend += " cpu: on a CPU, user or kernel not known.";
+        }
     }
     page.paragraph(&legend);
 }
 
-fn heading(ledger: &Ledger, section: Section) -> String {
+fn heading(ledger: &Ledger, section: Section, amounts: Amounts) -> String {
     let what = match section {
         Section::DbTime => "Where DB time went",
         Section::Idle => "Not part of DB time: sessions waiting for work",
         Section::Background => "Not part of DB time: background processes",
     };
-    format!("{what} (seconds, {})", fidelity(ledger.sum(section)))
+    format!("{what} ({}, {})", amounts.unit(), fidelity(ledger.sum(section)))
 }
 
 fn fidelity(sums: &Sums) -> &'static str {
@@ -74,9 +86,15 @@ fn dimension_heading(dimension: &Dimension) -> &'static str {
         Dimension::Wait => "wait event",
         Dimension::WaitClass => "wait class",
         Dimension::BackendType => "process",
+        Dimension::Program => "program",
         Dimension::Second => "second (UTC)",
         other => other.as_str(),
     }
+}
+
+/// In the states that have no column of their own.
+fn other_ns(sums: &Sums) -> u128 {
+    sums.state_ns(State::Stopped) + sums.state_ns(State::Unknown)
 }
 
 /// Heading, and nanoseconds of a row.
@@ -95,14 +113,21 @@ fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
         ("disk", |sums| sums.state_ns(State::Disk)),
         ("sleep", |sums| sums.state_ns(State::Sleep)),
     ];
-    if sum.other_ns() > 0 {
-        columns.push(("other", Sums::other_ns));
+    if sum.state_ns(State::Cpu) > 0 {
+        // A source that knows no modes has none of the two.
+        if sum.state_ns(State::User) + sum.state_ns(State::Kernel) == 0 {
+            columns.drain(..2);
+        }
+        columns.insert(0, ("cpu", |sums| sums.state_ns(State::Cpu)));
+    }
+    if other_ns(sum) > 0 {
+        columns.push(("other", other_ns));
     }
     columns.push(("total", Sums::total_ns));
     columns
 }
 
-fn table(ledger: &Ledger) -> Table {
+fn table(ledger: &Ledger, amounts: Amounts) -> Table {
     let columns = columns(&ledger.total(), &ledger.by);
     let mut text_heads: Vec<&str> = ledger.by.iter().map(dimension_heading).collect();
     if text_heads.is_empty() {
@@ -118,13 +143,13 @@ fn table(ledger: &Ledger) -> Table {
             if rows.is_empty() {
                 continue;
             }
-            table.heading(heading(ledger, section));
+            table.heading(heading(ledger, section, amounts));
         }
         let numbers = |sums: &Sums| -> Vec<String> {
             let part = sums::percent(sums.total_ns(), sum.total_ns());
             columns
                 .iter()
-                .map(|(_, column)| time(column(sums)))
+                .map(|(_, column)| amounts.cell(column(sums)))
                 .chain([percent(part)])
                 .collect()
         };

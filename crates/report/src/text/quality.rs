@@ -4,11 +4,12 @@ use dbtime_model::recording::Meta;
 
 use super::page::Page;
 use crate::group::moment;
-use crate::number::seconds;
+use crate::number::{Amounts, seconds};
 use crate::report::Report;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let quality = &report.quality;
+    let amounts = Amounts::of(&report.meta);
     page.heading("Quality (of the whole recording)");
     let not_sampled = quality.unsampled_percent().map_or_else(String::new, |percent| {
         format!(" ({percent:.1} % of all time shown)")
@@ -17,11 +18,11 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         page.paragraph("  nothing was sampled: all times are those of the trace");
     } else {
         page.paragraph(&format!(
-            "  samples {}, torn {}, lost {}; not sampled {} s{not_sampled}",
+            "  samples {}, torn {}, lost {}; not sampled {}{not_sampled}",
             quality.samples,
             quality.torn,
             quality.lost,
-            seconds(quality.unsampled_ns),
+            amounts.with_unit(quality.unsampled_ns),
         ));
     }
     let counts = [
@@ -87,8 +88,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if quality.missing_stacks_ns > 0 {
         page.paragraph(&format!(
-            "  {} s of DB time refer to stacks that are not in the recording",
-            seconds(quality.missing_stacks_ns)
+            "  {} of DB time refer to stacks that are not in the recording",
+            amounts.with_unit(quality.missing_stacks_ns)
         ));
     }
     if let (Some(percent), true) = (quality.recorder_percent_of_one_cpu, quality.recorder_cpu_ns > 0) {
@@ -106,8 +107,12 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         page.line("  mean run time of the timer's samples, and of the probes (of those looked at; the kernel's own counting included):");
         page.line(&format!("    {}", probes.join(", ")));
     }
+    let whose = match report.meta.collector.engine.starts_with("imported") {
+        true => "",
+        false => "on this host: ",
+    };
     for reason in &quality.reasons {
-        page.paragraph(&format!("  on this host: {reason}"));
+        page.paragraph(&format!("  {whose}{reason}"));
     }
     problems(&quality.problems, page);
     for note in &quality.notes {

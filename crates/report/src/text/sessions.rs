@@ -2,7 +2,8 @@
 
 use dbtime_model::BackendType;
 
-use super::page::{Page, Table, time, time_if_known};
+use super::page::{Page, Table, time_if_known};
+use crate::number::Amounts;
 use crate::report::Report;
 use crate::sessions::{SessionTime, SessionTotals};
 
@@ -14,6 +15,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     if top.is_empty() {
         return;
     }
+    let amounts = Amounts::of(&report.meta);
+    let unit = amounts.unit();
     let exact = report.sessions.have_exact_totals();
     let fidelity = report
         .ledger
@@ -21,14 +24,14 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         .fidelity()
         .map_or("not known", |fidelity| fidelity.as_str());
     page.heading(&if exact {
-        format!("Sessions (seconds; active = outside of idle waits: {fidelity}; all others: exact, from the kernel)")
+        format!("Sessions ({unit}; active = outside of idle waits: {fidelity}; all others: exact, from the kernel)")
     } else {
-        format!("Sessions (seconds; active = outside of idle waits: {fidelity})")
+        format!("Sessions ({unit}; active = outside of idle waits: {fidelity})")
     });
     let numbers = ["active", "on CPU", "run queue", "blocked", "elapsed"];
     let mut table = Table::new(&["pid", "session"], if exact { &numbers } else { &numbers[..1] });
     let cells = |pid: String, name: String, totals: &SessionTotals| {
-        let mut cells = vec![pid, name, time(totals.active_ns)];
+        let mut cells = vec![pid, name, amounts.cell(totals.active_ns)];
         if exact {
             cells.extend([
                 time_if_known(totals.on_cpu_ns),

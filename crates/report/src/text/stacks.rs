@@ -1,7 +1,7 @@
 //! The stacks with the most DB time.
 
 use super::page::Page;
-use crate::number::seconds;
+use crate::number::Amounts;
 use crate::report::Report;
 use crate::stacks::StackTime;
 
@@ -10,6 +10,7 @@ const WORTH_FOLDING: usize = 4;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let stacks = &report.stacks;
+    let amounts = Amounts::of(&report.meta);
     let has_frames = |stack: &StackTime| !stack.user.is_empty() || !stack.kernel.is_empty();
     if stacks.top.is_empty() || (report.is_trace_without_states() && !stacks.top.iter().any(has_frames)) {
         return;
@@ -18,10 +19,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     let mut before: &[String] = &[];
     for (number, stack) in stacks.top.iter().enumerate() {
         page.line(&format!(
-            "  {}. {:.1} %, {} s: {}, {}",
+            "  {}. {:.1} %, {}: {}, {}",
             number + 1,
             stack.percent,
-            seconds(stack.ns),
+            amounts.with_unit(stack.ns),
             stack.wait,
             stack.state,
         ));
@@ -30,9 +31,9 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if stacks.others > 0 {
         page.line(&format!(
-            "  {} other stacks: {} s",
+            "  {} other stacks: {}",
             stacks.others,
-            seconds(stacks.others_ns)
+            amounts.with_unit(stacks.others_ns)
         ));
     }
 }

@@ -1,0 +1,574 @@
+//! Output of `perf script`: samples of `perf record`, with or without call chains.
+//!
+//! # Format
+//! A line `comm pid[/tid] [cpu] time: period event:`, of which cpu and period may be missing; frames, leaf first,
+//! `address symbol+offset (file)`; a blank line. The name may have blanks in it.
+//!
+//! # Rows
+//! A session is a task. Samples of `cpu-clock` and `task-clock` have their period in nanoseconds: they are time, sampled.
+//! A period of other events (cycles …) is no time: rows then count samples. Of a file with several events one is taken.
+//! Every sample was taken on a CPU: its state is `kernel` or `user` by its leaf. The wait is `not recorded`. Moments are
+//! perf's own, seconds since the host was booted as a rule. Addresses are left out: they are of the instruction in the
+//! process, for which a frame has no place.
+
+use dbtime_model::recording::ImportedFile;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::Path;
+
+use dbtime_model::recording::{Clock, Unit};
+use dbtime_model::{State, Wait};
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::import::unknown_line;
+use crate::lines::Line;
+use crate::samples::{FrameNumber, Place, Process, Samples, Weight, sampled};
+use crate::text::{decimal, file_name, trim_start, without_brackets, without_offset};
+use crate::{Import, ImportError, Importer, Lines};
+
+/// Lines of frames that are known by their hash before all are forgotten: addresses of leaves differ.
+const MAX_KNOWN: usize = 1 << 20;
+
+/// Lines of a file that are looked at to know its format.
+const LOOKED_AT: usize = 500;
+
+/// The importer of this format.
+#[derive(Debug)]
+pub(crate) struct PerfScript;
+
+impl Importer for PerfScript {
+    fn name(&self) -> &'static str {
+        "perf script"
+    }
+
+    fn detect(&self, head: &[u8]) -> bool {
+        let mut after_header = false;
+        for line in head.split(|byte| *byte == b'\n').take(LOOKED_AT) {
+            let has_frame = header(line).is_some_and(|header| address(header.rest).is_some())
+                || (after_header && line.starts_with_blank() && address(trim_start(line)).is_some());
+            if has_frame {
+                return true;
+            }
+            after_header = header(line).is_some();
+        }
+        false
+    }
+
+    fn import(
+        &self,
+        lines: &mut Lines<Box<dyn Read + '_>>,
+        path: &Path,
+        into: &mut Import,
+    ) -> Result<(), ImportError> {
+        let mut reader = Reader::new(path, into);
+        while let Some(line) = lines.next_line() {
+            reader.line(line);
+        }
+        reader.finish(lines.number());
+        Ok(())
+    }
+}
+
+trait StartsWithBlank {
+    fn starts_with_blank(&self) -> bool;
+}
+
+impl StartsWithBlank for [u8] {
+    fn starts_with_blank(&self) -> bool {
+        matches!(self.first(), Some(b' ' | b'\t'))
+    }
+}
+
+/// A frame and whether it is the kernel's.
+#[derive(Debug, Clone, Copy)]
+struct KnownFrame {
+    number: FrameNumber,
+    is_kernel: bool,
+}
+
+/// A sample that is being read.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    session: u32,
+    second: i64,
+    period: Option<u64>,
+}
+
+struct Reader<'a> {
+    into: &'a mut Import,
+    file: ImportedFile,
+    samples: Samples,
+    wait: u32,
+    known: FxHashMap<u64, KnownFrame>,
+    sessions: FxHashMap<u64, u32>,
+    stack: Vec<FrameNumber>,
+    kernel_frames: usize,
+    is_past_kernel: bool,
+    open: Option<Open>,
+    /// Inside a sample, wanted or not.
+    in_sample: bool,
+    event: Option<Vec<u8>>,
+    other_events: BTreeMap<Vec<u8>, u64>,
+    /// The period of the event is time.
+    is_time: bool,
+    has_times: bool,
+    has_chains: bool,
+    is_cut: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(path: &Path, into: &'a mut Import) -> Reader<'a> {
+        let mut samples = Samples::new();
+        let wait = samples.wait(Wait::not_recorded());
+        Reader {
+            into,
+            file: crate::import::file(path),
+            samples,
+            wait,
+            known: HashMap::default(),
+            sessions: HashMap::default(),
+            stack: Vec::new(),
+            kernel_frames: 0,
+            is_past_kernel: false,
+            open: None,
+            in_sample: false,
+            event: None,
+            other_events: BTreeMap::new(),
+            is_time: false,
+            has_times: false,
+            has_chains: false,
+            is_cut: false,
+        }
+    }
+
+    fn line(&mut self, line: Line<'_>) {
+        let text = line.bytes;
+        if text.is_empty() {
+            self.sample();
+            return;
+        }
+        if !line.ended {
+            // A last line that may be cut: neither its frame nor its sample can be trusted.
+            self.is_cut = true;
+            self.open = None;
+            return;
+        }
+        if self.in_sample && text.starts_with_blank() {
+            let text = trim_start(text);
+            let hash = xxh3_64(text);
+            if let Some(frame) = self.known.get(&hash) {
+                let frame = *frame;
+                self.push(frame);
+                return;
+            }
+            if text.is_empty() {
+                self.sample();
+                return;
+            }
+            if header(line.bytes).is_none() {
+                self.has_chains = true;
+                let frame = self.frame(text);
+                if self.known.len() >= MAX_KNOWN {
+                    self.known.clear();
+                }
+                self.known.insert(hash, frame);
+                self.push(frame);
+                return;
+            }
+        }
+        self.sample();
+        match header(text) {
+            Some(header) => self.header(&header, line),
+            None if text.starts_with(b"#") || text.trim_ascii().is_empty() => {}
+            None => unknown_line(&mut self.file, line.number, text),
+        }
+    }
+
+    fn header(&mut self, header: &Header<'_>, line: Line<'_>) {
+        self.in_sample = true;
+        let event = match &self.event {
+            Some(event) => event,
+            None => {
+                let wanted = self.into.options().event.as_ref();
+                let event = wanted.map_or(header.event, |event| event.as_bytes()).to_vec();
+                let name = event.split(|byte| *byte == b':').next().unwrap_or_default();
+                self.is_time = matches!(name, b"cpu-clock" | b"task-clock") && header.period.is_some();
+                self.event.insert(event)
+            }
+        };
+        if header.event != event.as_slice() {
+            *self.other_events.entry(header.event.to_vec()).or_default() += 1;
+            return;
+        }
+        if self.is_time && header.period.is_none() {
+            unknown_line(&mut self.file, line.number, line.bytes);
+            return;
+        }
+        self.has_times |= header.second.is_some();
+        let task = xxh3_64(header.comm) ^ (u64::from(header.pid) << 32 | u64::from(header.tid));
+        let session = match self.sessions.get(&task) {
+            Some(session) => *session,
+            None => {
+                let mut process = Process::named(header.comm, header.tid);
+                if header.pid != header.tid {
+                    process.leader_pid = header.pid;
+                }
+                let session = self.samples.process(process);
+                self.sessions.insert(task, session);
+                session
+            }
+        };
+        self.open = Some(Open {
+            session,
+            second: header.second.unwrap_or(0),
+            period: header.period,
+        });
+        // Without call chains the frame stands in the line of its sample.
+        if address(header.rest).is_some() {
+            let frame = self.frame(header.rest);
+            self.push(frame);
+        }
+    }
+
+    fn push(&mut self, frame: KnownFrame) {
+        self.is_past_kernel |= !frame.is_kernel;
+        if !self.is_past_kernel {
+            self.kernel_frames += 1;
+        }
+        self.stack.push(frame.number);
+    }
+
+    /// A frame as it stands in the file: `address symbol+offset (file)`.
+    fn frame(&mut self, text: &[u8]) -> KnownFrame {
+        let (address, rest) = address(text).unwrap_or((b"", text));
+        let (symbol, file) = symbol_and_file(rest);
+        let module = Module::of(file, address);
+        let symbol = match without_offset(symbol).0 {
+            b"[unknown]" => b"",
+            symbol => symbol,
+        };
+        KnownFrame {
+            number: self.samples.frame(symbol, module.name),
+            is_kernel: module.is_kernel,
+        }
+    }
+
+    /// The sample ends here.
+    fn sample(&mut self) {
+        if let Some(open) = self.open.take() {
+            let state = match (self.kernel_frames, self.stack.len()) {
+                (0, 0) => State::Cpu,
+                (0, _) => State::User,
+                _ => State::Kernel,
+            };
+            let (kernel, user) = self.stack.split_at(self.kernel_frames);
+            let weight = match open.period {
+                Some(period) if self.is_time => Weight {
+                    ns: period,
+                    count: 0,
+                    samples: 1,
+                },
+                _ => Weight::samples(1, self.into.options()),
+            };
+            let place = Place {
+                session: open.session,
+                second: open.second,
+                wait: self.wait,
+                state,
+                user: self.samples.stack(user),
+                kernel: self.samples.stack(kernel),
+            };
+            self.samples.add(place, weight);
+        }
+        self.in_sample = false;
+        self.stack.clear();
+        self.kernel_frames = 0;
+        self.is_past_kernel = false;
+    }
+
+    fn finish(mut self, lines: u64) {
+        // A blank line ends a sample with a call chain: without it frames may be missing.
+        if self.open.is_some() && self.has_chains {
+            self.is_cut = true;
+            self.open = None;
+        }
+        self.sample();
+        self.file.lines = lines;
+        let path = self.file.path.clone();
+        let event = String::from_utf8_lossy(self.event.as_deref().unwrap_or_default()).into_owned();
+        if self.is_cut {
+            let problem = format!("{path}:{lines}: the last sample is cut; it is left out");
+            self.into.problem(problem);
+        }
+        if !self.other_events.is_empty() {
+            let others: Vec<String> = self
+                .other_events
+                .iter()
+                .take(20)
+                .map(|(name, samples)| format!("{samples} of {}", String::from_utf8_lossy(name)))
+                .collect();
+            self.into.problem(format!(
+                "{path}: samples of {event} only; left out: {}; --event chooses another",
+                others.join(", ")
+            ));
+        }
+        let clock = if self.has_times {
+            Clock::Relative
+        } else {
+            Clock::None
+        };
+        let unit = if self.is_time { Unit::Time } else { Unit::Samples };
+        if unit == Unit::Samples && !event.is_empty() {
+            self.into.reason(&format!("samples of the event {event}"));
+        }
+        let nature = sampled(unit, clock, self.into.options());
+        self.samples.finish(nature, self.file, self.into);
+    }
+}
+
+/// The first line of a sample.
+#[derive(Debug, PartialEq, Eq)]
+struct Header<'a> {
+    comm: &'a [u8],
+    /// Process; the task itself when only one number stands there.
+    pid: u32,
+    tid: u32,
+    second: Option<i64>,
+    period: Option<u64>,
+    event: &'a [u8],
+    rest: &'a [u8],
+}
+
+/// Reads the first line of a sample; none when it is something else.
+fn header(line: &[u8]) -> Option<Header<'_>> {
+    let mut at = line.len() - trim_start(line).len();
+    let begin = at;
+    // The name may have blanks and numbers in it: the first number counts that a time or a CPU follows.
+    loop {
+        let (token, end) = token(line, at)?;
+        let (next, next_end) = token_or_empty(line, end);
+        if at > begin
+            && let Some((pid, tid)) = ids(token)
+            && let Some((second, end)) = moment(line, next, next_end)
+        {
+            let (period, event, rest) = event(line, end)?;
+            return Some(Header {
+                comm: line[begin..at].trim_ascii(),
+                pid,
+                tid,
+                second,
+                period,
+                event,
+                rest,
+            });
+        }
+        at = end + (line[end..].len() - trim_start(&line[end..]).len());
+    }
+}
+
+/// The word at this place, and where it ends.
+fn token(line: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let rest = line.get(at..)?;
+    let begin = at + (rest.len() - trim_start(rest).len());
+    let rest = &line[begin..];
+    let length = memchr::memchr2(b' ', b'\t', rest).unwrap_or(rest.len());
+    (length > 0).then_some((&rest[..length], begin + length))
+}
+
+fn token_or_empty(line: &[u8], at: usize) -> (&[u8], usize) {
+    token(line, at).unwrap_or((b"", at))
+}
+
+/// `pid` or `pid/tid`
+fn ids(token: &[u8]) -> Option<(u32, u32)> {
+    let number = |text: &[u8]| u32::try_from(decimal(text)?).ok();
+    match memchr::memchr(b'/', token) {
+        None => {
+            let tid = number(token)?;
+            Some((tid, tid))
+        }
+        Some(slash) => Some((number(&token[..slash])?, number(&token[slash + 1..])?)),
+    }
+}
+
+/// `[cpu] seconds.fraction:`, each of which may be missing but not both: the whole second, and where it ends.
+fn moment(line: &[u8], next: &[u8], end: usize) -> Option<(Option<i64>, usize)> {
+    let is_cpu = next
+        .strip_prefix(b"[")
+        .and_then(|rest| rest.strip_suffix(b"]"))
+        .is_some_and(|cpu| decimal(cpu).is_some());
+    let (time, time_end) = if is_cpu {
+        token_or_empty(line, end)
+    } else {
+        (next, end)
+    };
+    let seconds = time
+        .strip_suffix(b":")
+        .and_then(|time| time.split(|byte| *byte == b'.').next())
+        .and_then(decimal)
+        .and_then(|seconds| i64::try_from(seconds).ok());
+    match seconds {
+        Some(seconds) if time.contains(&b'.') => Some((Some(seconds), time_end)),
+        _ if is_cpu => Some((None, end)),
+        _ => None,
+    }
+}
+
+/// `period event: rest`
+fn event(line: &[u8], at: usize) -> Option<(Option<u64>, &[u8], &[u8])> {
+    let (first, end) = token(line, at)?;
+    let (period, name, end) = match decimal(first) {
+        Some(period) => {
+            let (name, end) = token(line, end)?;
+            (Some(period), name, end)
+        }
+        None => (None, first, end),
+    };
+    let name = name.strip_suffix(b":")?;
+    (!name.is_empty()).then(|| (period, name, trim_start(&line[end..])))
+}
+
+/// An address in hex and what follows it.
+fn address(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let rest = text.get(digits..)?.strip_prefix(b" ")?;
+    ((1..=16).contains(&digits) && !rest.is_empty()).then(|| (&text[..digits], rest))
+}
+
+/// `symbol (file)`: both; the symbol may have parentheses of its own.
+fn symbol_and_file(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii();
+    let Some(inside) = text.strip_suffix(b")") else {
+        return (text, b"");
+    };
+    let inside = inside.strip_suffix(b" (deleted)").unwrap_or(inside);
+    match memchr::memmem::rfind(inside, b" (") {
+        Some(at) => (inside[..at].trim_ascii(), &inside[at + 2..]),
+        None => match inside.strip_prefix(b"(") {
+            Some(file) => (b"", file),
+            None => (text, b""),
+        },
+    }
+}
+
+/// Where a frame's code comes from.
+struct Module<'a> {
+    name: &'a [u8],
+    is_kernel: bool,
+}
+
+impl<'a> Module<'a> {
+    fn of(file: &'a [u8], address: &[u8]) -> Module<'a> {
+        let name = file_name(file);
+        let module = |name, is_kernel| Module { name, is_kernel };
+        // Addresses of the upper half are the kernel's on every 64-bit machine.
+        let is_upper = address.len() == 16 && address[0] >= b'8';
+        match file {
+            b"[unknown]" | b"inlined" | b"" => module(b"", is_upper),
+            b"[vdso]" | b"[vsyscall]" | b"[heap]" | b"[stack]" => module(file, false),
+            _ if file.starts_with(b"[kernel.") || file.starts_with(b"[guest.kernel.") => {
+                module(b"[kernel]", true)
+            }
+            _ if file.starts_with(b"[anon") => module(file, false),
+            _ if file.starts_with(b"[") => module(without_brackets(file), true),
+            _ if name.starts_with(b"vmlinux") => module(b"[kernel]", true),
+            _ => match memchr::memmem::rfind(name, b".ko") {
+                Some(at) if [&b".ko"[..], b".ko.xz", b".ko.zst", b".ko.gz"].contains(&&name[at..]) => {
+                    module(&name[..at], true)
+                }
+                _ => module(name, false),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> &str {
+        std::str::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn all_forms_of_the_first_line_are_read() {
+        let check = |line: &'static str, comm, ids, second, period, event| {
+            let header = header(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(
+                (
+                    text(header.comm),
+                    (header.pid, header.tid),
+                    header.second,
+                    header.period,
+                    text(header.event)
+                ),
+                (comm, ids, second, period, event),
+                "{line}"
+            );
+        };
+        check(
+            "dd 29776 666709.771979:   10101010 cpu-clock: ",
+            "dd",
+            (29776, 29776),
+            Some(666_709),
+            Some(10_101_010),
+            "cpu-clock",
+        );
+        check(
+            "iperf 27409/28744 [000] 441995.133575: cpu-clock: ",
+            "iperf",
+            (27409, 28744),
+            Some(441_995),
+            None,
+            "cpu-clock",
+        );
+        check(
+            "V8 WorkerThread 1 25607 4794564.109216: cycles:u:",
+            "V8 WorkerThread 1",
+            (25607, 25607),
+            Some(4_794_564),
+            None,
+            "cycles:u",
+        );
+        check(
+            "   kworker/0:1 7 [001]  1 cycles: ",
+            "kworker/0:1",
+            (7, 7),
+            None,
+            Some(1),
+            "cycles",
+        );
+        for other in [
+            "",
+            "dd",
+            "dd 1",
+            "dd 1 2.3",
+            "dd 1 2.3:",
+            "dd 1 2.3: 4",
+            "\t          414b3b fsnotify (/lib/modules/vmlinux)",
+            "# captured on: 1 2 3.4:",
+        ] {
+            assert_eq!(header(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_a_symbol_and_a_file() {
+        let check = |line: &'static str, symbol, file| {
+            let (_, rest) = address(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+            let (found, found_file) = symbol_and_file(rest);
+            assert_eq!((text(without_offset(found).0), text(found_file)), (symbol, file));
+        };
+        check("414b3b fsnotify (/x/vmlinux)", "fsnotify", "/x/vmlinux");
+        check(
+            "1 A::f(int, char (*)(int))+0x1 (/x/y)",
+            "A::f(int, char (*)(int))",
+            "/x/y",
+        );
+        check("1 f+0x1 (/x/y (deleted))", "f", "/x/y");
+        check("0 [unknown] ([unknown])", "[unknown]", "[unknown]");
+        check("27304 main_impl+0x84 (inlined)", "main_impl", "inlined");
+        check("1 f", "f", "");
+    }
+}

@@ -1,0 +1,294 @@
+//! Every export is opened by its own reader, and says there what went in.
+//!
+//! pprof and speedscope are the programs themselves; Perfetto traces are decoded with Perfetto's own protos (its
+//! trace_processor is a program that its package would download). The Firefox Profiler has no reader that runs without
+//! a browser: its file is walked through table by table, as the format is described.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dbtime_tests::{dbtime, skip};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two tasks, two seconds. Microseconds: a in kernel 1000, a in user 2000 + 4000, b 500; 7500 in all.
+const PERF: &str = "\
+a 7 10.1: 1000000 cpu-clock: \n\tffffffff81000000 k+0x1 ([kernel.kallsyms])\n\t 10 f+0x4 (/bin/a)\n\t 20 main (/bin/a)\n\n\
+a 7 10.2: 2000000 cpu-clock: \n\t 10 f+0x4 (/bin/a)\n\t 20 main (/bin/a)\n\n\
+a 7 11.5: 4000000 cpu-clock: \n\t 14 f+0x8 (/bin/a)\n\t 20 main (/bin/a)\n\n\
+b 8 11.5: 500000 cpu-clock: \n\t 10 g (/bin/b)\n\n";
+
+/// Nanoseconds of each stack with the usual levels.
+const STACKS: [(&str, u64); 3] = [
+    ("a;kernel;main;f;k_[k]", 1_000_000),
+    ("a;user;main;f", 6_000_000),
+    ("b;user;g", 500_000),
+];
+
+/// Three samples without a known interval.
+const SAMPLES: &str = "State:\tD (disk sleep)\nevent#=158 (Oracle state)\n3\n\n";
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is inside the repository")
+}
+
+/// A program that `make test` installs.
+fn installed(path: &str, by: &str) -> Option<PathBuf> {
+    let path = repository().join(path);
+    if path.exists() {
+        return Some(path);
+    }
+    skip(&format!("{} is not there: run {by}", path.display()));
+    None
+}
+
+/// The export of `text` under a name with this ending.
+fn export(home: &TempDir, text: &str, ending: &str) -> PathBuf {
+    let file = home.path().join("in.txt");
+    fs::write(&file, text).expect("a file of our own");
+    let out = home.path().join(format!("out.{ending}"));
+    dbtime(&[
+        "flame",
+        file.to_str().expect("a plain path"),
+        "-o",
+        out.to_str().expect("a plain path"),
+    ])
+    .expect_code(0);
+    out
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {stdout}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    stdout
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+fn scratch() -> TempDir {
+    TempDir::with_prefix("dbtime-test-").expect("a temporary directory")
+}
+
+fn expected() -> BTreeMap<String, u64> {
+    STACKS.map(|(stack, ns)| (stack.to_string(), ns)).into()
+}
+
+#[test]
+fn pprof_opens_its_export() {
+    let Some(pprof) = installed("target/readers/pprof/pprof", "scripts/readers.sh") else {
+        return;
+    };
+    let home = scratch();
+    let file = export(&home, PERF, "pb.gz");
+    let ask = |arguments: &[&str]| run(Command::new(&pprof).args(arguments).arg(&file));
+    let top = ask(&["-top", "-unit=ns", "-sample_index=time"]);
+    let line = |name: &str| {
+        let lines = top
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut found = lines.filter(|words| words.last() == Some(&name));
+        found.next().unwrap_or_else(|| panic!("{name}: {top}"))
+    };
+    assert!(top.contains("of 7500000ns total"), "{top}");
+    assert_eq!((line("f")[0], line("f")[3]), ("6000000ns", "7000000ns"));
+    assert_eq!((line("k")[0], line("main")[3]), ("1000000ns", "7000000ns"));
+    let tags = ask(&["-tags", "-unit=ns", "-sample_index=time"]);
+    for words in [
+        "state: Total 7500000ns",
+        "6500000ns (86.67%): user",
+        "program: Total",
+        "500000ns ( 6.67%): 8",
+        "session: Total",
+    ] {
+        let squeezed = tags
+            .replace(".0ns", "ns")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(squeezed.contains(words), "{words}: {tags}");
+    }
+    let count = ask(&["-top", "-sample_index=samples"]);
+    assert!(count.contains("of 4 total"), "{count}");
+    let below = ask(&["-tagroot=program,state", "-traces", "-unit=ns"]);
+    assert!(below.contains("kernel"), "{below}");
+
+    let file = export(&home, SAMPLES, "pprof");
+    let raw = run(Command::new(&pprof).arg("-raw").arg(&file));
+    assert!(
+        raw.contains("samples/count") && !raw.contains("nanoseconds"),
+        "{raw}"
+    );
+}
+
+#[test]
+fn speedscope_opens_its_export() {
+    let Some(package) = installed("target/readers/speedscope", "scripts/readers.sh") else {
+        return;
+    };
+    let home = scratch();
+    let open = |file: &Path| {
+        let script = repository().join("tests/readers/speedscope.js");
+        json(&run(Command::new("node").arg(script).arg(&package).arg(file)))
+    };
+    let found = open(&export(&home, PERF, "speedscope.json"));
+    assert_eq!(
+        (&found["profiles"], &found["unit"]),
+        (&Value::from(1), &Value::from("nanoseconds"))
+    );
+    assert_eq!(found["total"], 7_500_000);
+    let stacks: BTreeMap<String, u64> = serde_json::from_value(found["stacks"].clone()).expect("numbers");
+    assert_eq!(stacks, expected());
+    let found = open(&export(&home, SAMPLES, "speedscope.json"));
+    assert_eq!(
+        (&found["unit"], &found["total"]),
+        (&Value::from("none"), &Value::from(3))
+    );
+}
+
+#[test]
+fn perfettos_own_protos_decode_its_export() {
+    let Some(python) = installed("target/venv/bin/python", "scripts/python-env.sh") else {
+        return;
+    };
+    let home = scratch();
+    let open = |file: &Path| {
+        let script = repository().join("tests/readers/perfetto_slices.py");
+        json(&run(Command::new(&python).arg(script).arg(file)))
+    };
+    let found = open(&export(&home, PERF, "pftrace"));
+    assert_eq!(
+        found["tracks"],
+        serde_json::json!(["dbtime", "session 7", "session 8"])
+    );
+    let mut stacks = BTreeMap::new();
+    for of_session in found["stacks"].as_object().expect("sessions").values() {
+        for (stack, ns) in of_session.as_object().expect("stacks") {
+            *stacks.entry(stack.clone()).or_default() += ns.as_u64().expect("nanoseconds");
+        }
+    }
+    assert_eq!(stacks, expected());
+    // A sample of unknown length is drawn as a millisecond.
+    let found = open(&export(&home, SAMPLES, "perfetto-trace"));
+    let of_session = found["stacks"].as_object().expect("sessions").values().next();
+    assert_eq!(
+        of_session.expect("one session"),
+        &serde_json::json!({"unclassified:event#=158;disk;[no stack]": 3_000_000})
+    );
+}
+
+#[test]
+fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
+    let home = scratch();
+    let text = fs::read_to_string(export(&home, PERF, "firefox.json")).expect("text");
+    let profile = json(&text);
+    assert!(
+        profile["meta"]["version"]
+            .as_u64()
+            .is_some_and(|version| version > 20)
+    );
+    let threads = profile["threads"].as_array().expect("threads");
+    let names: Vec<&str> = threads
+        .iter()
+        .filter_map(|thread| thread["name"].as_str())
+        .collect();
+    assert_eq!(names, ["session 7", "session 8"]);
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    let mut times = Vec::new();
+    for thread in threads {
+        assert_eq!(thread["samples"]["weightType"], "tracing-ms");
+        let strings = match thread["stringArray"].as_array() {
+            Some(own) => own,
+            None => profile["shared"]["stringArray"].as_array().expect("strings"),
+        };
+        let column = |table: &str, column: &str, row: u64| &thread[table][column][row as usize];
+        let weights = thread["samples"]["weight"].as_array().expect("weights");
+        let of_samples = thread["samples"]["stack"].as_array().expect("stacks");
+        assert_eq!(
+            (weights.len(), thread["samples"]["length"].as_u64()),
+            (of_samples.len(), Some(weights.len() as u64))
+        );
+        times.extend(samples_times(&thread["samples"]));
+        for (weight, stack) in weights.iter().zip(of_samples) {
+            let mut frames = Vec::new();
+            let mut at = stack.as_u64();
+            while let Some(row) = at {
+                let frame = column("stackTable", "frame", row).as_u64().expect("a frame");
+                let function = column("frameTable", "func", frame).as_u64().expect("a function");
+                let name = column("funcTable", "name", function).as_u64().expect("a name");
+                let category = column("frameTable", "category", frame)
+                    .as_u64()
+                    .expect("a category");
+                let category = &profile["meta"]["categories"][category as usize]["name"];
+                let mark = if category == "Kernel" { "_[k]" } else { "" };
+                frames.push(format!(
+                    "{}{mark}",
+                    strings[name as usize].as_str().expect("text")
+                ));
+                at = column("stackTable", "prefix", row).as_u64();
+            }
+            frames.reverse();
+            let ns = (weight.as_f64().expect("milliseconds") * 1e6).round() as u64;
+            *stacks.entry(frames.join(";")).or_default() += ns;
+        }
+    }
+    assert_eq!(stacks, expected());
+    // Laid end to end: in second 10 first the kernel's millisecond, then user code; second 11 begins a second later.
+    assert_eq!(times, [0.0, 1.0, 1_000.0, 1_000.0]);
+    let samples = json(&fs::read_to_string(export(&home, SAMPLES, "firefox.json")).expect("text"));
+    assert_eq!(samples["threads"][0]["samples"]["weightType"], "samples");
+    assert_eq!(samples["threads"][0]["samples"]["weight"], serde_json::json!([3]));
+}
+
+/// Moments of samples in milliseconds, which the format has as they are or as differences.
+fn samples_times(samples: &Value) -> Vec<f64> {
+    let numbers = |name: &str| -> Option<Vec<f64>> {
+        let numbers = samples[name].as_array()?.iter();
+        numbers.map(Value::as_f64).collect()
+    };
+    numbers("time").unwrap_or_else(|| {
+        let differences = numbers("timeDeltas").expect("moments");
+        let mut now = 0.0;
+        let sum = |difference: f64| {
+            now += difference;
+            now
+        };
+        differences.into_iter().map(sum).collect()
+    })
+}
+
+#[test]
+fn an_ending_that_is_no_format_lists_those_there_are() {
+    let home = scratch();
+    let file = home.path().join("in.txt");
+    fs::write(&file, PERF).expect("a file of our own");
+    for ending in ["json", "gz", "xpb.gz", "exe"] {
+        let out = home.path().join(format!("out.{ending}"));
+        let (file, out_text) = (file.to_str().expect("a path"), out.to_str().expect("a path"));
+        let answer = dbtime(&["flame", file, "-o", out_text]);
+        if ending == "xpb.gz" {
+            // `out.xpb.gz` does not end in `.pb.gz`.
+            answer.expect_code(2).expect_stderr(&[".pb.gz"]);
+        } else {
+            answer.expect_code(2).expect_stderr(&[
+                ".svg",
+                ".folded",
+                ".pb.gz",
+                ".speedscope.json",
+                ".firefox.json",
+                ".pftrace",
+            ]);
+        }
+        assert!(!out.exists());
+    }
+}
