@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Seconds of each recording.
-const SECONDS: &str = "6";
+const SECONDS: &str = "5";
 
 /// Records while clients run a script over and over.
 fn record(cluster: &Cluster, clients: u32, script: &str) -> Recorded {
