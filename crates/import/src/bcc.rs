@@ -12,11 +12,10 @@
 //! counts. Where no line parts kernel from user, the kernel's frames end with its entry point (`entry_SYSCALL_64…`,
 //! `asm_…`, `ret_from_fork…`); where there is none either, all frames are taken for the user's.
 
-use dbtime_model::recording::ImportedFile;
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::recording::{Clock, Unit};
+use dbtime_model::recording::{Clock, ImportedFile, Unit};
 use dbtime_model::{State, Wait};
 
 use crate::import::unknown_line;

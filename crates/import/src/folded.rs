@@ -9,11 +9,10 @@ use std::path::Path;
 
 use dbtime_model::recording::{Clock, Unit};
 use dbtime_model::{State, Wait};
-use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::import::unknown_line;
-use crate::samples::{FrameNumber, Place, Process, Samples, Weight, sampled};
+use crate::samples::{FrameNumber, Place, Process, Samples, Table, Weight, sampled};
 use crate::text::decimal;
 use crate::{Import, ImportError, Importer, Lines};
 
@@ -60,7 +59,7 @@ impl Importer for Folded {
         let mut samples = Samples::new();
         let session = samples.process(Process::named(b"", 0));
         let wait = samples.wait(Wait::not_recorded());
-        let mut known: FxHashMap<u64, (FrameNumber, bool)> = FxHashMap::default();
+        let mut known: Table<u64, (FrameNumber, bool)> = Table::default();
         let mut frames: Vec<FrameNumber> = Vec::new();
         while let Some(line) = lines.next_line() {
             let text = line.bytes.trim_ascii();

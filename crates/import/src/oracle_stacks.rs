@@ -11,11 +11,10 @@
 //! recording says so. A file without Oracle states has the wait `not recorded`. The files say no times and no
 //! interval: rows count samples, unless the caller knows the interval (the tools' own default is 500 ms).
 
-use dbtime_model::recording::ImportedFile;
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::recording::{Clock, Unit};
+use dbtime_model::recording::{Clock, ImportedFile, Unit};
 use dbtime_model::{State, Wait};
 
 use crate::import::unknown_line;

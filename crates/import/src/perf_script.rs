@@ -11,23 +11,21 @@
 //! perf's own, seconds since the host was booted as a rule. Addresses are left out: they are of the instruction in the
 //! process, for which a frame has no place.
 
-use dbtime_model::recording::ImportedFile;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::recording::{Clock, Unit};
+use dbtime_model::recording::{Clock, ImportedFile, Unit};
 use dbtime_model::{State, Wait};
-use rustc_hash::FxHashMap;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::import::unknown_line;
 use crate::lines::Line;
-use crate::samples::{FrameNumber, Place, Process, Samples, Weight, sampled};
+use crate::samples::{FrameNumber, Place, Process, Samples, Table, Weight, sampled};
 use crate::text::{decimal, file_name, trim_start, without_brackets, without_offset};
 use crate::{Import, ImportError, Importer, Lines};
 
-/// Lines of frames that are known by their hash before all are forgotten: addresses of leaves differ.
+/// Lines of frames that are known by their hash before all are forgotten: offsets of leaves differ.
 const MAX_KNOWN: usize = 1 << 20;
 
 /// Lines of a file that are looked at to know its format.
@@ -100,8 +98,8 @@ struct Reader<'a> {
     file: ImportedFile,
     samples: Samples,
     wait: u32,
-    known: FxHashMap<u64, KnownFrame>,
-    sessions: FxHashMap<u64, u32>,
+    known: Table<u64, KnownFrame>,
+    sessions: Table<u64, u32>,
     stack: Vec<FrameNumber>,
     kernel_frames: usize,
     is_past_kernel: bool,
@@ -126,8 +124,8 @@ impl<'a> Reader<'a> {
             file: crate::import::file(path),
             samples,
             wait,
-            known: HashMap::default(),
-            sessions: HashMap::default(),
+            known: Table::default(),
+            sessions: Table::default(),
             stack: Vec::new(),
             kernel_frames: 0,
             is_past_kernel: false,
@@ -156,7 +154,7 @@ impl<'a> Reader<'a> {
         }
         if self.in_sample && text.starts_with_blank() {
             let text = trim_start(text);
-            let hash = xxh3_64(text);
+            let hash = frame_hash(text);
             if let Some(frame) = self.known.get(&hash) {
                 let frame = *frame;
                 self.push(frame);
@@ -429,6 +427,20 @@ fn event(line: &[u8], at: usize) -> Option<(Option<u64>, &[u8], &[u8])> {
     (!name.is_empty()).then(|| (period, name, trim_start(&line[end..])))
 }
 
+/// What makes a frame: all but the address, of which only the half of memory matters. Processes have the same code at
+/// different addresses.
+fn frame_hash(text: &[u8]) -> u64 {
+    match address(text) {
+        Some((address, rest)) => xxh3_64_with_seed(rest, u64::from(is_upper(address))),
+        None => xxh3_64_with_seed(text, 2),
+    }
+}
+
+/// Addresses of the upper half are the kernel's on every 64-bit machine.
+fn is_upper(address: &[u8]) -> bool {
+    address.len() == 16 && address[0] >= b'8'
+}
+
 /// An address in hex and what follows it.
 fn address(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -462,8 +474,7 @@ impl<'a> Module<'a> {
     fn of(file: &'a [u8], address: &[u8]) -> Module<'a> {
         let name = file_name(file);
         let module = |name, is_kernel| Module { name, is_kernel };
-        // Addresses of the upper half are the kernel's on every 64-bit machine.
-        let is_upper = address.len() == 16 && address[0] >= b'8';
+        let is_upper = is_upper(address);
         match file {
             b"[unknown]" | b"inlined" | b"" => module(b"", is_upper),
             b"[vdso]" | b"[vsyscall]" | b"[heap]" | b"[stack]" => module(file, false),

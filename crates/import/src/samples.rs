@@ -3,14 +3,14 @@
 //! Frames, stacks, waits and sessions are known by small numbers while a file is read, so that a sample costs a few
 //! look-ups and no memory; samples that agree in everything become one row.
 
-use dbtime_model::recording::ImportedFile;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
 
-use dbtime_model::recording::{Clock, Unit};
+use dbtime_model::recording::{Clock, ImportedFile, Unit};
 use dbtime_model::{ActivityRow, BackendType, Fidelity, Frame, SessionId, SessionRow, StackId, State, Wait};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use foldhash::fast::FixedState;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{Import, Nature, Options};
 
@@ -102,17 +102,20 @@ impl Process {
     }
 }
 
+/// A table whose order is nowhere seen, with a hash that is fast on short keys.
+pub(crate) type Table<K, V> = HashMap<K, V, FixedState>;
+
 /// Values stored once, known by their number.
 #[derive(Debug)]
 struct Numbered<T> {
-    numbers: FxHashMap<T, u32>,
+    numbers: Table<T, u32>,
     all: Vec<T>,
 }
 
 impl<T: Clone + Eq + Hash> Numbered<T> {
     fn new() -> Numbered<T> {
         Numbered {
-            numbers: HashMap::with_hasher(FxBuildHasher),
+            numbers: Table::default(),
             all: Vec::new(),
         }
     }
@@ -132,24 +135,27 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
 /// All samples of a file.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    frames: Numbered<Frame>,
+    frames: Vec<Frame>,
+    // By a hash of both texts, as the model knows stacks by one.
+    frame_numbers: Table<u64, FrameNumber>,
     // Frames leaf first; the stack 0 is empty.
-    stacks: FxHashMap<Box<[FrameNumber]>, Stack>,
+    stacks: Table<Box<[FrameNumber]>, Stack>,
     waits: Numbered<Wait>,
     processes: Numbered<Process>,
-    cells: FxHashMap<Place, Weight>,
+    cells: Table<Place, Weight>,
 }
 
 impl Samples {
     pub(crate) fn new() -> Samples {
-        let mut stacks = HashMap::with_hasher(FxBuildHasher);
+        let mut stacks = Table::default();
         stacks.insert(Box::default(), 0);
         Samples {
-            frames: Numbered::new(),
+            frames: Vec::new(),
+            frame_numbers: Table::default(),
             stacks,
             waits: Numbered::new(),
             processes: Numbered::new(),
-            cells: HashMap::with_hasher(FxBuildHasher),
+            cells: Table::default(),
         }
     }
 
@@ -159,11 +165,16 @@ impl Samples {
 
     /// The number of a frame; both texts as they stand in the file.
     pub(crate) fn frame(&mut self, symbol: &[u8], module: &[u8]) -> FrameNumber {
-        self.frames.number(Frame {
-            symbol: String::from_utf8_lossy(symbol).into_owned(),
-            module: String::from_utf8_lossy(module).into_owned(),
-            build_id: String::new(),
-            offset: 0,
+        let hash = xxh3_64_with_seed(symbol, xxh3_64(module));
+        *self.frame_numbers.entry(hash).or_insert_with(|| {
+            self.frames.push(Frame {
+                symbol: String::from_utf8_lossy(symbol).into_owned(),
+                module: String::from_utf8_lossy(module).into_owned(),
+                build_id: String::new(),
+                offset: 0,
+            });
+            // No file that fits a disk has so many distinct ones.
+            u32::try_from(self.frames.len() - 1).unwrap_or(u32::MAX)
         })
     }
 
@@ -203,7 +214,7 @@ impl Samples {
             let frames = leaf_first
                 .iter()
                 .rev()
-                .map(|frame| self.frames.all[*frame as usize].clone())
+                .map(|frame| self.frames[*frame as usize].clone())
                 .collect();
             ids[stack as usize] = into.stack(frames);
         }

@@ -31,39 +31,46 @@ impl Exporter for FoldedText {
 
 /// Levels and frames of a stack, root first, as they are written.
 pub(crate) fn names(stack: &FoldedStack) -> Vec<String> {
-    let plain = stack
-        .levels
-        .iter()
-        .chain(&stack.user)
-        .map(|name| frame_name(name));
-    let kernel = stack.kernel.iter().map(|name| frame_name(name) + KERNEL_SUFFIX);
-    let names: Vec<String> = plain.chain(kernel).collect();
-    if names.is_empty() {
-        vec!["[no stack]".to_string()]
-    } else {
-        names
+    let mut names = Vec::new();
+    each_name(stack, |name, suffix| names.push(format!("{name}{suffix}")));
+    names
+}
+
+/// Hands on the name of each level and frame, root first, and what is written behind it.
+pub(crate) fn each_name(stack: &FoldedStack, mut take: impl FnMut(&str, &str)) {
+    for name in stack.levels.iter().chain(&stack.user) {
+        take(&frame_name(name), "");
+    }
+    for name in &stack.kernel {
+        take(&frame_name(name), KERNEL_SUFFIX);
+    }
+    if stack.levels.is_empty() && stack.user.is_empty() && stack.kernel.is_empty() {
+        take("[no stack]", "");
     }
 }
 
 /// A name that cannot be mistaken for another part of the line: no `;`, no control character, no blank at
 /// either end, no leading `#` (a comment), and no last word that reads like a number: a reader would take it
 /// for the first of the two values of a differential profile.
-pub(crate) fn frame_name(name: &str) -> String {
+pub(crate) fn frame_name(name: &str) -> Cow<'_, str> {
+    // Nearly all names are of letters and the like, and there are millions of them.
+    let is_harmless = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b';' | b'#');
+    if !name.is_empty() && name.bytes().all(is_harmless) {
+        return Cow::Borrowed(name);
+    }
     let mut name = printable(name).trim().replace(';', ":");
     if let Some(at) = name.rfind(' ')
         && name[at + 1..].chars().all(|c| c.is_ascii_digit() || c == '.')
     {
         name.replace_range(at..=at, "_");
     }
-    let name = match name.strip_prefix('#') {
-        Some(rest) => Cow::Owned(format!("_{rest}")),
-        None => Cow::Borrowed(name.as_str()),
-    };
-    if name.is_empty() {
-        "[none]".to_string()
-    } else {
-        name.into_owned()
+    if name.starts_with('#') {
+        name.replace_range(..1, "_");
     }
+    if name.is_empty() {
+        name.push_str("[none]");
+    }
+    Cow::Owned(name)
 }
 
 #[cfg(test)]

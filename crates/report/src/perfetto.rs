@@ -66,13 +66,13 @@ impl Exporter for Perfetto {
                 },
             )?;
             for placed in &lane.stacks {
-                let levels = timeline::levels(folded, placed.stack).map(frame_name);
-                let user = placed.stack.user.iter().map(|name| frame_name(name));
+                let levels = timeline::levels(folded, placed.stack).map(|name| frame_name(name).into_owned());
+                let user = placed.stack.user.iter().map(|name| frame_name(name).into_owned());
                 let kernel = placed
                     .stack
                     .kernel
                     .iter()
-                    .map(|name| frame_name(name) + KERNEL_SUFFIX);
+                    .map(|name| frame_name(name).into_owned() + KERNEL_SUFFIX);
                 let mut depth = 0;
                 for name in levels.chain(user).chain(kernel) {
                     put(out, slice(number, placed.begin_ns, BEGIN, name))?;

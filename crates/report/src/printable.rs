@@ -5,7 +5,9 @@ use std::borrow::Cow;
 /// Replaces by `?` what could move a cursor, start an escape sequence, reorder a line or break an XML file:
 /// control characters, line and paragraph separators, bidirectional controls and Unicode's non-characters.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if text.chars().any(is_unprintable) {
+    // Nearly all names are plain ASCII, and there are millions of them.
+    let is_plain = text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+    if !is_plain && text.chars().any(is_unprintable) {
         Cow::Owned(
             text.chars()
                 .map(|c| if is_unprintable(c) { '?' } else { c })

@@ -11,10 +11,13 @@ use inferno::flamegraph::{self, TextTruncateDirection};
 
 use crate::export::Exporter;
 use crate::flame::Folded;
-use crate::folded::{KERNEL_SUFFIX, names};
+use crate::folded::{KERNEL_SUFFIX, each_name};
 use crate::group::moment;
 use crate::number::{Amounts, seconds};
 use crate::printable::printable;
+
+/// Stands between names while they are sorted: it comes before everything that a name can have in it.
+const BETWEEN: char = '\u{1}';
 
 /// Draws a flame graph.
 pub(crate) struct Svg;
@@ -32,14 +35,24 @@ impl Exporter for Svg {
         colours.insert("", Color::new(0xd8, 0xd8, 0xd8));
         let mut lines = Vec::with_capacity(folded.stacks.len());
         for stack in &folded.stacks {
-            let names = names(stack);
-            for (depth, name) in names.iter().enumerate() {
-                // Time that was cut short to a level is drawn in the colour of the level.
-                if depth < stack.levels.len() || colours.get(name).is_none() {
-                    colours.insert(name, colour(depth < stack.levels.len(), name));
+            let mut line = String::new();
+            let mut depth = 0;
+            each_name(stack, |name, suffix| {
+                if depth > 0 {
+                    line.push(BETWEEN);
                 }
-            }
-            lines.push((names, unit.count(stack.ns)));
+                let begin = line.len();
+                line.push_str(name);
+                line.push_str(suffix);
+                let name = &line[begin..];
+                let is_level = depth < stack.levels.len();
+                // Time that was cut short to a level is drawn in the colour of the level.
+                if is_level || colours.get(name).is_none() {
+                    colours.insert(name, colour(is_level, name));
+                }
+                depth += 1;
+            });
+            lines.push((line, unit.count(stack.ns)));
         }
         // Sorted name by name, so that equal frames meet. inferno would sort whole lines, where the blank
         // before the value and the ';' between frames come after and before other characters, and would draw
@@ -48,7 +61,7 @@ impl Exporter for Svg {
         let lines: Vec<String> = lines
             .into_iter()
             .rev()
-            .map(|(names, count)| format!("{} {count}", names.join(";")))
+            .map(|(line, count)| format!("{} {count}", line.replace(BETWEEN, ";")))
             .collect();
 
         let mut options = flamegraph::Options::default();
