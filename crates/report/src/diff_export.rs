@@ -98,9 +98,9 @@ const TITLE: usize = 150;
 /// Wait event, state and functions.
 fn names(stack: &DiffStack) -> Vec<String> {
     let levels = [stack.wait.to_string(), stack.state.to_string()];
-    let levels = levels.iter().map(|level| frame_name(level));
+    let levels = levels.iter().map(|level| frame_name(level).into_owned());
     let functions = stack.functions.iter().map(|function| {
-        let name = frame_name(&function.name);
+        let name = frame_name(&function.name).into_owned();
         if function.kernel {
             name + KERNEL_SUFFIX
         } else {

@@ -1,8 +1,7 @@
 //! Cursors of a session: which statement a cursor number stands for, and which plan it runs.
 
-use rustc_hash::FxHashMap;
-
 use super::statements::{PlanKey, StatementSums};
+use crate::samples::Table;
 
 /// The latest `PARSING IN CURSOR` of a cursor number. Numbers are reused.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,7 +27,7 @@ impl Cursor {
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
     all: Vec<Cursor>,
-    by_number: FxHashMap<u64, usize>,
+    by_number: Table<u64, usize>,
     /// The one that was asked for before: neighbours are often alike.
     last: Option<(u64, usize)>,
 }

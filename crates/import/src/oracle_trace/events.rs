@@ -4,10 +4,10 @@
 //! the appendix "Oracle Wait Events" of the Oracle Database Reference. It holds only events whose class did not
 //! change over those releases; every other event is [`UNCLASSIFIED`], which claims nothing.
 
+use crate::samples::Table;
 use std::collections::HashMap;
 
 use dbtime_model::Wait;
-use rustc_hash::FxHashMap;
 
 /// Class of an event that the table below does not name.
 pub(super) const UNCLASSIFIED: &str = "unclassified";
@@ -145,7 +145,7 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct Events {
     all: Vec<Event>,
-    by_name: FxHashMap<Box<[u8]>, EventId>,
+    by_name: Table<Box<[u8]>, EventId>,
     names: Vec<Box<[u8]>>,
     /// The event that was asked for before: neighbours are often alike.
     last: EventId,
@@ -177,7 +177,7 @@ impl Events {
                 own(Wait::event(Wait::UNKNOWN, "unaccounted", false)),
                 own(Wait::event(UNCLASSIFIED, "further events", false)),
             ],
-            by_name: FxHashMap::default(),
+            by_name: Table::default(),
             names: vec![Box::default(); 3],
             last: Events::CPU,
             classes,

@@ -1,8 +1,8 @@
 //! Distributions of waits: one histogram for each event and number of blocks.
 
+use crate::samples::Table;
 use dbtime_model::latency::kind;
 use dbtime_model::{LatencyRow, SessionId};
-use rustc_hash::FxHashMap;
 
 use super::events::{EventId, Events};
 
@@ -17,7 +17,7 @@ const MAX_HISTOGRAMS: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
     histograms: Vec<Histogram>,
-    by_event: FxHashMap<(EventId, u64), usize>,
+    by_event: Table<(EventId, u64), usize>,
     /// The histogram of the wait before: neighbours are often alike.
     last: Option<((EventId, u64), usize)>,
     /// Waits in all of them.

@@ -1,9 +1,9 @@
 //! Adds up what happened in a session and makes rows of it: activity and counters by second, latencies and sums of
 //! statements at longer intervals.
 
+use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{ActivityRow, CounterRow, Fidelity, NO_STACK, SessionId, State};
-use rustc_hash::FxHashMap;
 
 use super::events::{Direction, EventId, Events};
 use super::latencies::Latencies;
@@ -27,10 +27,10 @@ const MAX_CELLS: usize = 16_384;
 pub(super) struct Seconds {
     second_us: Option<i64>,
     slot_us: i64,
-    activity: FxHashMap<(EventId, u64), Sum>,
+    activity: Table<(EventId, u64), Sum>,
     open: Counters,
     latencies: Latencies,
-    statements: FxHashMap<PlanKey, StatementSums>,
+    statements: Table<PlanKey, StatementSums>,
 }
 
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! What a trace says of statements: sums by plan, steps of plans, and who called whom.
 
+use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{Caller, CounterRow, PlanStep, StatementRow};
-use rustc_hash::FxHashMap;
 
 use super::record::{CallKind, StatLine};
 
@@ -93,8 +93,8 @@ impl StatementSums {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// By depth: calls that wait for the end of the call they are in.
-    open: Vec<FxHashMap<u64, Called>>,
-    called: FxHashMap<(u64, u64), Called>,
+    open: Vec<Table<u64, Called>>,
+    called: Table<(u64, u64), Called>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -123,11 +123,11 @@ impl Calls {
             for (child, called) in below[0].drain() {
                 self.called.entry((child, statement)).or_default().add(called);
             }
-            deeper.iter_mut().for_each(FxHashMap::clear);
+            deeper.iter_mut().for_each(Table::clear);
         }
         if depth > 0 && kind.is_parse_exec_fetch() {
             if self.open.len() <= depth {
-                self.open.resize_with(depth + 1, FxHashMap::default);
+                self.open.resize_with(depth + 1, Table::default);
             }
             let called = Called { calls: 1, us };
             self.open[depth].entry(statement).or_default().add(called);
@@ -155,8 +155,8 @@ impl Calls {
 /// Texts and plans of the statements of a file.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
-    rows: FxHashMap<u64, StatementRow>,
-    steps: FxHashMap<PlanKey, FxHashMap<u64, PlanStep>>,
+    rows: Table<u64, StatementRow>,
+    steps: Table<PlanKey, Table<u64, PlanStep>>,
 }
 
 impl Statements {
