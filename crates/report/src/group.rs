@@ -69,7 +69,7 @@ impl Dimension {
 
     /// What tells time apart where the caller says nothing: the wait, or the program in files that know no database.
     pub fn usual(meta: &Meta) -> Dimension {
-        if meta.database.product.is_empty() {
+        if meta.database.product.is_empty() && !meta.files.is_empty() {
             Dimension::Program
         } else {
             Dimension::Wait
