@@ -54,7 +54,8 @@ impl Dimension {
 
     /// What tells time apart where the caller says nothing: the wait, or the program in files that know no database.
     pub fn usual(meta: &Meta) -> Dimension {
-        if meta.database.product.is_empty() {
+        let is_imported = meta.collector.engine.starts_with("imported");
+        if is_imported && meta.database.product.is_empty() {
             Dimension::Program
         } else {
             Dimension::Wait
