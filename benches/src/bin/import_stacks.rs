@@ -1,8 +1,8 @@
 //! `import_stacks FILE…`: how fast `dbtime import` reads output of `perf script`, beside inferno-collapse-perf, as Markdown.
 //!
-//! Both read the same file, one after the other in turn, as processes of their own on one CPU. inferno is the library from
-//! crates.io, called with the options of its command and one thread, and writes folded stacks to a file; dbtime
-//! writes a recording. A benchmark asserts nothing about time.
+//! All read the same file, one after the other in turn, as processes of their own on one CPU. inferno is the library from
+//! crates.io, called with the options of its command and one thread, and writes folded stacks to a file; dbtime reads the
+//! file into rows, and in a run of its own writes the recording too. A benchmark asserts nothing about time.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -30,12 +30,19 @@ struct Arguments {
     /// Be inferno-collapse-perf: what this program calls itself as
     #[arg(long, hide = true, value_name = "FILE")]
     collapse_to: Option<PathBuf>,
+    /// Read the file into rows and forget them: what this program calls itself as
+    #[arg(long, hide = true)]
+    rows: bool,
 }
+
+/// What is compared, inferno first.
+const RUNS: usize = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.collapse_to {
         Some(output) => collapse(&arguments.files[0], output),
+        None if arguments.rows => read(&arguments.files),
         None => compare(&arguments),
     };
     match done {
@@ -55,51 +62,66 @@ fn collapse(file: &Path, output: &Path) -> Result<()> {
     Ok(())
 }
 
+fn read(files: &[PathBuf]) -> Result<()> {
+    let imported = dbtime_import::import(files)?;
+    ensure!(!imported.rows.activity.is_empty(), "no samples");
+    Ok(())
+}
+
 fn compare(arguments: &Arguments) -> Result<()> {
     let own = std::env::current_exe()?;
     let dbtime = own.parent().context("a program lies in a folder")?.join("dbtime");
     ensure!(dbtime.is_file(), "{} is not built", dbtime.display());
     let mut page = String::from(
-        "| file | MB | inferno-collapse-perf, s | MB/s | dbtime import, s | MB/s | times as fast (median of pairs) | least | most |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| file | MB | inferno-collapse-perf, s | dbtime: rows, s | times as fast (range of pairs) | dbtime: recording, s | \
+         times as fast |\n|---|---:|---:|---:|---:|---:|---:|\n",
     );
     for file in &arguments.files {
         let megabytes = std::fs::metadata(file)?.len() as f64 / 1e6;
-        let mut times = [Vec::new(), Vec::new()];
-        // The first pair warms the page cache.
+        let mut times = [const { Vec::new() }; RUNS];
+        // The first round warms the page cache.
         for round in 0..=arguments.rounds {
             let scratch = tempfile::tempdir()?;
-            let mut inferno = Command::new(&own);
-            inferno
-                .arg(file)
-                .arg("--collapse-to")
-                .arg(scratch.path().join("folded"));
-            let mut import = Command::new(&dbtime);
-            import
-                .arg("import")
-                .arg(file)
-                .arg("-o")
-                .arg(scratch.path().join("r.dbt"));
-            let mut pair = [inferno, import].map(Some);
-            let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-            for which in order {
-                let command = pair[which].take().context("each runs once")?;
+            for turn in 0..RUNS {
+                let which = (turn + round) % RUNS;
+                let mut command = Command::new(if which < 2 { &own } else { &dbtime });
+                match which {
+                    0 => command
+                        .arg(file)
+                        .arg("--collapse-to")
+                        .arg(scratch.path().join("folded")),
+                    1 => command.arg(file).arg("--rows"),
+                    _ => command
+                        .arg("import")
+                        .arg(file)
+                        .arg("-o")
+                        .arg(scratch.path().join("r.dbt")),
+                };
                 let time = run(command, arguments.cpu)?;
                 if round > 0 {
                     times[which].push(time.as_secs_f64());
                 }
             }
         }
-        let mut ratios: Vec<f64> = times[0].iter().zip(&times[1]).map(|(a, b)| a / b).collect();
-        let [inferno, import] = times.map(|mut times| median(&mut times));
-        let ratio = median(&mut ratios);
+        let ratios = |of: usize| -> Vec<f64> {
+            let mut ratios: Vec<f64> = times[0].iter().zip(&times[of]).map(|(a, b)| a / b).collect();
+            ratios.sort_by(f64::total_cmp);
+            ratios
+        };
+        let (rows, recording) = (ratios(1), ratios(2));
+        let seconds: Vec<f64> = times.into_iter().map(median).collect();
         page += &format!(
-            "| {} | {megabytes:.1} | {inferno:.3} | {:.0} | {import:.3} | {:.0} | **{ratio:.2}** | {:.2} | {:.2} |\n",
+            "| {} | {megabytes:.1} | {:.3} | {:.3} | **{:.2}** ({:.2}–{:.2}) | {:.3} | **{:.2}** ({:.2}–{:.2}) |\n",
             file.file_name().unwrap_or_default().to_string_lossy(),
-            megabytes / inferno,
-            megabytes / import,
-            ratios[0],
-            ratios[ratios.len() - 1],
+            seconds[0],
+            seconds[1],
+            rows[rows.len() / 2],
+            rows[0],
+            rows[rows.len() - 1],
+            seconds[2],
+            recording[recording.len() / 2],
+            recording[0],
+            recording[recording.len() - 1],
         );
     }
     to_stdout(|out| out.write_all(page.as_bytes()))
@@ -142,8 +164,8 @@ fn children_cpu() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// Sorts, and gives the middle value.
-fn median(values: &mut [f64]) -> f64 {
+/// The middle value.
+fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
