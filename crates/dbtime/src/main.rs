@@ -336,7 +336,7 @@ fn latency_options(
     source: &Source,
 ) -> anyhow::Result<LatencyOptions> {
     Ok(LatencyOptions {
-        filter: filter(&arguments.selection, &source)?,
+        filter: filter(&arguments.selection, source)?,
         kinds: arguments.kind.clone(),
         names: arguments.name.clone(),
         by,

@@ -69,7 +69,8 @@ const FUNCTIONS: &[(KernelLayer, &str)] = &[
     (
         SystemCall,
         "entry_SYSCALL do_syscall syscall_ x64_sys_ x86_sys_ ia32_sys_ arm64_sys_ se_sys_ el0_ \
-         invoke_syscall ksys_ do_sys_ exit_to_user_mode seccomp_ audit_ io_uring_ do_io_getevents aio_ rseq_",
+         invoke_syscall ksys_ do_sys_ exit_to_user_mode seccomp_ audit_ io_uring_ do_io_getevents aio_ rseq_ read_events \
+         do_io_submit io_submit_one sys_io_ system_call_fastpath",
     ),
     (
         Vfs,
@@ -214,6 +215,11 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("loop_", "loop"),
     ("lo_", "loop"),
     ("io_uring_", "io_uring"),
+    ("aio_", "aio"),
+    ("do_io_getevents", "aio"),
+    ("read_events", "aio"),
+    ("do_io_submit", "aio"),
+    ("io_submit_one", "aio"),
     ("bpf_", "bpf"),
     ("perf_", "perf"),
 ];
@@ -383,6 +389,7 @@ mod tests {
             ("get_page_from_freelist", "mm"),
             ("__schedule", "sched"),
             ("_copy_to_iter", "copy to user"),
+            ("read_events", "aio"),
         ] {
             assert_eq!(subsystem("[kernel]", symbol), Some(name), "{symbol}");
         }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dbtime_model::recording::Clock;
+
 use super::SIDES;
 use super::noise::FEWEST_SLICES;
 use super::side::Side;
@@ -85,7 +87,8 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             ));
         }
         let slices = side.slices().count();
-        if slices < FEWEST_SLICES {
+        // What knows no time is said to be not tested anyhow.
+        if slices < FEWEST_SLICES && meta.collector.clock != Clock::None {
             warnings.push(format!(
                 "{name} covers {slices} s: nothing can be told from noise in less than {FEWEST_SLICES} s"
             ));

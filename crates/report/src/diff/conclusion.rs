@@ -124,7 +124,12 @@ pub(super) fn conclude(
                 Item::Total(id) if says_something(functions.get(*id)) => {
                     1.0 + pair.depth as f64 / (pair.values[0] + pair.values[1]).max(1) as f64
                 }
-                Item::Module(name) if !matches!(name.as_str(), "sched" | "syscall" | "irq" | "kernel") => 0.5,
+                Item::Module(name)
+                    if !name.starts_with('[')
+                        && !matches!(name.as_str(), "sched" | "syscall" | "irq" | "kernel") =>
+                {
+                    0.5
+                }
                 Item::Wait(_) => 0.25,
                 Item::Cell(..) => 0.0,
                 Item::Module(_) | Item::Total(_) | Item::Own(_) | Item::Path(_) => return None,

@@ -25,15 +25,7 @@ use crate::stack_views::StackReport;
 /// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
 /// grouped by them (`CPU` and `CPU` for time in no wait event). `trace` is there when it was made of SQL traces.
 pub fn render(report: &Report) -> String {
-    let document = report::Document::from(report);
-    match report.meta.collector.unit {
-        Unit::Time => pretty(&document),
-        // Only what cannot be serialised would be null, and there is nothing of the kind.
-        unit => pretty(&units::rename(
-            serde_json::to_value(&document).unwrap_or_default(),
-            unit,
-        )),
-    }
+    in_units(&report::Document::from(report), &report.meta)
 }
 
 /// Latencies as indented JSON, with a line feed at the end. `latency` holds the groups of all kinds that are shown,
@@ -54,12 +46,24 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
-    pretty(&stack_views::Document::from(report))
+    in_units(&stack_views::Document::from(report), &report.meta)
 }
 
 /// What changed between two recordings, as indented JSON, with a line feed at the end.
 pub fn render_diff(diff: &Diff) -> String {
     pretty(&diff::Document::from(diff))
+}
+
+/// Amounts by the name of what the recording counts.
+fn in_units(document: &impl Serialize, meta: &Meta) -> String {
+    match meta.collector.unit {
+        Unit::Time => pretty(document),
+        // Only what cannot be serialised would be null, and there is nothing of the kind.
+        unit => pretty(&units::rename(
+            serde_json::to_value(document).unwrap_or_default(),
+            unit,
+        )),
+    }
 }
 
 fn pretty(document: &impl Serialize) -> String {

@@ -4,8 +4,9 @@ use super::page::{Page, Table};
 use crate::diff::{Change, Diff, LatencyChange, Place, Verdict, amount};
 use crate::function::Function;
 use crate::group::moment;
-use crate::number::{duration, seconds};
+use crate::number::{Amounts, duration, seconds};
 use crate::work::WorkUnit;
+use dbtime_model::recording::Clock;
 
 /// Functions of a call path that are shown, from the end.
 const SHOWN_OF_PATH: usize = 4;
@@ -19,13 +20,20 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
     page.line("");
     for (side, name) in diff.sides.iter().zip(["GOOD", "BAD"]) {
         let how = side.fidelity.map_or("none", |fidelity| fidelity.as_str());
+        let database = format!("{} {}", side.meta.database.product, side.meta.database.version);
+        let when = match side.meta.collector.clock {
+            Clock::Utc => format!(
+                ", {} UTC, {} s",
+                moment(side.period.from_us),
+                seconds(side.period.elapsed_ns())
+            ),
+            Clock::Relative => format!(", {} s", seconds(side.period.elapsed_ns())),
+            Clock::None => String::new(),
+        };
         page.paragraph(&format!(
-            "{name}: {} {}, {} UTC, {} s, DB time {} s ({how}), {}",
-            side.meta.database.product,
-            side.meta.database.version,
-            moment(side.period.from_us),
-            seconds(side.period.elapsed_ns()),
-            seconds(side.db_time_ns),
+            "{name}: {}{when}, DB time {} ({how}), {}",
+            database.trim(),
+            Amounts::of(&side.meta).with_unit(side.db_time_ns),
             work(side.work, diff.unit),
         ));
     }

@@ -1,20 +1,21 @@
 //! Stacks read as text.
 
 use super::header::recording;
-use super::page::{Page, Table, percent, time};
+use super::page::{Page, Table, percent};
 use crate::function::Function;
-use crate::number::{duration, seconds};
+use crate::number::{Amounts, duration};
 use crate::stack_views::{CallTree, CountedStacks, FunctionTimes, ModuleTimes, StackAnswer, StackReport};
 
 pub(super) fn render(report: &StackReport, page: &mut Page) {
     recording(&report.meta, report.period, &report.filter, page);
     let how = report.fidelity.map_or("none", |fidelity| fidelity.as_str());
-    let what = format!("DB time {} s ({how})", seconds(report.total.total_ns()));
+    let amounts = Amounts::of(&report.meta);
+    let what = format!("DB time {} ({how})", amounts.with_unit(report.total.total_ns()));
     match &report.answer {
-        StackAnswer::Stacks(stacks) => counted(stacks, &what, page),
-        StackAnswer::Tree(tree) => call_tree(tree, &what, page),
-        StackAnswer::Functions(times) => functions(times, &what, page),
-        StackAnswer::Modules(times) => modules(times, &what, page),
+        StackAnswer::Stacks(stacks) => counted(stacks, &what, amounts, page),
+        StackAnswer::Tree(tree) => call_tree(tree, &what, amounts, page),
+        StackAnswer::Functions(times) => functions(times, &what, amounts, page),
+        StackAnswer::Modules(times) => modules(times, &what, amounts, page),
     }
     for problem in &report.problems {
         page.paragraph(&format!("Not read: {problem}"));
@@ -28,16 +29,24 @@ fn name(function: &Function) -> String {
     }
 }
 
-fn counted(stacks: &CountedStacks, what: &str, page: &mut Page) {
+/// Heading of a column of amounts: `total s`, or `total` of what has no unit.
+fn column(what: &str, amounts: Amounts) -> String {
+    match amounts.are_times() {
+        true => format!("{what} s"),
+        false => what.to_string(),
+    }
+}
+
+fn counted(stacks: &CountedStacks, what: &str, amounts: Amounts, page: &mut Page) {
     page.heading(&format!(
         "Stacks of {what}, equal ones counted, the hottest last (root first, [k] = kernel)"
     ));
     if stacks.others > 0 {
         page.line("");
         page.line(&format!(
-            "  {} other stacks: {} s",
+            "  {} other stacks: {}",
             stacks.others,
-            seconds(stacks.others_ns)
+            amounts.with_unit(stacks.others_ns)
         ));
     }
     for stack in &stacks.stacks {
@@ -48,34 +57,34 @@ fn counted(stacks: &CountedStacks, what: &str, page: &mut Page) {
         for function in &stack.functions {
             page.line(&format!("    {}", name(function)));
         }
+        let samples = match amounts.are_times() {
+            true => format!(", {} samples", stack.samples),
+            false => String::new(),
+        };
         page.line(&format!(
-            "  {:.1} %, {} s, {} samples",
+            "  {:.1} %, {}{samples}",
             stack.percent,
-            seconds(stack.ns),
-            stack.samples
+            amounts.with_unit(stack.ns)
         ));
     }
 }
 
-fn call_tree(tree: &CallTree, what: &str, page: &mut Page) {
+fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
     page.heading(&format!(
         "Call tree of {what} (total = with all that was called from there; one blank per level, [k] = kernel)"
     ));
+    let [total, own] = ["total", "self"].map(|what| column(what, amounts));
     let line = |page: &mut Page, columns: [&str; 5], name: &str| {
         let [total_percent, total, self_percent, own, samples] = columns;
         page.line(&format!(
             "  {total_percent:>7}  {total:>9}  {self_percent:>6}  {own:>9}  {samples:>8}  {name}"
         ));
     };
-    line(
-        page,
-        ["total %", "total s", "self %", "self s", "samples"],
-        "function",
-    );
+    line(page, ["total %", &total, "self %", &own, "samples"], "function");
     let hidden = |page: &mut Page, ns: u128, depth: usize| {
         if ns > 0 {
             let name = format!("{}(others)", " ".repeat(depth));
-            line(page, ["", &seconds(ns), "", "", ""], &name);
+            line(page, ["", &amounts.number(ns), "", "", ""], &name);
         }
     };
     // What is not shown of a function comes after what is shown of it.
@@ -88,9 +97,9 @@ fn call_tree(tree: &CallTree, what: &str, page: &mut Page) {
             page,
             [
                 &percent(Some(node.total_percent)),
-                &seconds(node.total_ns),
+                &amounts.number(node.total_ns),
                 &percent(Some(node.self_percent)),
-                &time(node.self_ns),
+                &amounts.cell(node.self_ns),
                 &node.samples.to_string(),
             ],
             &format!("{}{}", " ".repeat(node.depth), name(&node.function)),
@@ -109,21 +118,27 @@ fn call_tree(tree: &CallTree, what: &str, page: &mut Page) {
     }
 }
 
-fn functions(times: &FunctionTimes, what: &str, page: &mut Page) {
+fn functions(times: &FunctionTimes, what: &str, amounts: Amounts, page: &mut Page) {
     page.heading(&format!(
         "Functions of {what} (self = in it; total = with all it called, once per stack)"
     ));
     let mut table = Table::new(
         &["function", "module"],
-        &["self s", "self %", "total s", "total %", "samples"],
+        &[
+            &column("self", amounts),
+            "self %",
+            &column("total", amounts),
+            "total %",
+            "samples",
+        ],
     );
     for function in &times.functions {
         table.row(vec![
             name(&function.function),
             function.function.module.clone(),
-            time(function.self_ns),
+            amounts.cell(function.self_ns),
             percent(Some(function.self_percent)),
-            time(function.total_ns),
+            amounts.cell(function.total_ns),
             percent(Some(function.total_percent)),
             function.samples.to_string(),
         ]);
@@ -132,24 +147,25 @@ fn functions(times: &FunctionTimes, what: &str, page: &mut Page) {
         table.rule();
         let mut cells = vec![String::new(); 7];
         cells[0] = format!("{} others", times.others);
-        cells[2] = time(times.others_self_ns);
+        cells[2] = amounts.cell(times.others_self_ns);
         table.row(cells);
     }
     page.table(&table);
 }
 
-fn modules(times: &ModuleTimes, what: &str, page: &mut Page) {
+fn modules(times: &ModuleTimes, what: &str, amounts: Amounts, page: &mut Page) {
     page.heading(&format!(
         "Modules of {what} (by the leaf-most known function; a sleep counts for who called the scheduler)"
     ));
     let per = times.work.map(|(unit, count)| (format!("per {unit}"), count));
+    let total = column("total", amounts);
     let mut heads = vec![
         "user",
         "kernel",
         "runnable",
         "blocked",
         "other",
-        "total s",
+        &total,
         "%",
         "anywhere %",
     ];
@@ -166,7 +182,7 @@ fn modules(times: &ModuleTimes, what: &str, page: &mut Page) {
             sums.state_ns(State::Cpu) + sums.unknown_ns(),
             sums.total_ns(),
         ]
-        .map(time)
+        .map(|amount| amounts.cell(amount))
     };
     let per_unit = |sums: &crate::sums::Sums| {
         per.as_ref()
