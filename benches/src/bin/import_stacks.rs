@@ -63,8 +63,16 @@ fn collapse(file: &Path, output: &Path) -> Result<()> {
 }
 
 fn read(files: &[PathBuf]) -> Result<()> {
-    let imported = dbtime_import::import(files)?;
-    ensure!(!imported.rows.activity.is_empty(), "no samples");
+    let mut rows = 0;
+    dbtime_import::Options::default().import(
+        files,
+        |_| Ok(()),
+        |more| {
+            rows += more.activity.len();
+            Ok(())
+        },
+    )?;
+    ensure!(rows > 0, "no samples");
     Ok(())
 }
 
