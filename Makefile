@@ -46,11 +46,12 @@ test-kernels:
 	cargo build --workspace --locked
 	scripts/kernel-test.sh
 
-# How fast perf script files are read, beside inferno-collapse-perf: make bench-import FILES="perf.txt ..."
+# How fast SQL traces are read, beside grep and wc; and, of FILES="perf.txt …", perf script beside inferno-collapse-perf.
 bench-import:
 	scripts/deps.sh build
 	cargo build --release --workspace --locked
-	target/release/import_stacks $(FILES)
+	target/release/import_traces
+	$(if $(FILES),target/release/import_stacks $(FILES))
 
 bench:
 	scripts/deps.sh build demo

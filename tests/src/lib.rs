@@ -35,7 +35,7 @@ pub use process::{
     Io, SchedStat, Unreaped, age, children, io, is_exiting, processes_in, schedstat, state_and_tracer,
     wait_for_state,
 };
-pub use program::{Programs, Running};
+pub use program::{DebugFile, Programs, Running};
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};

@@ -1,5 +1,6 @@
 //! Small programs that are compiled for a test, and run while it lasts.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -26,20 +27,75 @@ impl Programs {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("programs")
             .join(source);
-        let output = Command::new(compiler)
+        run(Command::new(compiler)
             .args(["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"])
             .arg("-o")
             .arg(&program)
             .arg(&source)
-            .args(arguments)
-            .output()
-            .unwrap_or_else(|e| panic!("{compiler}: {e}"));
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+            .args(arguments));
         program
+    }
+
+    /// Compiles a Rust file of tests/programs, optimised.
+    ///
+    /// # Panics
+    /// When the compiler refuses it.
+    #[track_caller]
+    pub fn compile_rust(&self, source: &str, name: &str) -> PathBuf {
+        let program = self.0.path().join(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("programs")
+            .join(source);
+        run(Command::new("rustc")
+            .args(["-O", "--edition=2024", "-o"])
+            .arg(&program)
+            .arg(&source));
+        program
+    }
+
+    /// Moves what a debugger needs out of a program, into the file that its build id names.
+    ///
+    /// # Panics
+    /// When binutils are missing, or the folder of debug files cannot be written.
+    #[track_caller]
+    pub fn move_debug_file(&self, program: &Path) -> DebugFile {
+        let notes = run(Command::new("readelf").arg("-n").arg(program));
+        let build_id = notes
+            .split_once("Build ID: ")
+            .and_then(|(_, rest)| rest.split_whitespace().next())
+            .expect("the program has a build id");
+        let folder = Path::new("/usr/lib/debug/.build-id").join(&build_id[..2]);
+        fs::create_dir_all(&folder).expect("root may write there");
+        let file = folder.join(format!("{}.debug", &build_id[2..]));
+        run(Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .arg(program)
+            .arg(&file));
+        run(Command::new("strip").arg("--strip-all").arg(program));
+        DebugFile(file)
+    }
+}
+
+/// Runs a tool; returns what it prints.
+#[track_caller]
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A debug file where the system keeps those of its packages; removed when dropped.
+#[derive(Debug)]
+pub struct DebugFile(PathBuf);
+
+impl Drop for DebugFile {
+    fn drop(&mut self) {
+        // It does no harm there.
+        let _ = fs::remove_file(&self.0);
     }
 }
 

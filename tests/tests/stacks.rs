@@ -231,13 +231,57 @@ fn a_program_without_libraries_and_one_whose_file_is_gone_resolve() {
 fn names_are_demangled() {
     needs_recording!();
     let programs = Programs::default();
-    let program = programs.compile("g++", "mangled.cc", "mangled", &[]);
+    for (program, name) in [
+        (
+            programs.compile("g++", "mangled.cc", "mangled", &[]),
+            "space::Shape<int>::turn",
+        ),
+        (
+            programs.compile_rust("mangled.rs", "mangled-rust"),
+            "space::Shape<u64>>::turn",
+        ),
+    ] {
+        let (running, recorded) = run(&program, &[]);
+        assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| {
+            frames.last().is_some_and(|leaf| leaf.symbol.contains(name))
+        });
+    }
+}
+
+/// True when the stack ends in `outer` and what was inlined into it.
+fn ends_in_inlined(frames: &[Frame]) -> bool {
+    let symbols: Vec<&str> = frames.iter().map(|frame| frame.symbol.as_str()).collect();
+    symbols.ends_with(&["main", "outer", "inner_[i]"])
+}
+
+#[test]
+fn inlined_functions_are_frames_of_their_own_also_by_a_debug_file() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "inlined.c", "inlined", &["-g", "-Wl,--build-id=sha1"]);
     let (running, recorded) = run(&program, &[]);
+    assert_stacks(running.pid(), &recorded, &ON_CPU, 50, ends_in_inlined);
+    drop(running);
+
+    // As distributions do it: the program has nothing left, a file named by its build id has all.
+    let _installed = programs.move_debug_file(&program);
+    let (running, recorded) = run(&program, &[]);
+    assert_stacks(running.pid(), &recorded, &ON_CPU, 50, ends_in_inlined);
+}
+
+#[test]
+fn code_that_is_made_at_run_time_has_the_names_of_its_perf_map() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "inlined.c", "inlined", &[]);
+    let (running, recorded) = run(&program, &["made"]);
+    let map = format!("/tmp/perf-{}.map", running.pid());
     assert_stacks(running.pid(), &recorded, &ON_CPU, 50, |frames| {
         frames
             .last()
-            .is_some_and(|leaf| leaf.symbol.contains("space::Shape<int>::turn"))
+            .is_some_and(|leaf| leaf.symbol == "made_while_running")
     });
+    std::fs::remove_file(map).expect("the program has written it");
 }
 
 /// At least 99.5 % of all stacks are complete, on CPU and off.

@@ -4,11 +4,13 @@
 //! crates.io, called with the options of its command and one thread, and writes folded stacks to a file; dbtime reads the
 //! file into rows, and in a run of its own writes the recording too. A benchmark asserts nothing about time.
 
+#[path = "../child.rs"]
+mod child;
+
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -105,7 +107,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
                         .arg("-o")
                         .arg(scratch.path().join("r.dbt")),
                 };
-                let time = run(command, arguments.cpu)?;
+                let (time, _) = child::run(&command, arguments.cpu)?;
                 if round > 0 {
                     times[which].push(time.as_secs_f64());
                 }
@@ -117,7 +119,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
             ratios
         };
         let (rows, recording) = (ratios(1), ratios(2));
-        let seconds: Vec<f64> = times.into_iter().map(median).collect();
+        let seconds: Vec<f64> = times.into_iter().map(child::median).collect();
         page += &format!(
             "| {} | {megabytes:.1} | {:.3} | {:.3} | **{:.2}** ({:.2}–{:.2}) | {:.3} | **{:.2}** ({:.2}–{:.2}) |\n",
             file.file_name().unwrap_or_default().to_string_lossy(),
@@ -133,47 +135,4 @@ fn compare(arguments: &Arguments) -> Result<()> {
         );
     }
     to_stdout(|out| out.write_all(page.as_bytes()))
-}
-
-/// CPU time of a run on one CPU: on a machine with other work, elapsed time is that of the others too.
-fn run(command: Command, cpu: usize) -> Result<Duration> {
-    let mut pinned = Command::new("taskset");
-    pinned
-        .args(["--cpu-list", &cpu.to_string()])
-        .arg(command.get_program())
-        .args(command.get_args())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let before = children_cpu();
-    let begin = Instant::now();
-    let output = pinned.output().context("taskset")?;
-    let elapsed = begin.elapsed();
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let cpu = children_cpu().saturating_sub(before);
-    ensure!(cpu <= elapsed * 2, "more CPU than one CPU has");
-    Ok(cpu)
-}
-
-/// CPU of all children that have ended.
-fn children_cpu() -> Duration {
-    // SAFETY: rusage is plain integers, for which zero is a value; the call fills it.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
-        usage
-    };
-    let of = |time: libc::timeval| {
-        Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
-    };
-    of(usage.ru_utime) + of(usage.ru_stime)
-}
-
-/// The middle value.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
