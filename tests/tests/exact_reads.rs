@@ -152,7 +152,15 @@ fn single_blocks_come_from_the_page_cache_when_warm_and_from_the_device_when_col
 
     // One request at a time, so a read's part on the device is the request itself.
     let block = cold.session.latencies.kind("block").name("read");
-    assert_seen("one request for each read", block.count(), READS, 1);
+    // Whatever else the kernel read for the session meanwhile (a page of a program that had left the page cache) is a page
+    // at least.
+    let others = cold.read_bytes.saturating_sub(READS * BLOCK_BYTES) / 4096;
+    assert!(
+        block.count() <= READS + others,
+        "{} requests\n{text}",
+        block.count()
+    );
+    assert_seen("one request for each read", block.count().min(READS), READS, 1);
     assert_seen("bytes of requests", block.bytes(), cold.read_bytes, BLOCK_BYTES);
     let (queue, on_device) = (cold.of("read_queue", &table), cold.of("read_device", &table));
     assert_eq!(queue.count(), on_device.count(), "\n{text}");

@@ -48,6 +48,14 @@ impl Function {
         }
     }
 
+    /// Its name as it stands in a text: `[k]` behind it = in the kernel.
+    pub(crate) fn label(&self) -> String {
+        match self.kernel {
+            true => format!("{} [k]", self.name),
+            false => self.name.clone(),
+        }
+    }
+
     /// False for what stands in place of a stack, and for code that has no name.
     pub fn is_named(&self) -> bool {
         !self.name.starts_with('[')

@@ -176,12 +176,6 @@ impl Changes {
         good.max(bad).max(f64::MIN_POSITIVE)
     }
 
-    /// The same without the host's time.
-    pub(super) fn tested_scale(&self, per: &Per) -> f64 {
-        let [good, bad] = per.per_unit(self.tested);
-        good.max(bad).max(f64::MIN_POSITIVE)
-    }
-
     pub(super) fn totals(&self) -> [u128; 2] {
         self.total
     }
@@ -193,7 +187,7 @@ impl Changes {
 
     /// Gives every item its verdict; false when there are too few slices to tell.
     pub(super) fn test(&mut self, sides: &[Side; 2], per: &Per, factor: f64) -> bool {
-        let scale = self.tested_scale(per);
+        let scale = self.scale(per);
         // Chosen by size, not by difference: the choice does not favour what differs by chance.
         let mut chosen: Vec<Item> = self
             .items

@@ -70,7 +70,7 @@ pub(super) fn conclude(
         amount(good, per.unit),
         amount(bad, per.unit)
     );
-    let scale = changes.tested_scale(per);
+    let scale = changes.scale(per);
     let [tested_good, tested_bad] = per.per_unit(changes.tested_totals());
     let hosts = [good - tested_good, bad - tested_bad];
     if (hosts[1] - hosts[0]).abs() >= SMALLEST_SHARE * scale {

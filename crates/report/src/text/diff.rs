@@ -110,22 +110,15 @@ fn noise(diff: &Diff) -> String {
     text
 }
 
-fn name(function: &Function) -> String {
-    match function.kernel {
-        true => format!("{} [k]", function.name),
-        false => function.name.clone(),
-    }
-}
-
 fn place(place: &Place) -> String {
     match place {
         Place::All => "DB time".to_string(),
         Place::Cell(wait, state) => format!("{wait}, {state}"),
         Place::Wait(wait) => wait.to_string(),
-        Place::Function(function) => name(function),
+        Place::Function(function) => function.label(),
         Place::Path(path) => {
             let hidden = path.len().saturating_sub(SHOWN_OF_PATH);
-            let mut names: Vec<String> = path[hidden..].iter().map(name).collect();
+            let mut names: Vec<String> = path[hidden..].iter().map(Function::label).collect();
             if hidden > 0 {
                 names.insert(0, "..".to_string());
             }
@@ -223,7 +216,7 @@ fn functions(diff: &Diff, page: &mut Page) {
             continue;
         };
         table.row(vec![
-            name(function),
+            function.label(),
             function.module.clone(),
             if_any(change.per_unit[0], diff.unit),
             if_any(change.per_unit[1], diff.unit),

@@ -2,7 +2,6 @@
 
 use super::header::recording;
 use super::page::{Page, Table, percent};
-use crate::function::Function;
 use crate::number::{Amounts, duration};
 use crate::stack_views::{CallTree, CountedStacks, FunctionTimes, ModuleTimes, StackAnswer, StackReport};
 
@@ -19,13 +18,6 @@ pub(super) fn render(report: &StackReport, page: &mut Page) {
     }
     for problem in &report.problems {
         page.paragraph(&format!("Not read: {problem}"));
-    }
-}
-
-fn name(function: &Function) -> String {
-    match function.kernel {
-        true => format!("{} [k]", function.name),
-        false => function.name.clone(),
     }
 }
 
@@ -55,7 +47,7 @@ fn counted(stacks: &CountedStacks, what: &str, amounts: Amounts, page: &mut Page
             page.line("    ...");
         }
         for function in &stack.functions {
-            page.line(&format!("    {}", name(function)));
+            page.line(&format!("    {}", function.label()));
         }
         let samples = match amounts.are_times() {
             true => format!(", {} samples", stack.samples),
@@ -102,7 +94,7 @@ fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
                 &amounts.cell(node.self_ns),
                 &node.samples.to_string(),
             ],
-            &format!("{}{}", " ".repeat(node.depth), name(&node.function)),
+            &format!("{}{}", " ".repeat(node.depth), node.function.label()),
         );
         open.push((node.depth, node.hidden_ns));
     }
@@ -134,7 +126,7 @@ fn functions(times: &FunctionTimes, what: &str, amounts: Amounts, page: &mut Pag
     );
     for function in &times.functions {
         table.row(vec![
-            name(&function.function),
+            function.function.label(),
             function.function.module.clone(),
             amounts.cell(function.self_ns),
             percent(Some(function.self_percent)),
