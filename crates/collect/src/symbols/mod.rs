@@ -343,9 +343,9 @@ impl Symbolizer {
 
     fn file_frames(&self, module: usize, offset: u64) -> Vec<Frame> {
         let module = &self.modules[module];
-        let found = module.symbol_path().and_then(|path: PathBuf| {
+        let names_of = |path: PathBuf, input: Input<u64>| {
             let source = Source::Elf(Elf::new(path));
-            match self.blazesym.symbolize_single(&source, Input::FileOffset(offset)) {
+            match self.blazesym.symbolize_single(&source, input) {
                 Ok(Symbolized::Sym(sym)) => {
                     let inlined = sym.inlined.iter().map(|f| format!("{}{INLINED}", f.name));
                     let names = std::iter::once(sym.name.to_string()).chain(inlined).collect();
@@ -353,7 +353,11 @@ impl Symbolizer {
                 }
                 _ => None,
             }
-        });
+        };
+        let found = module
+            .debug_path(offset)
+            .and_then(|(path, address)| names_of(path, Input::VirtOffset(address)))
+            .or_else(|| names_of(module.symbol_path()?, Input::FileOffset(offset)));
         let (names, offset) = found.unwrap_or((vec![String::new()], offset));
         names
             .into_iter()

@@ -3,11 +3,13 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ReadCache};
+use object::{Object, ObjectSegment, ReadCache};
 
 use super::maps::Mapping;
+use crate::process;
 
 /// An executable or library that is mapped by a recorded process. It is kept open, so that its symbols can be read
 /// after the process has ended or the file was replaced by an upgrade.
@@ -18,7 +20,19 @@ pub(super) struct Module {
     /// In hex; empty when the file has none.
     pub(super) build_id: String,
     file: Option<File>,
+    debug: Option<DebugFile>,
 }
+
+/// What a distribution installs beside a stripped file: its symbols and debug information, at the same virtual addresses.
+#[derive(Debug)]
+struct DebugFile {
+    file: File,
+    /// Where the segments of the stripped file lie: offset, size, virtual address. The debug file has none of its own.
+    segments: Vec<(u64, u64, u64)>,
+}
+
+/// Where debug files lie that are named by build id (GDB manual, "Separate Debug Files").
+const DEBUG_FILES: &str = "usr/lib/debug/.build-id";
 
 impl Module {
     pub(super) fn open(mapping: &Mapping, pid: u32) -> Module {
@@ -28,14 +42,69 @@ impl Module {
             .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let file = mapping.open(pid);
         let build_id = file.as_ref().and_then(build_id).unwrap_or_default();
-        Module { name, build_id, file }
+        let debug = file.as_ref().and_then(|file| DebugFile::of(file, &build_id, pid));
+        Module {
+            name,
+            build_id,
+            file,
+            debug,
+        }
     }
 
     /// Path under which the symbolizer can open the file for as long as this value lives.
     pub(super) fn symbol_path(&self) -> Option<PathBuf> {
         let file = self.file.as_ref()?;
-        Some(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
+        Some(own_path(file))
     }
+
+    /// The same of its debug file, with the virtual address at which an offset in the module lies there; none when no debug
+    /// file is installed.
+    pub(super) fn debug_path(&self, offset: u64) -> Option<(PathBuf, u64)> {
+        let debug = self.debug.as_ref()?;
+        let address = debug.segments.iter().find_map(|(begin, size, address)| {
+            let inside = offset.checked_sub(*begin).filter(|inside| inside < size)?;
+            address.checked_add(inside)
+        })?;
+        Some((own_path(&debug.file), address))
+    }
+}
+
+impl DebugFile {
+    /// The debug file of a file: where the process itself would find it, else the host's.
+    fn of(file: &File, id: &str, pid: u32) -> Option<DebugFile> {
+        let (folder, rest) = id.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
+        let name = format!("{DEBUG_FILES}/{folder}/{rest}.debug");
+        let debug = [
+            process::path(pid, &format!("root/{name}")),
+            Path::new("/").join(&name),
+        ]
+        .into_iter()
+        .filter_map(|path| File::open(path).ok())
+        .find(|debug| {
+            debug.metadata().is_ok_and(|about| about.is_file()) && build_id(debug).as_deref() == Some(id)
+        })?;
+        let data = ReadCache::new(file);
+        let file = object::File::parse(&data).ok()?;
+        let segments = file.segments().map(|segment| {
+            let (offset, size) = segment.file_range();
+            (offset, size, segment.address())
+        });
+        Some(DebugFile {
+            segments: segments.collect(),
+            file: debug,
+        })
+    }
+}
+
+/// Opens a file that others may have put there: a pipe would make its reader wait.
+fn open_without_waiting(path: &Path) -> Option<File> {
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
+}
+
+/// A path under which an open file can be opened anew.
+fn own_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn build_id(file: &File) -> Option<String> {
