@@ -79,7 +79,7 @@ impl DebugFile {
             Path::new("/").join(&name),
         ]
         .into_iter()
-        .filter_map(|path| File::open(path).ok())
+        .filter_map(|path| open_without_waiting(&path))
         .find(|debug| {
             debug.metadata().is_ok_and(|about| about.is_file()) && build_id(debug).as_deref() == Some(id)
         })?;
