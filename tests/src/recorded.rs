@@ -1,5 +1,6 @@
 //! A finished recording, seen by its rows: what it says about each session.
 
+use crate::assert_close;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -177,6 +178,18 @@ pub struct SessionTime {
 pub(crate) const ON_CPU: [State; 3] = [State::User, State::Kernel, State::Cpu];
 
 impl SessionTime {
+    /// Asserts that its rows sum to the time that passed for it, to a part in a thousand.
+    #[track_caller]
+    pub fn assert_conserved(&self) {
+        assert_close(
+            "accounted for, s",
+            self.accounted_ns() as f64 / 1e9,
+            self.elapsed_ns as f64 / 1e9,
+            0.001,
+            0.001,
+        );
+    }
+
     /// Time in this wait event (`Class:Event`, `CPU`; `None` = any) and these states.
     pub fn ns(&self, wait: Option<&str>, states: &[State]) -> u64 {
         let rows = self.activity.iter().filter(|row| {

@@ -42,13 +42,7 @@ fn sum(truth: &[WaitTruth], pid: u32, event: u32, of: impl Fn(&WaitTruth) -> u64
 /// Rows sum to elapsed time, and what the kernel counted on a CPU is on a CPU.
 #[track_caller]
 fn assert_conserved(session: &SessionTime) {
-    assert_close(
-        "accounted for, s",
-        session.accounted_ns() as f64 / 1e9,
-        session.elapsed_ns as f64 / 1e9,
-        0.001,
-        0.001,
-    );
+    session.assert_conserved();
     assert_close(
         "on a CPU, s",
         session.cpu_ns() as f64 / 1e9,
@@ -202,6 +196,13 @@ fn exact_at_switches_blocked_time_is_true_to_the_log() {
     }
 }
 
+/// Seconds of waits that are not in their calls: a wait is recorded from the entry of its call to the exit. What the session
+/// does before and after, the kernel's entry and exit and the probes' own work there included, is not in it: 0.5 to 1 us a
+/// call in a loop (docs/exact.md), and up to 5 measured here, where caches are cold after a sleep.
+fn outside_of_calls(calls: u64) -> f64 {
+    0.0005 + calls as f64 * 10e-6
+}
+
 #[test]
 fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
     needs_recording!();
@@ -222,14 +223,14 @@ fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
             say(&format!(
                 "{pid} {name}: truth {seconds:.4} s ({cpu:.4} on CPU), recorded {found:.4} ({found_cpu:.4})"
             ));
-            assert_close(name, found, seconds, 0.005, 0.0005);
-            // The clock of the CPU is read outside of the wait, by a call; between it and the wait the session may lose its
-            // CPU, and comes back to cold caches.
             let calls: u64 = truth
                 .iter()
                 .filter(|t| t.pid == pid && t.event == number)
                 .map(|t| t.count)
                 .sum();
+            assert_close(name, found, seconds, 0.005, outside_of_calls(calls));
+            // The clock of the CPU is read outside of the wait, by a call; between it and the wait the session may lose its
+            // CPU, and comes back to cold caches.
             assert_close(name, found_cpu, cpu, 0.03, calls as f64 * 40e-6);
             let latency: u64 = session
                 .latencies
@@ -241,15 +242,17 @@ fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
             assert_eq!(latency, calls, "{name}: every call of it is timed");
         }
         for statement in [0xAAAA_0001_u64, 0xAAAA_0002] {
-            let of_statement = truth
-                .iter()
-                .filter(|t| t.pid == pid && u64::from(t.statement) == statement && t.event != event::LATCH);
-            let seconds = of_statement.map(|t| t.ns).sum::<u64>() as f64 / 1e9;
+            let of_statement = || {
+                let of = |t: &&WaitTruth| u64::from(t.statement) == statement && t.event != event::LATCH;
+                truth.iter().filter(|t| t.pid == pid).filter(of)
+            };
+            let seconds = of_statement().map(|t| t.ns).sum::<u64>() as f64 / 1e9;
+            let calls = of_statement().map(|t| t.count).sum::<u64>();
             let rows = session.activity.iter().filter(|row| {
                 row.statement == statement && row.wait_class != "CPU" && row.wait_event != "latch free"
             });
             let found = rows.map(|row| row.ns).sum::<u64>() as f64 / 1e9;
-            assert_close("a statement's waits", found, seconds, 0.005, 0.0005);
+            assert_close("a statement's waits", found, seconds, 0.005, outside_of_calls(calls));
         }
     }
 }

@@ -4,20 +4,7 @@ use std::time::Duration;
 
 use dbtime::throwaway::Options;
 use dbtime_model::State;
-use dbtime_tests::{
-    Recorder, Session, SessionTime, assert_close, dbtime, distribution, needs_recording, schedstat,
-};
-
-#[track_caller]
-fn assert_conserved(session: &SessionTime) {
-    assert_close(
-        "accounted for, s",
-        session.accounted_ns() as f64 / 1e9,
-        session.elapsed_ns as f64 / 1e9,
-        0.001,
-        0.001,
-    );
-}
+use dbtime_tests::{Recorder, Session, assert_close, dbtime, distribution, needs_recording, schedstat};
 
 #[test]
 fn sums_are_the_kernels_and_waits_are_the_servers() {
@@ -42,7 +29,7 @@ fn sums_are_the_kernels_and_waits_are_the_servers() {
     for (pid, before) in pids.into_iter().zip(before) {
         let after = schedstat(pid).expect("it lives");
         let session = recorded.session(pid);
-        assert_conserved(&session);
+        session.assert_conserved();
         let on_cpu = (after.on_cpu - before.on_cpu).as_secs_f64();
         assert_close("CPU, s", session.cpu_ns() as f64 / 1e9, on_cpu, 0.001, 0.001);
         let queued = session.ns(None, &[State::Runnable]) as f64 / 1e9;
@@ -57,7 +44,7 @@ fn sums_are_the_kernels_and_waits_are_the_servers() {
     let slept = |pid: u32| recorded.session(pid).ns(Some("Timeout:PgSleep"), &[State::Sleep]) as f64 / 1e9;
     assert_close("pg_sleep(4), s", slept(pids[0]), 4.0, 0.05, 0.1);
     // Found a quarter of a second after its begin at the latest, where the machine is not busy.
-    assert_conserved(&recorded.session(new));
+    recorded.session(new).assert_conserved();
     assert!(slept(new) > 1.5, "{}", recorded.session(new).ledger());
     let burner = recorded.session(pids[1]);
     assert!(
@@ -92,7 +79,7 @@ fn a_process_that_is_no_databases_is_recorded_too_and_exact_times_are_refused() 
     let recorded = recorder.finish();
     child.wait().expect("it is ours");
     let session = recorded.session(child.id());
-    assert_conserved(&session);
+    session.assert_conserved();
     assert_close(
         "seconds asleep",
         session.ns(None, &[State::Sleep]) as f64 / 1e9,

@@ -24,6 +24,7 @@ mod postgres;
 mod privilege;
 mod proc_engine;
 mod process;
+mod rhythm;
 mod session;
 mod symbols;
 mod unwind;

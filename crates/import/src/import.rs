@@ -253,18 +253,7 @@ impl About {
         for step in row.plan_steps {
             let same = |of: &&mut dbtime_model::PlanStep| (of.plan, of.id) == (step.plan, step.id);
             match known.plan_steps.iter_mut().find(same) {
-                Some(sum) => {
-                    for (sum, more) in [
-                        (&mut sum.executions, step.executions),
-                        (&mut sum.rows, step.rows),
-                        (&mut sum.consistent_gets, step.consistent_gets),
-                        (&mut sum.physical_reads, step.physical_reads),
-                        (&mut sum.physical_writes, step.physical_writes),
-                        (&mut sum.elapsed_us, step.elapsed_us),
-                    ] {
-                        *sum = sum.saturating_add(more);
-                    }
-                }
+                Some(sum) => sum.add(&step),
                 None => known.plan_steps.push(step),
             }
         }

@@ -327,6 +327,22 @@ pub struct PlanStep {
     pub elapsed_us: u64,
 }
 
+impl PlanStep {
+    /// Adds what the same step did in other executions.
+    pub fn add(&mut self, other: &PlanStep) {
+        for (sum, more) in [
+            (&mut self.executions, other.executions),
+            (&mut self.rows, other.rows),
+            (&mut self.consistent_gets, other.consistent_gets),
+            (&mut self.physical_reads, other.physical_reads),
+            (&mut self.physical_writes, other.physical_writes),
+            (&mut self.elapsed_us, other.elapsed_us),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
 /// Calls of a statement that were made on behalf of another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {

@@ -117,9 +117,14 @@ impl Sums {
         self.group_ns(None)
     }
 
+    /// Nanoseconds on a CPU in a mode that the source does not say, or in a state that it does not.
+    pub fn not_told_ns(&self) -> u128 {
+        self.state_ns(State::Cpu) + self.unknown_ns()
+    }
+
     /// True when the source says anything of the operating system but that there was CPU: a trace of a database does not.
     pub fn knows_states(&self) -> bool {
-        self.total_ns() != self.state_ns(State::Cpu) + self.state_ns(State::Unknown)
+        self.total_ns() != self.not_told_ns()
     }
 
     /// Nanoseconds in the states that have no column of their own: cpu (mode unknown), stopped, unknown.

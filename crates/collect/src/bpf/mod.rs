@@ -26,41 +26,23 @@ pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as Late
 #[cfg(test)]
 pub(crate) use recorder::types::{dbt_sample as Sample, dbt_space as Space};
 
-/// What libbpf-cargo makes of `bpf/recorder.bpf.c`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    unused_imports,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks
-)]
-mod recorder {
-    include!(concat!(env!("OUT_DIR"), "/recorder.skel.rs"));
+/// What libbpf-cargo makes of a BPF object.
+macro_rules! skeleton {
+    ($module:ident, $file:literal) => {
+        #[allow(
+            missing_docs,
+            unreachable_pub,
+            unused_qualifications,
+            unused_imports,
+            clippy::all,
+            clippy::undocumented_unsafe_blocks
+        )]
+        mod $module {
+            include!(concat!(env!("OUT_DIR"), "/", $file, ".skel.rs"));
+        }
+    };
 }
 
-/// What libbpf-cargo makes of `bpf/block.bpf.c`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    unused_imports,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks
-)]
-mod block_skeleton {
-    include!(concat!(env!("OUT_DIR"), "/block.skel.rs"));
-}
-
-/// What libbpf-cargo makes of `bpf/oracle.bpf.c`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    unused_imports,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks
-)]
-mod oracle_skeleton {
-    include!(concat!(env!("OUT_DIR"), "/oracle.skel.rs"));
-}
+skeleton!(recorder, "recorder");
+skeleton!(block_skeleton, "block");
+skeleton!(oracle_skeleton, "oracle");

@@ -15,6 +15,7 @@ use super::load::{PassHandle, Programs, set_pass};
 use super::recorder::types::dbt_pass;
 use crate::CollectError;
 use crate::clock::{Clock, monotonic_ns};
+use crate::rhythm::Rhythm;
 
 /// Lowest real-time priority: above everything that is not real-time.
 const PRIORITY: i32 = 1;
@@ -139,14 +140,11 @@ impl Drop for Sampler {
 }
 
 fn sample(pass: &Pass, shared: &Shared, rate_hz: u64, clock: Clock) {
-    let period = 1_000_000_000 / rate_hz;
-    let mut random = fastrand::Rng::new();
-    // At a fixed rhythm the samples could keep step with something the database does periodically. Each period gets
-    // one pass, at a random moment of it.
-    let mut begin_of_period = monotonic_ns();
+    // A thread of real-time priority must leave the CPU to others, however many sessions there are.
+    let mut rhythm = Rhythm::start(rate_hz, SHARE_OF_CPU);
     let mut next_totals = 0;
     loop {
-        let stop = sleep_until(begin_of_period + random.u64(0..period), &shared.stop);
+        let stop = sleep_until(rhythm.next(), &shared.stop);
         let now = monotonic_ns();
         let wanted = shared.totals_wanted.swap(false, Ordering::AcqRel);
         let totals = stop || wanted || now >= next_totals;
@@ -161,13 +159,8 @@ fn sample(pass: &Pass, shared: &Shared, rate_hz: u64, clock: Clock) {
         if stop {
             return;
         }
-        begin_of_period += period;
-        let end = monotonic_ns();
-        // A thread of real-time priority must leave the CPU to others, however many sessions there are.
-        let rest = (end - now) * (SHARE_OF_CPU - 1);
-        if end + rest > begin_of_period + period {
+        if rhythm.ended(now) {
             shared.late.fetch_add(1, Ordering::Relaxed);
-            begin_of_period = end + rest;
         }
     }
 }

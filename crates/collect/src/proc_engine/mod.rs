@@ -23,6 +23,7 @@ use crate::bpf::{Event, Losses, Programs, SamplerStatistics, become_real_time, t
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::WaitSource;
 use crate::engine::Engine;
+use crate::rhythm::Rhythm;
 use crate::session::Unused;
 use task::Task;
 
@@ -228,13 +229,10 @@ struct Thread {
 
 impl Thread {
     fn sample(&mut self, rate_hz: u64, clock: Clock) {
-        let period = 1_000_000_000 / rate_hz;
-        let mut random = fastrand::Rng::new();
-        let mut begin_of_period = monotonic_ns();
+        let mut rhythm = Rhythm::start(rate_hz, SHARE_OF_CPU);
         let mut next_totals = 0;
         loop {
-            // A fixed rhythm could keep step with something the database does periodically.
-            let stop = self.take_orders_until(begin_of_period + random.u64(0..period));
+            let stop = self.take_orders_until(rhythm.next());
             let now = monotonic_ns();
             let totals = stop || std::mem::take(&mut self.want_totals) || now >= next_totals;
             if totals {
@@ -246,12 +244,8 @@ impl Thread {
             if stop {
                 return;
             }
-            begin_of_period += period;
-            let end = monotonic_ns();
-            let rest = (end - now) * (SHARE_OF_CPU - 1);
-            if end + rest > begin_of_period + period {
+            if rhythm.ended(now) {
                 self.shared.late.fetch_add(1, Ordering::Relaxed);
-                begin_of_period = end + rest;
             }
         }
     }

@@ -185,13 +185,15 @@ impl Statements {
             operation: String::from_utf8_lossy(line.operation).into_owned(),
             ..PlanStep::default()
         });
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
-        add(&mut step.executions, 1);
-        add(&mut step.rows, line.rows);
-        add(&mut step.consistent_gets, line.consistent_gets);
-        add(&mut step.physical_reads, line.physical_reads);
-        add(&mut step.physical_writes, line.physical_writes);
-        add(&mut step.elapsed_us, line.elapsed_us);
+        step.add(&PlanStep {
+            executions: 1,
+            rows: line.rows,
+            consistent_gets: line.consistent_gets,
+            physical_reads: line.physical_reads,
+            physical_writes: line.physical_writes,
+            elapsed_us: line.elapsed_us,
+            ..PlanStep::default()
+        });
     }
 
     /// A statement was called by another one.

@@ -196,7 +196,7 @@ impl<'a> From<&'a StackAnswer> for AnswerJson<'a> {
                                 kernel_ns: sums.state_ns(State::Kernel),
                                 runnable_ns: sums.run_queue_ns(),
                                 blocked_ns: sums.blocked_ns(),
-                                other_ns: sums.state_ns(State::Cpu) + sums.unknown_ns(),
+                                other_ns: sums.not_told_ns(),
                                 self_ns: sums.total_ns(),
                                 percent: time.percent,
                                 total_ns: time.total_ns,

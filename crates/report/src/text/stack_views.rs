@@ -171,7 +171,7 @@ fn modules(times: &ModuleTimes, what: &str, amounts: Amounts, page: &mut Page) {
             sums.state_ns(State::Kernel),
             sums.run_queue_ns(),
             sums.blocked_ns(),
-            sums.state_ns(State::Cpu) + sums.unknown_ns(),
+            sums.not_told_ns(),
             sums.total_ns(),
         ]
         .map(|amount| amounts.cell(amount))
