@@ -252,7 +252,13 @@ fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
                 row.statement == statement && row.wait_class != "CPU" && row.wait_event != "latch free"
             });
             let found = rows.map(|row| row.ns).sum::<u64>() as f64 / 1e9;
-            assert_close("a statement's waits", found, seconds, 0.005, outside_of_calls(calls));
+            assert_close(
+                "a statement's waits",
+                found,
+                seconds,
+                0.005,
+                outside_of_calls(calls),
+            );
         }
     }
 }

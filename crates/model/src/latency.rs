@@ -53,6 +53,8 @@ pub mod kind {
     pub const BLOCK_QUEUE: &str = "block_queue";
     /// A sleep, from its begin until someone ended it; `name` is who did.
     pub const WAKER: &str = "waker";
+    /// A kernel function, from entry to return, at the call path in `stack`.
+    pub const FUNCTION: &str = "function";
     /// A wait of Oracle's from its begin to its end, by probes in the database's functions.
     pub const ORACLE_WAIT: &str = "oracle_wait";
     /// The same wait as long as the database itself says that it was.

@@ -14,8 +14,8 @@ mod wait;
 
 pub use block::BlockOperation;
 pub use rows::{
-    ActivityRow, Caller, CounterRow, Fidelity, LatencyRow, PlanStep, Rows, SessionRow, StackRow,
-    StatementRow, Table, counter,
+    ActivityRow, Caller, CounterRow, Fidelity, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow,
+    StatementRow, Table, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
 pub use stack::{Frame, NO_STACK, StackId, stack_id};

@@ -88,6 +88,53 @@ pub struct LatencyRow {
     pub sum_ns: u64,
     /// The longest of them in nanoseconds.
     pub max_ns: u64,
+    /// The shortest of them in nanoseconds; 0 = not recorded. Since 1.3.
+    #[serde(default)]
+    pub min_ns: u64,
+    /// Where in the code: the call path of a kernel function; 0 when it does not apply. Since 1.3.
+    #[serde(default)]
+    pub stack: StackId,
+}
+
+/// One event, kept whole: a function call inside a traced system call, a system call, a wait. Of many, only some are kept;
+/// all of them are in the sums and the latencies. Since 1.3.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpanRow {
+    /// Whose event.
+    pub session: SessionId,
+    /// See [`span::kind`].
+    pub kind: String,
+    /// Name of the system call or `class:event` of the wait; empty for functions, whose name is the leaf of `stack`.
+    pub name: String,
+    /// Call path, root first; 0 when it does not apply.
+    pub stack: StackId,
+    /// The traced call it belongs to: the first one of a recording has number 1; 0 when it belongs to none.
+    pub call: u64,
+    /// How deep inside of that call, 0 = the call itself.
+    pub depth: u32,
+    /// When it began: nanoseconds on the clock of the recording, since the Unix epoch where that is the time of day.
+    pub start_ns: i64,
+    /// How long it took.
+    pub ns: u64,
+    /// What the operating system says of it: `kernel` for functions (what is inside of them has spans of its own).
+    pub state: State,
+}
+
+/// Words of the `spans` table.
+pub mod span {
+    /// What the values of `SpanRow::kind` mean.
+    pub mod kind {
+        /// A kernel function, from entry to return.
+        pub const FUNCTION: &str = "function";
+        /// A stay off CPU inside the function whose path it has.
+        pub const OFF_CPU: &str = "off_cpu";
+        /// From one tracepoint to the next; `name` says which.
+        pub const INTERVAL: &str = "interval";
+        /// A system call.
+        pub const SYSCALL: &str = "syscall";
+        /// A wait of the database's.
+        pub const WAIT: &str = "wait";
+    }
 }
 
 /// A source says that this named value grew by `value` in this second.
@@ -369,6 +416,8 @@ pub struct Rows {
     pub stacks: Vec<StackRow>,
     /// See [`StatementRow`].
     pub statements: Vec<StatementRow>,
+    /// See [`SpanRow`].
+    pub spans: Vec<SpanRow>,
 }
 
 impl Rows {
@@ -380,6 +429,7 @@ impl Rows {
             + self.sessions.len()
             + self.stacks.len()
             + self.statements.len()
+            + self.spans.len()
     }
 
     /// Adds the rows of another value behind these.
@@ -390,6 +440,7 @@ impl Rows {
         self.sessions.append(&mut other.sessions);
         self.stacks.append(&mut other.stacks);
         self.statements.append(&mut other.statements);
+        self.spans.append(&mut other.spans);
     }
 
     /// True when there is no row at all.
@@ -433,4 +484,8 @@ impl Table for StackRow {
 
 impl Table for StatementRow {
     const NAME: &'static str = "statements";
+}
+
+impl Table for SpanRow {
+    const NAME: &'static str = "spans";
 }

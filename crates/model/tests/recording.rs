@@ -6,7 +6,7 @@ use std::path::Path;
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, Caller, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows, SessionId,
-    SessionRow, StackId, StackRow, State, StatementRow, stack_id,
+    SessionRow, SpanRow, StackId, StackRow, State, StatementRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -110,6 +110,8 @@ prop_compose! {
                 sum_ns: n,
                 max_ns: n,
                 blocks: n % 129,
+                min_ns: n / 2,
+                stack: StackId(n ^ 3),
             }).collect(),
             counters: numbers.iter().map(|&(n, value)| CounterRow {
                 time: 5,
@@ -119,6 +121,17 @@ prop_compose! {
                 value,
                 statement: n,
                 plan: n ^ 1,
+            }).collect(),
+            spans: numbers.iter().map(|&(n, start_ns)| SpanRow {
+                session: SessionId(n),
+                kind: "function".into(),
+                name: format!("{n}"),
+                stack: StackId(n),
+                call: n,
+                depth: 3,
+                start_ns,
+                ns: n,
+                state: State::Kernel,
             }).collect(),
         }
     }
@@ -133,6 +146,7 @@ fn read_all(recording: &Recording) -> Rows {
     problems.extend(recording.read(|batch| rows.sessions.extend(batch)));
     problems.extend(recording.read(|batch| rows.stacks.extend(batch)));
     problems.extend(recording.read(|batch| rows.statements.extend(batch)));
+    problems.extend(recording.read(|batch| rows.spans.extend(batch)));
     assert!(problems.is_empty(), "{problems:?}");
     rows
 }
@@ -154,6 +168,7 @@ proptest! {
             all.sessions.extend(rows.sessions);
             all.stacks.extend(rows.stacks);
             all.statements.extend(rows.statements);
+            all.spans.extend(rows.spans);
         }
         writer.finish().unwrap();
         let recording = Recording::open(&path).unwrap();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.2";
+pub const SCHEMA_VERSION: &str = "1.3";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -221,6 +221,27 @@ pub struct ImportedFile {
     /// Of an SQL trace: what cannot be told from the rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sql_trace: Option<SqlTrace>,
+    /// Of a trace of the kernel (ftrace): what cannot be told from the rows. Since 1.3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_trace: Option<KernelTrace>,
+}
+
+/// What is known of a trace of the kernel as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelTrace {
+    /// `function_graph`, or `tracepoints` when only those were traced.
+    pub tracer: String,
+    /// Calls that are there from begin to end.
+    pub calls: u64,
+    /// Of these, how many are kept whole in the table of spans.
+    pub kept_calls: u64,
+    /// Calls whose begin or end is not there, or in which events were lost: left out.
+    pub cut_calls: u64,
+    /// Events that the kernel says it lost.
+    pub lost_events: u64,
+    /// Context switches were traced: time off CPU is measured. Otherwise it is the gap before `finish_task_switch`.
+    pub has_switches: bool,
 }
 
 /// A line that was not understood.

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::{META_FILE, Meta, RecordingError, segment, segment_path};
-use crate::{ActivityRow, CounterRow, LatencyRow, Rows, SessionRow, StackRow, StatementRow, Table};
+use crate::{ActivityRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow, Table};
 
 /// An open recording. Dropping it leaves what was committed.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ impl RecordingWriter {
             SessionRow::NAME,
             StackRow::NAME,
             StatementRow::NAME,
+            SpanRow::NAME,
         ] {
             DirBuilder::new()
                 .mode(0o700)
@@ -68,6 +69,7 @@ impl RecordingWriter {
         self.write_table(&mut meta, &rows.sessions)?;
         self.write_table(&mut meta, &rows.counters)?;
         self.write_table(&mut meta, &rows.latency)?;
+        self.write_table(&mut meta, &rows.spans)?;
         self.write_table(&mut meta, &rows.activity)?;
         self.write_meta(&meta)?;
         self.meta = meta;

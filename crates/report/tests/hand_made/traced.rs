@@ -101,6 +101,7 @@ pub(crate) fn trace_meta() -> Meta {
             number: 17,
             text: "whatever".into(),
         }],
+        kernel_trace: None,
         sql_trace: Some(SqlTrace {
             first_tim_us: Some(5_000_000),
             last_tim_us: Some(8_500_000),
