@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use dbtime_model::State;
+use dbtime_model::{State, counter};
 use dbtime_tests::{
     Recorded, Recorder, SessionTime, StandIn, WaitTruth, assert_between, assert_close, dbtime, event,
     needs_recording, say, schedstat, skip,
@@ -198,9 +198,9 @@ fn exact_at_switches_blocked_time_is_true_to_the_log() {
 
 /// Seconds of waits that are not in their calls: a wait is recorded from the entry of its call to the exit. What the session
 /// does before and after, the kernel's entry and exit and the probes' own work there included, is not in it: 0.5 to 1 us a
-/// call in a loop (docs/exact.md), and up to 5 measured here, where caches are cold after a sleep.
+/// call in a loop (docs/exact.md), more where caches are cold after a sleep.
 fn outside_of_calls(calls: u64) -> f64 {
-    0.0005 + calls as f64 * 10e-6
+    0.0005 + calls as f64 * 2e-6
 }
 
 #[test]
@@ -231,7 +231,9 @@ fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
             assert_close(name, found, seconds, 0.005, outside_of_calls(calls));
             // The clock of the CPU is read outside of the wait, by a call; between it and the wait the session may lose its
             // CPU, and comes back to cold caches.
-            assert_close(name, found_cpu, cpu, 0.03, calls as f64 * 40e-6);
+            // A switch that was missed leaves up to so much on the wrong side (docs/exact.md).
+            let repaired = session.counter(counter::MISSED) as f64 * 0.012;
+            assert_close(name, found_cpu, cpu, 0.03, calls as f64 * 40e-6 + repaired);
             let latency: u64 = session
                 .latencies
                 .0

@@ -30,6 +30,8 @@ pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
 const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
 /// As long as a process has not named itself, it is asked this often.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
+/// Where passes are rarer than this allows, recording begins before the first one.
+const LONGEST_FIRST_PASS: Duration = Duration::from_millis(300);
 /// A pass that was under way when a session ended has sent what it found after so long at the latest.
 const LATE_SAMPLES_NS: u64 = 50_000_000;
 /// A session of which nothing is reported for this long is looked for.
@@ -208,8 +210,20 @@ impl Collector {
             options,
         };
         collector.take_up_database()?;
+        collector.wait_for_first_pass();
         collector.start_ns = monotonic_ns();
         Ok(collector)
+    }
+
+    /// Accounts of sessions are opened by the first pass that finds them. Whoever is told that recording has begun may rely on
+    /// it: what a session does from then on is in its account.
+    fn wait_for_first_pass(&self) {
+        let passes = || self.engine.statistics().passes;
+        // One may have begun before the sessions were known.
+        let (enough, until) = (passes() + 2, Instant::now() + LONGEST_FIRST_PASS);
+        while passes() < enough && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
