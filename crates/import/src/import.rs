@@ -8,8 +8,8 @@ use dbtime_model::recording::{
     Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Unit,
 };
 use dbtime_model::{
-    ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow,
-    stack_id,
+    ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, SpanRow, StackId, StackRow,
+    StatementRow, stack_id,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -139,6 +139,12 @@ impl Import {
     /// Adds a counter.
     pub(crate) fn counter(&mut self, row: CounterRow) {
         self.rows.counters.push(row);
+        self.hand_on(BATCH);
+    }
+
+    /// Adds an event that is kept whole.
+    pub(crate) fn span(&mut self, row: SpanRow) {
+        self.rows.spans.push(row);
         self.hand_on(BATCH);
     }
 

@@ -17,6 +17,7 @@ mod dtrace;
 mod error;
 mod event_names;
 mod folded;
+mod ftrace;
 mod import;
 mod lines;
 mod options;
@@ -59,8 +60,9 @@ pub trait Importer: Sync {
 }
 
 /// Every format there is. What many texts could be taken for comes last.
-const IMPORTERS: [&dyn Importer; 7] = [
+const IMPORTERS: [&dyn Importer; 8] = [
     &oracle_trace::OracleTrace,
+    &ftrace::Ftrace,
     &oracle_stacks::OracleStacks,
     &short_stack::ShortStack,
     &bcc::Bcc,

@@ -18,8 +18,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 pub use meta::{
-    CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, ProgramCost,
-    Quality, SCHEMA_VERSION, Segments, SqlTrace, TraceGap, Unit, UnknownLine,
+    CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, KernelTrace, Meta, Note,
+    ProgramCost, Quality, SCHEMA_VERSION, Segments, SqlTrace, TraceGap, Unit, UnknownLine,
 };
 pub use reader::{Problem, Recording};
 pub use writer::RecordingWriter;

@@ -1,0 +1,793 @@
+//! Lines of functions to calls: each task has a stack of what it has entered; when the outermost function returns, the call
+//! is whole, and all that was measured in it counts. A call of which a part is missing counts for nothing.
+//!
+//! # Time
+//! A function's duration is what the tracer says. Its own time is that less what it called, less its stays off CPU.
+//! Interrupts and preemption have paths of their own and are taken out of the durations of all functions around them. A stay
+//! off CPU lasts from `sched_switch` to `sched_switch` where these events were traced; else it is the gap before
+//! `finish_task_switch`, the first function of a task that is back. Where the tracer's clock stood still meanwhile (option
+//! `sleep-time` off), the stay is added to the durations of the functions around it.
+
+use dbtime_model::recording::KernelTrace;
+use dbtime_model::{BackendType, SessionId, SessionRow, SpanRow, StackId, State, Wait, span};
+
+use super::line::{Place, argument, comm_of, pid_of, seconds};
+use super::paths::{Function, Path, Paths};
+use super::role::{INTERRUPT, Role};
+use super::switches::{switched, woken};
+use crate::Import;
+use crate::samples::Table;
+use crate::text::decimal;
+
+/// Rows of spans that are kept of a file, and as many more for calls that are longer than every one before.
+const KEPT_SPANS: u64 = 400_000;
+/// A call of more steps than this is counted at once and not kept: bounds the memory of one that never ends.
+const MOST_STEPS: usize = 2_000_000;
+/// A call so deep is no call, but a trace whose ends are missing.
+const DEEPEST: usize = 1_000;
+/// Two clocks: durations have nanoseconds, moments microseconds.
+const CLOCKS_NS: u64 = 10_000;
+
+/// Tracer of a file that tells of tracepoints only.
+pub(super) const TRACEPOINTS: &str = "tracepoints";
+/// Tracer of a file that tells of functions.
+pub(super) const FUNCTION_GRAPH: &str = "function_graph";
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// A function that was entered.
+#[derive(Debug)]
+struct Open {
+    path: Path,
+    role: Role,
+    function: Function,
+    indent: u32,
+    start_ns: Option<i64>,
+    /// Place in the steps of the call; none for what stands around calls.
+    step: Option<usize>,
+    inside: Inside,
+    off_ns: u64,
+    /// Of interrupts that came after the tracer had taken the function's end, and before it had said so.
+    after: Inside,
+    /// Of interrupts that came before the tracer had said that the next function below had begun.
+    before: Inside,
+    /// The same of the function around: perhaps it was this one that was about to begin.
+    before_it: Inside,
+    /// The last stay off CPU: what the two clocks differ in is taken from it.
+    last_off: Option<usize>,
+}
+
+/// What the functions below a function took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Inside {
+    ns: u64,
+    /// Of that, interrupts and preemption.
+    foreign_ns: u64,
+}
+
+impl Inside {
+    fn add(&mut self, other: Inside) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.foreign_ns = self.foreign_ns.saturating_add(other.foreign_ns);
+    }
+
+    fn subtract(&mut self, other: Inside) {
+        self.ns = self.ns.saturating_sub(other.ns);
+        self.foreign_ns = self.foreign_ns.saturating_sub(other.foreign_ns);
+    }
+}
+
+/// What a call consists of, in the order of their begins.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    path: Path,
+    depth: u32,
+    start_ns: i64,
+    ns: u64,
+    own_ns: u64,
+    foreign_ns: u64,
+    /// Of a stay off CPU: in which state. None: a function.
+    off: Option<State>,
+}
+
+/// A leaf that may turn out to be none: the kernel prints it so when its end came on another CPU.
+#[derive(Debug, Clone, Copy)]
+struct LastLeaf {
+    function: Function,
+    indent: u32,
+    step: usize,
+    ns: u64,
+}
+
+/// A task and the call that it is in.
+#[derive(Debug)]
+struct Task {
+    session: SessionId,
+    cpu: Option<u32>,
+    open: Vec<Open>,
+    steps: Vec<Step>,
+    last_leaf: Option<LastLeaf>,
+    /// When it was last seen.
+    last_ns: Option<i64>,
+    off_since: Option<(i64, State)>,
+    off_until: Option<i64>,
+    woken: Option<i64>,
+    /// Another task was on its CPU since it was last seen.
+    left: bool,
+    is_cut: bool,
+    /// What dbtime's recorder knows: when a call began, and in which wait.
+    waits: Vec<(i64, Wait)>,
+}
+
+/// Time between two tracepoints.
+#[derive(Debug)]
+pub(super) struct Interval<'a> {
+    pub from_ns: i64,
+    pub to_ns: i64,
+    /// Names of the two.
+    pub label: &'a [u8],
+    /// Stack at the second one, below the system call, root first.
+    pub functions: &'a [Box<[u8]>],
+    /// Off CPU in this state.
+    pub off: Option<State>,
+    pub in_interrupt: bool,
+}
+
+/// All tasks of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub(super) paths: Paths,
+    pub(super) about: KernelTrace,
+    tasks: Vec<Task>,
+    by_name: Table<Box<[u8]>, usize>,
+    by_pid: Table<u32, usize>,
+    on_cpu: Table<u32, usize>,
+    last_name: Vec<u8>,
+    last: usize,
+    waits: Table<u32, Vec<(i64, Wait)>>,
+    second: Option<i64>,
+    spans: u64,
+    longest_ns: u64,
+    deepest: u32,
+    saw_switches: bool,
+    /// Functions that took longer than they lasted.
+    pub(super) too_short: u64,
+    /// Functions whose end is not there.
+    pub(super) without_end: u64,
+    has_time: bool,
+}
+
+impl Calls {
+    /// `pid=TID at=SECONDS wait=CLASS:EVENT`: the wait of a session when it began a call.
+    pub(super) fn note_wait(&mut self, call: &[u8]) -> Option<()> {
+        let pid = u32::try_from(decimal(argument(call, b"pid")?)?).ok()?;
+        let at = seconds(argument(call, b"at")?)?;
+        // Names of waits have blanks: it stands last.
+        let begins = memchr::memmem::find(call, b" wait=")? + 6;
+        let text = String::from_utf8_lossy(&call[begins..]);
+        let wait = match text.trim().split_once(':') {
+            Some((class, event)) => Wait::event(class, event, false),
+            None => Wait::none(),
+        };
+        self.waits.entry(pid).or_default().push((at, wait));
+        Some(())
+    }
+
+    /// True when the moments of lines are known.
+    pub(super) fn has_time(&self) -> bool {
+        self.has_time
+    }
+
+    /// Session of the task that a line is about, and its place in the table.
+    pub(super) fn task(&mut self, place: &Place<'_>, into: &mut Import) -> usize {
+        let name = place.task;
+        if name.is_empty() {
+            let cpu = place.cpu.unwrap_or(0);
+            return match self.on_cpu.get(&cpu) {
+                Some(task) => *task,
+                None => {
+                    let task = self.task_named(format!("cpu {cpu}").as_bytes(), into);
+                    self.on_cpu.insert(cpu, task);
+                    task
+                }
+            };
+        }
+        if name == self.last_name.as_slice() && pid_of(name) != Some(0) {
+            return self.last;
+        }
+        let task = match pid_of(name) {
+            // Every CPU has an idle task, and all have the same number.
+            Some(0) => {
+                let cpu = place.cpu.unwrap_or(0);
+                self.task_named(
+                    format!("{} {cpu}", String::from_utf8_lossy(name)).as_bytes(),
+                    into,
+                )
+            }
+            _ => self.task_named(name, into),
+        };
+        self.last_name.clear();
+        self.last_name.extend_from_slice(name);
+        self.last = task;
+        task
+    }
+
+    fn task_named(&mut self, name: &[u8], into: &mut Import) -> usize {
+        if let Some(task) = self.by_name.get(name) {
+            return *task;
+        }
+        let pid = pid_of(name).unwrap_or(0);
+        // A task has one stack, also when it changes its name.
+        if pid > 0
+            && let Some(task) = self.by_pid.get(&pid)
+        {
+            self.by_name.insert(name.into(), *task);
+            return *task;
+        }
+        let session = into.session(
+            &String::from_utf8_lossy(name),
+            SessionRow {
+                pid,
+                backend_type: BackendType::PROCESS.to_string(),
+                title: String::from_utf8_lossy(comm_of(name)).into_owned(),
+                ..SessionRow::default()
+            },
+        );
+        self.tasks.push(Task {
+            session,
+            cpu: None,
+            open: Vec::new(),
+            steps: Vec::new(),
+            last_leaf: None,
+            last_ns: None,
+            off_since: None,
+            off_until: None,
+            woken: None,
+            left: false,
+            is_cut: false,
+            waits: self.waits.remove(&pid).unwrap_or_default(),
+        });
+        let task = self.tasks.len() - 1;
+        self.by_name.insert(name.into(), task);
+        if pid > 0 {
+            self.by_pid.insert(pid, task);
+        }
+        task
+    }
+
+    /// Another task is on this CPU from now on.
+    pub(super) fn switch(&mut self, cpu: Option<u32>, to: &[u8], into: &mut Import) {
+        let cpu = cpu.unwrap_or(0);
+        let to = Place {
+            task: to,
+            cpu: Some(cpu),
+            at_ns: None,
+            indent: 0,
+            in_interrupt: false,
+        };
+        let to = self.task(&to, into);
+        if let Some(before) = self.on_cpu.insert(cpu, to)
+            && before != to
+        {
+            self.tasks[before].left = true;
+        }
+    }
+
+    /// Events of this CPU are missing (of all when it is not known): calls that are open there are cut.
+    pub(super) fn lost(&mut self, cpu: Option<u32>, events: Option<u64>) {
+        self.about.lost_events = self.about.lost_events.saturating_add(events.unwrap_or(0));
+        for task in &mut self.tasks {
+            if !task.open.is_empty() && (cpu.is_none() || task.cpu.is_none() || task.cpu == cpu) {
+                task.is_cut = true;
+            }
+        }
+    }
+
+    /// A tracepoint among functions: switches and wakeups are what counts here.
+    pub(super) fn event(&mut self, place: &Place<'_>, name: &[u8], arguments: &[u8]) {
+        let Some(at) = place.at_ns else { return };
+        match name {
+            b"sched_switch" => {
+                let Some(switch) = switched(arguments) else { return };
+                self.about.has_switches = true;
+                self.saw_switches = true;
+                if let Some(task) = self.by_pid.get(&switch.from) {
+                    self.tasks[*task].off_since = Some((at, switch.state));
+                    self.tasks[*task].off_until = None;
+                }
+                if let Some(task) = self.by_pid.get(&switch.to) {
+                    self.tasks[*task].off_until = Some(at);
+                }
+            }
+            b"sched_wakeup" | b"sched_waking" | b"sched_wakeup_new" => {
+                if let Some(task) = woken(arguments).and_then(|pid| self.by_pid.get(&pid)) {
+                    self.tasks[*task].woken = Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A function is entered.
+    pub(super) fn enter(&mut self, place: &Place<'_>, name: &[u8], into: &mut Import) -> usize {
+        let at = self.task(place, into);
+        let function = self.paths.function(name);
+        let role = self.paths.role(function);
+        // As deep as the innermost function, not deeper: an interrupt has hit that function on its way out, after the
+        // tracer had counted it out and before it had said so.
+        self.close_lost(at, place, into);
+        self.arrive(at, place, role);
+        if self.tasks[at].open.len() >= DEEPEST {
+            self.tasks[at].open.clear();
+            self.cut(at);
+        }
+        self.deepest = self.deepest.max(place.indent / 2);
+        let root = match self.tasks[at].open.last() {
+            None => Some(self.root_of_call(at, place.at_ns)),
+            Some(open) if open.role == Role::Dispatcher => Some(self.root_of_call(at, place.at_ns)),
+            Some(_) => None,
+        };
+        let task = &mut self.tasks[at];
+        let is_inside = task.open.iter().any(|open| open.role.foreign() == role.foreign());
+        let path = match (role.foreign(), root, task.open.last()) {
+            (Some(name), root, _) if !is_inside => {
+                let root = root.unwrap_or_else(|| self.root_of_call(at, place.at_ns));
+                let foreign = self.paths.function(name);
+                let foreign = self.paths.first(root, foreign);
+                self.paths.below(foreign, function)
+            }
+            (_, Some(root), _) => self.paths.first(root, function),
+            (_, None, Some(open)) => self.paths.below(open.path, function),
+            // Without an open function there is a root.
+            (_, None, None) => return at,
+        };
+        let task = &mut self.tasks[at];
+        let step = (role != Role::Dispatcher).then(|| {
+            let around = task
+                .open
+                .iter()
+                .filter(|open| open.role != Role::Dispatcher)
+                .count();
+            task.steps.push(Step {
+                path,
+                depth: around as u32,
+                start_ns: place.at_ns.unwrap_or(0),
+                ns: 0,
+                own_ns: 0,
+                foreign_ns: 0,
+                off: None,
+            });
+            task.steps.len() - 1
+        });
+        let around = task.open.last_mut();
+        let around = around.filter(|around| around.indent + 2 == place.indent);
+        let before_it = around
+            .map(|around| std::mem::take(&mut around.before))
+            .unwrap_or_default();
+        task.open.push(Open {
+            path,
+            role,
+            function,
+            indent: place.indent,
+            start_ns: place.at_ns,
+            step,
+            inside: Inside::default(),
+            off_ns: 0,
+            after: Inside::default(),
+            before: Inside::default(),
+            before_it,
+            last_off: None,
+        });
+        task.last_leaf = None;
+        task.seen(place, 0);
+        at
+    }
+
+    /// A function that called nothing.
+    pub(super) fn leaf(&mut self, place: &Place<'_>, name: &[u8], ns: Option<u64>, into: &mut Import) {
+        let at = self.enter(place, name, into);
+        let task = &mut self.tasks[at];
+        let Some(open) = task.open.last() else { return };
+        let leaf = open.step.map(|step| LastLeaf {
+            function: open.function,
+            indent: open.indent,
+            step,
+            ns: ns.unwrap_or(0),
+        });
+        let is_root = task.open.len() == 1;
+        // A leaf has one line, of no length.
+        self.leave(at, ns.unwrap_or(0), Some(0), into);
+        let task = &mut self.tasks[at];
+        task.last_leaf = leaf.filter(|_| !is_root);
+        task.seen(place, ns.unwrap_or(0));
+    }
+
+    /// A function returns.
+    pub(super) fn close(&mut self, place: &Place<'_>, name: &[u8], ns: Option<u64>, into: &mut Import) {
+        let at = self.task(place, into);
+        self.close_lost(at, place, into);
+        let task = &mut self.tasks[at];
+        let function = (!name.is_empty()).then(|| self.paths.function(name));
+        let is_open = task.open.last().is_some_and(|open| open.indent == place.indent);
+        if is_open {
+            let open = &task.open[task.open.len() - 1];
+            if function.is_some_and(|function| function != open.function) {
+                task.is_cut = true;
+            }
+            let took = place
+                .at_ns
+                .zip(open.start_ns)
+                .map(|(end, start)| (end - start).max(0) as u64);
+            let Some(ns) = ns.or(took) else {
+                task.is_cut = true;
+                self.leave(at, 0, None, into);
+                return;
+            };
+            task.seen(place, 0);
+            self.leave(at, ns, took, into);
+            return;
+        }
+        task.seen(place, 0);
+        // What was printed as a leaf had only been left on another CPU.
+        let leaf = task.last_leaf.take().filter(|leaf| {
+            leaf.indent == place.indent && function.is_none_or(|function| function == leaf.function)
+        });
+        match (leaf, ns) {
+            (Some(leaf), Some(ns)) => {
+                let step = &mut task.steps[leaf.step];
+                let more = ns.saturating_sub(leaf.ns);
+                step.ns += more;
+                step.own_ns += more;
+                if let Some(open) = task.open.last_mut() {
+                    open.inside.ns += more;
+                }
+            }
+            // The end of something whose begin is not there.
+            _ if task.open.is_empty() && place.indent <= 2 => self.about.cut_calls += 1,
+            _ => {}
+        }
+    }
+
+    /// The outermost function of a task returns, at this moment.
+    pub(super) fn end(&mut self, at: usize, at_ns: i64, into: &mut Import) {
+        let start = self.tasks[at].open.last().and_then(|open| open.start_ns);
+        let ns = start.map_or(0, |start| at_ns.saturating_sub(start).max(0) as u64);
+        self.leave(at, ns, None, into);
+    }
+
+    /// Functions deeper than this line have returned, though no line says so: the kernel loses the end of one now and then,
+    /// when its task changed the CPU meanwhile. They lasted until now at most.
+    fn close_lost(&mut self, at: usize, place: &Place<'_>, into: &mut Import) {
+        while let Some(open) = self.tasks[at]
+            .open
+            .last()
+            .filter(|open| open.indent > place.indent)
+        {
+            let took = place
+                .at_ns
+                .zip(open.start_ns)
+                .map(|(end, start)| (end - start).max(0) as u64);
+            self.without_end += 1;
+            self.tasks[at].is_cut |= took.is_none();
+            self.leave(at, took.unwrap_or(0), None, into);
+        }
+    }
+
+    /// The task is here: where it was not, it was off its CPU.
+    fn arrive(&mut self, at: usize, place: &Place<'_>, role: Role) {
+        let task = &mut self.tasks[at];
+        let left = std::mem::take(&mut task.left);
+        let (Some(now), Some(last)) = (place.at_ns, task.last_ns) else {
+            return;
+        };
+        let Some(open) = task.open.last_mut() else {
+            task.off_since = None;
+            return;
+        };
+        let is_back = role == Role::BackOnCpu;
+        let (from, to, state) = match task.off_since.take() {
+            Some((since, state)) => {
+                let until = task
+                    .off_until
+                    .take()
+                    .filter(|until| (since..=now).contains(until));
+                (since, until.unwrap_or(now), Some(state))
+            }
+            None if open.role.may_leave_cpu() && (is_back || left) => (last, now, None),
+            None => return,
+        };
+        self.saw_switches |= is_back;
+        let state = state.unwrap_or_else(|| task.state_by_callers());
+        self.stay_off(at, (from, to), state, None);
+    }
+
+    /// The task was off its CPU; from when it was woken on it was in the run queue.
+    fn stay_off(&mut self, at: usize, (from, to): (i64, i64), state: State, path: Option<Path>) {
+        let task = &mut self.tasks[at];
+        let woken = task.woken.take().filter(|woken| (from..=to).contains(woken));
+        let parts = match (state, woken) {
+            (State::Runnable, _) | (_, None) => [(from, to, state), (to, to, state)],
+            (_, Some(woken)) => [(from, woken, state), (woken, to, State::Runnable)],
+        };
+        for (from, to, state) in parts.into_iter().filter(|(from, to, _)| to > from) {
+            self.add_step(at, (from, to), path, Some(state));
+        }
+    }
+
+    /// Time inside the innermost function, at its path or another one, off its CPU or on it.
+    fn add_step(&mut self, at: usize, (from, to): (i64, i64), path: Option<Path>, off: Option<State>) {
+        let task = &mut self.tasks[at];
+        let ns = to.saturating_sub(from).max(0) as u64;
+        let depth = task
+            .open
+            .iter()
+            .filter(|open| open.role != Role::Dispatcher)
+            .count();
+        let Some(open) = task.open.last_mut() else { return };
+        match off {
+            Some(_) => {
+                open.off_ns = open.off_ns.saturating_add(ns);
+                open.last_off = Some(task.steps.len());
+            }
+            None => open.inside.ns = open.inside.ns.saturating_add(ns),
+        }
+        task.steps.push(Step {
+            path: path.unwrap_or(open.path),
+            depth: depth as u32,
+            start_ns: from,
+            ns,
+            own_ns: if off.is_none() { ns } else { 0 },
+            foreign_ns: 0,
+            off,
+        });
+    }
+
+    /// What `intervals.rs` found between two tracepoints of the call that the task is in: at these functions, root first.
+    pub(super) fn interval(&mut self, at: usize, found: &Interval<'_>) {
+        let Some(open) = self.tasks[at].open.last() else {
+            return;
+        };
+        let mut path = open.path;
+        if found.in_interrupt {
+            let root = self.root_of_call(at, None);
+            let interrupt = self.paths.function(INTERRUPT);
+            path = self.paths.first(root, interrupt);
+        }
+        for name in found.functions {
+            let function = self.paths.function(name);
+            path = self.paths.below(path, function);
+        }
+        match found.off {
+            Some(state) => self.stay_off(at, (found.from_ns, found.to_ns), state, Some(path)),
+            None => {
+                let label = self.paths.function(found.label);
+                let path = self.paths.below(path, label);
+                self.add_step(at, (found.from_ns, found.to_ns), Some(path), None);
+            }
+        }
+        if found.in_interrupt
+            && let Some(open) = self.tasks[at].open.last_mut()
+        {
+            open.inside.foreign_ns += found.to_ns.saturating_sub(found.from_ns).max(0) as u64;
+        }
+    }
+
+    /// The innermost function returns after so long; `shown_ns` is how long it was by the moments of its lines.
+    fn leave(&mut self, at: usize, ns: u64, shown_ns: Option<u64>, into: &mut Import) {
+        let task = &mut self.tasks[at];
+        let Some(mut open) = task.open.pop() else { return };
+        if open.after.ns > 0 {
+            // Its duration says on which side of its end the interrupt came.
+            let is_inside = ns + CLOCKS_NS >= open.inside.ns + open.off_ns + open.after.ns;
+            match (is_inside, task.open.last_mut()) {
+                (false, Some(around)) => around.inside.add(open.after),
+                _ => open.inside.add(open.after),
+            }
+        }
+        if open.before_it.ns > 0 && shown_ns.is_some_and(|shown| ns + CLOCKS_NS >= shown + open.before_it.ns)
+        {
+            // Its duration is longer than its lines say by an interrupt that was taken for its caller's.
+            open.inside.add(open.before_it);
+            if let Some(around) = task.open.last_mut() {
+                around.inside.subtract(open.before_it);
+            }
+        }
+        let inside_ns = open.inside.ns.saturating_add(open.off_ns);
+        let excess = inside_ns.saturating_sub(ns);
+        let mut ns = ns;
+        if excess > 0 {
+            let stood_still = open.off_ns > 0 && excess > open.off_ns / 2 || task.off_inside(&open);
+            match open.last_off.filter(|_| excess <= CLOCKS_NS) {
+                Some(off) => task.steps[off].ns = task.steps[off].ns.saturating_sub(excess),
+                None => {
+                    // Its clock stood still while it slept; else children may not take longer than their parent.
+                    self.too_short += u64::from(excess > CLOCKS_NS && !stood_still);
+
+                    ns = inside_ns;
+                }
+            }
+        }
+        let own_ns = ns.saturating_sub(inside_ns);
+        let is_foreign = open.role.foreign().is_some()
+            && !task
+                .open
+                .iter()
+                .any(|around| around.role.foreign() == open.role.foreign());
+        if let Some(around) = task.open.last_mut() {
+            let taken = Inside {
+                ns,
+                foreign_ns: if is_foreign { ns } else { open.inside.foreign_ns },
+            };
+            // Two blanks for each function around; what is not deeper came after the end of that one.
+            if open.indent <= around.indent {
+                around.after.add(taken);
+            } else {
+                around.inside.add(taken);
+                if open.indent > around.indent + 2 {
+                    around.before.add(taken);
+                }
+            }
+        }
+        match open.step {
+            Some(step) => {
+                let step = &mut task.steps[step];
+                step.ns = ns;
+                step.own_ns = own_ns;
+                step.foreign_ns = open.inside.foreign_ns;
+            }
+            None if !task.is_cut => self.paths.add_call(open.path, ns, own_ns, State::Kernel),
+            None => {}
+        }
+        let ends = task.open.iter().all(|open| open.role == Role::Dispatcher);
+        if ends && open.step.is_some() {
+            self.end_call(at, &open, ns, into);
+        } else if self.tasks[at].steps.len() > MOST_STEPS {
+            self.cut(at);
+        }
+    }
+
+    fn end_call(&mut self, at: usize, root: &Open, ns: u64, into: &mut Import) {
+        let task = &mut self.tasks[at];
+        task.last_leaf = None;
+        if std::mem::take(&mut task.is_cut) {
+            task.steps.clear();
+            self.about.cut_calls += u64::from(is_call(root.role));
+            return;
+        }
+        let end = root
+            .start_ns
+            .map(|start| start.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)));
+        self.has_time |= end.is_some();
+        let second = end.unwrap_or(0).div_euclid(SECOND_NS);
+        if self.second.is_some_and(|before| before != second) {
+            self.hand_on(into);
+        }
+        self.second = Some(second);
+        // What a function that is shown as a leaf did inside is not known when nobody looked deeper.
+        let on_cpu = match self.saw_switches || self.deepest > 4 {
+            true => State::Kernel,
+            false => State::Unknown,
+        };
+        for step in &self.tasks[at].steps {
+            match step.off {
+                Some(state) => self.paths.add_stay(step.path, step.ns, state),
+                None => {
+                    let duration = step.ns.saturating_sub(step.foreign_ns);
+                    self.paths.add_call(step.path, duration, step.own_ns, on_cpu);
+                }
+            }
+        }
+        if is_call(root.role) {
+            self.about.calls += 1;
+            self.keep(at, ns, into);
+        }
+        self.tasks[at].steps.clear();
+    }
+
+    /// Keeps the steps of a call, where there is room, or where it is longer than every one before.
+    fn keep(&mut self, at: usize, ns: u64, into: &mut Import) {
+        let steps = self.tasks[at].steps.len() as u64;
+        let is_longest = ns > self.longest_ns;
+        self.longest_ns = self.longest_ns.max(ns);
+        let room = if is_longest { 2 * KEPT_SPANS } else { KEPT_SPANS };
+        if self.spans + steps > room {
+            return;
+        }
+        self.spans += steps;
+        self.about.kept_calls += 1;
+        let task = &self.tasks[at];
+        for step in &task.steps {
+            let stack: StackId = self.paths.stack(step.path, into);
+            into.span(SpanRow {
+                session: task.session,
+                kind: match step.off {
+                    Some(_) => span::kind::OFF_CPU,
+                    None if step.depth > 0 && self.about.tracer == TRACEPOINTS => span::kind::INTERVAL,
+                    None => span::kind::FUNCTION,
+                }
+                .to_string(),
+                name: String::new(),
+                stack,
+                call: self.about.calls,
+                depth: step.depth,
+                start_ns: step.start_ns,
+                ns: step.ns,
+                state: step.off.unwrap_or(State::Kernel),
+            });
+        }
+    }
+
+    /// Forgets the call that a task is in: its end is not there, or too much is.
+    pub(super) fn cut(&mut self, at: usize) {
+        let task = &mut self.tasks[at];
+        task.steps.clear();
+        task.open.clear();
+        task.is_cut = false;
+        self.about.cut_calls += 1;
+    }
+
+    fn root_of_call(&mut self, at: usize, start: Option<i64>) -> u32 {
+        let task = &mut self.tasks[at];
+        let wait = match start {
+            // Moments of lines have microseconds: the recorder's may be later by that.
+            Some(start) => match task.waits.partition_point(|(at, _)| *at <= start + 1_000) {
+                0 => Wait::not_recorded(),
+                behind => task.waits[behind - 1].1.clone(),
+            },
+            None => Wait::not_recorded(),
+        };
+        let session = task.session;
+        self.paths.root(session, &wait)
+    }
+
+    fn hand_on(&mut self, into: &mut Import) {
+        let second = match self.has_time {
+            true => self.second.unwrap_or(0),
+            false => 0,
+        };
+        self.paths.hand_on(second.saturating_mul(1_000_000), into);
+    }
+
+    /// The end of the file: calls that are still open are cut.
+    pub(super) fn finish(&mut self, into: &mut Import) {
+        let is_open = |task: &Task| {
+            let mut calls = task.open.iter().filter(|open| open.role != Role::Dispatcher);
+            calls.next().is_some_and(|open| is_call(open.role))
+        };
+        self.about.cut_calls += self.tasks.iter().filter(|task| is_open(task)).count() as u64;
+        self.hand_on(into);
+    }
+}
+
+impl Task {
+    fn seen(&mut self, place: &Place<'_>, later_ns: u64) {
+        if let Some(at) = place.at_ns {
+            self.last_ns = Some(at.saturating_add(i64::try_from(later_ns).unwrap_or(0)));
+        }
+        self.cpu = place.cpu.or(self.cpu);
+    }
+
+    /// In what state a task is off its CPU, by what was called.
+    fn state_by_callers(&self) -> State {
+        let roles = self.open.iter().rev().map(|open| open.role);
+        roles
+            .filter_map(|role| match role {
+                Role::IoSchedule => Some(State::Disk),
+                Role::Yield | Role::Preemption => Some(State::Runnable),
+                _ => None,
+            })
+            .next()
+            .unwrap_or(State::Sleep)
+    }
+
+    /// True when something below this function was off its CPU.
+    fn off_inside(&self, open: &Open) -> bool {
+        open.step
+            .is_some_and(|step| self.steps[step..].iter().any(|step| step.off.is_some()))
+    }
+}
+
+/// Interrupts are no calls, nor is the end of a switch that was under way when tracing began.
+fn is_call(role: Role) -> bool {
+    role.foreign().is_none() && role != Role::BackOnCpu
+}

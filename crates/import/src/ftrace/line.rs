@@ -1,0 +1,552 @@
+//! One line of ftrace's text, taken apart: nothing is remembered from line to line but the columns.
+//!
+//! # function_graph
+//! `[TIME |] [CPU)] [TASK-PID |] [FLAGS |] [DURATION |]  NAME() {`, or `NAME();`, `} /* NAME */`, `/* event: … */`. Options of the
+//! tracer decide which columns there are; the first lines show it. The file of a live trace (`trace_pipe`) has no heading.
+//!
+//! # Tracepoints, and `trace-cmd report`
+//! `TASK-PID [(TGID)] [CPU] [FLAGS] TIME: EVENT: ARGUMENTS`; trace-cmd prints functions as the events `funcgraph_entry` and
+//! `funcgraph_exit`.
+
+use crate::text::{decimal, trim_start};
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    /// A function is entered.
+    Entry { place: Place<'a>, name: &'a [u8] },
+    /// A function that called no other one that is traced.
+    Leaf {
+        place: Place<'a>,
+        name: &'a [u8],
+        ns: Option<u64>,
+    },
+    /// A function returns; its name is there with the option funcgraph-tail only.
+    Close {
+        place: Place<'a>,
+        name: &'a [u8],
+        ns: Option<u64>,
+    },
+    /// A tracepoint.
+    Event {
+        place: Place<'a>,
+        name: &'a [u8],
+        arguments: &'a [u8],
+    },
+    /// From here on another task is on this CPU.
+    Switch { cpu: Option<u32>, to: &'a [u8] },
+    /// Events that the kernel says it lost; none when it does not know how many.
+    Lost { cpu: Option<u32>, events: Option<u64> },
+    /// The stack of the event before begins.
+    StackBegins,
+    /// A frame of it, leaf first.
+    Frame(&'a [u8]),
+    /// The wait event of the session at a call, from dbtime's own recorder.
+    Call(&'a [u8]),
+    /// Nothing that counts: headings, rules, interrupt brackets.
+    Nothing,
+    /// Not understood.
+    Unknown,
+}
+
+/// Where and when a line was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    /// `COMM-PID`; empty when there is no such column.
+    pub task: &'a [u8],
+    pub cpu: Option<u32>,
+    /// Nanoseconds on the clock of the trace.
+    pub at_ns: Option<i64>,
+    /// Blanks before the text: two for each function around it.
+    pub indent: u32,
+    /// The event was in an interrupt, by the column of flags.
+    pub in_interrupt: bool,
+}
+
+/// Reads a line of either form.
+pub(super) fn said(line: &[u8]) -> Said<'_> {
+    let text = trim_start(line);
+    match text.first() {
+        None => return Said::Nothing,
+        Some(b'#') => return heading(text),
+        Some(b'-') if text.starts_with(b"-------") => return Said::Nothing,
+        Some(b'C') if text.starts_with(b"CPU:") || text.starts_with(b"CPU ") => return lost(text),
+        Some(b'[') if memchr::memmem::find(text, b"EVENTS").is_some() => return lost(text),
+        Some(b'=') if text.starts_with(b"=> ") => return Said::Frame(text[3..].trim_ascii()),
+        Some(b'c') if text.starts_with(b"cpus=") => return Said::Nothing,
+        Some(b'v') if text.starts_with(b"version =") => return Said::Nothing,
+        _ => {}
+    }
+    // The separator of columns is a bar; events in columns of their own have none before their name.
+    match memchr::memchr2(b'|', b'[', line) {
+        Some(at) if line[at] == b'|' => graph(line),
+        Some(_) => match event_line(text) {
+            Said::Unknown => graph(line),
+            said => said,
+        },
+        None => switch(text),
+    }
+}
+
+/// Lines that begin with `#`.
+fn heading(text: &[u8]) -> Said<'_> {
+    if let Some(call) = text.strip_prefix(b"# dbtime call: ") {
+        return Said::Call(call);
+    }
+    // `##### CPU 1 buffer started ####`: what came before on this CPU was overwritten.
+    match text.strip_prefix(b"##### CPU ") {
+        Some(rest) => Said::Lost {
+            cpu: number(rest),
+            events: None,
+        },
+        None => Said::Nothing,
+    }
+}
+
+/// `CPU:1 [LOST 13 EVENTS]`, `CPU 1: lost 13 events`, `CPU 0 is empty`.
+fn lost(text: &[u8]) -> Said<'_> {
+    let cpu = text
+        .strip_prefix(b"CPU")
+        .and_then(|rest| number(&rest[1.min(rest.len())..]));
+    let behind = [&b"LOST "[..], b"lost "]
+        .iter()
+        .find_map(|word| memchr::memmem::find(text, word).map(|at| at + word.len()));
+    match behind {
+        Some(at) => Said::Lost {
+            cpu,
+            events: number(&text[at..]).map(u64::from),
+        },
+        None => Said::Nothing,
+    }
+}
+
+/// ` 1)     tb-143     =>    <idle>-0`
+fn switch(text: &[u8]) -> Said<'_> {
+    let Some(arrow) = memchr::memmem::find(text, b" => ") else {
+        return Said::Unknown;
+    };
+    let cpu = cpu_column(text).map(|(cpu, _)| cpu);
+    Said::Switch {
+        cpu,
+        to: text[arrow + 4..].trim_ascii(),
+    }
+}
+
+/// A line of the function_graph tracer.
+fn graph(line: &[u8]) -> Said<'_> {
+    let mut place = Place {
+        task: b"",
+        cpu: None,
+        at_ns: None,
+        indent: 0,
+        in_interrupt: false,
+    };
+    let mut ns = None;
+    let mut rest = line;
+    // At most: time, CPU and task, flags, duration.
+    for _ in 0..4 {
+        let Some(bar) = memchr::memchr(b'|', rest) else {
+            return Said::Unknown;
+        };
+        let column = rest[..bar].trim_ascii();
+        rest = &rest[bar + 1..];
+        let mut was_last = false;
+        if let Some(time) = seconds(column) {
+            place.at_ns = Some(time);
+        } else {
+            let mut column = column;
+            if let Some((cpu, behind)) = cpu_column(column) {
+                place.cpu = Some(cpu);
+                column = trim_start(behind);
+                // Without a column of tasks the duration stands here.
+                was_last = column.is_empty();
+            }
+            if column.is_empty() {
+                was_last = true;
+            } else if let Some(duration) = duration(column) {
+                ns = Some(duration);
+                was_last = true;
+            } else if column.ends_with(b"=>") || column.ends_with(b"<==========") {
+                return Said::Nothing;
+            } else if has_pid(column) {
+                place.task = column;
+            } else if flags(column) {
+                place.in_interrupt = in_interrupt(column);
+            } else {
+                return Said::Unknown;
+            }
+        }
+        // What follows the duration is the text, bars in it included.
+        if was_last || rest.len() < 2 || memchr::memchr(b'|', rest).is_none() {
+            return text_of_graph(rest, place, ns);
+        }
+    }
+    text_of_graph(rest, place, ns)
+}
+
+fn text_of_graph<'a>(rest: &'a [u8], mut place: Place<'a>, ns: Option<u64>) -> Said<'a> {
+    let text = trim_start(rest);
+    place.indent = (rest.len() - text.len()) as u32;
+    let text = text.trim_ascii_end();
+    if let Some(behind) = text.strip_prefix(b"}") {
+        let name = comment(trim_start(behind)).unwrap_or(b"");
+        return Said::Close { place, name, ns };
+    }
+    if let Some(inside) = comment(text) {
+        return match memchr::memchr(b':', inside) {
+            Some(colon) => Said::Event {
+                place,
+                name: &inside[..colon],
+                arguments: trim_start(&inside[colon + 1..]),
+            },
+            // A comment that somebody wrote into trace_marker.
+            None => Said::Nothing,
+        };
+    }
+    // Arguments of the function, and comments behind it (`/* ret=0x0 */`), are passed over.
+    let name = match memchr::memchr(b'(', text) {
+        Some(open) if open > 0 => text[..open].trim_ascii_end(),
+        _ => return Said::Unknown,
+    };
+    let body = match memchr::memmem::rfind(text, b" /*") {
+        Some(at) if at > name.len() => text[..at].trim_ascii_end(),
+        _ => text,
+    };
+    match body.last() {
+        Some(b'{') => Said::Entry { place, name },
+        Some(b';') => Said::Leaf { place, name, ns },
+        // Cut in the middle of the line.
+        _ => Said::Unknown,
+    }
+}
+
+/// What stands between `/*` and `*/`, without the brackets of a function or what it returned.
+fn comment(text: &[u8]) -> Option<&[u8]> {
+    let inside = text.strip_prefix(b"/*")?;
+    let inside = inside.strip_suffix(b"*/").unwrap_or(inside).trim_ascii();
+    Some(inside)
+}
+
+/// A line of an event with its columns in front. `text` begins with the task.
+fn event_line(text: &[u8]) -> Said<'_> {
+    // The name of a task may have any bytes: the CPU in brackets is searched for.
+    let mut from = 0;
+    let (open, close, cpu) = loop {
+        let Some(open) = memchr::memchr(b'[', &text[from..]).map(|at| from + at) else {
+            return Said::Unknown;
+        };
+        let Some(close) = memchr::memchr(b']', &text[open..]).map(|at| open + at) else {
+            return Said::Unknown;
+        };
+        match decimal(&text[open + 1..close]).and_then(|cpu| u32::try_from(cpu).ok()) {
+            // Three digits at least: the name of a task may have brackets too.
+            Some(cpu) if open > 0 && close - open > 3 => break (open, close, cpu),
+            _ => from = open + 1,
+        }
+    };
+    let mut task = text[..open].trim_ascii_end();
+    // `(  1234)` or `(-----)`: the process of the thread.
+    if task.ends_with(b")")
+        && let Some(at) = memchr::memrchr(b'(', task)
+        && at > 0
+    {
+        task = task[..at].trim_ascii_end();
+    }
+    let behind = trim_start(&text[close + 1..]);
+    let Some(colon) = memchr::memmem::find(behind, b": ") else {
+        return Said::Unknown;
+    };
+    let head = &behind[..colon];
+    let (flags, time) = match memchr::memrchr(b' ', head) {
+        Some(blank) => (head[..blank].trim_ascii(), &head[blank + 1..]),
+        None => (&b""[..], head),
+    };
+    let Some(at_ns) = seconds(time) else {
+        return Said::Unknown;
+    };
+    let mut place = Place {
+        task,
+        cpu: Some(cpu),
+        at_ns: Some(at_ns),
+        indent: 0,
+        in_interrupt: in_interrupt(flags),
+    };
+    let said = trim_start(&behind[colon + 2..]);
+    if said.starts_with(b"<stack trace>") {
+        return Said::StackBegins;
+    }
+    // `sys_pread64(fd: 3, …)` and `sys_pread64 -> 0x2000`: the tracepoints of single system calls.
+    let (name, arguments) = match (
+        memchr::memchr2(b':', b'(', said),
+        memchr::memmem::find(said, b" -> "),
+    ) {
+        (Some(end), None) => (&said[..end], &said[end + 1..]),
+        (Some(end), Some(arrow)) if end < arrow => (&said[..end], &said[end + 1..]),
+        (_, Some(arrow)) => (&said[..arrow], &said[arrow..]),
+        (None, None) => return Said::Unknown,
+    };
+    let (name, arguments) = (name.trim_ascii_end(), trim_start(arguments));
+    match name {
+        b"funcgraph_entry" | b"funcgraph_exit" => {
+            let Some(bar) = memchr::memchr(b'|', arguments) else {
+                return Said::Unknown;
+            };
+            let ns = duration(arguments[..bar].trim_ascii());
+            place.in_interrupt = false;
+            text_of_graph(&arguments[bar + 1..], place, ns)
+        }
+        _ => Said::Event {
+            place,
+            name,
+            arguments,
+        },
+    }
+}
+
+/// `20.949637`: seconds with six digits or nine behind the point, as nanoseconds.
+pub(super) fn seconds(text: &[u8]) -> Option<i64> {
+    let point = memchr::memchr(b'.', text)?;
+    let (whole, fraction) = (&text[..point], &text[point + 1..]);
+    if fraction.is_empty() || fraction.len() > 9 {
+        return None;
+    }
+    let digits = decimal(fraction)?;
+    let scale = 10u64.pow(9 - fraction.len() as u32);
+    let ns = decimal(whole)?
+        .checked_mul(1_000_000_000)?
+        .checked_add(digits * scale)?;
+    i64::try_from(ns).ok()
+}
+
+/// `+ 76.655 us`: microseconds behind a mark for long ones.
+fn duration(text: &[u8]) -> Option<u64> {
+    let text = text.strip_suffix(b"us")?.trim_ascii();
+    let text = match text.first()? {
+        b'+' | b'!' | b'#' | b'*' | b'@' | b'$' => trim_start(&text[1..]),
+        _ => text,
+    };
+    let (whole, fraction) = match memchr::memchr(b'.', text) {
+        Some(point) => (&text[..point], &text[point + 1..]),
+        None => (text, &b""[..]),
+    };
+    let whole = decimal(whole)?.checked_mul(1_000)?;
+    match fraction.len() {
+        0 => Some(whole),
+        digits @ 1..=3 => whole.checked_add(decimal(fraction)? * 10u64.pow(3 - digits as u32)),
+        _ => None,
+    }
+}
+
+/// ` 1) …`: the CPU, and what stands behind it.
+fn cpu_column(text: &[u8]) -> Option<(u32, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let behind = text.get(digits..)?.strip_prefix(b")")?;
+    Some((u32::try_from(decimal(&text[..digits])?).ok()?, behind))
+}
+
+fn has_pid(text: &[u8]) -> bool {
+    memchr::memrchr(b'-', text).is_some_and(|dash| dash > 0 && decimal(&text[dash + 1..]).is_some())
+}
+
+/// `d.h2.`, and `d..1.` with blanks and marks of the latency format.
+fn flags(text: &[u8]) -> bool {
+    text.len() <= 12
+        && text
+            .iter()
+            .all(|byte| b"dbDBNnpPlLHhZzsS.0123456789 X".contains(byte))
+}
+
+/// Third of the flags: in a hard or soft interrupt.
+fn in_interrupt(flags: &[u8]) -> bool {
+    matches!(flags.get(2), Some(b'h' | b'H' | b's' | b'z' | b'Z'))
+}
+
+/// The digits at the beginning of a text.
+fn number(text: &[u8]) -> Option<u32> {
+    let text = trim_start(text);
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    u32::try_from(decimal(&text[..digits])?).ok()
+}
+
+/// Number of a task: `COMM-PID`, where the name may have dashes.
+pub(super) fn pid_of(task: &[u8]) -> Option<u32> {
+    let dash = memchr::memrchr(b'-', task)?;
+    u32::try_from(decimal(&task[dash + 1..])?).ok()
+}
+
+/// Name of a task.
+pub(super) fn comm_of(task: &[u8]) -> &[u8] {
+    memchr::memrchr(b'-', task).map_or(task, |dash| &task[..dash])
+}
+
+/// The value behind `key=` in the arguments of an event.
+pub(super) fn argument<'a>(arguments: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let mut from = 0;
+    while let Some(at) = memchr::memmem::find(&arguments[from..], key).map(|at| from + at) {
+        let behind = &arguments[at + key.len()..];
+        let begins = at == 0 || arguments[at - 1] == b' ';
+        if begins && behind.first() == Some(&b'=') {
+            let end = memchr::memchr(b' ', behind).unwrap_or(behind.len());
+            return Some(&behind[1..end]);
+        }
+        from = at + key.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place<'a>(task: &'a str, cpu: u32, at_us: i64, indent: u32) -> Place<'a> {
+        Place {
+            task: task.as_bytes(),
+            cpu: Some(cpu),
+            at_ns: (at_us > 0).then_some(at_us * 1_000),
+            indent,
+            in_interrupt: false,
+        }
+    }
+
+    #[test]
+    fn lines_of_the_function_graph_tracer() {
+        let read = |line: &'static str| said(line.as_bytes());
+        assert_eq!(
+            read("   20.949637 |   1)     tb-143     |               |  __x64_sys_nanosleep() {"),
+            Said::Entry {
+                place: place("tb-143", 1, 20_949_637, 2),
+                name: b"__x64_sys_nanosleep"
+            }
+        );
+        assert_eq!(
+            read("   20.950110 |   1)     tb-143     | + 76.655 us   |    get_timespec64();"),
+            Said::Leaf {
+                place: place("tb-143", 1, 20_950_110, 4),
+                name: b"get_timespec64",
+                ns: Some(76_655)
+            }
+        );
+        assert_eq!(
+            read(
+                "   33.141807 |   1)     tb-230     | + 79.042 us   |      } /* virtblk_add_req [virtio_blk] */"
+            ),
+            Said::Close {
+                place: place("tb-230", 1, 33_141_807, 6),
+                name: b"virtblk_add_req [virtio_blk]",
+                ns: Some(79_042)
+            }
+        );
+        assert_eq!(
+            read(" 0)   4.177 us    |      __hrtimer_init();"),
+            Said::Leaf {
+                place: place("", 0, 0, 6),
+                name: b"__hrtimer_init",
+                ns: Some(4_177)
+            }
+        );
+        assert_eq!(
+            read(" 0)               |  do_nanosleep() {"),
+            Said::Entry {
+                place: place("", 0, 0, 2),
+                name: b"do_nanosleep"
+            }
+        );
+        assert_eq!(
+            read(
+                "   1.000001 |  12)  kworker/u8:2-ev-77  |  d.h1. | $ 1234567 us |  vp_notify [virtio_pci](vq=0x1); /* ret=0x1 */"
+            ),
+            Said::Leaf {
+                place: Place {
+                    in_interrupt: true,
+                    ..place("kworker/u8:2-ev-77", 12, 1_000_001, 2)
+                },
+                name: b"vp_notify [virtio_pci]",
+                ns: Some(1_234_567_000)
+            }
+        );
+        assert_eq!(
+            read(
+                "   1.000001 |   0)    <idle>-0    |               |  /* mm_page_alloc: order=0 gfp_flags=A|B */"
+            ),
+            Said::Event {
+                place: place("<idle>-0", 0, 1_000_001, 2),
+                name: b"mm_page_alloc",
+                arguments: b"order=0 gfp_flags=A|B"
+            }
+        );
+        assert_eq!(
+            read(" 0)    <idle>-0    =>     tb-366    "),
+            Said::Switch {
+                cpu: Some(0),
+                to: b"tb-366"
+            }
+        );
+        for nothing in [
+            "",
+            "# tracer: function_graph",
+            " ------------------------------------------",
+            " 1)   ==========> |",
+        ] {
+            assert_eq!(read(nothing), Said::Nothing, "{nothing}");
+        }
+        for unknown in [
+            "garbage",
+            "a | b",
+            "   20.949637 |   1)     tb-143     | + 76.6",
+            "   20.949637 |   1)     tb-143     |               |  __x64_sys_nano",
+        ] {
+            assert_eq!(read(unknown), Said::Unknown, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn what_was_lost_is_told() {
+        let lost = |cpu, events| Said::Lost { cpu, events };
+        assert_eq!(said(b"##### CPU 1 buffer started ####"), lost(Some(1), None));
+        assert_eq!(said(b"CPU:1 [LOST 1234 EVENTS]"), lost(Some(1), Some(1234)));
+        assert_eq!(said(b"CPU:0 [LOST EVENTS]"), lost(Some(0), None));
+        assert_eq!(said(b"CPU 0 is empty"), Said::Nothing);
+    }
+
+    #[test]
+    fn lines_of_events_and_of_trace_cmd() {
+        let at = |task: &'static str, cpu, us| place(task, cpu, us, 0);
+        assert_eq!(
+            said(b"              tb-17670   [001] .....  3038.061349: sys_enter: NR 17 (3, 7f3c8d200000, 2000, 0, 0, 0)"),
+            Said::Event {
+                place: at("tb-17670", 1, 3_038_061_349),
+                name: b"sys_enter",
+                arguments: b"NR 17 (3, 7f3c8d200000, 2000, 0, 0, 0)"
+            }
+        );
+        assert_eq!(
+            said(b"            bash-17665   [001] d..3.  3038.945728: <stack trace>"),
+            Said::StackBegins
+        );
+        assert_eq!(said(b" => do_syscall_64"), Said::Frame(b"do_syscall_64"));
+        assert_eq!(
+            said(b"  my [3] task-9 (    9) [000]   12.000001: funcgraph_entry:   ! 104.177 us   |    __hrtimer_init();"),
+            Said::Leaf {
+                place: place("my [3] task-9", 0, 12_000_001, 4),
+                name: b"__hrtimer_init",
+                ns: Some(104_177)
+            }
+        );
+        assert_eq!(
+            said(b"  tb-9     [000]   12.000001: funcgraph_exit:    + 66.763 us   |        }"),
+            Said::Close {
+                place: place("tb-9", 0, 12_000_001, 8),
+                name: b"",
+                ns: Some(66_763)
+            }
+        );
+    }
+
+    #[test]
+    fn arguments_are_found_by_their_whole_key() {
+        let of = b"prev_comm=a prev_pid=7 next_pid=9 pid=1";
+        assert_eq!(argument(of, b"pid"), Some(&b"1"[..]));
+        assert_eq!(argument(of, b"next_pid"), Some(&b"9"[..]));
+        assert_eq!(argument(of, b"prio"), None);
+    }
+}

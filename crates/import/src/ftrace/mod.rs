@@ -1,0 +1,174 @@
+//! Text of ftrace: the function_graph tracer with any columns, what `trace-cmd report` makes of it, and tracepoints of tasks.
+//!
+//! ```text
+//! Lines ──line::said──▶ Said ──▶ Calls (functions) ──────────▶ Paths ──▶ activity, latency
+//!                        └─────▶ Intervals (tracepoints) ─▶ Calls └─▶ spans of the calls that are kept
+//! ```
+//!
+//! # Rows
+//! A session is a task. A call path is a kernel stack; `activity` has the time of its own that was spent there, on a CPU or
+//! off it, and how often; `latency` (kind `function`) how long the calls at that path were; `spans` some calls whole. Time
+//! outside of calls is not there. A call whose begin or end is missing, or that lost events, counts for nothing; how many
+//! these were is told.
+
+mod calls;
+mod intervals;
+mod line;
+mod paths;
+mod role;
+mod switches;
+
+use std::io::Read;
+use std::path::Path;
+
+use dbtime_model::recording::{Clock, ImportedFile, Unit};
+
+use self::calls::{Calls, FUNCTION_GRAPH, TRACEPOINTS};
+use self::intervals::Intervals;
+use self::line::{Said, said};
+use crate::import::unknown_line;
+use crate::{Import, ImportError, Importer, Lines, Nature};
+
+/// The importer of this format.
+#[derive(Debug)]
+pub(crate) struct Ftrace;
+
+impl Importer for Ftrace {
+    fn name(&self) -> &'static str {
+        "text of ftrace or trace-cmd"
+    }
+
+    fn detect(&self, head: &[u8]) -> bool {
+        if head.starts_with(b"# tracer:") || head.starts_with(b"# dbtime call: ") {
+            return true;
+        }
+        // Two lines that are nothing else: other formats have single ones that look like these.
+        const LINES: usize = 400;
+        let is_ours = |line: &&[u8]| match said(line) {
+            Said::Entry { .. } | Said::Leaf { .. } | Said::Close { .. } => true,
+            Said::Event { place, .. } => line::pid_of(place.task).is_some(),
+            _ => false,
+        };
+        let lines = head.split(|byte| *byte == b'\n').take(LINES);
+        lines.filter(is_ours).take(2).count() == 2
+    }
+
+    fn import(
+        &self,
+        lines: &mut Lines<Box<dyn Read + '_>>,
+        path: &Path,
+        into: &mut Import,
+    ) -> Result<(), ImportError> {
+        let mut reader = Reader {
+            has_functions: tells_functions(lines.head()),
+            file: crate::import::file(path),
+            calls: Calls::default(),
+            intervals: Intervals::default(),
+            into,
+        };
+        reader.calls.about.tracer = match reader.has_functions {
+            true => FUNCTION_GRAPH,
+            false => TRACEPOINTS,
+        }
+        .to_string();
+        while let Some(line) = lines.next_line() {
+            // What may be cut says less than it seems to.
+            if line.ended {
+                reader.line(line.bytes, line.number);
+            }
+        }
+        reader.finish(lines.number());
+        Ok(())
+    }
+}
+
+/// True when a trace tells of functions, not of tracepoints alone.
+fn tells_functions(head: &[u8]) -> bool {
+    head.starts_with(b"# tracer: function_graph")
+        || head.split(|byte| *byte == b'\n').any(|line| {
+            matches!(
+                said(line),
+                Said::Entry { .. } | Said::Leaf { .. } | Said::Close { .. }
+            )
+        })
+}
+
+struct Reader<'a> {
+    has_functions: bool,
+    file: ImportedFile,
+    calls: Calls,
+    intervals: Intervals,
+    into: &'a mut Import,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, bytes: &[u8], number: u64) {
+        let into = &mut *self.into;
+        match said(bytes) {
+            Said::Entry { place, name } => {
+                self.calls.enter(&place, name, into);
+            }
+            Said::Leaf { place, name, ns } => self.calls.leaf(&place, name, ns, into),
+            Said::Close { place, name, ns } => self.calls.close(&place, name, ns, into),
+            Said::Event {
+                place,
+                name,
+                arguments,
+            } => match self.has_functions {
+                true => self.calls.event(&place, name, arguments),
+                false => self
+                    .intervals
+                    .event(&place, name, arguments, &mut self.calls, into),
+            },
+            Said::Switch { cpu, to } => self.calls.switch(cpu, to, into),
+            Said::Lost { cpu, events } => {
+                self.intervals.lost(&mut self.calls, into);
+                self.calls.lost(cpu, events);
+                into.reason("events were lost: calls in which they are missing are left out");
+            }
+            Said::StackBegins => self.intervals.stack_begins(),
+            Said::Frame(name) => self.intervals.frame(name),
+            Said::Call(call) => {
+                if self.calls.note_wait(call).is_none() {
+                    unknown_line(&mut self.file, number, bytes);
+                }
+            }
+            Said::Nothing => {}
+            Said::Unknown => unknown_line(&mut self.file, number, bytes),
+        }
+    }
+
+    fn finish(mut self, lines: u64) {
+        self.intervals.settle(&mut self.calls, self.into);
+        self.calls.finish(self.into);
+        self.file.lines = lines;
+        let path = &self.file.path;
+        if self.calls.too_short > 0 {
+            self.into.problem(format!(
+                "{path}: {} functions were shorter than what they called: events are missing that nobody counted",
+                self.calls.too_short
+            ));
+        }
+        if self.calls.without_end > 0 {
+            self.into.problem(format!(
+                "{path}: the end of {} functions is not in the trace: they are taken to last until their caller went on",
+                self.calls.without_end
+            ));
+        }
+        if self.calls.paths.is_full() {
+            self.into.problem(format!(
+                "{path}: there are more call paths than are told apart: calls at later ones count for their callers"
+            ));
+        }
+        self.into.set_nature(Nature {
+            sampled: false,
+            unit: Unit::Time,
+            clock: match self.calls.has_time() {
+                true => Clock::Relative,
+                false => Clock::None,
+            },
+        });
+        self.file.kernel_trace = Some(self.calls.about);
+        self.into.file(self.file);
+    }
+}
