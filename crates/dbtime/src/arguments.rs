@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{Means, RATES_HZ, Target, Tier};
 use dbtime_import::{EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
-use dbtime_report::{Dimension, LatencyDimension, StackView, WorkUnit};
+use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit};
 
 /// Shows where database time really goes.
 ///
@@ -262,6 +262,12 @@ pub struct ReportArguments {
     /// Show programs, libraries, kernel modules and subsystems
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions"])]
     pub modules: bool,
+    /// Of a trace of the kernel: show one call from begin to end: slowest, median, or its number
+    #[arg(long, value_name = "WHICH", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
+    pub call: Option<CallChoice>,
+    /// Of a trace of the kernel: show what this function calls directly
+    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by", "call"])]
+    pub children: Option<String>,
     /// Functions from the leaf of each stack, levels from the root of the tree [default: all]
     #[arg(long, value_name = "N", value_parser = parse_depth)]
     pub depth: Option<usize>,
@@ -303,6 +309,21 @@ impl ReportArguments {
         ]
         .into_iter()
         .find_map(|(wanted, view, top)| wanted.then_some((view, top)))
+    }
+
+    /// How a trace of the kernel is to be looked at, and how much of it is shown when nothing else is said; none when what was
+    /// asked for is asked of any recording.
+    pub fn dive_view(&self) -> Option<(DiveView, usize)> {
+        if self.stacks || self.modules || !self.by.is_empty() {
+            return None;
+        }
+        Some(match (&self.call, &self.children) {
+            (Some(call), _) => (DiveView::Call(*call), 0),
+            (None, Some(function)) => (DiveView::Children(function.clone()), 0),
+            (None, None) if self.tree => (DiveView::Tree, 200),
+            (None, None) if self.functions => (DiveView::Functions, 60),
+            (None, None) => (DiveView::Summary, 20),
+        })
     }
 
     /// What the ledger is grouped by; none typed = none here.

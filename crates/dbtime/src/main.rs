@@ -19,9 +19,9 @@ use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
-    ComparisonOptions, DiffError, DiffOptions, Dimension, Filter, FlameOptions, IoOptions, LatencyDimension,
-    LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare, TraceOptions,
-    USUAL_THRESHOLDS_US, export, parse_moment,
+    ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter, FlameOptions,
+    IoOptions, LatencyDimension, LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare,
+    TraceOptions, USUAL_THRESHOLDS_US, export, has_kernel_trace, parse_moment,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -130,8 +130,8 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
-    if arguments.depth.is_some() && !arguments.stacks && !arguments.tree {
-        return Err(Usage("--depth is for --stacks and --tree".to_string()).into());
+    if arguments.depth.is_some() && !arguments.stacks && !arguments.tree && arguments.call.is_none() {
+        return Err(Usage("--depth is for --stacks, --tree and --call".to_string()).into());
     }
     let cuts_times = !arguments.selection.wait.is_empty() || !arguments.selection.state.is_empty();
     if cuts_times && (arguments.latency || arguments.io) {
@@ -150,22 +150,73 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         _ if arguments.compare => run_comparison(arguments),
         (true, ..) => run_latency(arguments),
         (_, true, _) => run_io(arguments),
-        _ => match arguments.stack_view() {
-            Some((view, top)) => run_stacks(arguments, view, top),
-            None => run_time(arguments),
-        },
+        _ => run_times(arguments),
     }
 }
 
-fn run_stacks(arguments: &ReportArguments, view: StackView, top: usize) -> anyhow::Result<ExitCode> {
+fn run_times(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let source = open(arguments)?;
-    let options = StackOptions {
-        filter: filter(&arguments.selection, &source)?,
+    let dive_view = arguments.dive_view().filter(|_| has_kernel_trace(source.meta()));
+    match (dive_view, arguments.stack_view()) {
+        (Some((view, top)), _) => run_dive_report(arguments, &source, view, top),
+        (None, _) if arguments.call.is_some() || arguments.children.is_some() => {
+            let path = arguments.recordings[0].display();
+            Err(Usage(format!(
+                "--call and --children are for traces of the kernel, which {path} is not"
+            ))
+            .into())
+        }
+        (None, Some((view, top))) => run_stacks(arguments, &source, view, top),
+        (None, None) => run_time(arguments, &source),
+    }
+}
+
+fn run_dive_report(
+    arguments: &ReportArguments,
+    source: &Source,
+    view: DiveView,
+    top: usize,
+) -> anyhow::Result<ExitCode> {
+    if !arguments.selection.wait.is_empty() || !arguments.selection.state.is_empty() {
+        return Err(Usage(
+            "--wait and --state do not cut a trace of the kernel, whose durations are of whole calls; 'dbtime dive \
+             --wait' takes the calls of one wait event"
+                .to_string(),
+        )
+        .into());
+    }
+    let options = DiveOptions {
+        filter: filter(&arguments.selection, source)?,
         view,
         top: arguments.top.unwrap_or(top),
         depth: arguments.depth,
     };
-    let report = dbtime_report::stacks(&source, &options)?;
+    let report = dbtime_report::dive(source, &options)?;
+    let text = match arguments.format {
+        Format::Json => dbtime_report::json::render_dive(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render_dive(&report, output::width()),
+    };
+    answer(
+        arguments,
+        &text,
+        report.trace.calls > 0,
+        "no call is in the trace from begin to end",
+    )
+}
+
+fn run_stacks(
+    arguments: &ReportArguments,
+    source: &Source,
+    view: StackView,
+    top: usize,
+) -> anyhow::Result<ExitCode> {
+    let options = StackOptions {
+        filter: filter(&arguments.selection, source)?,
+        view,
+        top: arguments.top.unwrap_or(top),
+        depth: arguments.depth,
+    };
+    let report = dbtime_report::stacks(source, &options)?;
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render_stacks(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_stacks(&report, output::width()),
@@ -179,12 +230,11 @@ fn run_stacks(arguments: &ReportArguments, view: StackView, top: usize) -> anyho
     )
 }
 
-fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<ExitCode> {
     let by = arguments.by().map_err(Usage)?;
     let usual = TraceOptions::default();
-    let source = open(arguments)?;
     let options = dbtime_report::Options {
-        filter: filter(&arguments.selection, &source)?,
+        filter: filter(&arguments.selection, source)?,
         by: if by.is_empty() {
             vec![Dimension::usual(source.meta())]
         } else {
@@ -198,7 +248,7 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
             plans: arguments.plans,
         },
     };
-    let report = dbtime_report::report(&source, &options)?;
+    let report = dbtime_report::report(source, &options)?;
     if report.trace.is_none() {
         let of_traces = [
             ("--thresholds", arguments.thresholds.is_some()),

@@ -64,6 +64,16 @@ impl KernelLayer {
     }
 }
 
+/// Root of the paths of interrupts in a trace of the kernel: they are not the work of the calls that they hit.
+pub(crate) const INTERRUPT_ROOT: &str = "[interrupt]";
+/// Root of the paths of preemption there.
+pub(crate) const PREEMPTION_ROOT: &str = "[preemption]";
+
+/// True for these two.
+pub(crate) fn is_foreign_root(symbol: &str) -> bool {
+    symbol == INTERRUPT_ROOT || symbol == PREEMPTION_ROOT
+}
+
 /// Beginnings of functions, separated by blanks, without underscores before them.
 const FUNCTIONS: &[(KernelLayer, &str)] = &[
     (

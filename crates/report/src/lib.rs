@@ -5,6 +5,7 @@
 //!        ──stacks()───▶ StackReport ───▶ text::render_stacks, json::render_stacks
 //!        ──diff()─────▶ Diff ──────────▶ text::render_diff, json::render_diff, diff_export
 //!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks, pprof …)
+//!        ──dive()─────▶ DiveReport ────▶ text::render_dive, json::render_dive
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
@@ -22,6 +23,7 @@ mod comparison;
 mod database_view;
 mod diff;
 pub mod diff_export;
+mod dive;
 mod explanation;
 pub mod export;
 mod filter;
@@ -67,6 +69,10 @@ pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
     Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,
     NoiseTest, Place, Verdict, diff,
+};
+pub use dive::{
+    CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveOptions, DiveReport, DiveView, Durations,
+    FunctionDurations, LayerPart, PathDurations, PathTree, SpanLine, TracedCall, dive, has_kernel_trace,
 };
 pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};

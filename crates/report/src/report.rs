@@ -59,6 +59,12 @@ pub enum ReportError {
     /// No event has one of these names.
     #[error("no latencies of {} in this recording", .0.join(", "))]
     NoSuchEvent(Vec<String>),
+    /// No function of this name is in the trace of the kernel.
+    #[error("no function {0} in this trace; --functions lists them")]
+    NoSuchFunction(String),
+    /// No call of this number is kept (0 = none at all).
+    #[error("{}", match .0 { 0 => "no call is kept whole in this trace".to_string(), n => format!("call {n} is not among those that are kept whole") })]
+    NoSuchCall(u64),
     /// A heat map shows one kind of latency.
     #[error("a heat map shows one kind of latency: choose one with --kind; this recording has {}", .0.join(", "))]
     ChooseKind(Vec<String>),

@@ -4,6 +4,7 @@
 
 mod comparison;
 mod diff;
+mod dive;
 mod io;
 mod latency;
 mod report;
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use crate::comparison::Comparison;
 use crate::diff::Diff;
+use crate::dive::DiveReport;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
@@ -47,6 +49,11 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
     in_units(&stack_views::Document::from(report), &report.meta)
+}
+
+/// A trace of the kernel as indented JSON, with a line feed at the end: `functions`, `tree`, `children` or `spans`, as was asked.
+pub fn render_dive(report: &DiveReport) -> String {
+    pretty(&dive::document(report))
 }
 
 /// What changed between two recordings, as indented JSON, with a line feed at the end.

@@ -23,7 +23,7 @@ pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     kind::WAIT,
     kind::ORACLE_WAIT,
     kind::ORACLE_WAIT_DB,
@@ -36,6 +36,7 @@ const KINDS: [&str; 12] = [
     kind::BLOCK,
     kind::BLOCK_QUEUE,
     kind::WAKER,
+    kind::FUNCTION,
 ];
 
 /// What a kind is, in a few words; the kind itself when it is not known.
@@ -53,6 +54,7 @@ pub(crate) fn kind_words(kind: &str) -> &str {
         kind::BLOCK => "Block requests",
         kind::BLOCK_QUEUE => "Block requests in the queue",
         kind::WAKER => "Sleeps, by who ended them",
+        kind::FUNCTION => "Kernel functions",
         other => other,
     }
 }

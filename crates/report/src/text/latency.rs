@@ -129,6 +129,7 @@ fn explanation(of: &str, meta: &Meta) -> &'static str {
         kind::BLOCK => "From the issue to the device until it was done.",
         kind::BLOCK_QUEUE => "From entry into the queue until the issue to the device.",
         kind::WAKER => "From falling asleep until someone ended it.",
+        kind::FUNCTION => "From entry to return, without interrupts.",
         _ => "",
     }
 }

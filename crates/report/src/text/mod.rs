@@ -4,6 +4,7 @@ mod block_io;
 mod comparison;
 mod database_view;
 mod diff;
+mod dive;
 mod header;
 mod io;
 mod latency;
@@ -17,6 +18,7 @@ mod trace;
 
 use crate::comparison::Comparison;
 use crate::diff::Diff;
+use crate::dive::DiveReport;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
@@ -37,6 +39,13 @@ pub fn render(report: &Report, width: usize) -> String {
     sessions::render(report, &mut page);
     stacks::render(report, &mut page);
     quality::render(report, &mut page);
+    page.finish()
+}
+
+/// A trace of the kernel as text; as [`render`].
+pub fn render_dive(report: &DiveReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    dive::render(report, &mut page);
     page.finish()
 }
 

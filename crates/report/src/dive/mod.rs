@@ -1,0 +1,198 @@
+//! What a system call does inside the kernel: from a trace of functions, or of tracepoints.
+//!
+//! Durations are inclusive: what a function called is in them, and its time off CPU, but no interrupt and no preemption that
+//! hit it; these have trees of their own. `own` is what is left of a function on a CPU when all that it called is taken away.
+
+mod one_call;
+mod paths;
+mod summary;
+
+use dbtime_model::State;
+use dbtime_model::recording::{KernelTrace, Meta};
+
+pub use one_call::{CallChoice, SpanLine, TracedCall};
+pub use paths::{ChildOf, ChildrenOf, Durations, FunctionDurations, PathDurations, PathTree};
+pub use summary::{CallSummary, LayerPart};
+
+use crate::filter::Filter;
+use crate::load::Source;
+use crate::report::{ReportError, load};
+use crate::scan::{Period, finish};
+use paths::Paths;
+
+/// States that time inside of calls may be in, as they are shown.
+pub(crate) const STATES: [State; 6] = [
+    State::Kernel,
+    State::Runnable,
+    State::Disk,
+    State::Sleep,
+    State::Stopped,
+    State::Unknown,
+];
+
+/// How a trace of the kernel is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiveView {
+    /// Calls, layers, the functions with most time.
+    Summary,
+    /// All calls merged: every call path.
+    Tree,
+    /// Every function, whoever called it.
+    Functions,
+    /// What a function calls directly.
+    Children(String),
+    /// One call from begin to end.
+    Call(CallChoice),
+}
+
+/// What a report of a trace of the kernel is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiveOptions {
+    /// Which rows count: period and sessions.
+    pub filter: Filter,
+    /// How it is looked at.
+    pub view: DiveView,
+    /// How many of the longest to show.
+    pub top: usize,
+    /// How many levels of a tree, or of a call; none = all.
+    pub depth: Option<usize>,
+}
+
+/// What is asked of [`DiveView`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum DiveAnswer {
+    /// [`DiveView::Summary`]: functions by their own time.
+    Summary(Vec<FunctionDurations>),
+    /// [`DiveView::Tree`]
+    Tree(PathTree),
+    /// [`DiveView::Functions`]
+    Functions(Vec<FunctionDurations>),
+    /// [`DiveView::Children`]
+    Children(ChildrenOf),
+    /// [`DiveView::Call`]
+    Call(TracedCall),
+}
+
+/// A trace of the kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiveReport {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// Which rows count.
+    pub filter: Filter,
+    /// The time it covers.
+    pub period: Period,
+    /// What is known of the trace as a whole.
+    pub trace: KernelTrace,
+    /// Calls by their function, the most time first.
+    pub calls: Vec<CallSummary>,
+    /// Time in interrupts that hit the calls, and around them, nanoseconds.
+    pub interrupts_ns: u128,
+    /// Time in which calls were preempted, nanoseconds.
+    pub preemption_ns: u128,
+    /// Time of the calls by layer of the kernel and by state, the most first. Sums to that of `calls`.
+    pub layers: Vec<LayerPart>,
+    /// The answer.
+    pub answer: DiveAnswer,
+    /// Functions or paths that are not shown.
+    pub others: usize,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// True when a recording was made of a trace of the kernel.
+pub fn has_kernel_trace(meta: &Meta) -> bool {
+    meta.files.iter().any(|file| file.kernel_trace.is_some())
+}
+
+/// Reads a trace of the kernel.
+///
+/// # Errors
+/// The filter names a session or a period that is not there, or the view names a function or a call that is not.
+pub fn dive(source: &Source, options: &DiveOptions) -> Result<DiveReport, ReportError> {
+    let mut dimensions = load(source, &options.filter)?;
+    let mut paths = Paths::default();
+    let mut seconds: Option<(i64, i64)> = None;
+    let mut problems = Vec::new();
+    problems.extend(source.activity(|row| {
+        let (first, last) = seconds.unwrap_or((row.time, row.time));
+        seconds = Some((first.min(row.time), last.max(row.time)));
+        let taken = options.filter.takes_time(row.time)
+            && options.filter.takes_session(dimensions.session(row.session));
+        if taken {
+            paths.add_own(row, &dimensions);
+        }
+    }));
+    problems.extend(source.latency(|row| {
+        let taken = options.filter.takes_time(row.time)
+            && options.filter.takes_session(dimensions.session(row.session));
+        if taken {
+            paths.add_durations(row, &dimensions);
+        }
+    }));
+    let scan = finish(source.meta(), &options.filter, seconds, problems);
+    paths.add_up();
+    let mut problems = std::mem::take(&mut dimensions.problems);
+    problems.extend(scan.problems);
+    let (calls, interrupts_ns, preemption_ns) = summary::calls(&paths);
+    let layers = summary::layers(&paths);
+    let mut others = 0;
+    let mut functions = |by_own: bool| {
+        let mut functions = paths.functions(by_own);
+        others = functions.len().saturating_sub(options.top);
+        functions.truncate(options.top);
+        functions
+    };
+    let answer = match &options.view {
+        DiveView::Summary => DiveAnswer::Summary(functions(true)),
+        DiveView::Functions => DiveAnswer::Functions(functions(false)),
+        DiveView::Tree => {
+            let tree = paths.tree(options.top, options.depth);
+            others = tree.others;
+            DiveAnswer::Tree(tree)
+        }
+        DiveView::Children(name) => DiveAnswer::Children(
+            paths
+                .children(name)
+                .ok_or_else(|| ReportError::NoSuchFunction(name.clone()))?,
+        ),
+        DiveView::Call(choice) => DiveAnswer::Call(one_call::one_call(
+            source,
+            choice,
+            options,
+            &mut dimensions,
+            &mut problems,
+        )?),
+    };
+    Ok(DiveReport {
+        meta: source.meta().clone(),
+        filter: options.filter.clone(),
+        period: scan.period,
+        trace: known(source.meta()),
+        calls,
+        interrupts_ns,
+        preemption_ns,
+        layers,
+        answer,
+        others,
+        problems: problems.into_iter().map(|problem| problem.0).collect(),
+    })
+}
+
+/// What is known of all traces of a recording.
+fn known(meta: &Meta) -> KernelTrace {
+    let mut sum = KernelTrace::default();
+    let mut tracers: Vec<&str> = Vec::new();
+    for trace in meta.files.iter().filter_map(|file| file.kernel_trace.as_ref()) {
+        if !tracers.contains(&trace.tracer.as_str()) {
+            tracers.push(&trace.tracer);
+        }
+        sum.calls += trace.calls;
+        sum.kept_calls += trace.kept_calls;
+        sum.cut_calls += trace.cut_calls;
+        sum.lost_events += trace.lost_events;
+        sum.has_switches |= trace.has_switches;
+    }
+    sum.tracer = tracers.join(", ");
+    sum
+}

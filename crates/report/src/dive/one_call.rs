@@ -1,0 +1,142 @@
+//! One call from begin to end: the slowest, the median, or one by its number.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use dbtime_model::recording::Problem;
+use dbtime_model::{SpanRow, State, span};
+
+use super::DiveOptions;
+use crate::kernel_layers::is_foreign_root;
+use crate::load::{Dimensions, Source};
+use crate::report::ReportError;
+
+/// Which call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallChoice {
+    /// The longest of those that are kept.
+    Slowest,
+    /// As many are longer as are shorter.
+    Median,
+    /// By its number, from 1 in the order in which they ended.
+    Number(u64),
+}
+
+impl FromStr for CallChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CallChoice, String> {
+        match text {
+            "slowest" => Ok(CallChoice::Slowest),
+            "median" => Ok(CallChoice::Median),
+            number => match number.parse() {
+                Ok(number) if number > 0 => Ok(CallChoice::Number(number)),
+                _ => Err("choose slowest, median, or a number from 1".to_string()),
+            },
+        }
+    }
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TracedCall {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Process number and name of the task that made it.
+    pub pid: u32,
+    /// See `pid`.
+    pub task: String,
+    /// How long it was from entry to return, nanoseconds: interrupts included.
+    pub ns: u64,
+    /// What happened in it, in order.
+    pub spans: Vec<SpanLine>,
+    /// Steps deeper than was asked for.
+    pub deeper: usize,
+}
+
+/// A step of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpanLine {
+    /// Function, or the two tracepoints that it lies between.
+    pub function: String,
+    /// Module it is in; empty for the kernel itself.
+    pub module: String,
+    /// Functions around it.
+    pub depth: u32,
+    /// Nanoseconds since the begin of the call.
+    pub from_ns: i64,
+    /// How long it was, nanoseconds, interrupts included.
+    pub ns: u64,
+    /// Off CPU in this state; none = a function, or an interval.
+    pub off: Option<State>,
+    /// True for what an interrupt did, or preemption.
+    pub is_foreign: bool,
+}
+
+pub(super) fn one_call(
+    source: &Source,
+    choice: &CallChoice,
+    options: &DiveOptions,
+    dimensions: &mut Dimensions,
+    problems: &mut Vec<Problem>,
+) -> Result<TracedCall, ReportError> {
+    let mut lengths: Vec<(u64, u64)> = Vec::new();
+    let mut takes: HashMap<dbtime_model::SessionId, bool> = HashMap::new();
+    problems.extend(source.spans(|row| {
+        let is_taken = *takes
+            .entry(row.session)
+            .or_insert_with(|| options.filter.takes_session(dimensions.session(row.session)));
+        if row.call > 0 && row.depth == 0 && is_taken {
+            lengths.push((row.ns, row.call));
+        }
+    }));
+    lengths.sort_unstable();
+    let number = match choice {
+        CallChoice::Slowest => lengths.last().map(|(_, call)| *call),
+        CallChoice::Median => lengths
+            .get(lengths.len().saturating_sub(1) / 2)
+            .map(|(_, call)| *call),
+        CallChoice::Number(number) => lengths.iter().map(|(_, call)| *call).find(|call| call == number),
+    };
+    let Some(number) = number else {
+        return Err(ReportError::NoSuchCall(match choice {
+            CallChoice::Number(number) => *number,
+            _ => 0,
+        }));
+    };
+    let mut rows: Vec<SpanRow> = Vec::new();
+    let _ = source.spans(|row| {
+        if row.call == number {
+            rows.push(row.clone());
+        }
+    });
+    let session = rows.first().map(|row| dimensions.session(row.session).clone());
+    let begin = rows.first().map_or(0, |row| row.start_ns);
+    let mut call = TracedCall {
+        number,
+        pid: session.as_ref().map_or(0, |session| session.pid),
+        task: session.map(|session| session.title).unwrap_or_default(),
+        ns: rows.first().map_or(0, |row| row.ns),
+        spans: Vec::new(),
+        deeper: 0,
+    };
+    for row in &rows {
+        if options.depth.is_some_and(|depth| row.depth as usize >= depth) {
+            call.deeper += 1;
+            continue;
+        }
+        let frames = dimensions.stack(row.stack).unwrap_or(&[]);
+        let leaf = frames.last();
+        let module = leaf.map_or("", |leaf| leaf.module.trim_matches(['[', ']']));
+        call.spans.push(SpanLine {
+            function: leaf.map_or_else(String::new, |leaf| leaf.symbol.clone()),
+            module: if module == "kernel" { "" } else { module }.to_string(),
+            depth: row.depth,
+            from_ns: row.start_ns.saturating_sub(begin),
+            ns: row.ns,
+            off: (row.kind == span::kind::OFF_CPU).then_some(row.state),
+            is_foreign: frames.first().is_some_and(|root| is_foreign_root(&root.symbol)),
+        });
+    }
+    Ok(call)
+}

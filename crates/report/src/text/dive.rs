@@ -1,0 +1,350 @@
+//! A trace of the kernel: what system calls do inside.
+
+use dbtime_model::State;
+
+use super::page::{Page, Table, percent};
+use crate::dive::{
+    CallSummary, ChildrenOf, DiveAnswer, DiveReport, Durations, FunctionDurations, PathTree, TracedCall,
+};
+use crate::number::{duration, microseconds, milliseconds};
+use crate::sums;
+
+/// Longest name that moves the columns of a call apart.
+const NAME: usize = 60;
+
+pub(super) fn render(report: &DiveReport, page: &mut Page) {
+    about(report, page);
+    calls(report, page);
+    match &report.answer {
+        DiveAnswer::Summary(functions) => {
+            layers(report, page);
+            self::functions(
+                functions,
+                "Functions with the most time of their own, whoever called them",
+                report.others,
+                page,
+            );
+        }
+        DiveAnswer::Functions(functions) => self::functions(
+            functions,
+            "Functions by all of their time, whoever called them",
+            report.others,
+            page,
+        ),
+        DiveAnswer::Tree(paths) => tree(paths, page),
+        DiveAnswer::Children(of) => children(of, page),
+        DiveAnswer::Call(call) => one_call(call, page),
+    }
+    for problem in &report.problems {
+        page.paragraph(&format!("Not read: {problem}"));
+    }
+}
+
+fn about(report: &DiveReport, page: &mut Page) {
+    let host = &report.meta.host;
+    let mut place = report.meta.database.target.clone();
+    if !host.name.is_empty() {
+        place += &format!(" on {}, Linux {} {}", host.name, host.kernel, host.arch);
+    }
+    page.paragraph(&format!("Kernel trace ({}) of {place}", report.trace.tracer));
+    for reason in &report.meta.collector.reasons {
+        page.paragraph(&format!("Note: {reason}"));
+    }
+    for note in &report.meta.notes {
+        page.paragraph(&format!("Note: {}", note.text));
+    }
+    let trace = &report.trace;
+    let mut text = format!("{} calls from begin to end", trace.calls);
+    if trace.kept_calls < trace.calls {
+        text += &format!(", {} of them kept whole", trace.kept_calls);
+    }
+    if trace.cut_calls > 0 {
+        text += &format!("; {} that are cut are left out", trace.cut_calls);
+    }
+    if trace.lost_events > 0 {
+        text += &format!("; {} events lost", trace.lost_events);
+    }
+    text += match trace.has_switches {
+        true => ". Exact; time off CPU by sched_switch.",
+        false => ". Exact; no sched_switch in the trace: time off CPU is the gap before finish_task_switch.",
+    };
+    page.paragraph(&text);
+    if trace.tracer.contains("tracepoints") {
+        page.paragraph(
+            "Only tracepoints were traced: times are intervals between two of them, named by both (a → b), at the stack \
+             of the second; what ran in between is not known.",
+        );
+    }
+}
+
+fn calls(report: &DiveReport, page: &mut Page) {
+    page.heading("Calls (without the interrupts and the preemption that hit them)");
+    let states: Vec<State> = crate::dive::STATES
+        .into_iter()
+        .filter(|state| {
+            let has = |call: &CallSummary| call.states.iter().any(|(of, _)| of == state);
+            report.calls.iter().any(has)
+        })
+        .collect();
+    let shares: Vec<String> = states
+        .iter()
+        .map(|state| format!("{} %", words(*state)))
+        .collect();
+    let mut numbers = vec![
+        "calls", "total ms", "min us", "avg us", "p50 us", "p99 us", "max us",
+    ];
+    numbers.extend(shares.iter().map(String::as_str));
+    let mut table = Table::new(&["function"], &numbers);
+    for call in &report.calls {
+        let mut row = vec![call.function.clone()];
+        row.extend(lengths(&call.durations, true));
+        let all: u128 = call.states.iter().map(|(_, ns)| ns).sum();
+        row.extend(states.iter().map(|state| {
+            let ns = call
+                .states
+                .iter()
+                .find(|(of, _)| of == state)
+                .map_or(0, |(_, ns)| *ns);
+            percent(sums::percent(ns, all))
+        }));
+        table.row(row);
+    }
+    page.table(&table);
+    for (what, ns) in [
+        ("Interrupts", report.interrupts_ns),
+        ("Preemption", report.preemption_ns),
+    ] {
+        if ns > 0 {
+            page.paragraph(&format!("{what}: {} more, in no function's time.", duration(ns)));
+        }
+    }
+}
+
+fn words(state: State) -> &'static str {
+    match state {
+        State::Kernel => "on CPU",
+        State::Runnable => "run queue",
+        State::Unknown => "on or off CPU",
+        other => other.as_str(),
+    }
+}
+
+fn layers(report: &DiveReport, page: &mut Page) {
+    page.heading("Where the time of the calls went");
+    let all: u128 = report.layers.iter().map(|part| part.ns).sum();
+    let calls: u128 = report.trace.calls.into();
+    let mut table = Table::new(&["layer", "state"], &["ms", "%", "us per call"]);
+    for part in &report.layers {
+        table.row(vec![
+            part.layer.clone(),
+            words(part.state).to_string(),
+            milliseconds(part.ns),
+            percent(sums::percent(part.ns, all)),
+            part.ns.checked_div(calls).map(microseconds).unwrap_or_default(),
+        ]);
+    }
+    table.rule();
+    table.row(vec![
+        "all".to_string(),
+        String::new(),
+        milliseconds(all),
+        percent(sums::percent(all, all)),
+        all.checked_div(calls).map(microseconds).unwrap_or_default(),
+    ]);
+    page.table(&table);
+}
+
+/// Calls, total, shortest, mean, (median,) 99 %, longest.
+fn lengths(of: &Durations, median: bool) -> Vec<String> {
+    let histogram = &of.histogram;
+    let us = |ns: Option<u64>| ns.map_or_else(|| "?".to_string(), |ns| microseconds(ns.into()));
+    let mut cells = vec![
+        histogram.count().to_string(),
+        milliseconds(histogram.sum_ns()),
+        us(of.min_ns),
+        histogram.mean_ns().map_or_else(|| "?".to_string(), microseconds),
+    ];
+    if median {
+        cells.push(us(histogram.quantile(0.5)));
+    }
+    cells.push(us(histogram.quantile(0.99)));
+    cells.push(microseconds(histogram.max_ns().into()));
+    cells
+}
+
+fn named(function: &str, module: &str) -> String {
+    match module {
+        "" => function.to_string(),
+        module => format!("{function} [{module}]"),
+    }
+}
+
+fn functions(functions: &[FunctionDurations], heading: &str, others: usize, page: &mut Page) {
+    page.heading(&format!("{heading} (own = on a CPU in it; off = off CPU in it)"));
+    let numbers = [
+        "own ms",
+        "off ms",
+        "in all ms",
+        "calls",
+        "min us",
+        "avg us",
+        "p99 us",
+        "max us",
+    ];
+    let mut table = Table::new(&["function"], &numbers);
+    for of in functions {
+        let mut row = vec![
+            named(&of.function, &of.module),
+            milliseconds(of.own_ns),
+            milliseconds(of.off_ns),
+            milliseconds(of.total_ns),
+        ];
+        let mut lengths = lengths(&of.durations, false);
+        lengths.remove(1);
+        row.extend(lengths);
+        table.row(row);
+    }
+    page.table(&table);
+    if others > 0 {
+        page.paragraph(&format!("  {others} functions are not shown, see --top"));
+    }
+}
+
+fn tree(tree: &PathTree, page: &mut Page) {
+    page.heading(
+        "All calls merged (total = with all that was called; own = on a CPU in it; off = off CPU in it)",
+    );
+    let line = |page: &mut Page, cells: [&str; 8], name: &str| {
+        let [calls, total, own, off, min, avg, p99, max] = cells;
+        page.line(&format!(
+            "  {calls:>7} {total:>10} {own:>9} {off:>9} {min:>8} {avg:>8} {p99:>8} {max:>8}  {name}"
+        ));
+    };
+    line(
+        page,
+        [
+            "calls", "total ms", "own ms", "off ms", "min us", "avg us", "p99 us", "max us",
+        ],
+        "function",
+    );
+    for path in &tree.paths {
+        let cells = lengths(&path.durations, false);
+        let count = path.durations.histogram.count() > 0;
+        let of_calls = |cell: &String| if count { cell.clone() } else { String::new() };
+        line(
+            page,
+            [
+                &of_calls(&cells[0]),
+                &milliseconds(path.total_ns),
+                &milliseconds(path.own_ns),
+                &milliseconds(path.off_ns),
+                &of_calls(&cells[2]),
+                &of_calls(&cells[3]),
+                &of_calls(&cells[4]),
+                &of_calls(&cells[5]),
+            ],
+            &format!(
+                "{}{}",
+                "  ".repeat(path.depth),
+                named(&path.function, &path.module)
+            ),
+        );
+    }
+    if tree.others > 0 {
+        page.paragraph(&format!(
+            "  {} call paths are not shown, see --top and --depth",
+            tree.others
+        ));
+    }
+}
+
+fn children(of: &ChildrenOf, page: &mut Page) {
+    let all = of.durations.histogram.sum_ns();
+    page.heading(&format!(
+        "What {} calls directly: {} calls of it, {} in all",
+        of.function,
+        of.durations.histogram.count(),
+        duration(all)
+    ));
+    let numbers = [
+        "total ms", "% of it", "calls", "min us", "avg us", "p99 us", "max us",
+    ];
+    let mut table = Table::new(&["function"], &numbers);
+    for child in &of.children {
+        let mut cells = lengths(&child.durations, false);
+        let total = cells.remove(1);
+        let share = percent(sums::percent(child.durations.histogram.sum_ns(), all));
+        let mut row = vec![named(&child.function, &child.module), total, share];
+        row.extend(cells);
+        table.row(row);
+    }
+    for (what, ns) in [("(itself, on CPU)", of.own_ns), ("(off CPU)", of.off_ns)] {
+        let mut row = vec![
+            what.to_string(),
+            milliseconds(ns),
+            percent(sums::percent(ns, all)),
+        ];
+        row.resize(numbers.len() + 1, String::new());
+        table.row(row);
+    }
+    page.table(&table);
+}
+
+fn one_call(call: &TracedCall, page: &mut Page) {
+    page.heading(&format!(
+        "Call {} by {} ({}): {} with the interrupts that hit it; microseconds from its begin",
+        call.number,
+        call.task,
+        call.pid,
+        duration(call.ns.into())
+    ));
+    page.line(&format!("  {:>10}  {:>10}", "at us", "took us"));
+    let mut open: Vec<u32> = Vec::new();
+    let close = |page: &mut Page, depth: u32| {
+        page.line(&format!(
+            "  {:>10}  {:>10}  {}}}",
+            "",
+            "",
+            "  ".repeat(depth as usize)
+        ));
+    };
+    let mut was_foreign = false;
+    for (number, span) in call.spans.iter().enumerate() {
+        while let Some(depth) = open.pop_if(|depth| *depth >= span.depth) {
+            close(page, depth);
+        }
+        let has_inside = call
+            .spans
+            .get(number + 1)
+            .is_some_and(|next| next.depth > span.depth);
+        let indent = "  ".repeat((span.depth as usize).min(NAME));
+        let text = match span.off {
+            Some(state) => format!("/* off CPU: {} */", words(state)),
+            None if span.function.contains('→') => format!("/* {} */", span.function),
+            None => {
+                let name = named(&span.function, &span.module);
+                let end = if has_inside { "() {" } else { "();" };
+                let mark = match span.is_foreign && !was_foreign {
+                    true => "   /* not its work: interrupt or preemption */",
+                    false => "",
+                };
+                format!("{name}{end}{mark}")
+            }
+        };
+        was_foreign = span.is_foreign;
+        page.line(&format!(
+            "  {:>10}  {:>10}  {indent}{text}",
+            microseconds(span.from_ns.max(0).unsigned_abs().into()),
+            microseconds(span.ns.into())
+        ));
+        if has_inside {
+            open.push(span.depth);
+        }
+    }
+    while let Some(depth) = open.pop() {
+        close(page, depth);
+    }
+    if call.deeper > 0 {
+        page.paragraph(&format!("  {} steps are deeper than --depth", call.deeper));
+    }
+}
