@@ -412,7 +412,7 @@ pub struct DiffArguments {
     /// Which part of both; --from and --to in seconds count from the start of each
     #[command(flatten)]
     pub selection: Selection,
-    /// Compare per transaction, execution, request, second, sample or run [default: the first that both sides count]
+    /// Compare per transaction, execution, request, call, second, sample or run [default: the first that both sides count]
     #[arg(long, value_name = "UNIT")]
     pub per: Option<WorkUnit>,
     /// Transactions that each side did, where the recordings do not count them (as pgbench prints them)

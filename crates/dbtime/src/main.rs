@@ -21,7 +21,7 @@ use dbtime_report::diff_export::Widths;
 use dbtime_report::{
     ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter, FlameOptions,
     IoOptions, LatencyDimension, LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare,
-    TraceOptions, USUAL_THRESHOLDS_US, export, has_kernel_trace, parse_moment,
+    TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace, parse_moment,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -457,6 +457,20 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     let [good, bad] = [&arguments.good, &arguments.bad]
         .map(|path| import::open(std::slice::from_ref(path), &arguments.about));
     let (good, bad) = (good?, bad?);
+    let is_dive = has_kernel_trace(good.meta()) && has_kernel_trace(bad.meta());
+    if is_dive && arguments.per.is_none() && matches!(format, DiffFormat::Text | DiffFormat::Json) {
+        let filters = [
+            filter(&arguments.selection, &good)?,
+            filter(&arguments.selection, &bad)?,
+        ];
+        let answer = dive_diff((&good, &filters[0]), (&bad, &filters[1]), arguments.top)?;
+        let text = match format {
+            DiffFormat::Json => dbtime_report::json::render_dive_diff(&answer),
+            _ => dbtime_report::text::render_dive_diff(&answer, output::width()),
+        };
+        output::to_file(&arguments.output, |out| out.write_all(text.as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let options = DiffOptions {
         filters: [
             filter(&arguments.selection, &good)?,

@@ -183,6 +183,8 @@ pub mod counter {
     pub const TRANSACTIONS: &str = "transactions";
     /// A database's: executions of statements that clients asked for.
     pub const EXECUTIONS: &str = "executions";
+    /// `kernel`: calls in a trace of the kernel that are there from begin to end.
+    pub const TRACED_CALLS: &str = "traced_calls";
     /// `dbtime`: samples whose wait event could not be read.
     pub const WAIT_NOT_READ: &str = "wait_not_read";
     /// `dbtime`: samples whose wait event is a number that the database does not know.

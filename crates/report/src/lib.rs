@@ -6,6 +6,7 @@
 //!        ──diff()─────▶ Diff ──────────▶ text::render_diff, json::render_diff, diff_export
 //!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks, pprof …)
 //!        ──dive()─────▶ DiveReport ────▶ text::render_dive, json::render_dive
+//! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
@@ -71,8 +72,9 @@ pub use diff::{
     NoiseTest, Place, Verdict, diff,
 };
 pub use dive::{
-    CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveOptions, DiveReport, DiveView, Durations,
-    FunctionDurations, LayerPart, PathDurations, PathTree, SpanLine, TracedCall, dive, has_kernel_trace,
+    CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveChange, DiveDiff, DiveOptions, DiveReport,
+    DiveSide, DiveView, Durations, FunctionDurations, LayerPart, PathDurations, PathTree, SpanLine,
+    TracedCall, dive, dive_diff, has_kernel_trace,
 };
 pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};

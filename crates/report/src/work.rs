@@ -19,6 +19,8 @@ pub enum WorkUnit {
     Execution,
     /// A request of a client: an end of its wait for the client, counted in the exact tiers.
     Request,
+    /// A system call in a trace of the kernel.
+    Call,
     /// A second of elapsed time.
     Second,
     /// A sample, where the source knows no time.
@@ -29,10 +31,11 @@ pub enum WorkUnit {
 
 impl WorkUnit {
     /// Every unit, the preferred first.
-    pub const ALL: [WorkUnit; 6] = [
+    pub const ALL: [WorkUnit; 7] = [
         WorkUnit::Transaction,
         WorkUnit::Execution,
         WorkUnit::Request,
+        WorkUnit::Call,
         WorkUnit::Second,
         WorkUnit::Sample,
         WorkUnit::Run,
@@ -44,6 +47,7 @@ impl WorkUnit {
             WorkUnit::Transaction => "transaction",
             WorkUnit::Execution => "execution",
             WorkUnit::Request => "request",
+            WorkUnit::Call => "call",
             WorkUnit::Second => "second",
             WorkUnit::Sample => "sample",
             WorkUnit::Run => "run",
@@ -83,6 +87,7 @@ impl CountedWork {
         let unit = match row.name.as_str() {
             counter::TRANSACTIONS => WorkUnit::Transaction,
             counter::EXECUTIONS => WorkUnit::Execution,
+            counter::TRACED_CALLS => WorkUnit::Call,
             _ => return,
         };
         self.add(unit, row.time, row.value.max(0).unsigned_abs());

@@ -9,7 +9,9 @@
 //! `sleep-time` off), the stay is added to the durations of the functions around it.
 
 use dbtime_model::recording::KernelTrace;
-use dbtime_model::{BackendType, SessionId, SessionRow, SpanRow, StackId, State, Wait, span};
+use dbtime_model::{
+    BackendType, CounterRow, SessionId, SessionRow, SpanRow, StackId, State, Wait, counter, span,
+};
 
 use super::line::{Place, argument, comm_of, pid_of, seconds};
 use super::paths::{Function, Path, Paths};
@@ -112,6 +114,8 @@ struct Task {
     off_since: Option<(i64, State)>,
     off_until: Option<i64>,
     woken: Option<i64>,
+    /// Calls since rows were handed on.
+    calls: i64,
     /// Another task was on its CPU since it was last seen.
     left: bool,
     is_cut: bool,
@@ -186,7 +190,7 @@ impl Calls {
             return match self.on_cpu.get(&cpu) {
                 Some(task) => *task,
                 None => {
-                    let task = self.task_named(format!("cpu {cpu}").as_bytes(), into);
+                    let task = self.task_named(format!("cpu {cpu}").as_bytes(), place.at_ns, into);
                     self.on_cpu.insert(cpu, task);
                     task
                 }
@@ -201,10 +205,11 @@ impl Calls {
                 let cpu = place.cpu.unwrap_or(0);
                 self.task_named(
                     format!("{} {cpu}", String::from_utf8_lossy(name)).as_bytes(),
+                    place.at_ns,
                     into,
                 )
             }
-            _ => self.task_named(name, into),
+            _ => self.task_named(name, place.at_ns, into),
         };
         self.last_name.clear();
         self.last_name.extend_from_slice(name);
@@ -212,7 +217,7 @@ impl Calls {
         task
     }
 
-    fn task_named(&mut self, name: &[u8], into: &mut Import) -> usize {
+    fn task_named(&mut self, name: &[u8], at_ns: Option<i64>, into: &mut Import) -> usize {
         if let Some(task) = self.by_name.get(name) {
             return *task;
         }
@@ -228,6 +233,7 @@ impl Calls {
             &String::from_utf8_lossy(name),
             SessionRow {
                 pid,
+                started: at_ns.unwrap_or(0).div_euclid(SECOND_NS).saturating_mul(1_000_000),
                 backend_type: BackendType::PROCESS.to_string(),
                 title: String::from_utf8_lossy(comm_of(name)).into_owned(),
                 ..SessionRow::default()
@@ -243,6 +249,7 @@ impl Calls {
             off_since: None,
             off_until: None,
             woken: None,
+            calls: 0,
             left: false,
             is_cut: false,
             waits: self.waits.remove(&pid).unwrap_or_default(),
@@ -679,6 +686,7 @@ impl Calls {
         }
         if is_call(root.role) {
             self.about.calls += 1;
+            self.tasks[at].calls += 1;
             self.keep(at, ns, into);
         }
         self.tasks[at].steps.clear();
@@ -745,7 +753,18 @@ impl Calls {
             true => self.second.unwrap_or(0),
             false => 0,
         };
-        self.paths.hand_on(second.saturating_mul(1_000_000), into);
+        let time = second.saturating_mul(1_000_000);
+        self.paths.hand_on(time, into);
+        for task in self.tasks.iter_mut().filter(|task| task.calls > 0) {
+            into.counter(CounterRow {
+                time,
+                session: task.session,
+                source: counter::KERNEL.to_string(),
+                name: counter::TRACED_CALLS.to_string(),
+                value: std::mem::take(&mut task.calls),
+                ..CounterRow::default()
+            });
+        }
     }
 
     /// The end of the file: calls that are still open are cut.

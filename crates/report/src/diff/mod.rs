@@ -182,9 +182,10 @@ impl Per {
                         counted[slices.of_time(*second)] += amount.samples as f64;
                     }
                 }
-                (WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request, Some(seconds))
-                    if !is_told =>
-                {
+                (
+                    WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request | WorkUnit::Call,
+                    Some(seconds),
+                ) if !is_told => {
                     for (second, count) in seconds {
                         counted[slices.of_time(*second)] += *count as f64;
                     }
@@ -226,7 +227,7 @@ fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [
             WorkUnit::Transaction if options.transactions.is_some() => {
                 options.transactions.map_or(0.0, |told| told[side] as f64)
             }
-            WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request => {
+            WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request | WorkUnit::Call => {
                 sides[side].work.count(unit) as f64
             }
             WorkUnit::Second if sides[side].total.ns == 0 => 0.0,
@@ -246,6 +247,7 @@ fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [
                 hint: match unit {
                     WorkUnit::Transaction => ": say how many there were with --transactions GOOD,BAD",
                     WorkUnit::Request => ": record --exact does",
+                    WorkUnit::Call => ": only traces of the kernel do",
                     _ => "",
                 },
             }),

@@ -3,19 +3,21 @@
 //! Durations are inclusive: what a function called is in them, and its time off CPU, but no interrupt and no preemption that
 //! hit it; these have trees of their own. `own` is what is left of a function on a CPU when all that it called is taken away.
 
+mod difference;
 mod one_call;
 mod paths;
 mod summary;
 
 use dbtime_model::State;
-use dbtime_model::recording::{KernelTrace, Meta};
+use dbtime_model::recording::{KernelTrace, Meta, Problem};
 
+pub use difference::{DiveChange, DiveDiff, DiveSide, dive_diff};
 pub use one_call::{CallChoice, SpanLine, TracedCall};
 pub use paths::{ChildOf, ChildrenOf, Durations, FunctionDurations, PathDurations, PathTree};
 pub use summary::{CallSummary, LayerPart};
 
 use crate::filter::Filter;
-use crate::load::Source;
+use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, finish};
 use paths::Paths;
@@ -110,30 +112,12 @@ pub fn has_kernel_trace(meta: &Meta) -> bool {
 /// # Errors
 /// The filter names a session or a period that is not there, or the view names a function or a call that is not.
 pub fn dive(source: &Source, options: &DiveOptions) -> Result<DiveReport, ReportError> {
-    let mut dimensions = load(source, &options.filter)?;
-    let mut paths = Paths::default();
-    let mut seconds: Option<(i64, i64)> = None;
-    let mut problems = Vec::new();
-    problems.extend(source.activity(|row| {
-        let (first, last) = seconds.unwrap_or((row.time, row.time));
-        seconds = Some((first.min(row.time), last.max(row.time)));
-        let taken = options.filter.takes_time(row.time)
-            && options.filter.takes_session(dimensions.session(row.session));
-        if taken {
-            paths.add_own(row, &dimensions);
-        }
-    }));
-    problems.extend(source.latency(|row| {
-        let taken = options.filter.takes_time(row.time)
-            && options.filter.takes_session(dimensions.session(row.session));
-        if taken {
-            paths.add_durations(row, &dimensions);
-        }
-    }));
-    let scan = finish(source.meta(), &options.filter, seconds, problems);
-    paths.add_up();
-    let mut problems = std::mem::take(&mut dimensions.problems);
-    problems.extend(scan.problems);
+    let Read {
+        paths,
+        period,
+        mut dimensions,
+        mut problems,
+    } = read(source, &options.filter)?;
     let (calls, interrupts_ns, preemption_ns) = summary::calls(&paths);
     let layers = summary::layers(&paths);
     let mut others = 0;
@@ -167,7 +151,7 @@ pub fn dive(source: &Source, options: &DiveOptions) -> Result<DiveReport, Report
     Ok(DiveReport {
         meta: source.meta().clone(),
         filter: options.filter.clone(),
-        period: scan.period,
+        period,
         trace: known(source.meta()),
         calls,
         interrupts_ns,
@@ -176,6 +160,43 @@ pub fn dive(source: &Source, options: &DiveOptions) -> Result<DiveReport, Report
         answer,
         others,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
+    })
+}
+
+/// All rows of a trace.
+struct Read {
+    paths: Paths,
+    period: Period,
+    dimensions: Dimensions,
+    problems: Vec<Problem>,
+}
+
+fn read(source: &Source, filter: &Filter) -> Result<Read, ReportError> {
+    let mut dimensions = load(source, filter)?;
+    let mut paths = Paths::default();
+    let mut seconds: Option<(i64, i64)> = None;
+    let mut problems = Vec::new();
+    problems.extend(source.activity(|row| {
+        let (first, last) = seconds.unwrap_or((row.time, row.time));
+        seconds = Some((first.min(row.time), last.max(row.time)));
+        if filter.takes_time(row.time) && filter.takes_session(dimensions.session(row.session)) {
+            paths.add_own(row, &dimensions);
+        }
+    }));
+    problems.extend(source.latency(|row| {
+        if filter.takes_time(row.time) && filter.takes_session(dimensions.session(row.session)) {
+            paths.add_durations(row, &dimensions);
+        }
+    }));
+    let scan = finish(source.meta(), filter, seconds, problems);
+    paths.add_up();
+    let mut problems = std::mem::take(&mut dimensions.problems);
+    problems.extend(scan.problems);
+    Ok(Read {
+        paths,
+        period: scan.period,
+        dimensions,
+        problems,
     })
 }
 

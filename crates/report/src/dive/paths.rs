@@ -232,6 +232,26 @@ impl Paths {
         }
     }
 
+    /// The roots of calls: not of what only hit them.
+    pub(super) fn call_roots(&self) -> impl Iterator<Item = &Node> {
+        let roots = self.roots.iter().map(|root| &self.nodes[*root]);
+        roots.filter(|root| !is_foreign_root(&root.symbol))
+    }
+
+    /// Every path of calls, with the names from its root on.
+    pub(super) fn each_of_calls(&self) -> impl Iterator<Item = (Vec<String>, &Node)> {
+        self.nodes.iter().filter_map(|node| {
+            let mut names = vec![node.symbol.clone()];
+            let mut above = node.parent;
+            while let Some(at) = above {
+                names.push(self.nodes[at].symbol.clone());
+                above = self.nodes[at].parent;
+            }
+            names.reverse();
+            (!is_foreign_root(&names[0])).then_some((names, node))
+        })
+    }
+
     /// Total of a root that is not the work of calls, by its name.
     pub(super) fn foreign_ns(&self, name: &str) -> u128 {
         let roots = self.roots.iter().map(|root| &self.nodes[*root]);
@@ -252,11 +272,26 @@ impl Paths {
 
     /// Functions, by their own time or by their total.
     pub(super) fn functions(&self, by_own: bool) -> Vec<FunctionDurations> {
+        let nodes = self.nodes.iter().filter(|node| !is_foreign_root(&node.symbol));
+        let mut functions = self.added_up(nodes);
+        functions.sort_by_key(|of| {
+            std::cmp::Reverse(if by_own {
+                of.own_ns + of.off_ns
+            } else {
+                of.total_ns
+            })
+        });
+        functions
+    }
+
+    /// Functions that calls run: not what only interrupts do.
+    pub(super) fn functions_of_calls(&self) -> Vec<FunctionDurations> {
+        self.added_up(self.each_of_calls().map(|(_, node)| node))
+    }
+
+    fn added_up<'a>(&self, nodes: impl Iterator<Item = &'a Node>) -> Vec<FunctionDurations> {
         let mut functions: BTreeMap<(&str, &str), FunctionDurations> = BTreeMap::new();
-        for node in &self.nodes {
-            if is_foreign_root(&node.symbol) {
-                continue;
-            }
+        for node in nodes {
             let sum = functions
                 .entry((&node.symbol, &node.module))
                 .or_insert_with(|| FunctionDurations {
@@ -274,15 +309,7 @@ impl Paths {
                 sum.total_ns += node.total_ns;
             }
         }
-        let mut functions: Vec<FunctionDurations> = functions.into_values().collect();
-        functions.sort_by_key(|of| {
-            std::cmp::Reverse(if by_own {
-                of.own_ns + of.off_ns
-            } else {
-                of.total_ns
-            })
-        });
-        functions
+        functions.into_values().collect()
     }
 
     fn is_below_itself(&self, node: &Node) -> bool {

@@ -6,7 +6,7 @@ use dbtime_model::{Frame, State};
 
 use super::STATES;
 use super::paths::{Durations, Paths};
-use crate::kernel_layers::{INTERRUPT_ROOT, PREEMPTION_ROOT, is_foreign_root, kernel_layer};
+use crate::kernel_layers::{INTERRUPT_ROOT, KernelLayer, PREEMPTION_ROOT, is_foreign_root, kernel_layer};
 
 /// Calls that begin with the same function.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +77,11 @@ pub(super) fn layers(paths: &Paths) -> Vec<LayerPart> {
         if frames.first().is_some_and(|root| is_foreign_root(&root.symbol)) {
             continue;
         }
-        let layer = kernel_layer(&frames).0.as_str();
+        let layer = match kernel_layer(&frames).0 {
+            // Real interrupts have paths of their own: what is left of that layer in a call is its timers.
+            KernelLayer::Interrupt => "timers",
+            layer => layer.as_str(),
+        };
         for (state, ns) in STATES.into_iter().zip(node.own).filter(|(_, ns)| *ns > 0) {
             let layer = match state {
                 State::Kernel | State::Unknown => layer,

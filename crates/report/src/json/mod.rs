@@ -5,6 +5,7 @@
 mod comparison;
 mod diff;
 mod dive;
+mod dive_diff;
 mod io;
 mod latency;
 mod report;
@@ -17,7 +18,7 @@ use serde::Serialize;
 
 use crate::comparison::Comparison;
 use crate::diff::Diff;
-use crate::dive::DiveReport;
+use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
@@ -54,6 +55,11 @@ pub fn render_stacks(report: &StackReport) -> String {
 /// A trace of the kernel as indented JSON, with a line feed at the end: `functions`, `tree`, `children` or `spans`, as was asked.
 pub fn render_dive(report: &DiveReport) -> String {
     pretty(&dive::document(report))
+}
+
+/// What differs between two traces of the kernel, as indented JSON, with a line feed at the end.
+pub fn render_dive_diff(diff: &DiveDiff) -> String {
+    pretty(&dive_diff::document(diff))
 }
 
 /// What changed between two recordings, as indented JSON, with a line feed at the end.

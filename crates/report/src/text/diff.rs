@@ -74,6 +74,7 @@ fn unit(diff: &Diff) -> &'static str {
         WorkUnit::Request => {
             ": a request is an end of a wait for the client (Client:ClientRead), counted exactly"
         }
+        WorkUnit::Call => ": a system call in a trace of the kernel",
         WorkUnit::Second => {
             " of elapsed time: neither side says how much work it did (--transactions GOOD,BAD)"
         }

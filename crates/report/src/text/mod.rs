@@ -5,6 +5,7 @@ mod comparison;
 mod database_view;
 mod diff;
 mod dive;
+mod dive_diff;
 mod header;
 mod io;
 mod latency;
@@ -18,7 +19,7 @@ mod trace;
 
 use crate::comparison::Comparison;
 use crate::diff::Diff;
-use crate::dive::DiveReport;
+use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
@@ -46,6 +47,13 @@ pub fn render(report: &Report, width: usize) -> String {
 pub fn render_dive(report: &DiveReport, width: usize) -> String {
     let mut page = Page::new(width);
     dive::render(report, &mut page);
+    page.finish()
+}
+
+/// What differs between two traces of the kernel as text; as [`render`].
+pub fn render_dive_diff(diff: &DiveDiff, width: usize) -> String {
+    let mut page = Page::new(width);
+    dive_diff::render(diff, &mut page);
     page.finish()
 }
 

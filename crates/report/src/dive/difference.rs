@@ -1,0 +1,179 @@
+//! Two traces of the kernel: functions that only one of them calls, and where a call takes longer.
+//!
+//! Everything is per call, so that traces of different length can be compared. Which functions run is exact; how long they
+//! take varies from call to call, so a difference of times is shown beside how many calls it rests on, and not called
+//! significant. Interrupts and preemption are no call's work and are left out.
+
+use std::collections::BTreeMap;
+
+use dbtime_model::recording::KernelTrace;
+
+use super::paths::Paths;
+use super::{known, read};
+use crate::filter::Filter;
+use crate::load::Source;
+use crate::report::ReportError;
+
+/// One of the two traces.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiveSide {
+    /// File or recording.
+    pub target: String,
+    /// What is known of the trace as a whole.
+    pub trace: KernelTrace,
+    /// Mean duration of a call without interrupts and preemption, nanoseconds.
+    pub call_ns: f64,
+}
+
+/// A function, or a call path, in both. Numbers are per call, first GOOD's, then BAD's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiveChange {
+    /// The function, with its callers before it where it is a path.
+    pub path: Vec<String>,
+    /// How often it was called.
+    pub calls: [f64; 2],
+    /// Of its own, on a CPU or off it, nanoseconds.
+    pub own_ns: [f64; 2],
+    /// With all that it called, nanoseconds.
+    pub total_ns: [f64; 2],
+}
+
+impl DiveChange {
+    /// How much longer it takes of its own in BAD, nanoseconds per call.
+    pub fn own_more_ns(&self) -> f64 {
+        self.own_ns[1] - self.own_ns[0]
+    }
+}
+
+/// What differs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiveDiff {
+    /// GOOD, then BAD.
+    pub sides: [DiveSide; 2],
+    /// Functions that only this side calls, the most time of their own first.
+    pub only: [Vec<DiveChange>; 2],
+    /// How many of these are not shown.
+    pub only_others: [usize; 2],
+    /// Functions that both call, the largest difference of their own time first.
+    pub functions: Vec<DiveChange>,
+    /// Call paths, the largest difference of their own time first.
+    pub paths: Vec<DiveChange>,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// Compares two traces of the kernel.
+///
+/// # Errors
+/// A filter names a session or a period that is not there; a side has no call.
+pub fn dive_diff(
+    good: (&Source, &Filter),
+    bad: (&Source, &Filter),
+    top: usize,
+) -> Result<DiveDiff, ReportError> {
+    let mut sums = Vec::with_capacity(2);
+    let mut sides = Vec::with_capacity(2);
+    let mut problems = Vec::new();
+    for (source, filter) in [good, bad] {
+        let read = read(source, filter)?;
+        problems.extend(read.problems.iter().map(|problem| problem.0.clone()));
+        let trace = known(source.meta());
+        if trace.calls == 0 {
+            return Err(ReportError::NoSuchCall(0));
+        }
+        let calls = trace.calls as f64;
+        let all: u128 = read.paths.call_roots().map(|root| root.total_ns).sum();
+        sides.push(DiveSide {
+            target: source.meta().database.target.clone(),
+            call_ns: all as f64 / calls,
+            trace,
+        });
+        sums.push((functions(&read.paths, calls), paths(&read.paths, calls)));
+    }
+    let Ok([good, bad]) = <[DiveSide; 2]>::try_from(sides) else {
+        // Two were pushed.
+        return Err(ReportError::NoSuchCall(0));
+    };
+    let mut functions = merged([&sums[0].0, &sums[1].0]);
+    let mut paths = merged([&sums[0].1, &sums[1].1]);
+    let mut only = [Vec::new(), Vec::new()];
+    functions.retain(|change| match change.calls {
+        [good, bad] if good > 0.0 && bad > 0.0 => true,
+        [good, _] => {
+            only[usize::from(good == 0.0)].push(change.clone());
+            false
+        }
+    });
+    let by_difference = |changes: &mut Vec<DiveChange>| {
+        changes.sort_by(|one, other| other.own_more_ns().abs().total_cmp(&one.own_more_ns().abs()));
+        let shown = changes.len().min(top);
+        changes.split_off(shown).len()
+    };
+    by_difference(&mut functions);
+    by_difference(&mut paths);
+    let only_others = only.each_mut().map(by_difference);
+    Ok(DiveDiff {
+        sides: [good, bad],
+        only,
+        only_others,
+        functions,
+        paths,
+        problems,
+    })
+}
+
+/// Per call: how often, own time, total.
+type Sums = BTreeMap<Vec<String>, [f64; 3]>;
+
+fn functions(paths: &Paths, calls: f64) -> Sums {
+    let per_call = |value: u128| value as f64 / calls;
+    paths
+        .functions_of_calls()
+        .into_iter()
+        .map(|of| {
+            let name = named(&of.function, &of.module);
+            let count = of.durations.histogram.count();
+            (
+                vec![name],
+                [count, of.own_ns + of.off_ns, of.total_ns].map(per_call),
+            )
+        })
+        .collect()
+}
+
+fn paths(paths: &Paths, calls: f64) -> Sums {
+    let per_call = |value: u128| value as f64 / calls;
+    paths
+        .each_of_calls()
+        .map(|(names, node)| {
+            let count = node.durations.histogram.count();
+            (names, [count, node.own.iter().sum(), node.total_ns].map(per_call))
+        })
+        .collect()
+}
+
+fn named(function: &str, module: &str) -> String {
+    match module {
+        "" => function.to_string(),
+        module => format!("{function} [{module}]"),
+    }
+}
+
+fn merged(sides: [&Sums; 2]) -> Vec<DiveChange> {
+    let mut changes: BTreeMap<&Vec<String>, [[f64; 3]; 2]> = BTreeMap::new();
+    for (side, sums) in sides.into_iter().enumerate() {
+        for (path, numbers) in sums {
+            changes.entry(path).or_default()[side] = *numbers;
+        }
+    }
+    let of = |sides: [[f64; 3]; 2], number: usize| sides.map(|side| side[number]);
+    changes
+        .into_iter()
+        .map(|(path, sides)| DiveChange {
+            path: path.clone(),
+            calls: of(sides, 0),
+            own_ns: of(sides, 1),
+            total_ns: of(sides, 2),
+        })
+        .collect()
+}
