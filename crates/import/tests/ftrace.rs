@@ -1,48 +1,424 @@
-//! Traces of the kernel: what awk counts in the same text, and arithmetic.
+//! Traces of the kernel, against what awk counts in the same lines, and against arithmetic.
 
+mod samples;
 mod whole;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use dbtime_model::{Rows, State};
+use dbtime_model::recording::KernelTrace;
+use dbtime_model::{Frame, StackId, State, span};
+use samples::{samples_beside, say};
+use whole::{Whole, of_files, of_text};
 
-use whole::Whole;
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kernel.fgraph")
+}
+
+fn imported(path: &Path) -> Whole {
+    of_files(&[path.to_path_buf()]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn about(whole: &Whole) -> &KernelTrace {
+    whole.file().kernel_trace.as_ref().expect("a trace of the kernel")
+}
+
+fn frames(whole: &Whole) -> BTreeMap<StackId, &Vec<Frame>> {
+    whole
+        .rows
+        .stacks
+        .iter()
+        .map(|row| (row.id, &row.frames))
+        .collect()
+}
+
+/// A function as it stands in the text.
+fn name(frame: &Frame) -> String {
+    match frame.module.as_str() {
+        "[kernel]" => frame.symbol.clone(),
+        module => format!("{} {module}", frame.symbol),
+    }
+}
+
+/// Real traces of functions.
+fn graphs() -> Vec<PathBuf> {
+    ["ftrace/vm-6.1", "ftrace/vm-6.12"]
+        .iter()
+        .flat_map(|folder| samples_beside(folder, &[".fgraph"]))
+        .collect()
+}
+
+/// What awk makes of the lines; none where there is no awk.
+fn by_awk(path: &Path) -> Option<BTreeMap<String, u64>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ftrace.awk");
+    let output = match Command::new("awk").arg("-f").arg(script).arg(path).output() {
+        Ok(output) => output,
+        Err(e) => {
+            say(&format!("SKIPPED: awk: {e}: {} is not compared", path.display()));
+            return None;
+        }
+    };
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).expect("text");
+    let pairs = text
+        .lines()
+        .map(|line| line.split_once('\t').expect("name and value"));
+    Some(
+        pairs
+            .map(|(name, value)| (name.to_string(), value.parse().expect("a number")))
+            .collect(),
+    )
+}
+
+/// Calls and durations by function, from the rows.
+fn by_function(whole: &Whole) -> BTreeMap<String, (u64, u64)> {
+    let frames = frames(whole);
+    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for row in whole.rows.latency.iter().filter(|row| row.kind == "function") {
+        let sum = found
+            .entry(name(frames[&row.stack].last().expect("a leaf")))
+            .or_default();
+        sum.0 += row.count;
+        sum.1 += row.sum_ns;
+        assert!(
+            row.min_ns <= row.max_ns && row.sum_ns >= row.min_ns * row.count,
+            "{row:?}"
+        );
+    }
+    found
+}
 
 #[test]
-fn look() {
-    for file in std::fs::read_dir("/work/shared/data/ftrace/vm-6.1")
-        .unwrap()
-        .chain(std::fs::read_dir("/work/shared/data/ftrace/vm-6.12").unwrap())
-        .chain(std::fs::read_dir("/work/shared/data/ftrace").unwrap())
-    {
-        let path = file.unwrap().path();
-        if path.is_dir() || path.extension().is_some_and(|e| e == "stats") {
+fn every_function_of_every_trace_is_counted_as_often_as_it_stands_there() {
+    for path in graphs().into_iter().chain([fixture()]) {
+        let Some(expected) = by_awk(&path) else { return };
+        let whole = imported(&path);
+        let path = path.display();
+        assert_eq!(about(&whole).calls, expected["roots"], "{path}");
+        assert_eq!(about(&whole).cut_calls, 0, "{path}");
+        assert_eq!(
+            (whole.file().unknown_lines, about(&whole).lost_events),
+            (0, 0),
+            "{path}"
+        );
+        let found = by_function(&whole);
+        let calls = expected
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix("calls ")?, *value)));
+        let calls: BTreeMap<&str, u64> = calls.collect();
+        let found: BTreeMap<&str, u64> = found
+            .iter()
+            .map(|(name, (count, _))| (name.as_str(), *count))
+            .collect();
+        assert_eq!(found, calls, "{path}");
+    }
+}
+
+/// Nothing hit these calls, and nothing was done while a clock stood still: durations are what the lines say.
+#[test]
+fn durations_are_those_of_the_lines() {
+    let quiet = graphs().into_iter().filter(|path| {
+        path.ends_with("vm-6.1/nanosleep_1us.fgraph") || path.ends_with("vm-6.12/nanosleep_1us_sched.fgraph")
+    });
+    let mut compared = 0;
+    for path in quiet {
+        let Some(expected) = by_awk(&path) else { return };
+        let whole = imported(&path);
+        let has_interrupts = frames(&whole)
+            .values()
+            .any(|frames| frames[0].symbol.starts_with('['));
+        if has_interrupts {
             continue;
         }
-        let whole = whole::of_files(std::slice::from_ref(&path)).unwrap();
-        let mut states = BTreeMap::new();
-        let mut roots: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        let frames: BTreeMap<_, _> = whole.rows.stacks.iter().map(|s| (s.id, &s.frames)).collect();
-        for row in &whole.rows.activity {
-            *states.entry(row.state).or_insert(0) += row.ns;
-            let e = roots
-                .entry(frames[&row.kernel_stack][0].symbol.clone())
-                .or_default();
-            e.0 += row.ns;
-            if frames[&row.kernel_stack].len() == 1 {
-                e.1 += row.count
-            };
+        compared += 1;
+        for (name, (_, ns)) in by_function(&whole) {
+            assert_eq!(
+                ns,
+                expected[&format!("ns {name}")],
+                "{name} in {}",
+                path.display()
+            );
         }
-        eprintln!(
-            "{} {:?}\n   states {states:?}\n   roots {roots:?}\n   spans {} act {} lat {} unknown {:?}\n   {:?}",
-            path.display(),
-            whole.file().kernel_trace,
-            whole.rows.spans.len(),
-            whole.rows.activity.len(),
-            whole.rows.latency.len(),
-            whole.file().first_unknown,
+    }
+    assert!(compared > 0 || graphs().is_empty(), "one of them is quiet");
+}
+
+/// What functions did themselves, on a CPU and off it, and what hit them, is as long as the calls were.
+#[test]
+fn parts_add_up_to_the_calls() {
+    for path in graphs().into_iter().chain([fixture()]) {
+        let Some(expected) = by_awk(&path) else { return };
+        let whole = imported(&path);
+        let calls: u64 = whole
+            .rows
+            .spans
+            .iter()
+            .filter(|row| row.depth == 0)
+            .map(|row| row.ns)
+            .sum();
+        let frames = frames(&whole);
+        let is_tail = |row: &&dbtime_model::ActivityRow| {
+            frames[&row.kernel_stack][0]
+                .symbol
+                .starts_with("finish_task_switch")
+        };
+        let parts: u64 = whole
+            .rows
+            .activity
+            .iter()
+            .filter(|row| !is_tail(row))
+            .map(|row| row.ns)
+            .sum();
+        // Moments have microseconds, durations nanoseconds: one of each stay off CPU.
+        let stays = whole
+            .rows
+            .spans
+            .iter()
+            .filter(|row| row.kind == span::kind::OFF_CPU)
+            .count() as u64;
+        assert!(
+            parts.abs_diff(calls) <= 2_000 * (stays + 1),
+            "{}: {parts} in parts of {calls}",
+            path.display()
+        );
+        // Where the clock of durations stood still, calls were longer than their lines say.
+        if !path.to_string_lossy().contains("no_sleep_time") {
+            assert_eq!(calls, expected["whole"], "{}", path.display());
+        }
+        assert!(
+            whole.problems.iter().all(|problem| !problem.contains("shorter")),
+            "{:?}",
             whole.problems
         );
     }
+}
+
+/// Arithmetic by hand, for those who have no real traces.
+#[test]
+fn interrupts_and_time_off_cpu_are_told_apart() {
+    let whole = imported(&fixture());
+    let frames = frames(&whole);
+    let mut own: BTreeMap<(String, State), u64> = BTreeMap::new();
+    for row in &whole.rows.activity {
+        let path: Vec<&str> = frames[&row.kernel_stack]
+            .iter()
+            .map(|frame| frame.symbol.as_str())
+            .collect();
+        *own.entry((path.join(";"), row.state)).or_default() += row.ns;
+    }
+    let of = |path: &str, state: State| own.get(&(path.to_string(), state)).copied();
+    let read = "__x64_sys_pread64;vfs_read;ext4_file_read_iter";
+    // 116 us less the interrupt's 5 and io_schedule's 106.
+    assert_eq!(of(read, State::Kernel), Some(5_000));
+    let schedule = format!("{read};io_schedule;schedule");
+    // From the end of dequeue_task_fair to the begin of finish_task_switch.
+    assert_eq!(of(&schedule, State::Disk), Some(100_000));
+    assert_eq!(of(&schedule, State::Kernel), Some(2_000));
+    assert_eq!(
+        of("[interrupt];__sysvec_apic_timer_interrupt", State::Kernel),
+        Some(2_000)
+    );
+    let durations = by_function(&whole);
+    // Both reads, the first without its interrupt.
+    assert_eq!(durations["__x64_sys_pread64"], (2, 117_000 + 5_000));
+    assert_eq!(durations["vfs_read"], (2, 115_000 + 3_000));
+    assert_eq!(durations["ext4_file_read_iter [ext4]"], (1, 111_000));
+    assert_eq!(
+        whole.rows.counters.iter().map(|row| row.value).sum::<i64>(),
+        2,
+        "calls are counted"
+    );
+}
+
+/// The same trace in fewer columns, and as trace-cmd prints it.
+#[test]
+fn columns_do_not_matter() {
+    let text = std::fs::read_to_string(fixture()).expect("text");
+    let whole = imported(&fixture());
+    let expected = by_function(&whole);
+    let data = |line: &&str| line.contains('|') && !line.starts_with('#');
+    // Without time: `CPU) TASK | DURATION | TEXT`; without the task too; duration and text alone.
+    let without = |columns: usize| -> String {
+        text.lines()
+            .map(|line| match data(&line) {
+                true => {
+                    line.splitn(columns + 1, '|')
+                        .last()
+                        .unwrap_or_default()
+                        .to_string()
+                        + "\n"
+                }
+                false => line.to_string() + "\n",
+            })
+            .collect()
+    };
+    for columns in [1, 2] {
+        let whole = of_text(without(columns)).unwrap_or_else(|e| panic!("{e}"));
+        let found = by_function(&whole);
+        assert_eq!(about(&whole).calls, 2);
+        let counts = |of: &BTreeMap<String, (u64, u64)>| -> BTreeMap<String, u64> {
+            of.iter()
+                .map(|(name, (count, _))| (name.clone(), *count))
+                .collect()
+        };
+        assert_eq!(counts(&found), counts(&expected), "{columns} columns less");
+        assert_eq!(found, expected, "durations need no moments");
+    }
+    let trace_cmd: String = text
+        .lines()
+        .filter(data)
+        .map(|line| {
+            let columns: Vec<&str> = line.splitn(4, '|').collect();
+            let event = if columns[3].trim_start().starts_with('}') {
+                "funcgraph_exit"
+            } else {
+                "funcgraph_entry"
+            };
+            // The end of a function has no name there.
+            let said = columns[3].split(" /*").next().unwrap_or_default();
+            format!(
+                "     postgre-7     [000]   {}: {event}: {}|{said}\n",
+                columns[0].trim(),
+                columns[2]
+            )
+        })
+        .collect();
+    let whole = of_text("cpus=2\n".to_string() + &trace_cmd).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(by_function(&whole), expected);
+}
+
+#[test]
+fn calls_in_which_events_were_lost_count_for_nothing() {
+    let text = std::fs::read_to_string(fixture()).expect("text");
+    let lost = text.replacen(
+        " ------------------------------------------\n",
+        "CPU:0 [LOST 13 EVENTS]\n",
+        1,
+    );
+    let whole = of_text(lost).unwrap_or_else(|e| panic!("{e}"));
+    let about = about(&whole);
+    assert_eq!((about.calls, about.cut_calls, about.lost_events), (1, 1, 13));
+    assert_eq!(by_function(&whole)["vfs_read"], (1, 3_000));
+}
+
+#[test]
+fn a_trace_may_be_cut_at_every_byte() {
+    let small = graphs()
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains("depth3"));
+    for path in small.chain([fixture()]) {
+        let text = std::fs::read(&path).expect("text");
+        let all = imported(&path);
+        let ns = |whole: &Whole| whole.rows.activity.iter().map(|row| row.ns).sum::<u64>();
+        for end in 0..text.len() {
+            match of_text(&text[..end]) {
+                Ok(part) => {
+                    assert!(
+                        about(&part).calls <= about(&all).calls,
+                        "{}: {end}",
+                        path.display()
+                    );
+                    assert!(ns(&part) <= ns(&all), "{}: {end}", path.display());
+                }
+                // Too little to be told from other texts.
+                Err(_) => assert!(end < 600, "{}: {end}", path.display()),
+            }
+        }
+    }
+}
+
+/// What a trace tells of the machine: which scheduler, which file system, how large a page.
+#[test]
+fn known_differences_are_in_the_functions() {
+    let functions = |file: &str| -> Option<BTreeSet<String>> {
+        let path = graphs().into_iter().find(|path| path.ends_with(file))?;
+        Some(by_function(&imported(&path)).into_keys().collect())
+    };
+    let calls = |file: &str, function: &str| {
+        let path = graphs()
+            .into_iter()
+            .find(|path| path.ends_with(file))
+            .expect("the file");
+        by_function(&imported(&path))
+            .get(function)
+            .map_or(0, |(count, _)| *count)
+    };
+    let (Some(cfs), Some(rr)) = (
+        functions("vm-6.1/nanosleep_1us.fgraph"),
+        functions("vm-6.1/nanosleep_1us_rr.fgraph"),
+    ) else {
+        return;
+    };
+    assert!(cfs.contains("dequeue_task_fair") && !cfs.contains("dequeue_task_rt"));
+    assert!(rr.contains("dequeue_task_rt") && !rr.contains("dequeue_task_fair"));
+    // 1 MiB: 256 pages of 4 KiB, or half a page of 2 MiB.
+    assert_eq!(
+        calls("vm-6.1/pread_direct_raw_1M.fgraph", "folio_mark_dirty"),
+        2 * 256
+    );
+    assert_eq!(
+        calls("vm-6.1/pread_direct_raw_1M_huge.fgraph", "folio_mark_dirty"),
+        2
+    );
+    assert_eq!(
+        calls("vm-6.1/pread_direct_ext4.fgraph", "ext4_file_read_iter [ext4]"),
+        10
+    );
+    assert_eq!(calls("vm-6.1/pread_direct_raw.fgraph", "blkdev_read_iter"), 10);
+    assert_eq!(calls("vm-6.1/aio_raw.fgraph", "__x64_sys_io_submit"), 10);
+    assert_eq!(calls("vm-6.1/aio_raw.fgraph", "__x64_sys_io_getevents"), 10);
+}
+
+/// From `sys_enter` to `sys_exit` of each call, by awk; the intervals in between add up to it.
+#[test]
+fn intervals_between_tracepoints_add_up_to_the_calls() {
+    for path in samples_beside("ftrace", &[".txt"]) {
+        let output = Command::new("awk")
+            .arg(
+                r#"/: sys_enter: / { split($4, at, ":"); begin[$1] = at[1] }
+                   /: sys_exit: / && ($1 in begin) { split($4, at, ":"); us += (at[1] - begin[$1]) * 1e6; n++; delete begin[$1] }
+                   END { printf "%d %d", n, us + 0.5 }"#,
+            )
+            .arg(&path)
+            .output();
+        let Ok(output) = output else {
+            say("SKIPPED: awk");
+            return;
+        };
+        let text = String::from_utf8(output.stdout).expect("text");
+        let (calls, us) = text.split_once(' ').expect("two numbers");
+        let whole = imported(&path);
+        assert_eq!(about(&whole).tracer, "tracepoints");
+        assert_eq!(about(&whole).calls.to_string(), calls, "{}", path.display());
+        let ns: u64 = whole.rows.activity.iter().map(|row| row.ns).sum();
+        assert_eq!(
+            ns,
+            us.parse::<u64>().expect("a number") * 1_000,
+            "{}",
+            path.display()
+        );
+    }
+}
+
+/// The wait of each call, as dbtime's own recorder writes it at the head.
+#[test]
+fn calls_have_the_wait_that_they_were_made_in() {
+    let text = std::fs::read_to_string(fixture()).expect("text");
+    let head = "# dbtime call: pid=7 at=99.999999500 wait=IO:DataFileRead\n\
+                # dbtime call: pid=7 at=100.000199900 wait=Client:ClientRead\n# dbtime call: nonsense\n";
+    let whole = of_text(head.to_string() + &text).unwrap_or_else(|e| panic!("{e}"));
+    let mut waits: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in &whole.rows.activity {
+        *waits.entry(&row.wait_event).or_default() += row.ns;
+    }
+    assert_eq!(
+        waits,
+        BTreeMap::from([("DataFileRead", 122_000), ("ClientRead", 5_000)])
+    );
+    assert_eq!(whole.file().unknown_lines, 1);
 }

@@ -263,8 +263,14 @@ impl Calls {
     }
 
     /// Another task is on this CPU from now on.
-    pub(super) fn switch(&mut self, cpu: Option<u32>, to: &[u8], into: &mut Import) {
+    pub(super) fn switch(&mut self, cpu: Option<u32>, from: &[u8], to: &[u8], into: &mut Import) {
         let cpu = cpu.unwrap_or(0);
+        // Whose lines these were is told when it goes, where there is no column of tasks.
+        if let Some(task) = self.on_cpu.get(&cpu)
+            && !self.by_name.contains_key(from)
+        {
+            self.by_name.insert(from.into(), *task);
+        }
         let to = Place {
             task: to,
             cpu: Some(cpu),

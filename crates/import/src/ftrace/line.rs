@@ -34,7 +34,11 @@ pub(super) enum Said<'a> {
         arguments: &'a [u8],
     },
     /// From here on another task is on this CPU.
-    Switch { cpu: Option<u32>, to: &'a [u8] },
+    Switch {
+        cpu: Option<u32>,
+        from: &'a [u8],
+        to: &'a [u8],
+    },
     /// Events that the kernel says it lost; none when it does not know how many.
     Lost { cpu: Option<u32>, events: Option<u64> },
     /// The stack of the event before begins.
@@ -125,9 +129,13 @@ fn switch(text: &[u8]) -> Said<'_> {
     let Some(arrow) = memchr::memmem::find(text, b" => ") else {
         return Said::Unknown;
     };
-    let cpu = cpu_column(text).map(|(cpu, _)| cpu);
+    let (cpu, from) = match cpu_column(text) {
+        Some((cpu, from)) => (Some(cpu), &from[..arrow - (text.len() - from.len())]),
+        None => (None, &text[..arrow]),
+    };
     Said::Switch {
         cpu,
+        from: from.trim_ascii(),
         to: text[arrow + 4..].trim_ascii(),
     }
 }
@@ -478,6 +486,7 @@ mod tests {
             read(" 0)    <idle>-0    =>     tb-366    "),
             Said::Switch {
                 cpu: Some(0),
+                from: b"<idle>-0",
                 to: b"tb-366"
             }
         );

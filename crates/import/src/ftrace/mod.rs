@@ -120,7 +120,7 @@ impl Reader<'_> {
                     .intervals
                     .event(&place, name, arguments, &mut self.calls, into),
             },
-            Said::Switch { cpu, to } => self.calls.switch(cpu, to, into),
+            Said::Switch { cpu, from, to } => self.calls.switch(cpu, from, to, into),
             Said::Lost { cpu, events } => {
                 self.intervals.lost(&mut self.calls, into);
                 self.calls.lost(cpu, events);
