@@ -36,7 +36,7 @@ pub use error::ImportError;
 pub use event_names::{EventNames, EventNamesError};
 pub use import::{Import, Imported, Nature};
 pub use lines::{Line, Lines, MAX_LINE};
-pub use options::{Options, parse_interval};
+pub use options::{CallOptions, Options, parse_interval};
 pub use parallel::Reading;
 
 /// A format.

@@ -11,6 +11,19 @@ pub struct Options {
     pub event_names: EventNames,
     /// Of a file of `perf script` with several events, the one that is taken; else the first.
     pub event: Option<String>,
+    /// Of a trace of the kernel, the calls that are taken.
+    pub calls: CallOptions,
+}
+
+/// Which calls of a trace of the kernel are taken; all when nothing is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Those of this system call (`pread64`), and nothing else that tasks did.
+    pub name: Option<String>,
+    /// Those made in this wait event: `Class:Event`, or either of the two.
+    pub wait: Option<String>,
+    /// The first so many.
+    pub most: Option<u64>,
 }
 
 /// Reads a time as it is typed: `10ms`, `1us`, `2.5 s`, `500` (milliseconds). Returns nanoseconds.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dbtime_import::{CallOptions, Options};
 use dbtime_model::recording::KernelTrace;
 use dbtime_model::{Frame, StackId, State, span};
 use samples::{samples_beside, say};
@@ -421,4 +422,32 @@ fn calls_have_the_wait_that_they_were_made_in() {
         BTreeMap::from([("DataFileRead", 122_000), ("ClientRead", 5_000)])
     );
     assert_eq!(whole.file().unknown_lines, 1);
+}
+
+#[test]
+fn only_the_calls_that_are_asked_for_are_taken() {
+    let text = std::fs::read_to_string(fixture()).expect("text");
+    let text = "# dbtime call: pid=7 at=99.9 wait=IO:DataFileRead\n# dbtime call: pid=7 at=100.00019 wait=LWLock:WALWrite\n"
+        .to_string()
+        + &text
+        + &text.replace("pread64", "read").replace("  100.", "  200.");
+    let calls = |name: Option<&str>, wait: Option<&str>, most: Option<u64>| {
+        let calls = CallOptions {
+            name: name.map(str::to_string),
+            wait: wait.map(str::to_string),
+            most,
+        };
+        let options = Options {
+            calls,
+            ..Options::default()
+        };
+        let whole = whole::of_text_with(&options, text.clone()).unwrap_or_else(|e| panic!("{e}"));
+        about(&whole).calls
+    };
+    assert_eq!(calls(None, None, None), 4);
+    assert_eq!(calls(Some("pread64"), None, None), 2);
+    assert_eq!(calls(Some("pread"), None, None), 0);
+    assert_eq!(calls(None, Some("IO:DataFileRead"), None), 1);
+    assert_eq!(calls(Some("pread64"), Some("WALWrite"), None), 1);
+    assert_eq!(calls(None, None, Some(3)), 3);
 }

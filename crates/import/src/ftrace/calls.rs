@@ -15,7 +15,7 @@ use dbtime_model::{
 
 use super::line::{Place, argument, comm_of, pid_of, seconds};
 use super::paths::{Function, Path, Paths};
-use super::role::{INTERRUPT, Role};
+use super::role::{INTERRUPT, Role, call_name};
 use super::switches::{switched, woken};
 use crate::Import;
 use crate::samples::Table;
@@ -667,6 +667,10 @@ impl Calls {
             self.about.cut_calls += u64::from(is_call(root.role));
             return;
         }
+        if !self.is_wanted(root, into) {
+            self.tasks[at].steps.clear();
+            return;
+        }
         let end = root
             .start_ns
             .map(|start| start.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX)));
@@ -696,6 +700,19 @@ impl Calls {
             self.keep(at, ns, into);
         }
         self.tasks[at].steps.clear();
+    }
+
+    /// True when whoever imports asked for such calls.
+    fn is_wanted(&self, root: &Open, into: &Import) -> bool {
+        let wanted = &into.options().calls;
+        let name = || call_name(self.paths.symbol(root.function));
+        let is_of_wait = |wanted: &String| {
+            let wait = self.paths.wait_of(root.path);
+            *wanted == *wait.class || *wanted == *wait.event || *wanted == wait.to_string()
+        };
+        wanted.name.as_deref().is_none_or(|wanted| name() == Some(wanted))
+            && wanted.wait.as_ref().is_none_or(is_of_wait)
+            && wanted.most.is_none_or(|most| self.about.calls < most)
     }
 
     /// Keeps the steps of a call, where there is room, or where it is longer than every one before.

@@ -239,6 +239,11 @@ impl Paths {
         stack
     }
 
+    /// The wait in which a path was gone.
+    pub(super) fn wait_of(&self, path: Path) -> &Wait {
+        &self.root_of(path).wait
+    }
+
     fn root_of(&self, path: Path) -> &Root {
         let mut at = Parent::Node(path);
         loop {

@@ -120,3 +120,11 @@ impl Role {
         }
     }
 }
+
+/// The name of a system call by its function; none when it is no such function.
+pub(super) fn call_name(symbol: &str) -> Option<&str> {
+    SYSTEM_CALLS
+        .iter()
+        .filter_map(|beginning| std::str::from_utf8(beginning).ok())
+        .find_map(|beginning| symbol.strip_prefix(beginning))
+}
