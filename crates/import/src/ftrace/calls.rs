@@ -9,17 +9,15 @@
 //! `sleep-time` off), the stay is added to the durations of the functions around it.
 
 use dbtime_model::recording::KernelTrace;
-use dbtime_model::{
-    BackendType, CounterRow, SessionId, SessionRow, SpanRow, StackId, State, Wait, counter, span,
-};
+use dbtime_model::{CounterRow, SpanRow, StackId, State, Wait, counter, span};
 
-use super::line::{Place, argument, comm_of, pid_of, seconds};
-use super::paths::{Function, Path, Paths};
+use super::line::Place;
+use super::paths::{Path, Paths};
 use super::role::{INTERRUPT, Role, call_name};
+use super::step::{Inside, Interval, LastLeaf, Open, Step};
 use super::switches::{switched, woken};
+use super::tasks::{Task, Tasks};
 use crate::Import;
-use crate::samples::Table;
-use crate::text::decimal;
 
 /// Rows of spans that are kept of a file, and as many more for calls that are longer than every one before.
 const KEPT_SPANS: u64 = 400_000;
@@ -37,118 +35,12 @@ pub(super) const FUNCTION_GRAPH: &str = "function_graph";
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// A function that was entered.
-#[derive(Debug)]
-struct Open {
-    path: Path,
-    role: Role,
-    function: Function,
-    indent: u32,
-    start_ns: Option<i64>,
-    /// Place in the steps of the call; none for what stands around calls.
-    step: Option<usize>,
-    inside: Inside,
-    off_ns: u64,
-    /// Of interrupts that came after the tracer had taken the function's end, and before it had said so.
-    after: Inside,
-    /// Of interrupts that came before the tracer had said that the next function below had begun.
-    before: Inside,
-    /// The same of the function around: perhaps it was this one that was about to begin.
-    before_it: Inside,
-    /// The last stay off CPU: what the two clocks differ in is taken from it.
-    last_off: Option<usize>,
-}
-
-/// What the functions below a function took.
-#[derive(Debug, Clone, Copy, Default)]
-struct Inside {
-    ns: u64,
-    /// Of that, interrupts and preemption.
-    foreign_ns: u64,
-}
-
-impl Inside {
-    fn add(&mut self, other: Inside) {
-        self.ns = self.ns.saturating_add(other.ns);
-        self.foreign_ns = self.foreign_ns.saturating_add(other.foreign_ns);
-    }
-
-    fn subtract(&mut self, other: Inside) {
-        self.ns = self.ns.saturating_sub(other.ns);
-        self.foreign_ns = self.foreign_ns.saturating_sub(other.foreign_ns);
-    }
-}
-
-/// What a call consists of, in the order of their begins.
-#[derive(Debug, Clone, Copy)]
-struct Step {
-    path: Path,
-    depth: u32,
-    start_ns: i64,
-    ns: u64,
-    own_ns: u64,
-    foreign_ns: u64,
-    /// Of a stay off CPU: in which state. None: a function.
-    off: Option<State>,
-}
-
-/// A leaf that may turn out to be none: the kernel prints it so when its end came on another CPU.
-#[derive(Debug, Clone, Copy)]
-struct LastLeaf {
-    function: Function,
-    indent: u32,
-    step: usize,
-    ns: u64,
-}
-
-/// A task and the call that it is in.
-#[derive(Debug)]
-struct Task {
-    session: SessionId,
-    cpu: Option<u32>,
-    open: Vec<Open>,
-    steps: Vec<Step>,
-    last_leaf: Option<LastLeaf>,
-    /// When it was last seen.
-    last_ns: Option<i64>,
-    off_since: Option<(i64, State)>,
-    off_until: Option<i64>,
-    woken: Option<i64>,
-    /// Calls since rows were handed on.
-    calls: i64,
-    /// Another task was on its CPU since it was last seen.
-    left: bool,
-    is_cut: bool,
-    /// What dbtime's recorder knows: when a call began, and in which wait.
-    waits: Vec<(i64, Wait)>,
-}
-
-/// Time between two tracepoints.
-#[derive(Debug)]
-pub(super) struct Interval<'a> {
-    pub from_ns: i64,
-    pub to_ns: i64,
-    /// Names of the two.
-    pub label: &'a [u8],
-    /// Stack at the second one, below the system call, root first.
-    pub functions: &'a [Box<[u8]>],
-    /// Off CPU in this state.
-    pub off: Option<State>,
-    pub in_interrupt: bool,
-}
-
-/// All tasks of a trace.
+/// All calls of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) paths: Paths,
     pub(super) about: KernelTrace,
-    tasks: Vec<Task>,
-    by_name: Table<Box<[u8]>, usize>,
-    by_pid: Table<u32, usize>,
-    on_cpu: Table<u32, usize>,
-    last_name: Vec<u8>,
-    last: usize,
-    waits: Table<u32, Vec<(i64, Wait)>>,
+    pub(super) tasks: Tasks,
     second: Option<i64>,
     spans: u64,
     longest_ns: u64,
@@ -162,134 +54,15 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// `pid=TID at=SECONDS wait=CLASS:EVENT`: the wait of a session when it began a call.
-    pub(super) fn note_wait(&mut self, call: &[u8]) -> Option<()> {
-        let pid = u32::try_from(decimal(argument(call, b"pid")?)?).ok()?;
-        let at = seconds(argument(call, b"at")?)?;
-        // Names of waits have blanks: it stands last.
-        let begins = memchr::memmem::find(call, b" wait=")? + 6;
-        let text = String::from_utf8_lossy(&call[begins..]);
-        let wait = match text.trim().split_once(':') {
-            Some((class, event)) => Wait::event(class, event, false),
-            None => Wait::none(),
-        };
-        self.waits.entry(pid).or_default().push((at, wait));
-        Some(())
-    }
-
     /// True when the moments of lines are known.
     pub(super) fn has_time(&self) -> bool {
         self.has_time
     }
 
-    /// Session of the task that a line is about, and its place in the table.
-    pub(super) fn task(&mut self, place: &Place<'_>, into: &mut Import) -> usize {
-        let name = place.task;
-        if name.is_empty() {
-            let cpu = place.cpu.unwrap_or(0);
-            return match self.on_cpu.get(&cpu) {
-                Some(task) => *task,
-                None => {
-                    let task = self.task_named(format!("cpu {cpu}").as_bytes(), place.at_ns, into);
-                    self.on_cpu.insert(cpu, task);
-                    task
-                }
-            };
-        }
-        if name == self.last_name.as_slice() && pid_of(name) != Some(0) {
-            return self.last;
-        }
-        let task = match pid_of(name) {
-            // Every CPU has an idle task, and all have the same number.
-            Some(0) => {
-                let cpu = place.cpu.unwrap_or(0);
-                self.task_named(
-                    format!("{} {cpu}", String::from_utf8_lossy(name)).as_bytes(),
-                    place.at_ns,
-                    into,
-                )
-            }
-            _ => self.task_named(name, place.at_ns, into),
-        };
-        self.last_name.clear();
-        self.last_name.extend_from_slice(name);
-        self.last = task;
-        task
-    }
-
-    fn task_named(&mut self, name: &[u8], at_ns: Option<i64>, into: &mut Import) -> usize {
-        if let Some(task) = self.by_name.get(name) {
-            return *task;
-        }
-        let pid = pid_of(name).unwrap_or(0);
-        // A task has one stack, also when it changes its name.
-        if pid > 0
-            && let Some(task) = self.by_pid.get(&pid)
-        {
-            self.by_name.insert(name.into(), *task);
-            return *task;
-        }
-        let session = into.session(
-            &String::from_utf8_lossy(name),
-            SessionRow {
-                pid,
-                started: at_ns.unwrap_or(0).div_euclid(SECOND_NS).saturating_mul(1_000_000),
-                backend_type: BackendType::PROCESS.to_string(),
-                title: String::from_utf8_lossy(comm_of(name)).into_owned(),
-                ..SessionRow::default()
-            },
-        );
-        self.tasks.push(Task {
-            session,
-            cpu: None,
-            open: Vec::new(),
-            steps: Vec::new(),
-            last_leaf: None,
-            last_ns: None,
-            off_since: None,
-            off_until: None,
-            woken: None,
-            calls: 0,
-            left: false,
-            is_cut: false,
-            waits: self.waits.remove(&pid).unwrap_or_default(),
-        });
-        let task = self.tasks.len() - 1;
-        self.by_name.insert(name.into(), task);
-        if pid > 0 {
-            self.by_pid.insert(pid, task);
-        }
-        task
-    }
-
-    /// Another task is on this CPU from now on.
-    pub(super) fn switch(&mut self, cpu: Option<u32>, from: &[u8], to: &[u8], into: &mut Import) {
-        let cpu = cpu.unwrap_or(0);
-        // Whose lines these were is told when it goes, where there is no column of tasks.
-        if let Some(task) = self.on_cpu.get(&cpu)
-            && !self.by_name.contains_key(from)
-        {
-            self.by_name.insert(from.into(), *task);
-        }
-        let to = Place {
-            task: to,
-            cpu: Some(cpu),
-            at_ns: None,
-            indent: 0,
-            in_interrupt: false,
-        };
-        let to = self.task(&to, into);
-        if let Some(before) = self.on_cpu.insert(cpu, to)
-            && before != to
-        {
-            self.tasks[before].left = true;
-        }
-    }
-
     /// Events of this CPU are missing (of all when it is not known): calls that are open there are cut.
     pub(super) fn lost(&mut self, cpu: Option<u32>, events: Option<u64>) {
         self.about.lost_events = self.about.lost_events.saturating_add(events.unwrap_or(0));
-        for task in &mut self.tasks {
+        for task in self.tasks.iter_mut() {
             if !task.open.is_empty() && (cpu.is_none() || task.cpu.is_none() || task.cpu == cpu) {
                 task.is_cut = true;
             }
@@ -304,17 +77,17 @@ impl Calls {
                 let Some(switch) = switched(arguments) else { return };
                 self.about.has_switches = true;
                 self.saw_switches = true;
-                if let Some(task) = self.by_pid.get(&switch.from) {
-                    self.tasks[*task].off_since = Some((at, switch.state));
-                    self.tasks[*task].off_until = None;
+                if let Some(task) = self.tasks.with_pid(switch.from) {
+                    self.tasks[task].off_since = Some((at, switch.state));
+                    self.tasks[task].off_until = None;
                 }
-                if let Some(task) = self.by_pid.get(&switch.to) {
-                    self.tasks[*task].off_until = Some(at);
+                if let Some(task) = self.tasks.with_pid(switch.to) {
+                    self.tasks[task].off_until = Some(at);
                 }
             }
             b"sched_wakeup" | b"sched_waking" | b"sched_wakeup_new" => {
-                if let Some(task) = woken(arguments).and_then(|pid| self.by_pid.get(&pid)) {
-                    self.tasks[*task].woken = Some(at);
+                if let Some(task) = woken(arguments).and_then(|pid| self.tasks.with_pid(pid)) {
+                    self.tasks[task].woken = Some(at);
                 }
             }
             _ => {}
@@ -323,7 +96,7 @@ impl Calls {
 
     /// A function is entered.
     pub(super) fn enter(&mut self, place: &Place<'_>, name: &[u8], into: &mut Import) -> usize {
-        let at = self.task(place, into);
+        let at = self.tasks.of(place, into);
         let function = self.paths.function(name);
         let role = self.paths.role(function);
         // As deep as the innermost function, not deeper: an interrupt has hit that function on its way out, after the
@@ -417,7 +190,7 @@ impl Calls {
 
     /// A function returns.
     pub(super) fn close(&mut self, place: &Place<'_>, name: &[u8], ns: Option<u64>, into: &mut Import) {
-        let at = self.task(place, into);
+        let at = self.tasks.of(place, into);
         self.close_lost(at, place, into);
         let task = &mut self.tasks[at];
         let function = (!name.is_empty()).then(|| self.paths.function(name));
@@ -796,36 +569,8 @@ impl Calls {
             let mut calls = task.open.iter().filter(|open| open.role != Role::Dispatcher);
             calls.next().is_some_and(|open| is_call(open.role))
         };
-        self.about.cut_calls += self.tasks.iter().filter(|task| is_open(task)).count() as u64;
+        self.about.cut_calls += self.tasks.iter_mut().filter(|task| is_open(task)).count() as u64;
         self.hand_on(into);
-    }
-}
-
-impl Task {
-    fn seen(&mut self, place: &Place<'_>, later_ns: u64) {
-        if let Some(at) = place.at_ns {
-            self.last_ns = Some(at.saturating_add(i64::try_from(later_ns).unwrap_or(0)));
-        }
-        self.cpu = place.cpu.or(self.cpu);
-    }
-
-    /// In what state a task is off its CPU, by what was called.
-    fn state_by_callers(&self) -> State {
-        let roles = self.open.iter().rev().map(|open| open.role);
-        roles
-            .filter_map(|role| match role {
-                Role::IoSchedule => Some(State::Disk),
-                Role::Yield | Role::Preemption => Some(State::Runnable),
-                _ => None,
-            })
-            .next()
-            .unwrap_or(State::Sleep)
-    }
-
-    /// True when something below this function was off its CPU.
-    fn off_inside(&self, open: &Open) -> bool {
-        open.step
-            .is_some_and(|step| self.steps[step..].iter().any(|step| step.off.is_some()))
     }
 }
 

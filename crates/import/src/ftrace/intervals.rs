@@ -8,8 +8,9 @@
 use dbtime_model::State;
 use syscalls::Sysno;
 
-use super::calls::{Calls, Interval};
+use super::calls::Calls;
 use super::line::{Place, pid_of};
+use super::step::Interval;
 use super::switches::switched;
 use crate::Import;
 use crate::samples::Table;
@@ -75,7 +76,8 @@ impl Intervals {
         if let Some(waiting) = self.waiting.as_mut().filter(|_| self.takes_stack) {
             let is = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| name.starts_with(beginning));
             let functions = &mut waiting.next.functions;
-            if !(functions.is_empty() && is(&TRACER)) && !is(&ENTRY) && functions.len() < DEEPEST {
+            let is_around = is(&ENTRY) || (functions.is_empty() && is(&TRACER));
+            if !is_around && functions.len() < DEEPEST {
                 functions.push(name.into());
             }
         }
@@ -105,7 +107,7 @@ impl Intervals {
         }
         // A wakeup is noted for the task that it is about.
         calls.event(place, name, arguments);
-        let task = calls.task(place, into);
+        let task = calls.tasks.of(place, into);
         if let Some(pid) = pid_of(place.task).filter(|pid| *pid > 0) {
             self.by_pid.insert(pid, task);
         }

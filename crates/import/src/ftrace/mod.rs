@@ -16,7 +16,9 @@ mod intervals;
 mod line;
 mod paths;
 mod role;
+mod step;
 mod switches;
+mod tasks;
 
 use std::io::Read;
 use std::path::Path;
@@ -120,7 +122,7 @@ impl Reader<'_> {
                     .intervals
                     .event(&place, name, arguments, &mut self.calls, into),
             },
-            Said::Switch { cpu, from, to } => self.calls.switch(cpu, from, to, into),
+            Said::Switch { cpu, from, to } => self.calls.tasks.switch(cpu, from, to, into),
             Said::Lost { cpu, events } => {
                 self.intervals.lost(&mut self.calls, into);
                 self.calls.lost(cpu, events);
@@ -129,7 +131,7 @@ impl Reader<'_> {
             Said::StackBegins => self.intervals.stack_begins(),
             Said::Frame(name) => self.intervals.frame(name),
             Said::Call(call) => {
-                if self.calls.note_wait(call).is_none() {
+                if self.calls.tasks.note_wait(call).is_none() {
                     unknown_line(&mut self.file, number, bytes);
                 }
             }
