@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{Means, RATES_HZ, Target, Tier};
-use dbtime_import::{EventNames, EventNamesError, parse_interval};
+use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit};
 
@@ -174,6 +174,9 @@ pub struct FileArguments {
     /// Event of a file of perf script to take [default: the first]
     #[arg(long, value_name = "EVENT")]
     pub event: Option<String>,
+    /// Which calls of a trace of the kernel are taken: what 'dbtime dive' asked for.
+    #[arg(skip)]
+    pub calls: CallOptions,
 }
 
 impl FileArguments {
@@ -189,12 +192,16 @@ impl FileArguments {
                 None => EventNames::default(),
             },
             event: self.event.clone(),
+            calls: self.calls.clone(),
         })
     }
 
     /// True when something was said.
     pub fn is_some(&self) -> bool {
-        self.interval.is_some() || self.event_names.is_some() || self.event.is_some()
+        self.interval.is_some()
+            || self.event_names.is_some()
+            || self.event.is_some()
+            || self.calls != CallOptions::default()
     }
 }
 

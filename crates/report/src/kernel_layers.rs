@@ -69,6 +69,12 @@ pub(crate) const INTERRUPT_ROOT: &str = "[interrupt]";
 /// Root of the paths of preemption there.
 pub(crate) const PREEMPTION_ROOT: &str = "[preemption]";
 
+/// True for the root of a call: not for interrupts and preemption, nor for the end of a switch that was under way when tracing
+/// began.
+pub(crate) fn is_call_root(symbol: &str) -> bool {
+    !is_foreign_root(symbol) && !symbol.starts_with("finish_task_switch")
+}
+
 /// True for these two.
 pub(crate) fn is_foreign_root(symbol: &str) -> bool {
     symbol == INTERRUPT_ROOT || symbol == PREEMPTION_ROOT

@@ -7,7 +7,7 @@ use dbtime_model::{ActivityRow, Frame, LatencyRow};
 
 use super::STATES;
 use crate::histogram::Histogram;
-use crate::kernel_layers::is_foreign_root;
+use crate::kernel_layers::{is_call_root, is_foreign_root};
 use crate::load::Dimensions;
 
 /// How long calls of a function, or at a path, were.
@@ -235,7 +235,7 @@ impl Paths {
     /// The roots of calls: not of what only hit them.
     pub(super) fn call_roots(&self) -> impl Iterator<Item = &Node> {
         let roots = self.roots.iter().map(|root| &self.nodes[*root]);
-        roots.filter(|root| !is_foreign_root(&root.symbol))
+        roots.filter(|root| is_call_root(&root.symbol))
     }
 
     /// Every path of calls, with the names from its root on.
@@ -248,7 +248,7 @@ impl Paths {
                 above = self.nodes[at].parent;
             }
             names.reverse();
-            (!is_foreign_root(&names[0])).then_some((names, node))
+            is_call_root(&names[0]).then_some((names, node))
         })
     }
 

@@ -6,7 +6,7 @@ use dbtime_model::{Frame, State};
 
 use super::STATES;
 use super::paths::{Durations, Paths};
-use crate::kernel_layers::{INTERRUPT_ROOT, KernelLayer, PREEMPTION_ROOT, is_foreign_root, kernel_layer};
+use crate::kernel_layers::{INTERRUPT_ROOT, KernelLayer, PREEMPTION_ROOT, is_call_root, kernel_layer};
 
 /// Calls that begin with the same function.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ pub(super) fn calls(paths: &Paths) -> (Vec<CallSummary>, u128, u128) {
     let calls = paths
         .roots
         .iter()
-        .filter(|root| !is_foreign_root(&paths.nodes[**root].symbol))
+        .filter(|root| is_call_root(&paths.nodes[**root].symbol))
         .map(|root| {
             let mut states = [0u128; STATES.len()];
             paths.each(*root, &mut |node| {
@@ -74,7 +74,7 @@ pub(super) fn layers(paths: &Paths) -> Vec<LayerPart> {
             at = node.parent;
         }
         frames.reverse();
-        if frames.first().is_some_and(|root| is_foreign_root(&root.symbol)) {
+        if frames.first().is_some_and(|root| !is_call_root(&root.symbol)) {
             continue;
         }
         let layer = match kernel_layer(&frames).0 {

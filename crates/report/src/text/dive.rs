@@ -157,6 +157,12 @@ fn layers(report: &DiveReport, page: &mut Page) {
 /// Calls, total, shortest, mean, (median,) 99 %, longest.
 fn lengths(of: &Durations, median: bool) -> Vec<String> {
     let histogram = &of.histogram;
+    if histogram.count() == 0 {
+        // A function of a stack, not one that was traced.
+        let mut cells = vec!["-".to_string(); if median { 7 } else { 6 }];
+        cells[0] = "0".to_string();
+        return cells;
+    }
     let us = |ns: Option<u64>| ns.map_or_else(|| "?".to_string(), |ns| microseconds(ns.into()));
     let mut cells = vec![
         histogram.count().to_string(),
