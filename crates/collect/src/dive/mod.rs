@@ -1,0 +1,366 @@
+//! A dive: what one system call of one task does inside the kernel, captured into a file of ftrace's own text.
+//!
+//! ```text
+//! KernelTracing::claim ──▶ Dive::start ──step…──▶ Dive::stop
+//!   lock; undo what a          arm an engine:        stop, drain,
+//!   killed dive left           the best that works   give everything back
+//! ```
+//!
+//! Which engine works is found by trying. Nothing is asked of the traced process and nothing written to it. Settings of
+//! the kernel's own trace are changed only while nobody uses it, and given back whatever happens: see `tracefs`.
+
+mod call;
+mod function_graph;
+mod spool;
+mod state_file;
+mod tracefs;
+mod tracepoints;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use call::SystemCall;
+use spool::{CHUNK, Spool};
+use state_file::Owner;
+use tracefs::{Changes, Trace, TraceFs};
+
+use crate::{CollectError, host, privilege, process};
+
+/// The clock of all engines: that of programs in the kernel too.
+const CLOCK: &str = "mono";
+/// Room for events: of each CPU at most, of all together, of each CPU at least.
+const ROOM_KB: (u64, u64, u64) = (16_384, 262_144, 1_024);
+
+/// What a call can be looked into with, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiveEngine {
+    /// Every function, from a private instance of ftrace.
+    FunctionGraph,
+    /// Every function, from the kernel's own trace.
+    OwnFunctionGraph,
+    /// Tracepoints with stacks.
+    Tracepoints,
+}
+
+impl DiveEngine {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [DiveEngine; 3] = [
+        DiveEngine::FunctionGraph,
+        DiveEngine::OwnFunctionGraph,
+        DiveEngine::Tracepoints,
+    ];
+}
+
+impl fmt::Display for DiveEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DiveEngine::FunctionGraph => "function_graph in a private instance",
+            DiveEngine::OwnFunctionGraph => "function_graph in the kernel's own trace",
+            DiveEngine::Tracepoints => "tracepoints",
+        })
+    }
+}
+
+/// What to look into.
+#[derive(Debug, Clone)]
+pub struct DiveOptions {
+    /// The task: of a process with many threads only the one that has this id.
+    pub pid: u32,
+    /// Which of its calls.
+    pub call: SystemCall,
+    /// What may be used, in this order.
+    pub engines: Vec<DiveEngine>,
+    /// Patterns (`vfs_*`) of the functions to trace; none: all of them. For function_graph.
+    pub functions: Vec<String>,
+    /// File to write.
+    pub file: PathBuf,
+}
+
+/// What was used, what it has seen, and what it cost.
+#[derive(Debug, Clone)]
+pub struct DiveFacts {
+    /// The engine.
+    pub engine: String,
+    /// Engines that would have been better, each with why it was refused.
+    pub refused: Vec<String>,
+    /// Functions of the kernel that are traced, where an engine traces functions and the kernel says how many.
+    pub functions: Option<u64>,
+    /// How long it took to set that up.
+    pub arming: Duration,
+    /// Calls that have ended, about: what the text says is counted by whoever reads it.
+    pub calls: u64,
+    /// Bytes of text.
+    pub bytes: u64,
+    /// Events that the kernel dropped before they could be read.
+    pub lost: u64,
+    /// CPU time that this process has used, arming included.
+    pub cpu: Duration,
+    /// What else is to be known.
+    pub notes: Vec<String>,
+}
+
+/// The right to change settings of the kernel's trace: one process has it at a time.
+#[derive(Debug)]
+pub struct KernelTracing {
+    changes: Changes,
+    restored: Vec<String>,
+}
+
+impl KernelTracing {
+    /// Takes it, and first undoes what a dive that was killed has left behind.
+    ///
+    /// # Errors
+    /// Missing privileges, no tracefs, another dive that runs, or something that cannot be undone.
+    pub fn claim() -> Result<KernelTracing, CollectError> {
+        privilege::check_tracing()?;
+        let (changes, restored) = Changes::begin(TraceFs::find()?)?;
+        Ok(KernelTracing { changes, restored })
+    }
+
+    /// What was undone.
+    pub fn restored(&self) -> &[String] {
+        &self.restored
+    }
+}
+
+/// An engine that is set up.
+#[derive(Debug)]
+struct Armed {
+    engine: String,
+    functions: Option<u64>,
+    took: Duration,
+    /// Texts each of which stands for a call that has ended.
+    ends: Vec<String>,
+}
+
+/// Whether there is anything to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiveStatus {
+    /// Calls are captured.
+    Diving,
+    /// The task has ended.
+    Gone,
+    /// The file has become as large as it may.
+    Full,
+}
+
+/// A dive that goes on. Dropped without [`Dive::stop`] it gives everything back all the same.
+#[derive(Debug)]
+pub struct Dive {
+    trace: Trace,
+    spool: Spool,
+    target: Owner,
+    facts: DiveFacts,
+    cpu_at_start_ns: u64,
+}
+
+impl Dive {
+    /// Sets up the first engine that works and begins to trace.
+    ///
+    /// # Errors
+    /// No such task, no engine that works, or the file cannot be written.
+    pub fn start(tracing: KernelTracing, options: &DiveOptions) -> Result<Dive, CollectError> {
+        let cpu_at_start_ns = host::process_cpu_ns();
+        let target = Owner::of(options.pid).ok_or(CollectError::NoProcess(options.pid))?;
+        let notes = about_target(options.pid)?;
+        let mut changes = tracing.changes;
+        let mut refused = Vec::new();
+        for &engine in &options.engines {
+            let (mut trace, armed) = match arm(engine, changes, options)? {
+                Ok(armed) => armed,
+                Err((why, back)) => {
+                    refused.push(format!("{engine}: {why}"));
+                    changes = back;
+                    continue;
+                }
+            };
+            let mut spool = Spool::create(&options.file, &armed.ends)?;
+            let header = trace.start()?;
+            // Formats are told apart by their first line, which ftrace writes.
+            spool.write(header.as_bytes())?;
+            let facts = DiveFacts {
+                engine: armed.engine,
+                refused,
+                functions: armed.functions,
+                arming: armed.took,
+                calls: 0,
+                bytes: 0,
+                lost: 0,
+                cpu: Duration::ZERO,
+                notes,
+            };
+            let mut dive = Dive {
+                trace,
+                spool,
+                target,
+                facts,
+                cpu_at_start_ns,
+            };
+            dive.describe(options)?;
+            return Ok(dive);
+        }
+        Err(CollectError::NoDiveEngine(refused))
+    }
+
+    /// Says in the file what it holds.
+    fn describe(&mut self, options: &DiveOptions) -> Result<(), CollectError> {
+        let facts = &self.facts;
+        self.spool.comment("engine", &facts.engine)?;
+        let call = options.call;
+        self.spool.comment(
+            "target",
+            &format!("pid={} call={} nr={}", options.pid, call.name(), call.number()),
+        )?;
+        for note in facts
+            .refused
+            .iter()
+            .map(|why| format!("refused: {why}"))
+            .chain(facts.notes.clone())
+        {
+            self.spool.comment("note", &note)?;
+        }
+        Ok(())
+    }
+
+    /// What is known so far.
+    pub fn facts(&self) -> &DiveFacts {
+        &self.facts
+    }
+
+    /// Takes over what has been traced since the last step.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub fn step(&mut self) -> Result<DiveStatus, CollectError> {
+        let begin = Instant::now();
+        self.drain(|| begin.elapsed() > LONGEST_STEP)?;
+        self.facts.calls = self.spool.calls();
+        self.facts.bytes = self.spool.bytes();
+        Ok(if self.spool.is_full() {
+            DiveStatus::Full
+        } else if self.target.is_alive() {
+            DiveStatus::Diving
+        } else {
+            DiveStatus::Gone
+        })
+    }
+
+    /// Reads until there is nothing left, or until it is enough.
+    fn drain(&mut self, is_enough: impl Fn() -> bool) -> Result<(), CollectError> {
+        let mut chunk = vec![0; CHUNK];
+        while !self.spool.is_full() && !is_enough() {
+            let read = self
+                .trace
+                .read(&mut chunk)
+                .map_err(|e| CollectError::Kernel(format!("the trace cannot be read: {e}")))?;
+            if read == 0 {
+                break;
+            }
+            self.spool.add(&chunk[..read])?;
+        }
+        Ok(())
+    }
+
+    /// Stops tracing, takes over the rest and gives everything back.
+    ///
+    /// # Errors
+    /// The file cannot be written, or something could not be given back.
+    pub fn stop(mut self) -> Result<DiveFacts, CollectError> {
+        self.trace.pause()?;
+        self.drain(|| false)?;
+        self.facts.calls = self.spool.calls();
+        self.facts.lost = self.trace.lost();
+        if self.facts.lost > 0 {
+            self.facts.notes.push(format!(
+                "{} events were lost: the task makes them faster than they can be read",
+                self.facts.lost
+            ));
+            self.spool.comment("lost", &self.facts.lost.to_string())?;
+        }
+        if self.spool.is_full() {
+            let note = format!("the dive ended early: {} bytes of text", self.spool.bytes());
+            self.spool.comment("note", &note)?;
+            self.facts.notes.push(note);
+        }
+        self.spool.finish()?;
+        self.facts.bytes = self.spool.bytes();
+        self.trace.end()?;
+        self.facts.cpu = Duration::from_nanos(host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns));
+        Ok(self.facts)
+    }
+}
+
+/// A step ends after this, however much there is to read: whoever waits for it has other things to look at.
+const LONGEST_STEP: Duration = Duration::from_millis(100);
+
+/// A refused engine gives back why, and the right to change settings.
+type Refused = (String, Changes);
+
+/// Sets up one engine.
+fn arm(
+    engine: DiveEngine,
+    changes: Changes,
+    options: &DiveOptions,
+) -> Result<Result<(Trace, Armed), Refused>, CollectError> {
+    let obstacle = match engine {
+        DiveEngine::FunctionGraph => function_graph::obstacle_in_instance(changes.fs()),
+        DiveEngine::OwnFunctionGraph => function_graph::obstacle_in_own_trace(changes.fs()),
+        DiveEngine::Tracepoints => None,
+    };
+    if let Some(why) = obstacle {
+        return Ok(Err((why, changes)));
+    }
+    let mut trace = match engine {
+        DiveEngine::OwnFunctionGraph => Trace::global(changes),
+        DiveEngine::FunctionGraph | DiveEngine::Tracepoints => match Trace::private(changes) {
+            Ok(trace) => trace,
+            Err((changes, e)) => return Ok(Err((e.to_string(), changes))),
+        },
+    };
+    let armed = match engine {
+        DiveEngine::Tracepoints => tracepoints::arm(&mut trace, options),
+        _ => options
+            .call
+            .entry_function()
+            .and_then(|entry| function_graph::arm(&mut trace, options, &entry)),
+    };
+    match armed {
+        Ok(armed) => Ok(Ok((trace, armed))),
+        Err(e) => Ok(Err((e.to_string(), trace.end()?))),
+    }
+}
+
+/// What is to be said of the task.
+fn about_target(pid: u32) -> Result<Vec<String>, CollectError> {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    if pid == std::process::id() {
+        return Err(CollectError::Kernel(format!(
+            "pid {pid} is this dbtime: it cannot look into itself"
+        )));
+    }
+    let stat = std::fs::read(process::path(pid, "stat")).map_err(|_| CollectError::NoProcess(pid))?;
+    let flags: u64 = process::stat_field(&stat, 9)
+        .and_then(|f| f.parse().ok())
+        .unwrap_or(0);
+    if flags & PF_KTHREAD != 0 {
+        return Err(CollectError::Kernel(format!(
+            "pid {pid} is a thread of the kernel: it makes no system calls"
+        )));
+    }
+    let threads = std::fs::read_dir(process::path(pid, "task")).map_or(0, Iterator::count);
+    Ok(match threads {
+        0 | 1 => Vec::new(),
+        _ => vec![format!(
+            "process of {pid} has {threads} threads: only thread {pid} is traced; give the id of another one with -p to \
+             look into that"
+        )],
+    })
+}
+
+/// Kilobytes of room for each CPU.
+fn room_kb() -> u64 {
+    let (most, together, least) = ROOM_KB;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    (together / cpus).clamp(least, most)
+}
