@@ -12,17 +12,19 @@ use super::{Armed, DiveOptions};
 use crate::CollectError;
 
 const TRACER: &str = "function_graph";
-/// Files of the kernel's own trace that say that somebody has begun to trace, when there is something in them.
-const LISTS_OF_OTHERS: [&str; 6] = [
+/// Lists of the kernel's own trace that hide functions there when somebody has set them.
+const LISTS_OF_OTHERS: [&str; 4] = [
     "set_ftrace_filter",
     "set_ftrace_notrace",
-    "set_graph_function",
-    "set_graph_notrace",
     "set_ftrace_notrace_pid",
     "set_event_notrace_pid",
 ];
-/// Values of the kernel's own trace that hide functions when they are not 0.
-const LIMITS_OF_OTHERS: [&str; 2] = ["tracing_thresh", "max_graph_depth"];
+/// The same, for private instances too.
+const LISTS_FOR_ALL: [&str; 2] = ["set_graph_function", "set_graph_notrace"];
+/// Values that hide functions everywhere when they are not 0.
+const LIMITS_FOR_ALL: [&str; 2] = ["tracing_thresh", "max_graph_depth"];
+/// Enabled by the kernel itself as soon as some program of its could print: no sign that anybody traces.
+const ALWAYS_ENABLED: &str = "bpf_trace:bpf_trace_printk";
 
 /// Options, as the text needs them: times and tasks are there, ends have names, sleep and interrupts count.
 const OPTIONS: [(&str, &str); 17] = [
@@ -61,7 +63,11 @@ pub(super) fn obstacle_in_own_trace(fs: &TraceFs) -> Option<String> {
             fs.path("current_tracer").display()
         ));
     }
-    if value("events/enable") != "0" {
+    if fs
+        .entries("set_event")
+        .iter()
+        .any(|event| event != ALWAYS_ENABLED)
+    {
         return Some(format!(
             "the kernel's own trace is in use: events are enabled ({})",
             fs.path("set_event").display()
@@ -74,7 +80,7 @@ pub(super) fn obstacle_in_own_trace(fs: &TraceFs) -> Option<String> {
             fs.path("trace").display()
         ));
     }
-    obstacle_of_settings(fs)
+    obstacle_of_settings(fs, &[&LISTS_OF_OTHERS[..], &LISTS_FOR_ALL].concat())
 }
 
 /// What stands in the way of a private instance.
@@ -92,18 +98,16 @@ pub(super) fn obstacle_in_instance(fs: &TraceFs) -> Option<String> {
             path.display()
         ));
     }
-    obstacle_of_settings(fs)
+    obstacle_of_settings(fs, &LISTS_FOR_ALL)
 }
 
 fn is_function_graph(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(|tracer| tracer.trim() == TRACER)
 }
 
-fn obstacle_of_settings(fs: &TraceFs) -> Option<String> {
-    let list = LISTS_OF_OTHERS
-        .into_iter()
-        .find(|file| !fs.entries(file).is_empty());
-    let limit = LIMITS_OF_OTHERS
+fn obstacle_of_settings(fs: &TraceFs, lists: &[&'static str]) -> Option<String> {
+    let list = lists.iter().copied().find(|file| !fs.entries(file).is_empty());
+    let limit = LIMITS_FOR_ALL
         .into_iter()
         .find(|file| fs.value(file).is_some_and(|value| value != "0"));
     let file = list.or(limit)?;
@@ -136,12 +140,18 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions, entry: &str) -> Resu
     if !trace.is_private() {
         trace.set_value("set_graph_function", entry)?;
     }
-    let mut functions = None;
+    let mut notes = Vec::new();
     if !options.functions.is_empty() {
-        let mut wanted = vec![entry.to_string()];
-        wanted.extend(options.functions.iter().cloned());
-        trace.set("set_ftrace_filter", &wanted)?;
-        functions = Some(trace.entries("set_ftrace_filter").len() as u64);
+        let wanted = [&[entry.to_string()], &options.functions[..]].concat();
+        let unknown = trace.set_functions(&wanted)?;
+        if unknown.iter().any(|name| name == entry) {
+            return Err(CollectError::Kernel(format!("this kernel cannot trace {entry}")));
+        }
+        notes.extend(
+            unknown
+                .iter()
+                .map(|name| format!("no function that can be traced is like {name}")),
+        );
     }
     let before = enabled_functions(trace.fs());
     trace.set_value("current_tracer", TRACER)?;
@@ -154,8 +164,11 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions, entry: &str) -> Resu
             true => "ftrace function_graph in a private instance".to_string(),
             false => "ftrace function_graph in the kernel's own trace".to_string(),
         },
-        functions: functions.or_else(|| Some(armed?.saturating_sub(before?))),
+        functions: armed
+            .zip(before)
+            .map(|(armed, before)| armed.saturating_sub(before)),
         took: begin.elapsed(),
+        notes,
         // A call that calls no traced function is a leaf.
         ends: vec![format!("}} /* {entry} */"), format!(" {entry}();")],
     })

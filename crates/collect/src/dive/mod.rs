@@ -130,6 +130,7 @@ struct Armed {
     engine: String,
     functions: Option<u64>,
     took: Duration,
+    notes: Vec<String>,
     /// Texts each of which stands for a call that has ended.
     ends: Vec<String>,
 }
@@ -163,7 +164,7 @@ impl Dive {
     pub fn start(tracing: KernelTracing, options: &DiveOptions) -> Result<Dive, CollectError> {
         let cpu_at_start_ns = host::process_cpu_ns();
         let target = Owner::of(options.pid).ok_or(CollectError::NoProcess(options.pid))?;
-        let notes = about_target(options.pid)?;
+        let mut notes = about_target(options.pid)?;
         let mut changes = tracing.changes;
         let mut refused = Vec::new();
         for &engine in &options.engines {
@@ -175,6 +176,7 @@ impl Dive {
                     continue;
                 }
             };
+            notes.extend(armed.notes);
             let mut spool = Spool::create(&options.file, &armed.ends)?;
             let header = trace.start()?;
             // Formats are told apart by their first line, which ftrace writes.

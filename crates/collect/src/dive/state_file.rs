@@ -26,8 +26,12 @@ pub(super) struct Owner {
 
 impl Owner {
     /// The process that has this pid now.
+    /// One that has ended and was not yet reaped by its parent is none.
     pub(super) fn of(pid: u32) -> Option<Owner> {
         let stat = fs::read(process::path(pid, "stat")).ok()?;
+        if matches!(process::stat_field(&stat, 3)?, "Z" | "X") {
+            return None;
+        }
         let started = process::stat_field(&stat, 22)?.parse().ok()?;
         Some(Owner { pid, started })
     }

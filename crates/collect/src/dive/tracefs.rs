@@ -262,11 +262,6 @@ impl Trace {
         read(&self.folder.join(file)).ok()
     }
 
-    /// Entries of a list.
-    pub(super) fn entries(&self, file: &str) -> Vec<String> {
-        self.text(file).map_or_else(Vec::new, |text| entries(&text))
-    }
-
     /// Sets a value, or all entries of a list.
     ///
     /// # Errors
@@ -292,6 +287,29 @@ impl Trace {
             })?;
         }
         Ok(())
+    }
+
+    /// Limits tracing to functions whose names are like one of these patterns. Gives the patterns that are like none.
+    ///
+    /// # Errors
+    /// The kernel refuses to limit anything.
+    pub(super) fn set_functions(&mut self, patterns: &[String]) -> Result<Vec<String>, CollectError> {
+        const FILE: &str = "set_ftrace_filter";
+        let path = self.folder.join(FILE);
+        if !self.is_private {
+            self.changes.remember(path.clone())?;
+        }
+        let mut file = open(&path).map_err(|e| CollectError::io(&path, e))?;
+        let mut unknown = Vec::new();
+        for pattern in patterns {
+            match file.write_all(format!("{pattern}\n").as_bytes()) {
+                Ok(()) => {}
+                // What ftrace says of a name that it does not know.
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => unknown.push(pattern.clone()),
+                Err(e) => return Err(CollectError::io(&path, e)),
+            }
+        }
+        Ok(unknown)
     }
 
     /// Sets a value.
@@ -444,9 +462,13 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).truncate(true).open(path)
+}
+
 /// Opening empties a list; each entry is a write of its own, as ftrace wants it.
 fn write(path: &Path, entries: &[String]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
+    let mut file = open(path)?;
     for entry in entries {
         file.write_all(format!("{entry}\n").as_bytes())?;
     }

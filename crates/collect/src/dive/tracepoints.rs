@@ -63,6 +63,7 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions) -> Result<Armed, Col
         engine: "tracepoints with stacks in a private instance".to_string(),
         functions: None,
         took: begin.elapsed(),
+        notes: Vec::new(),
         ends: vec![format!(" sys_exit: NR {} = ", options.call.number())],
     })
 }
