@@ -151,6 +151,7 @@ settings >before
 dive pread64 3 FILE -- -n 2 --engine function-graph
 equal "engine for all functions" "$(engine)" "ftrace function_graph in ENGINE"
 equal "calls with all functions" "$(grep -c '} /\* __x64_sys_pread64 \*/' text)" 3
+equal "other system calls" "$(grep '__x64_sys_' text | grep -vc '__x64_sys_pread64')" 0
 equal "tens of thousands of functions" "$(sed -n 's/^note: \([0-9]*\)[0-9][0-9][0-9][0-9] functions .*/many/p' said)" many
 unchanged "after all functions"
 INSIDE

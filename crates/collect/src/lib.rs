@@ -35,5 +35,5 @@ mod unwind;
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
 pub use collector::{Collector, Means, Options, RATES_HZ, Status, Target};
-pub use dive::{Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, KernelTracing, SystemCall};
+pub use dive::{Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, SystemCall};
 pub use error::CollectError;

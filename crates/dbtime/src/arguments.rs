@@ -482,11 +482,17 @@ pub struct DiveArguments {
     /// Trace only functions of these names, for function_graph: costs other processes less; * stands for anything
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',', value_parser = parse_pattern)]
     pub functions: Vec<String>,
+    /// Only calls made in this wait event of a PostgreSQL session (Class:Event, or either of the two; CPU for none)
+    #[arg(long, value_name = "WAIT")]
+    pub wait: Option<String>,
+    /// The same of an Oracle session: MAP is the file that the script of 'dbtime oracle-map' makes
+    #[arg(long, value_name = "MAP", requires = "wait")]
+    pub oracle: Option<PathBuf>,
     /// Show which system calls the process makes, for -d seconds, in place of looking into one
-    #[arg(long, conflicts_with_all = ["call", "calls", "engine", "functions", "raw", "output"])]
+    #[arg(long, conflicts_with_all = ["call", "calls", "engine", "functions", "wait", "raw", "output"])]
     pub list: bool,
     /// Only give back what a dive that was killed has left changed in the kernel (every dive does this first)
-    #[arg(long, conflicts_with_all = ["pid", "call", "calls", "duration", "engine", "functions", "list", "raw", "output"])]
+    #[arg(long, conflicts_with_all = ["pid", "call", "calls", "duration", "engine", "functions", "wait", "list", "raw", "output"])]
     pub restore: bool,
     /// File for the text of the trace, to be read elsewhere, in place of a report
     #[arg(long, value_name = "FILE", conflicts_with = "output")]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dbtime_collect::{
-    Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, KernelTracing, Means, Options, SystemCall, Target,
-    Tier,
+    Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, Means, Options,
+    SystemCall, Target, Tier,
 };
 use dbtime_model::latency::kind;
 use dbtime_report::{Filter, LatencyOptions, Source};
@@ -74,12 +74,23 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
             Some(EngineKind::Tracepoints) => vec![DiveEngine::Tracepoints],
         },
         functions: arguments.functions.clone(),
+        wait: arguments.wait.clone().map(|event| DiveWait {
+            database: match &arguments.oracle {
+                Some(map) => Target::Oracle(map.clone()),
+                None => Target::Process(pid),
+            },
+            event,
+        }),
         file: file.clone(),
     };
     let facts = capture(tracing, &options, arguments, stop)?;
     if facts.calls == 0 {
+        let in_wait = match &arguments.wait {
+            None => String::new(),
+            Some(wait) => format!(" in the wait event '{}'", wait.escape_debug()),
+        };
         say(format_args!(
-            "dbtime: pid {pid} ended no call of {} meanwhile; 'dbtime dive -p {pid} --list' shows which calls it makes",
+            "dbtime: pid {pid} ended no call of {}{in_wait} meanwhile; 'dbtime dive -p {pid} --list' shows which calls it makes",
             call.name()
         ));
         return Ok(Ended::NothingSeen);

@@ -1,6 +1,7 @@
 //! The programs in the kernel: loaded, attached, and read from.
 
 mod block;
+mod call_waits;
 mod events;
 mod histograms;
 mod latency;
@@ -12,6 +13,7 @@ mod sampler;
 mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
+pub(crate) use call_waits::CallWaits;
 #[cfg(test)]
 pub(crate) use events::WaitSums;
 pub(crate) use events::{Event, Events, ExactState, ExactSums, Listed, SampleEvent, StackEnd};
@@ -46,3 +48,4 @@ macro_rules! skeleton {
 skeleton!(recorder, "recorder");
 skeleton!(block_skeleton, "block");
 skeleton!(oracle_skeleton, "oracle");
+skeleton!(call_waits_skeleton, "call_waits");

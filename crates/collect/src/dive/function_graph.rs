@@ -1,8 +1,9 @@
 //! The best engine: ftrace's function_graph, every function of the kernel from entry to return.
 //!
-//! In a private instance (Linux 6.12 can, 6.1 cannot) nobody else's trace is touched, but all that the task does in the
-//! kernel is traced: whoever reads the text cuts the call out. The kernel's own trace can be told to begin at the
-//! call, and is taken only while nobody uses it.
+//! In a private instance (Linux 6.12 can, 6.1 cannot) nobody else's trace is touched. What holds for all instances is
+//! changed for as long as the dive lasts, and only while nobody else traces functions: the options of the tracer, and
+//! the function that it begins at, which is the entry of the call. The kernel's own trace is taken only while nobody
+//! uses it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -124,10 +125,8 @@ fn obstacle_of_settings(fs: &TraceFs, lists: &[&'static str]) -> Option<String> 
 pub(super) fn arm(trace: &mut Trace, options: &DiveOptions, entry: &str) -> Result<Armed, CollectError> {
     let begin = Instant::now();
     let pid = options.pid.to_string();
-    if trace.is_private() && !offers_tracer(trace) {
-        return Err(CollectError::Kernel(format!(
-            "this kernel has no {TRACER} in a private instance"
-        )));
+    if !offers_tracer(trace) {
+        return Err(CollectError::Kernel(format!("this kernel has no {TRACER} there")));
     }
     trace.set_value("tracing_on", "0")?;
     trace.set_value("trace_clock", super::CLOCK)?;
@@ -137,9 +136,7 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions, entry: &str) -> Resu
     }
     trace.set_value("set_ftrace_pid", &pid)?;
     trace.set_value("set_event_pid", &pid)?;
-    if !trace.is_private() {
-        trace.set_value("set_graph_function", entry)?;
-    }
+    trace.set_value("set_graph_function", entry)?;
     let mut notes = Vec::new();
     if !options.functions.is_empty() {
         let wanted = [&[entry.to_string()], &options.functions[..]].concat();

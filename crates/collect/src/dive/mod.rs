@@ -15,6 +15,7 @@ mod spool;
 mod state_file;
 mod tracefs;
 mod tracepoints;
+mod waits;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,7 +26,9 @@ use spool::{CHUNK, Spool};
 use state_file::Owner;
 use tracefs::{Changes, Trace, TraceFs};
 
-use crate::{CollectError, host, privilege, process};
+use waits::NotedCalls;
+
+use crate::{CollectError, Target, host, privilege, process};
 
 /// The clock of all engines: that of programs in the kernel too.
 const CLOCK: &str = "mono";
@@ -73,8 +76,19 @@ pub struct DiveOptions {
     pub engines: Vec<DiveEngine>,
     /// Patterns (`vfs_*`) of the functions to trace; none: all of them. For function_graph.
     pub functions: Vec<String>,
+    /// Calls of one wait event only.
+    pub wait: Option<DiveWait>,
     /// File to write.
     pub file: PathBuf,
+}
+
+/// A wait event, and where it can be read.
+#[derive(Debug, Clone)]
+pub struct DiveWait {
+    /// Whose session the task is.
+    pub database: Target,
+    /// `Class:Event`, or either of the two; `CPU` for calls outside of waits.
+    pub event: String,
 }
 
 /// What was used, what it has seen, and what it cost.
@@ -88,7 +102,8 @@ pub struct DiveFacts {
     pub functions: Option<u64>,
     /// How long it took to set that up.
     pub arming: Duration,
-    /// Calls that have ended, about: what the text says is counted by whoever reads it.
+    /// Calls that have ended, about: what the text says is counted by whoever reads it. Of one wait event, where only those
+    /// are asked for.
     pub calls: u64,
     /// Bytes of text.
     pub bytes: u64,
@@ -151,6 +166,8 @@ pub enum DiveStatus {
 pub struct Dive {
     trace: Trace,
     spool: Spool,
+    file: PathBuf,
+    noted: Option<NotedCalls>,
     target: Owner,
     facts: DiveFacts,
     cpu_at_start_ns: u64,
@@ -165,6 +182,12 @@ impl Dive {
         let cpu_at_start_ns = host::process_cpu_ns();
         let target = Owner::of(options.pid).ok_or(CollectError::NoProcess(options.pid))?;
         let mut notes = about_target(options.pid)?;
+        // Before the trace begins: no call in it is without its wait.
+        let noted = options
+            .wait
+            .as_ref()
+            .map(|wait| NotedCalls::begin(options, wait))
+            .transpose()?;
         let mut changes = tracing.changes;
         let mut refused = Vec::new();
         for &engine in &options.engines {
@@ -195,6 +218,8 @@ impl Dive {
             let mut dive = Dive {
                 trace,
                 spool,
+                file: options.file.clone(),
+                noted,
                 target,
                 facts,
                 cpu_at_start_ns,
@@ -237,8 +262,7 @@ impl Dive {
     pub fn step(&mut self) -> Result<DiveStatus, CollectError> {
         let begin = Instant::now();
         self.drain(|| begin.elapsed() > LONGEST_STEP)?;
-        self.facts.calls = self.spool.calls();
-        self.facts.bytes = self.spool.bytes();
+        self.count()?;
         Ok(if self.spool.is_full() {
             DiveStatus::Full
         } else if self.target.is_alive() {
@@ -246,6 +270,20 @@ impl Dive {
         } else {
             DiveStatus::Gone
         })
+    }
+
+    /// How far it has come.
+    fn count(&mut self) -> Result<(), CollectError> {
+        self.facts.bytes = self.spool.bytes();
+        self.facts.calls = match &mut self.noted {
+            None => self.spool.calls(),
+            Some(noted) => {
+                noted.step()?;
+                // One that has begun is in the text when it has ended.
+                noted.matching().min(self.spool.calls())
+            }
+        };
+        Ok(())
     }
 
     /// Reads until there is nothing left, or until it is enough.
@@ -271,7 +309,7 @@ impl Dive {
     pub fn stop(mut self) -> Result<DiveFacts, CollectError> {
         self.trace.pause()?;
         self.drain(|| false)?;
-        self.facts.calls = self.spool.calls();
+        self.count()?;
         self.facts.lost = self.trace.lost();
         if self.facts.lost > 0 {
             self.facts.notes.push(format!(
@@ -286,8 +324,12 @@ impl Dive {
             self.facts.notes.push(note);
         }
         self.spool.finish()?;
-        self.facts.bytes = self.spool.bytes();
         self.trace.end()?;
+        if let Some(noted) = &self.noted {
+            self.facts.notes.extend(noted.notes());
+            spool::put_before(&self.file, noted.lines(self.target.pid))?;
+        }
+        self.facts.bytes = self.spool.bytes();
         self.facts.cpu = Duration::from_nanos(host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns));
         Ok(self.facts)
     }

@@ -1,7 +1,7 @@
 //! The text of a dive on its way to a file: copied as it is, the calls in it counted on the way, its size bounded.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -53,13 +53,7 @@ impl Spool {
     /// # Errors
     /// It cannot be made.
     pub(super) fn create(path: &Path, ends: &[String]) -> Result<Spool, CollectError> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|e| CollectError::io(path, e))?;
+        let file = create(path).map_err(|e| CollectError::io(path, e))?;
         Ok(Spool {
             path: path.to_path_buf(),
             out: BufWriter::with_capacity(CHUNK, file),
@@ -129,6 +123,45 @@ impl Spool {
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= MOST
     }
+}
+
+/// Puts calls, known only in the end, at the begin of a file that is finished.
+///
+/// # Errors
+/// There is no room for it.
+pub(super) fn put_before(path: &Path, calls: impl Iterator<Item = String>) -> Result<(), CollectError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let write = || -> io::Result<()> {
+        let mut text = BufReader::new(File::open(path)?);
+        let mut out = BufWriter::with_capacity(CHUNK, create(&new)?);
+        // The first line tells formats apart.
+        let mut first = Vec::new();
+        text.read_until(b'\n', &mut first)?;
+        out.write_all(&first)?;
+        for call in calls {
+            writeln!(out, "# dbtime call: {call}")?;
+        }
+        io::copy(&mut text, &mut out)?;
+        out.flush()?;
+        fs::rename(&new, path)
+    };
+    write().map_err(|e| {
+        // Half of it is of no use.
+        let _ = fs::remove_file(&new);
+        CollectError::io(path, e)
+    })
+}
+
+/// Makes a file for its owner only.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
 }
 
 #[cfg(test)]

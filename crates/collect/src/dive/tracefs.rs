@@ -262,20 +262,20 @@ impl Trace {
         read(&self.folder.join(file)).ok()
     }
 
-    /// Sets a value, or all entries of a list.
+    /// Sets a value, or all entries of a list: in this trace, or for all where the kernel has it only once.
     ///
     /// # Errors
     /// The kernel refuses it; the error is that of the operating system.
     pub(super) fn set(&mut self, file: &str, entries: &[String]) -> Result<(), CollectError> {
-        let path = self.folder.join(file);
-        if self.is_private {
-            // Before Linux 6.19 or so the options of a tracer are the same in every instance.
-            let everywhere = self.changes.fs.path(file);
-            if file.starts_with("options/") && everywhere.exists() {
-                self.changes.remember(everywhere)?;
-            }
-        } else {
-            self.changes.remember(path.clone())?;
+        let own = self.changes.fs.path(file);
+        let mut path = self.folder.join(file);
+        if !path.exists() {
+            // Some settings of a tracer exist only once, and hold for all instances.
+            path.clone_from(&own);
+        }
+        // Before Linux 6.19 or so the options of a tracer, too, are the same in every instance.
+        if path == own || file.starts_with("options/") && own.exists() {
+            self.changes.remember(own)?;
         }
         if is_list(&path) || found(&path)? != entries {
             write(&path, entries).map_err(|e| {

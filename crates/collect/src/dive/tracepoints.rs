@@ -10,8 +10,7 @@ use super::{Armed, DiveOptions};
 use crate::CollectError;
 
 /// What tells of the inside of a call: those that this kernel has are enabled.
-const EVENTS: [&str; 23] = [
-    "raw_syscalls",
+const EVENTS: [&str; 22] = [
     "sched/sched_switch",
     "sched/sched_waking",
     "sched/sched_wakeup",
@@ -35,6 +34,8 @@ const EVENTS: [&str; 23] = [
     "tcp",
     "net",
 ];
+/// Begin and end of a call.
+const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
 const OPTIONS: [(&str, &str); 5] = [
     ("stacktrace", "1"),
     ("latency-format", "0"),
@@ -56,6 +57,12 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions) -> Result<Armed, Col
         trace.set_if_there(&format!("options/{option}"), value)?;
     }
     trace.set_value("set_event_pid", &options.pid.to_string())?;
+    // Of the system calls only this one: what is read from the text is all that lies between its begin and its end.
+    let only = format!("id == {}", options.call.number());
+    for event in CALLS {
+        trace.set_value(&format!("events/raw_syscalls/{event}/filter"), &only)?;
+        trace.set_value(&format!("events/raw_syscalls/{event}/enable"), "1")?;
+    }
     for event in EVENTS {
         trace.set_if_there(&format!("events/{event}/enable"), "1")?;
     }
