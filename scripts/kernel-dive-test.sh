@@ -104,6 +104,21 @@ asleep=$(grep -c "sched_switch: prev_comm=calls prev_pid=$pid .*prev_state=S" te
 equal "it left the CPU to sleep, at most once a call ($asleep)" $((asleep > 0 && asleep <= 20)) 1
 unchanged "after nanosleep"
 
+# The other engines: programs at functions, and tracepoints.
+dive pread64 20 FILE -- --engine probes
+equal "calls by programs" "$(grep -c '} /\* __x64_sys_pread64 \*/' text)" 20
+equal "calls of vfs_read in it" "$(grep -c '} /\* vfs_read \*/' text)" 20
+unchanged "after programs"
+head -n 30 text
+dive nanosleep 20 -- --engine probes
+equal "sleeps by programs" "$(grep -c '} /\* do_nanosleep \*/' text)" 20
+asleep=$(grep -c "sched_switch: prev_comm=calls prev_pid=$pid .*prev_state=S" text)
+equal "it left the CPU to sleep, at most once a call ($asleep)" $((asleep > 0 && asleep <= 20)) 1
+dive nanosleep 20 -- --engine tracepoints
+equal "calls by tracepoints" "$(grep -c 'sys_exit: NR 35 = ' text)" 20
+equal "timers by tracepoints" "$(grep -c " hrtimer_start: .*function=hrtimer_wakeup" text)" 20
+unchanged "after tracepoints"
+
 # Killed in the middle, what it changed is given back by the next one.
 stopped CALLS nanosleep 1
 $DBTIME dive -p "$pid" --call nanosleep -d 100 --functions '*nanosleep*' --raw text 2>said &
@@ -136,11 +151,9 @@ kill -9 "$pid"
 echo vfs_fsync >$T/set_ftrace_filter
 echo function >$T/current_tracer
 dive nanosleep 5 -- --functions '*nanosleep*'
-equal "engine beside another tracer" "$(engine)" "BESIDE"
+equal "engine beside another tracer" "$(engine | sed 's/ on [0-9]* functions//')" "BESIDE"
+equal "calls beside another tracer" "$(grep -c '} /\* __x64_sys_nanosleep \*/' text)" 5
 equal "the other tracer" "$(cat $T/current_tracer) of $(cat $T/set_ftrace_filter)" "function of vfs_fsync"
-case $(engine) in
-tracepoints*) equal "calls by tracepoints" "$(grep -c 'sys_enter: NR 35 ' text)" 5 ;;
-esac
 echo nop >$T/current_tracer
 echo >$T/set_ftrace_filter
 unchanged "after the other tracer"
@@ -174,6 +187,6 @@ test_kernel() {
 }
 
 package=$(fetch_kernel release) || die "this distribution's kernel (linux-image-amd64) cannot be had"
-test_kernel "$package" "the kernel's own trace" "tracepoints with stacks in a private instance"
+test_kernel "$package" "the kernel's own trace" kprobe.multi
 package=$(fetch_kernel backports) || skip "the kernel of this distribution's backports cannot be had"
 test_kernel "$package" "a private instance" "ftrace function_graph in a private instance"

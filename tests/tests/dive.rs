@@ -5,9 +5,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use dbtime::throwaway::Options;
 use dbtime_tests::{
-    Diving, Programs, Running, dbtime, dbtime_after, dbtime_as_nobody, instances, needs_recording,
-    trace_settings, wait_for_state,
+    Diving, Programs, Running, Session, dbtime, dbtime_after, dbtime_as_nobody, distribution, instances,
+    needs_recording, trace_settings, wait_for_state,
 };
 use tempfile::TempDir;
 
@@ -158,6 +159,99 @@ fn what_a_killed_dive_left_is_removed_by_the_next_one() {
 }
 
 #[test]
+fn calls_of_a_wait_event_are_told_from_others() {
+    needs_recording!();
+    const SLEEPS: usize = 8;
+    let cluster = distribution().start(Options::default());
+    let mut session = Session::connect(&cluster);
+    // Catalogs are read, memory is taken: later nothing but the sleeps is left.
+    session.run("SELECT pg_sleep(0.01)");
+    let pid = session.pid().to_string();
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let text = home.path().join("text");
+    let usual = [
+        "-p",
+        &pid,
+        "--call",
+        "epoll_wait",
+        "--engine",
+        "tracepoints",
+        "-d",
+        "60",
+    ];
+    let count = SLEEPS.to_string();
+    let more = [
+        "--wait",
+        "PgSleep",
+        "-n",
+        &count,
+        "--raw",
+        text.to_str().expect("a plain path"),
+    ];
+    let dive = Diving::start(&[&usual[..], &more].concat());
+    for _ in 0..SLEEPS {
+        // It would not wait for a client that has already spoken.
+        session.wait_until_idle();
+        session.run("SELECT pg_sleep(0.02)");
+    }
+    dive.wait().expect_code(0).expect_stderr(&[
+        &format!("Timeout:PgSleep {SLEEPS}"),
+        &format!("traced {SLEEPS} calls"),
+    ]);
+    let text = fs::read_to_string(&text).expect("the text was written");
+    assert!(text.starts_with("# tracer: nop\n"), "{}", &text[..80]);
+    let of_wait = |wait: &str| {
+        let noted = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("# dbtime call: pid={pid} at=")));
+        noted
+            .filter(|line| line.ends_with(&format!(" wait={wait}")))
+            .count()
+    };
+    // One call for each sleep; between two of them the session waited for its client.
+    assert_eq!(of_wait("Timeout:PgSleep"), SLEEPS);
+    assert!(of_wait("Client:ClientRead") >= SLEEPS - 1, "{text}");
+    // On one clock: each begin that was noted has its event in the trace, less than a millisecond away.
+    let number = libc::SYS_epoll_wait;
+    let seconds = |text: &str| text.parse::<f64>().expect("seconds");
+    let begins: Vec<f64> = text
+        .lines()
+        .filter(|line| line.contains(&format!(" sys_enter: NR {number} ")))
+        .map(|line| {
+            let (before, _) = line.split_once(": sys_enter").expect("found above");
+            seconds(before.rsplit(' ').next().expect("a time"))
+        })
+        .collect();
+    for line in text
+        .lines()
+        .filter(|line| line.ends_with(" wait=Timeout:PgSleep"))
+    {
+        let at = line
+            .split_once(" at=")
+            .and_then(|(_, rest)| rest.split(' ').next());
+        let at = seconds(at.expect("a time"));
+        assert!(
+            begins.iter().any(|begin| (begin - at).abs() < 0.001),
+            "{at} {begins:?}"
+        );
+    }
+
+    // A process that is no database's has no wait event.
+    let target = Target::new("nanosleep", 1);
+    dbtime(&[
+        "dive",
+        "-p",
+        &target.pid(),
+        "--call",
+        "nanosleep",
+        "--wait",
+        "PgSleep",
+    ])
+    .expect_code(1)
+    .expect_stderr(&["not a PostgreSQL server process"]);
+}
+
+#[test]
 fn two_dives_at_once_do_not_meet() {
     needs_recording!();
     let target = Target::new("nanosleep", 1);
@@ -195,7 +289,12 @@ fn an_engine_that_is_refused_is_named_with_why() {
         "function-graph",
     ])
     .expect_code(1)
-    .expect_stderr(&["nothing can look into", "private instance", "own trace"]);
+    .expect_stderr(&[
+        "nothing can look into",
+        "private instance",
+        "own trace",
+        "no function_graph",
+    ]);
     assert_eq!(trace_settings(), before, "settings of the kernel");
 }
 

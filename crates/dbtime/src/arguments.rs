@@ -479,7 +479,7 @@ pub struct DiveArguments {
     /// Look with this, or not at all [default: the best that the kernel allows]
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<EngineKind>,
-    /// Trace only functions of these names, for function_graph: costs other processes less; * stands for anything
+    /// Trace only functions of these names, for all engines but tracepoints; * stands for anything
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',', value_parser = parse_pattern)]
     pub functions: Vec<String>,
     /// Only calls made in this wait event of a PostgreSQL session (Class:Event, or either of the two; CPU for none)
@@ -509,6 +509,8 @@ pub enum EngineKind {
     FunctionGraph,
     /// Every function, in the kernel's own trace: less text of a busy process
     OwnFunctionGraph,
+    /// Some functions, by programs in the kernel (kprobe.multi), beside whoever else traces
+    Probes,
     /// Tracepoints with stacks, in a private instance
     Tracepoints,
 }

@@ -71,6 +71,7 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
             None => DiveEngine::ALL.to_vec(),
             Some(EngineKind::FunctionGraph) => vec![DiveEngine::FunctionGraph, DiveEngine::OwnFunctionGraph],
             Some(EngineKind::OwnFunctionGraph) => vec![DiveEngine::OwnFunctionGraph],
+            Some(EngineKind::Probes) => vec![DiveEngine::Probes],
             Some(EngineKind::Tracepoints) => vec![DiveEngine::Tracepoints],
         },
         functions: arguments.functions.clone(),

@@ -1,6 +1,7 @@
 //! The programs in the kernel: loaded, attached, and read from.
 
 mod block;
+mod call_functions;
 mod call_waits;
 mod events;
 mod histograms;
@@ -13,6 +14,7 @@ mod sampler;
 mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
+pub(crate) use call_functions::{CallFunctions, FunctionRow, FunctionStep};
 pub(crate) use call_waits::CallWaits;
 #[cfg(test)]
 pub(crate) use events::WaitSums;
@@ -48,4 +50,5 @@ macro_rules! skeleton {
 skeleton!(recorder, "recorder");
 skeleton!(block_skeleton, "block");
 skeleton!(oracle_skeleton, "oracle");
+skeleton!(call_functions_skeleton, "call_functions");
 skeleton!(call_waits_skeleton, "call_waits");

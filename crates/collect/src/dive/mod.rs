@@ -11,6 +11,8 @@
 
 mod call;
 mod function_graph;
+mod probes;
+mod source;
 mod spool;
 mod state_file;
 mod tracefs;
@@ -22,7 +24,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use call::SystemCall;
-use spool::{CHUNK, Spool};
+use source::Source;
+use spool::Spool;
 use state_file::Owner;
 use tracefs::{Changes, Trace, TraceFs};
 
@@ -42,15 +45,18 @@ pub enum DiveEngine {
     FunctionGraph,
     /// Every function, from the kernel's own trace.
     OwnFunctionGraph,
+    /// Some functions, by programs in the kernel.
+    Probes,
     /// Tracepoints with stacks.
     Tracepoints,
 }
 
 impl DiveEngine {
     /// All of them, in the order in which they are tried.
-    pub const ALL: [DiveEngine; 3] = [
+    pub const ALL: [DiveEngine; 4] = [
         DiveEngine::FunctionGraph,
         DiveEngine::OwnFunctionGraph,
+        DiveEngine::Probes,
         DiveEngine::Tracepoints,
     ];
 }
@@ -60,6 +66,7 @@ impl fmt::Display for DiveEngine {
         f.write_str(match self {
             DiveEngine::FunctionGraph => "function_graph in a private instance",
             DiveEngine::OwnFunctionGraph => "function_graph in the kernel's own trace",
+            DiveEngine::Probes => "kprobe.multi",
             DiveEngine::Tracepoints => "tracepoints",
         })
     }
@@ -74,7 +81,7 @@ pub struct DiveOptions {
     pub call: SystemCall,
     /// What may be used, in this order.
     pub engines: Vec<DiveEngine>,
-    /// Patterns (`vfs_*`) of the functions to trace; none: all of them. For function_graph.
+    /// Patterns (`vfs_*`) of the functions to trace; none: all of them. For all engines but tracepoints.
     pub functions: Vec<String>,
     /// Calls of one wait event only.
     pub wait: Option<DiveWait>,
@@ -164,7 +171,7 @@ pub enum DiveStatus {
 /// A dive that goes on. Dropped without [`Dive::stop`] it gives everything back all the same.
 #[derive(Debug)]
 pub struct Dive {
-    trace: Trace,
+    source: Source,
     spool: Spool,
     file: PathBuf,
     noted: Option<NotedCalls>,
@@ -191,9 +198,9 @@ impl Dive {
         let mut changes = tracing.changes;
         let mut refused = Vec::new();
         for &engine in &options.engines {
-            let (mut trace, armed) = match arm(engine, changes, options)? {
-                Ok(armed) => armed,
-                Err((why, back)) => {
+            let (mut source, armed) = match arm(engine, changes, options)? {
+                Attempt::SetUp(source, armed) => (source, armed),
+                Attempt::Refused(why, back) => {
                     refused.push(format!("{engine}: {why}"));
                     changes = back;
                     continue;
@@ -201,7 +208,7 @@ impl Dive {
             };
             notes.extend(armed.notes);
             let mut spool = Spool::create(&options.file, &armed.ends)?;
-            let header = trace.start()?;
+            let header = source.start()?;
             // Formats are told apart by their first line, which ftrace writes.
             spool.write(header.as_bytes())?;
             let facts = DiveFacts {
@@ -216,7 +223,7 @@ impl Dive {
                 notes,
             };
             let mut dive = Dive {
-                trace,
+                source,
                 spool,
                 file: options.file.clone(),
                 noted,
@@ -261,7 +268,8 @@ impl Dive {
     /// It cannot be read or written.
     pub fn step(&mut self) -> Result<DiveStatus, CollectError> {
         let begin = Instant::now();
-        self.drain(|| begin.elapsed() > LONGEST_STEP)?;
+        self.source
+            .drain(&mut self.spool, || begin.elapsed() > LONGEST_STEP)?;
         self.count()?;
         Ok(if self.spool.is_full() {
             DiveStatus::Full
@@ -286,31 +294,15 @@ impl Dive {
         Ok(())
     }
 
-    /// Reads until there is nothing left, or until it is enough.
-    fn drain(&mut self, is_enough: impl Fn() -> bool) -> Result<(), CollectError> {
-        let mut chunk = vec![0; CHUNK];
-        while !self.spool.is_full() && !is_enough() {
-            let read = self
-                .trace
-                .read(&mut chunk)
-                .map_err(|e| CollectError::Kernel(format!("the trace cannot be read: {e}")))?;
-            if read == 0 {
-                break;
-            }
-            self.spool.add(&chunk[..read])?;
-        }
-        Ok(())
-    }
-
     /// Stops tracing, takes over the rest and gives everything back.
     ///
     /// # Errors
     /// The file cannot be written, or something could not be given back.
     pub fn stop(mut self) -> Result<DiveFacts, CollectError> {
-        self.trace.pause()?;
-        self.drain(|| false)?;
+        self.source.pause()?;
+        self.source.drain(&mut self.spool, || false)?;
         self.count()?;
-        self.facts.lost = self.trace.lost();
+        self.facts.lost = self.source.lost();
         if self.facts.lost > 0 {
             self.facts.notes.push(format!(
                 "{} events were lost: the task makes them faster than they can be read",
@@ -324,7 +316,7 @@ impl Dive {
             self.facts.notes.push(note);
         }
         self.spool.finish()?;
-        self.trace.end()?;
+        self.source.end()?;
         if let Some(noted) = &self.noted {
             self.facts.notes.extend(noted.notes());
             spool::put_before(&self.file, noted.lines(self.target.pid))?;
@@ -338,41 +330,45 @@ impl Dive {
 /// A step ends after this, however much there is to read: whoever waits for it has other things to look at.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
-/// A refused engine gives back why, and the right to change settings.
-type Refused = (String, Changes);
+/// What became of an engine.
+enum Attempt {
+    SetUp(Source, Armed),
+    /// Why not, and the right to change settings.
+    Refused(String, Changes),
+}
 
-/// Sets up one engine.
-fn arm(
-    engine: DiveEngine,
-    changes: Changes,
-    options: &DiveOptions,
-) -> Result<Result<(Trace, Armed), Refused>, CollectError> {
+/// Tries one engine.
+fn arm(engine: DiveEngine, changes: Changes, options: &DiveOptions) -> Result<Attempt, CollectError> {
+    let fs = changes.fs();
     let obstacle = match engine {
-        DiveEngine::FunctionGraph => function_graph::obstacle_in_instance(changes.fs()),
-        DiveEngine::OwnFunctionGraph => function_graph::obstacle_in_own_trace(changes.fs()),
-        DiveEngine::Tracepoints => None,
+        DiveEngine::FunctionGraph => function_graph::obstacle_in_instance(fs),
+        DiveEngine::OwnFunctionGraph => function_graph::obstacle_in_own_trace(fs),
+        DiveEngine::Probes | DiveEngine::Tracepoints => None,
     };
     if let Some(why) = obstacle {
-        return Ok(Err((why, changes)));
+        return Ok(Attempt::Refused(why, changes));
+    }
+    if engine == DiveEngine::Probes {
+        return Ok(match probes::arm(fs, options) {
+            Ok((probes, armed)) => Attempt::SetUp(Source::Probes(Box::new(probes), changes), armed),
+            Err(e) => Attempt::Refused(e.to_string(), changes),
+        });
     }
     let mut trace = match engine {
         DiveEngine::OwnFunctionGraph => Trace::global(changes),
-        DiveEngine::FunctionGraph | DiveEngine::Tracepoints => match Trace::private(changes) {
-            Ok(trace) => trace,
-            Err((changes, e)) => return Ok(Err((e.to_string(), changes))),
-        },
+        _ => Trace::private(changes),
     };
-    let armed = match engine {
+    let armed = trace.make().and_then(|()| match engine {
         DiveEngine::Tracepoints => tracepoints::arm(&mut trace, options),
-        _ => options
-            .call
-            .entry_function()
-            .and_then(|entry| function_graph::arm(&mut trace, options, &entry)),
-    };
-    match armed {
-        Ok(armed) => Ok(Ok((trace, armed))),
-        Err(e) => Ok(Err((e.to_string(), trace.end()?))),
-    }
+        _ => {
+            let entry = options.call.entry_function()?;
+            function_graph::arm(&mut trace, options, &entry)
+        }
+    });
+    Ok(match armed {
+        Ok(armed) => Attempt::SetUp(Source::Ftrace(trace), armed),
+        Err(e) => Attempt::Refused(e.to_string(), trace.end()?),
+    })
 }
 
 /// What is to be said of the task.

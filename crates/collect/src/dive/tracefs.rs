@@ -131,20 +131,19 @@ impl Changes {
         &self.fs
     }
 
-    /// Makes a private instance.
-    ///
-    /// # Errors
-    /// The kernel makes none.
-    fn make_instance(&mut self) -> Result<PathBuf, CollectError> {
+    /// Where a private instance of this process lies.
+    fn instance(&self) -> PathBuf {
         let Owner { pid, started } = self.state.owner;
-        let instance = self
-            .fs
-            .path("instances")
-            .join(format!("{INSTANCE}{pid}-{started}"));
+        let name = format!("{INSTANCE}{pid}-{started}");
+        self.fs.path("instances").join(name)
+    }
+
+    /// Makes a private instance.
+    fn make_instance(&mut self) -> Result<(), CollectError> {
+        let instance = self.instance();
         self.state.instance = Some(instance.clone());
         self.file.save(&self.state)?;
-        fs::create_dir(&instance).map_err(|e| CollectError::io(&instance, e))?;
-        Ok(instance)
+        fs::create_dir(&instance).map_err(|e| CollectError::io(&instance, e))
     }
 
     /// Remembers a setting before it is changed.
@@ -216,19 +215,13 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// A private instance, not yet tracing.
-    ///
-    /// # Errors
-    /// The kernel makes none; what was changed comes back.
-    pub(super) fn private(mut changes: Changes) -> Result<Trace, (Changes, CollectError)> {
-        match changes.make_instance() {
-            Err(e) => Err((changes, e)),
-            Ok(folder) => Ok(Trace {
-                pipe: None,
-                changes,
-                folder,
-                is_private: true,
-            }),
+    /// A private instance, which [`Trace::make`] makes.
+    pub(super) fn private(changes: Changes) -> Trace {
+        Trace {
+            pipe: None,
+            folder: changes.instance(),
+            changes,
+            is_private: true,
         }
     }
 
@@ -239,6 +232,17 @@ impl Trace {
             folder: changes.fs.0.clone(),
             changes,
             is_private: false,
+        }
+    }
+
+    /// Makes it, if it is private.
+    ///
+    /// # Errors
+    /// The kernel makes no instance.
+    pub(super) fn make(&mut self) -> Result<(), CollectError> {
+        match self.is_private {
+            true => self.changes.make_instance(),
+            false => Ok(()),
         }
     }
 
