@@ -13,7 +13,7 @@ help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
 	@echo "make build   build target/release/dbtime"
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
-	@echo "make test-kernels   record on Debian's own kernel in an emulated machine (needs root, Debian)"
+	@echo "make test-kernels   record and dive on Debian's own kernels in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
 	@echo "make fuzz    feed the importers with damaged files, a minute each (needs a nightly Rust); TIME=600 for longer"
 	@echo "make lint    formatting, clippy, shell scripts"
@@ -45,6 +45,7 @@ test-kernels:
 	scripts/deps.sh build demo kernels
 	cargo build --workspace --locked
 	scripts/kernel-test.sh
+	scripts/kernel-dive-test.sh
 
 # How fast SQL traces are read, beside grep and wc; and, of FILES="perf.txt …", perf script beside inferno-collapse-perf.
 bench-import:

@@ -1,65 +1,15 @@
 #!/usr/bin/env bash
 # Records a PostgreSQL on Debian's own kernel, in an emulated machine (QEMU, no KVM needed): half a minute.
 #
-# The kernel comes as a package and is only unpacked. The machine sees this one's files read-only and runs
-# target/debug/dbtime and the installed PostgreSQL from them. Checked is what emulation leaves true: a sleeper sleeps, a
-# computation computes, accounts are complete. Debian 12's kernel 6.1 lacks bpf_task_from_pid, so that this is also the
-# test of the task-iterator engine.
+# Checked is what emulation leaves true: a sleeper sleeps, a computation computes, accounts are complete. Debian 12's
+# kernel 6.1 lacks bpf_task_from_pid, so that this is also the test of the task-iterator engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# shellcheck source=scripts/kernel-machine.sh
+. scripts/kernel-machine.sh
 
-repository=$PWD
-work=$(mktemp -d /tmp/dbtime-kernel.XXXXXX)
-trap 'rm -rf "$work"' EXIT
-die() {
-    echo "kernel-test.sh: $*" >&2
-    exit 1
-}
-
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    [ "${CI:-}" != true ] || die "needs root and apt-get"
-    echo "SKIPPED: the test on another kernel needs root and apt-get"
-    exit 0
-fi
 binaries=$(dirname "$(find /usr/lib/postgresql -path '*/bin/initdb' | sort -V | tail -n 1)")
-
-# The kernel, and the modules it needs to see this machine's files.
-cached=target/kernels
-mkdir -p "$cached"
-package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/ { print $2; exit }')
-[ -n "$package" ] || die "this distribution has no package linux-image-amd64"
-if ! compgen -G "$cached/${package}_*.deb" >/dev/null; then
-    rm -f "$cached"/linux-image-*.deb
-    (cd "$cached" && apt-get download "$package" 2>/dev/null) || die "the package $package cannot be had"
-fi
-dpkg -x "$cached/${package}"_*.deb "$work/kernel"
-release=$(basename "$work"/kernel/lib/modules/*)
-PATH=$PATH:/usr/sbin depmod -b "$work/kernel" "$release"
-mkdir -p "$work"/init/{bin,modules,proc,sys,dev,host}
-cp /bin/busybox "$work/init/bin/"
-modules=()
-while read -r _ module; do
-    cp "$module" "$work/init/modules/"
-    modules+=("$(basename "$module")")
-done < <(for name in virtio_pci 9pnet_virtio 9p; do
-    PATH=$PATH:/usr/sbin modprobe -d "$work/kernel" -S "$release" --show-depends "$name"
-done | grep '^insmod' | awk '!seen[$0]++')
-cat >"$work/init/init" <<INIT
-#!/bin/busybox sh
-/bin/busybox mount -t proc proc /proc
-/bin/busybox mount -t sysfs sys /sys
-/bin/busybox mount -t devtmpfs dev /dev
-for module in ${modules[*]}; do /bin/busybox insmod /modules/\$module; done
-/bin/busybox mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=524288,cache=loose host /host
-for there in proc sys dev; do /bin/busybox mount -o bind /\$there /host/\$there; done
-/bin/busybox mount -t tmpfs tmpfs /host/mnt
-/bin/busybox mkdir -p /host/dev/shm
-/bin/busybox mount -t tmpfs tmpfs /host/dev/shm
-/bin/busybox chroot /host /bin/bash $work/inside.sh
-/bin/busybox poweroff -f
-INIT
-chmod 755 "$work/init/init"
-(cd "$work/init" && find . | cpio -o -H newc 2>/dev/null | gzip -1 >"$work/initrd.gz")
+package=$(fetch_kernel release) || die "this distribution's kernel (linux-image-amd64) cannot be had"
 
 # initdb is slow under emulation: the cluster is made here.
 install -d -o postgres "$work/data"
@@ -94,11 +44,8 @@ for level in switch calls; do
 done
 INSIDE
 
-timeout 300 qemu-system-x86_64 -cpu max -accel tcg,thread=multi -smp 2 -m 3072 -nographic -no-reboot \
-    -kernel "$work"/kernel/boot/vmlinuz-* -initrd "$work/initrd.gz" \
-    -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" \
-    -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
-    -device virtio-9p-pci,fsdev=host,mount_tag=host </dev/null 2>&1 | tr -d '\r' >"$work/console" || true
+make_machine "$package" "$work/inside.sh"
+boot_machine "$work/console" 300 3072
 
 python3 - "$work/console" "$release" <<'CHECK' || { tail -n 60 "$work/console"; die "failed on Linux $release"; }
 import json, sys

@@ -7,6 +7,7 @@
 mod block_trace;
 mod blocks;
 mod command;
+mod diving;
 mod host;
 mod iolat;
 mod latencies;
@@ -26,6 +27,7 @@ mod stand_in;
 pub use block_trace::BlockTrace;
 pub use blocks::{BLOCK_BYTES, TableOfBlocks};
 pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary};
+pub use diving::{Diving, instances, trace_settings};
 pub use host::{can_record, say, skip, stolen};
 pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};
 pub use latencies::Latencies;

@@ -124,6 +124,20 @@ pub struct Collector {
     without_slot: u64,
 }
 
+/// The database of a target.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectError> {
+    Ok(match target {
+        Target::Oracle(map) => Box::new(Instance::read(map)?),
+        Target::OnlyServer => Box::new(PostgresDatabase::whole(Server::only()?)),
+        Target::Server(directory) => Box::new(PostgresDatabase::whole(Server::on(directory)?)),
+        Target::Process(pid) => Box::new(PostgresDatabase::of_session(*pid)?),
+        Target::AnyProcess(pid) => Box::new(PostgresDatabase::of_any_process(*pid)?),
+    })
+}
+
 impl Collector {
     /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken.
     ///
@@ -136,13 +150,7 @@ impl Collector {
             Means::Proc => privilege::check_processes()?,
         }
         let cpu_at_start_ns = host::process_cpu_ns();
-        let database: Box<dyn Database> = match &options.target {
-            Target::Oracle(map) => Box::new(Instance::read(map)?),
-            Target::OnlyServer => Box::new(PostgresDatabase::whole(Server::only()?)),
-            Target::Server(directory) => Box::new(PostgresDatabase::whole(Server::on(directory)?)),
-            Target::Process(pid) => Box::new(PostgresDatabase::of_session(*pid)?),
-            Target::AnyProcess(pid) => Box::new(PostgresDatabase::of_any_process(*pid)?),
-        };
+        let database = database_of(&options.target)?;
         let mut unwinding = match options.means {
             Means::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
             Means::Proc => None,

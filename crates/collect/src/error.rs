@@ -79,6 +79,20 @@ pub enum CollectError {
         /// What is wrong with it, a line each.
         problems: String,
     },
+    /// There is no system call of this name.
+    #[error("there is no system call '{name}' on this architecture{}", proposal(.alike))]
+    Call {
+        /// Name asked for, printable.
+        name: String,
+        /// Names that are alike.
+        alike: Vec<&'static str>,
+    },
+    /// Only one dive at a time may change the kernel's trace.
+    #[error("another 'dbtime dive' runs{}: wait until it has ended", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
+    DiveRuns(Option<u32>),
+    /// Nothing that could look into a call works here.
+    #[error("nothing can look into system calls here:\n{}", .0.join("\n"))]
+    NoDiveEngine(Vec<String>),
     /// A file could not be read.
     #[error("{path}: {error}")]
     Io {
@@ -87,6 +101,13 @@ pub enum CollectError {
         /// What the operating system said.
         error: std::io::Error,
     },
+}
+
+fn proposal(names: &[&str]) -> String {
+    match names {
+        [] => "; the manual's section 2 has their names".to_string(),
+        names => format!(": did you mean {}?", names.join(", ")),
+    }
 }
 
 impl CollectError {

@@ -5,6 +5,8 @@
 //! queue. Nothing is written to the server's processes, and nothing is asked of it.
 //!
 //! [`BlockLatency`] measures the block I/O of the host, database or not.
+//!
+//! [`Dive`] captures what a system call of one task does inside the kernel, as ftrace's text.
 
 mod accounting;
 mod block;
@@ -13,6 +15,7 @@ mod clock;
 mod collector;
 mod database;
 mod devices;
+mod dive;
 mod engine;
 mod error;
 mod executable;
@@ -32,4 +35,5 @@ mod unwind;
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
 pub use collector::{Collector, Means, Options, RATES_HZ, Status, Target};
+pub use dive::{Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, SystemCall};
 pub use error::CollectError;

@@ -13,6 +13,8 @@ type Capability = (&'static str, u32, bool);
 const PROGRAMS: [Capability; 2] = [("CAP_BPF", 39, true), ("CAP_PERFMON", 38, true)];
 /// To read other processes, besides.
 const PROCESSES: [Capability; 2] = [("CAP_SYS_PTRACE", 19, false), ("CAP_DAC_READ_SEARCH", 2, false)];
+/// To write the files of tracefs, which are root's.
+const TRACE_FILES: Capability = ("CAP_DAC_OVERRIDE", 1, false);
 const SYS_ADMIN: u32 = 21;
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -42,6 +44,15 @@ pub(crate) fn check_processes() -> Result<(), CollectError> {
 pub(crate) fn check_programs() -> Result<(), CollectError> {
     check_capabilities(&PROGRAMS)?;
     check_type_information()
+}
+
+/// Checks what changing settings of the kernel's trace needs.
+///
+/// # Errors
+/// Names what is missing.
+pub(crate) fn check_tracing() -> Result<(), CollectError> {
+    check_capabilities(&[TRACE_FILES])?;
+    check_pid_namespace()
 }
 
 fn check_capabilities(needed: &[Capability]) -> Result<(), CollectError> {

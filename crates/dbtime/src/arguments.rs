@@ -38,6 +38,8 @@ pub enum Command {
     Import(ImportArguments),
     /// Show the latency of block I/O, live, of the whole host (needs root)
     Iolat(IolatArguments),
+    /// Show what a system call of a live process does inside the kernel (needs root)
+    Dive(DiveArguments),
     /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
     OracleMap,
     /// See all of it on a throw-away PostgreSQL (needs root)
@@ -163,7 +165,7 @@ pub struct Selection {
 }
 
 /// What the files of other tools do not say.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct FileArguments {
     /// Time that one sample stands for where the file does not say it: 10ms, 1us … [default: amounts are samples]
     #[arg(long, value_name = "TIME", value_parser = parse_interval)]
@@ -486,6 +488,61 @@ pub struct IolatArguments {
     pub format: LiveFormat,
 }
 
+/// `dbtime dive`
+#[derive(Debug, Args)]
+pub struct DiveArguments {
+    /// Process, or thread, to look into: of many threads only the one with this id
+    #[arg(short, long, value_name = "PID", required_unless_present = "restore",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
+    /// System call to look into, as in the manual's section 2: pread64, io_submit, futex, epoll_wait …
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "restore"])]
+    pub call: Option<String>,
+    /// Stop after this many calls [default: 20, or as many as come in the time of -d]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub calls: Option<u64>,
+    /// Stop after this time [default: 10]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub duration: Option<Duration>,
+    /// Look with this, or not at all [default: the best that the kernel allows]
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<EngineKind>,
+    /// Trace only functions of these names, for all engines but tracepoints; * stands for anything
+    #[arg(long, value_name = "PATTERN,…", value_delimiter = ',', value_parser = parse_pattern)]
+    pub functions: Vec<String>,
+    /// Only calls made in this wait event of a PostgreSQL session (Class:Event, or either of the two; CPU for none)
+    #[arg(long, value_name = "WAIT")]
+    pub wait: Option<String>,
+    /// The same of an Oracle session: MAP is the file that the script of 'dbtime oracle-map' makes
+    #[arg(long, value_name = "MAP", requires = "wait")]
+    pub oracle: Option<PathBuf>,
+    /// Show which system calls the process makes, for -d seconds, in place of looking into one
+    #[arg(long, conflicts_with_all = ["call", "calls", "engine", "functions", "wait", "raw", "output"])]
+    pub list: bool,
+    /// Only give back what a dive that was killed has left changed in the kernel (every dive does this first)
+    #[arg(long, conflicts_with_all = ["pid", "call", "calls", "duration", "engine", "functions", "wait", "list", "raw", "output"])]
+    pub restore: bool,
+    /// File for the text of the trace, to be read elsewhere, in place of a report
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    pub raw: Option<PathBuf>,
+    /// Directory to create for a recording of it
+    #[arg(short, long, value_name = "NAME.dbt")]
+    pub output: Option<PathBuf>,
+}
+
+/// What `dive` looks with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineKind {
+    /// Every function, in a private trace instance or else in the kernel's own trace
+    FunctionGraph,
+    /// Every function, in the kernel's own trace: less text of a busy process
+    OwnFunctionGraph,
+    /// Some functions, by programs in the kernel (kprobe.multi), beside whoever else traces
+    Probes,
+    /// Tracepoints with stacks, in a private instance
+    Tracepoints,
+}
+
 /// `dbtime demo`
 #[derive(Debug, Args)]
 pub struct DemoArguments {
@@ -499,6 +556,16 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("must be more than 0".to_string()),
+    }
+}
+
+/// What ftrace takes for a pattern of names of functions; it also takes commands, which have a colon.
+fn parse_pattern(text: &str) -> Result<String, String> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.*?[]".contains(c);
+    if !text.is_empty() && text.chars().all(is_of_name) {
+        Ok(text.to_string())
+    } else {
+        Err("not a pattern of a function's name, as in vfs_*".to_string())
     }
 }
 
@@ -575,6 +642,14 @@ mod tests {
         assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
         for wrong in ["0", "-1", "x", "nan", "inf", ""] {
             assert!(parse_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn patterns_of_functions_hold_no_command() {
+        assert_eq!(parse_pattern("vfs_*"), Ok("vfs_*".to_string()));
+        for wrong in ["", "vfs_read:traceoff", "a b", "!x", "a\nb"] {
+            assert!(parse_pattern(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod demo;
 pub mod diff;
+pub mod dive;
 pub mod import;
 pub mod iolat;
 pub mod output;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, Command, DemoArguments, DiffArguments, FlameArguments, Format, ImportArguments,
+    Arguments, Command, DemoArguments, DiffArguments, DiveArguments, FlameArguments, Format, ImportArguments,
     IolatArguments, LiveFormat, RecordArguments, ReportArguments, Selection, WidthsOf,
 };
 use dbtime::demo;
 use dbtime::diff::{self, DiffFormat};
+use dbtime::dive;
 use dbtime::import;
 use dbtime::iolat;
 use dbtime::output::{self, ProgressLine, say};
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => run_diff(&arguments),
         Command::Import(arguments) => run_import(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
+        Command::Dive(arguments) => run_dive(&arguments),
         Command::OracleMap => {
             output::to_stdout(|out| out.write_all(ORACLE_MAP.as_bytes())).map(|()| ExitCode::SUCCESS)
         }
@@ -530,6 +532,15 @@ fn run_iolat(arguments: &IolatArguments) -> anyhow::Result<ExitCode> {
             say(format_args!("dbtime: no block I/O was seen"));
             ExitCode::from(NOTHING_RECORDED)
         }
+    })
+}
+
+fn run_dive(arguments: &DiveArguments) -> anyhow::Result<ExitCode> {
+    // A second Ctrl-C must not end what gives the kernel's settings back.
+    let stop = stop_on_signals(Second::Ignored)?;
+    Ok(match dive::run(arguments, &stop)? {
+        dive::Ended::Done => ExitCode::SUCCESS,
+        dive::Ended::NothingSeen => ExitCode::from(NOTHING_RECORDED),
     })
 }
 

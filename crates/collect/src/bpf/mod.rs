@@ -1,6 +1,8 @@
 //! The programs in the kernel: loaded, attached, and read from.
 
 mod block;
+mod call_functions;
+mod call_waits;
 mod events;
 mod histograms;
 mod latency;
@@ -12,6 +14,8 @@ mod sampler;
 mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
+pub(crate) use call_functions::{CallFunctions, FunctionRow, FunctionStep};
+pub(crate) use call_waits::CallWaits;
 #[cfg(test)]
 pub(crate) use events::WaitSums;
 pub(crate) use events::{Event, Events, ExactState, ExactSums, Listed, SampleEvent, StackEnd};
@@ -46,3 +50,5 @@ macro_rules! skeleton {
 skeleton!(recorder, "recorder");
 skeleton!(block_skeleton, "block");
 skeleton!(oracle_skeleton, "oracle");
+skeleton!(call_functions_skeleton, "call_functions");
+skeleton!(call_waits_skeleton, "call_waits");

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Of one task and one of its system calls: when each begins, and the wait event that the session is in. */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "dbtime.h"
+#include "wait_source.bpf.h"
+
+const volatile __u32 task_id = 0;
+const volatile __s32 call = 0;
+const volatile __u64 wait_source_kind = SOURCE_NONE;
+const volatile __u64 wait_source_event = 0;
+const volatile __u64 wait_source_on_cpu = 0;
+const volatile __u64 wait_source_statement = 0;
+
+/* A call that begins. */
+struct dbt_call_wait {
+	__u64 time_ns;
+	__u32 wait;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} call_waits SEC(".maps");
+
+/* Calls for which there was no room. */
+__u64 calls_lost = 0;
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_call, struct pt_regs *regs, long id)
+{
+	struct dbt_wait_source source = {
+		.kind = wait_source_kind,
+		.event = wait_source_event,
+		.on_cpu = wait_source_on_cpu,
+		.statement = wait_source_statement,
+	};
+	struct dbt_call_wait *row;
+
+	if ((__u32)bpf_get_current_pid_tgid() != task_id || id != call)
+		return 0;
+	row = bpf_ringbuf_reserve(&call_waits, sizeof(*row), 0);
+	if (!row) {
+		__sync_fetch_and_add(&calls_lost, 1);
+		return 0;
+	}
+	row->time_ns = bpf_ktime_get_ns();
+	row->wait = own_activity(&source).wait;
+	row->pad = 0;
+	bpf_ringbuf_submit(row, 0);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,147 @@
+//! Loads and attaches `bpf/call_functions.bpf.c`: entry and return of some functions inside a call of one task.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::rc::Rc;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{KprobeMultiOpts, Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+
+use super::call_functions_skeleton::CallFunctionsSkelBuilder;
+use super::call_functions_skeleton::types::bss;
+use super::messages::{collect_messages, messages};
+use crate::CollectError;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FunctionStep {
+    /// The function of this number was entered.
+    Entry(u32),
+    /// It returned.
+    Return(u32),
+    /// The task left the CPU to this one, in this raw state.
+    LeftCpu { next: u32, state: u32 },
+    /// It came back after this one.
+    BackOnCpu { previous: u32 },
+}
+
+/// What happened, when and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FunctionRow {
+    /// CLOCK_MONOTONIC.
+    pub(crate) time_ns: u64,
+    pub(crate) cpu: u32,
+    pub(crate) step: FunctionStep,
+}
+
+/// The attached programs; dropping them detaches them.
+pub(crate) struct CallFunctions {
+    ring: RingBuffer<'static>,
+    rows: Rc<RefCell<Vec<FunctionRow>>>,
+    bss: MapHandle,
+    _links: Vec<Link>,
+}
+
+impl CallFunctions {
+    /// Traces these functions of one task from now on, while it is inside of the first one.
+    ///
+    /// # Errors
+    /// The kernel refuses, for example because it has no such function.
+    pub(crate) fn attach(task: u32, functions: &[String]) -> Result<CallFunctions, CollectError> {
+        collect_messages();
+        let failed =
+            |what: &str, e: libbpf_rs::Error| CollectError::Kernel(format!("{what}: {e}{}", messages()));
+        let mut storage = MaybeUninit::uninit();
+        let mut open = CallFunctionsSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|e| failed("open", e))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.task_id = task;
+        }
+        let skel = open.load().map_err(|e| failed("load", e))?;
+        let rows = Rc::new(RefCell::new(Vec::new()));
+        let taken = Rc::clone(&rows);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.rows, move |bytes| {
+                taken.borrow_mut().extend(row(bytes));
+                0
+            })
+            .map_err(|e| failed("ring buffer", e))?;
+        let options = |retprobe: bool| {
+            // Not all fields can be named from outside.
+            let mut options = KprobeMultiOpts::default();
+            options.symbols = functions.to_vec();
+            options.cookies = (0..functions.len() as u64).collect();
+            options.retprobe = retprobe;
+            options
+        };
+        // Returns first: what is seen to begin is seen to end.
+        let programs = [(&skel.progs.on_return, true), (&skel.progs.on_entry, false)];
+        let mut links = vec![
+            skel.progs
+                .on_switch
+                .attach_trace()
+                .map_err(|e| failed("attach", e))?,
+        ];
+        for (program, is_return) in programs {
+            let link = program.attach_kprobe_multi_with_opts(options(is_return));
+            links.push(link.map_err(|e| failed("attach", e))?);
+        }
+        Ok(CallFunctions {
+            ring: builder.build().map_err(|e| failed("ring buffer", e))?,
+            rows,
+            bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,
+            _links: links,
+        })
+    }
+
+    /// Takes what has happened since the last time, in its order.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn take(&mut self) -> Result<Vec<FunctionRow>, CollectError> {
+        self.ring
+            .consume()
+            .map_err(|e| CollectError::Kernel(format!("ring buffer of functions: {e}")))?;
+        Ok(self.rows.take())
+    }
+
+    /// Takes the programs out; what they have noted can still be taken.
+    pub(crate) fn detach(&mut self) {
+        self._links.clear();
+    }
+
+    /// Steps that were not noted, because there was no room.
+    pub(crate) fn lost(&self) -> u64 {
+        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let value = value.unwrap_or_default();
+        if value.len() < size_of::<bss>() {
+            return 0;
+        }
+        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+        unsafe { value.as_ptr().cast::<bss>().read_unaligned() }.rows_lost
+    }
+}
+
+/// `struct dbt_function_row`: a number of 64 bits, four of 32.
+fn row(bytes: &[u8]) -> Option<FunctionRow> {
+    let (time, rest) = bytes.split_first_chunk()?;
+    let (numbers, _) = rest.as_chunks::<4>();
+    let &[what, state, cpu, kind, ..] = numbers else {
+        return None;
+    };
+    let [what, state, cpu, kind] = [what, state, cpu, kind].map(u32::from_ne_bytes);
+    let step = match kind {
+        1 => FunctionStep::Entry(what),
+        2 => FunctionStep::Return(what),
+        3 => FunctionStep::LeftCpu { next: what, state },
+        4 => FunctionStep::BackOnCpu { previous: what },
+        _ => return None,
+    };
+    Some(FunctionRow {
+        time_ns: u64::from_ne_bytes(*time),
+        cpu,
+        step,
+    })
+}

@@ -1,0 +1,108 @@
+//! Loads and attaches `bpf/call_waits.bpf.c`: in which wait event the calls of one task begin.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::rc::Rc;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+
+use super::call_waits_skeleton::CallWaitsSkelBuilder;
+use super::call_waits_skeleton::types::bss;
+use super::load::source_to;
+use super::messages::{collect_messages, messages};
+use crate::CollectError;
+use crate::database::WaitSource;
+
+/// A call that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CallWait {
+    /// CLOCK_MONOTONIC.
+    pub(crate) time_ns: u64,
+    /// Wait event, as the database counts them; `u32::MAX` = it could not be read.
+    pub(crate) wait: u32,
+}
+
+/// The attached program; dropping it detaches it.
+pub(crate) struct CallWaits {
+    ring: RingBuffer<'static>,
+    calls: Rc<RefCell<Vec<CallWait>>>,
+    bss: MapHandle,
+    _link: Link,
+}
+
+impl CallWaits {
+    /// Notes the calls of this number that the task makes from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn attach(task: u32, call: i32, source: WaitSource) -> Result<CallWaits, CollectError> {
+        collect_messages();
+        let failed = |what: &str, e: libbpf_rs::Error| {
+            CollectError::Kernel(format!("wait events of calls: {what}: {e}{}", messages()))
+        };
+        let mut storage = MaybeUninit::uninit();
+        let mut open = CallWaitsSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|e| failed("open", e))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            let source = source_to(source);
+            constants.task_id = task;
+            constants.call = call;
+            constants.wait_source_kind = source.kind.into();
+            constants.wait_source_event = source.event;
+            constants.wait_source_on_cpu = source.on_cpu;
+            constants.wait_source_statement = source.statement;
+        }
+        let skel = open.load().map_err(|e| failed("load", e))?;
+        let calls = Rc::new(RefCell::new(Vec::new()));
+        let taken = Rc::clone(&calls);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.call_waits, move |bytes| {
+                // struct dbt_call_wait: a number of 64 bits, one of 32.
+                if let Some((time, rest)) = bytes.split_first_chunk()
+                    && let Some((wait, _)) = rest.split_first_chunk()
+                {
+                    taken.borrow_mut().push(CallWait {
+                        time_ns: u64::from_ne_bytes(*time),
+                        wait: u32::from_ne_bytes(*wait),
+                    });
+                }
+                0
+            })
+            .map_err(|e| failed("ring buffer", e))?;
+        Ok(CallWaits {
+            ring: builder.build().map_err(|e| failed("ring buffer", e))?,
+            calls,
+            bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,
+            _link: skel
+                .progs
+                .on_call
+                .attach_trace()
+                .map_err(|e| failed("attach", e))?,
+        })
+    }
+
+    /// Takes the calls since the last time.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn take(&mut self) -> Result<Vec<CallWait>, CollectError> {
+        self.ring
+            .consume()
+            .map_err(|e| CollectError::Kernel(format!("ring buffer of calls: {e}")))?;
+        Ok(self.calls.take())
+    }
+
+    /// Calls that were not noted, because there was no room.
+    pub(crate) fn lost(&self) -> u64 {
+        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let value = value.unwrap_or_default();
+        if value.len() < size_of::<bss>() {
+            return 0;
+        }
+        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+        unsafe { value.as_ptr().cast::<bss>().read_unaligned() }.calls_lost
+    }
+}

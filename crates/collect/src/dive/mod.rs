@@ -1,0 +1,406 @@
+//! A dive: what one system call of one task does inside the kernel, captured into a file of ftrace's own text.
+//!
+//! ```text
+//! KernelTracing::claim ──▶ Dive::start ──step…──▶ Dive::stop
+//!   lock; undo what a          arm an engine:        stop, drain,
+//!   killed dive left           the best that works   give everything back
+//! ```
+//!
+//! Which engine works is found by trying. Nothing is asked of the traced process and nothing written to it. Settings of
+//! the kernel's own trace are changed only while nobody uses it, and given back whatever happens: see `tracefs`.
+
+mod call;
+mod function_graph;
+mod probes;
+mod source;
+mod spool;
+mod state_file;
+mod tracefs;
+mod tracepoints;
+mod waits;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use call::SystemCall;
+use source::Source;
+use spool::Spool;
+use state_file::Owner;
+use tracefs::{Changes, Trace, TraceFs};
+
+use waits::NotedCalls;
+
+use crate::{CollectError, Target, host, privilege, process};
+
+/// The clock of all engines: that of programs in the kernel too.
+const CLOCK: &str = "mono";
+/// Room for events: of each CPU at most, of all together, of each CPU at least.
+const ROOM_KB: (u64, u64, u64) = (16_384, 262_144, 1_024);
+
+/// What a call can be looked into with, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiveEngine {
+    /// Every function, from a private instance of ftrace.
+    FunctionGraph,
+    /// Every function, from the kernel's own trace.
+    OwnFunctionGraph,
+    /// Some functions, by programs in the kernel.
+    Probes,
+    /// Tracepoints with stacks.
+    Tracepoints,
+}
+
+impl DiveEngine {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [DiveEngine; 4] = [
+        DiveEngine::FunctionGraph,
+        DiveEngine::OwnFunctionGraph,
+        DiveEngine::Probes,
+        DiveEngine::Tracepoints,
+    ];
+}
+
+impl fmt::Display for DiveEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DiveEngine::FunctionGraph => "function_graph in a private instance",
+            DiveEngine::OwnFunctionGraph => "function_graph in the kernel's own trace",
+            DiveEngine::Probes => "kprobe.multi",
+            DiveEngine::Tracepoints => "tracepoints",
+        })
+    }
+}
+
+/// What to look into.
+#[derive(Debug, Clone)]
+pub struct DiveOptions {
+    /// The task: of a process with many threads only the one that has this id.
+    pub pid: u32,
+    /// Which of its calls.
+    pub call: SystemCall,
+    /// What may be used, in this order.
+    pub engines: Vec<DiveEngine>,
+    /// Patterns (`vfs_*`) of the functions to trace; none: all of them. For all engines but tracepoints.
+    pub functions: Vec<String>,
+    /// Calls of one wait event only.
+    pub wait: Option<DiveWait>,
+    /// File to write.
+    pub file: PathBuf,
+}
+
+/// A wait event, and where it can be read.
+#[derive(Debug, Clone)]
+pub struct DiveWait {
+    /// Whose session the task is.
+    pub database: Target,
+    /// `Class:Event`, or either of the two; `CPU` for calls outside of waits.
+    pub event: String,
+}
+
+/// What was used, what it has seen, and what it cost.
+#[derive(Debug, Clone)]
+pub struct DiveFacts {
+    /// The engine.
+    pub engine: String,
+    /// Engines that would have been better, each with why it was refused.
+    pub refused: Vec<String>,
+    /// Functions of the kernel that are traced, where an engine traces functions and the kernel says how many.
+    pub functions: Option<u64>,
+    /// How long it took to set that up.
+    pub arming: Duration,
+    /// Calls that have ended, about: what the text says is counted by whoever reads it. Of one wait event, where only those
+    /// are asked for.
+    pub calls: u64,
+    /// Bytes of text.
+    pub bytes: u64,
+    /// Events that the kernel dropped before they could be read.
+    pub lost: u64,
+    /// CPU time that this process has used, arming included.
+    pub cpu: Duration,
+    /// What else is to be known.
+    pub notes: Vec<String>,
+}
+
+/// The right to change settings of the kernel's trace: one process has it at a time.
+#[derive(Debug)]
+pub struct KernelTracing {
+    changes: Changes,
+    restored: Vec<String>,
+}
+
+impl KernelTracing {
+    /// Takes it, and first undoes what a dive that was killed has left behind.
+    ///
+    /// # Errors
+    /// Missing privileges, no tracefs, another dive that runs, or something that cannot be undone.
+    pub fn claim() -> Result<KernelTracing, CollectError> {
+        privilege::check_tracing()?;
+        let (changes, restored) = Changes::begin(TraceFs::find()?)?;
+        Ok(KernelTracing { changes, restored })
+    }
+
+    /// What was undone.
+    pub fn restored(&self) -> &[String] {
+        &self.restored
+    }
+}
+
+/// An engine that is set up.
+#[derive(Debug)]
+struct Armed {
+    engine: String,
+    functions: Option<u64>,
+    took: Duration,
+    notes: Vec<String>,
+    /// Texts each of which stands for a call that has ended.
+    ends: Vec<String>,
+}
+
+/// Whether there is anything to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiveStatus {
+    /// Calls are captured.
+    Diving,
+    /// The task has ended.
+    Gone,
+    /// The file has become as large as it may.
+    Full,
+}
+
+/// A dive that goes on. Dropped without [`Dive::stop`] it gives everything back all the same.
+#[derive(Debug)]
+pub struct Dive {
+    source: Source,
+    spool: Spool,
+    file: PathBuf,
+    noted: Option<NotedCalls>,
+    target: Owner,
+    facts: DiveFacts,
+    cpu_at_start_ns: u64,
+}
+
+impl Dive {
+    /// Sets up the first engine that works and begins to trace.
+    ///
+    /// # Errors
+    /// No such task, no engine that works, or the file cannot be written.
+    pub fn start(tracing: KernelTracing, options: &DiveOptions) -> Result<Dive, CollectError> {
+        let cpu_at_start_ns = host::process_cpu_ns();
+        let target = Owner::of(options.pid).ok_or(CollectError::NoProcess(options.pid))?;
+        let mut notes = about_target(options.pid)?;
+        // Before the trace begins: no call in it is without its wait.
+        let noted = options
+            .wait
+            .as_ref()
+            .map(|wait| NotedCalls::begin(options, wait))
+            .transpose()?;
+        let mut changes = tracing.changes;
+        let mut refused = Vec::new();
+        for &engine in &options.engines {
+            let (mut source, armed) = match arm(engine, changes, options)? {
+                Attempt::SetUp(source, armed) => (source, armed),
+                Attempt::Refused(why, back) => {
+                    refused.push(format!("{engine}: {why}"));
+                    changes = back;
+                    continue;
+                }
+            };
+            notes.extend(armed.notes);
+            let mut spool = Spool::create(&options.file, &armed.ends)?;
+            let header = source.start()?;
+            // Formats are told apart by their first line, which ftrace writes.
+            spool.write(header.as_bytes())?;
+            let facts = DiveFacts {
+                engine: armed.engine,
+                refused,
+                functions: armed.functions,
+                arming: armed.took,
+                calls: 0,
+                bytes: 0,
+                lost: 0,
+                cpu: Duration::ZERO,
+                notes,
+            };
+            let mut dive = Dive {
+                source,
+                spool,
+                file: options.file.clone(),
+                noted,
+                target,
+                facts,
+                cpu_at_start_ns,
+            };
+            dive.describe(options)?;
+            return Ok(dive);
+        }
+        Err(CollectError::NoDiveEngine(refused))
+    }
+
+    /// Says in the file what it holds.
+    fn describe(&mut self, options: &DiveOptions) -> Result<(), CollectError> {
+        let facts = &self.facts;
+        self.spool.comment("engine", &facts.engine)?;
+        let call = options.call;
+        self.spool.comment(
+            "target",
+            &format!("pid={} call={} nr={}", options.pid, call.name(), call.number()),
+        )?;
+        for note in facts
+            .refused
+            .iter()
+            .map(|why| format!("refused: {why}"))
+            .chain(facts.notes.clone())
+        {
+            self.spool.comment("note", &note)?;
+        }
+        Ok(())
+    }
+
+    /// What is known so far.
+    pub fn facts(&self) -> &DiveFacts {
+        &self.facts
+    }
+
+    /// Takes over what has been traced since the last step.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub fn step(&mut self) -> Result<DiveStatus, CollectError> {
+        let begin = Instant::now();
+        self.source
+            .drain(&mut self.spool, || begin.elapsed() > LONGEST_STEP)?;
+        self.count()?;
+        Ok(if self.spool.is_full() {
+            DiveStatus::Full
+        } else if self.target.is_alive() {
+            DiveStatus::Diving
+        } else {
+            DiveStatus::Gone
+        })
+    }
+
+    /// How far it has come.
+    fn count(&mut self) -> Result<(), CollectError> {
+        self.facts.bytes = self.spool.bytes();
+        self.facts.calls = match &mut self.noted {
+            None => self.spool.calls(),
+            Some(noted) => {
+                noted.step()?;
+                // One that has begun is in the text when it has ended.
+                noted.matching().min(self.spool.calls())
+            }
+        };
+        Ok(())
+    }
+
+    /// Stops tracing, takes over the rest and gives everything back.
+    ///
+    /// # Errors
+    /// The file cannot be written, or something could not be given back.
+    pub fn stop(mut self) -> Result<DiveFacts, CollectError> {
+        self.source.pause()?;
+        self.source.drain(&mut self.spool, || false)?;
+        self.count()?;
+        self.facts.lost = self.source.lost();
+        if self.facts.lost > 0 {
+            self.facts.notes.push(format!(
+                "{} events were lost: the task makes them faster than they can be read",
+                self.facts.lost
+            ));
+            self.spool.comment("lost", &self.facts.lost.to_string())?;
+        }
+        if self.spool.is_full() {
+            let note = format!("the dive ended early: {} bytes of text", self.spool.bytes());
+            self.spool.comment("note", &note)?;
+            self.facts.notes.push(note);
+        }
+        self.spool.finish()?;
+        self.source.end()?;
+        if let Some(noted) = &self.noted {
+            self.facts.notes.extend(noted.notes());
+            spool::put_before(&self.file, noted.lines(self.target.pid))?;
+        }
+        self.facts.bytes = self.spool.bytes();
+        self.facts.cpu = Duration::from_nanos(host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns));
+        Ok(self.facts)
+    }
+}
+
+/// A step ends after this, however much there is to read: whoever waits for it has other things to look at.
+const LONGEST_STEP: Duration = Duration::from_millis(100);
+
+/// What became of an engine.
+enum Attempt {
+    SetUp(Source, Armed),
+    /// Why not, and the right to change settings.
+    Refused(String, Changes),
+}
+
+/// Tries one engine.
+fn arm(engine: DiveEngine, changes: Changes, options: &DiveOptions) -> Result<Attempt, CollectError> {
+    let fs = changes.fs();
+    let obstacle = match engine {
+        DiveEngine::FunctionGraph => function_graph::obstacle_in_instance(fs),
+        DiveEngine::OwnFunctionGraph => function_graph::obstacle_in_own_trace(fs),
+        DiveEngine::Probes | DiveEngine::Tracepoints => None,
+    };
+    if let Some(why) = obstacle {
+        return Ok(Attempt::Refused(why, changes));
+    }
+    if engine == DiveEngine::Probes {
+        return Ok(match probes::arm(fs, options) {
+            Ok((probes, armed)) => Attempt::SetUp(Source::Probes(Box::new(probes), changes), armed),
+            Err(e) => Attempt::Refused(e.to_string(), changes),
+        });
+    }
+    let mut trace = match engine {
+        DiveEngine::OwnFunctionGraph => Trace::global(changes),
+        _ => Trace::private(changes),
+    };
+    let armed = trace.make().and_then(|()| match engine {
+        DiveEngine::Tracepoints => tracepoints::arm(&mut trace, options),
+        _ => {
+            let entry = options.call.entry_function()?;
+            function_graph::arm(&mut trace, options, &entry)
+        }
+    });
+    Ok(match armed {
+        Ok(armed) => Attempt::SetUp(Source::Ftrace(trace), armed),
+        Err(e) => Attempt::Refused(e.to_string(), trace.end()?),
+    })
+}
+
+/// What is to be said of the task.
+fn about_target(pid: u32) -> Result<Vec<String>, CollectError> {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    if pid == std::process::id() {
+        return Err(CollectError::Kernel(format!(
+            "pid {pid} is this dbtime: it cannot look into itself"
+        )));
+    }
+    let stat = std::fs::read(process::path(pid, "stat")).map_err(|_| CollectError::NoProcess(pid))?;
+    let flags: u64 = process::stat_field(&stat, 9)
+        .and_then(|f| f.parse().ok())
+        .unwrap_or(0);
+    if flags & PF_KTHREAD != 0 {
+        return Err(CollectError::Kernel(format!(
+            "pid {pid} is a thread of the kernel: it makes no system calls"
+        )));
+    }
+    let threads = std::fs::read_dir(process::path(pid, "task")).map_or(0, Iterator::count);
+    Ok(match threads {
+        0 | 1 => Vec::new(),
+        _ => vec![format!(
+            "process of {pid} has {threads} threads: only thread {pid} is traced; give the id of another one with -p to \
+             look into that"
+        )],
+    })
+}
+
+/// Kilobytes of room for each CPU.
+fn room_kb() -> u64 {
+    let (most, together, least) = ROOM_KB;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    (together / cpus).clamp(least, most)
+}

@@ -1,0 +1,88 @@
+//! What an engine that is set up gives: text, wherever it comes from.
+
+use super::probes::Probes;
+use super::spool::{CHUNK, Spool};
+use super::tracefs::{Changes, Trace};
+use crate::CollectError;
+
+/// An engine that is set up, and the right to change settings.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// Text of ftrace itself.
+    Ftrace(Trace),
+    /// Text made of what programs note.
+    Probes(Box<Probes>, Changes),
+}
+
+impl Source {
+    /// Begins to trace. Gives the lines above the text.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub(super) fn start(&mut self) -> Result<String, CollectError> {
+        match self {
+            Source::Ftrace(trace) => trace.start(),
+            Source::Probes(..) => Ok(Probes::header()),
+        }
+    }
+
+    /// Reads until there is nothing left, or until it is enough.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub(super) fn drain(
+        &mut self,
+        spool: &mut Spool,
+        is_enough: impl Fn() -> bool,
+    ) -> Result<(), CollectError> {
+        match self {
+            Source::Probes(probes, _) => spool.add(probes.text()?.as_bytes()),
+            Source::Ftrace(trace) => {
+                let mut chunk = vec![0; CHUNK];
+                while !spool.is_full() && !is_enough() {
+                    let read = trace
+                        .read(&mut chunk)
+                        .map_err(|e| CollectError::Kernel(format!("the trace cannot be read: {e}")))?;
+                    if read == 0 {
+                        break;
+                    }
+                    spool.add(&chunk[..read])?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops tracing; what was traced can still be read.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub(super) fn pause(&mut self) -> Result<(), CollectError> {
+        match self {
+            Source::Ftrace(trace) => trace.pause(),
+            Source::Probes(probes, _) => {
+                probes.detach();
+                Ok(())
+            }
+        }
+    }
+
+    /// Events that are missing.
+    pub(super) fn lost(&self) -> u64 {
+        match self {
+            Source::Ftrace(trace) => trace.lost(),
+            Source::Probes(probes, _) => probes.lost(),
+        }
+    }
+
+    /// Gives everything back.
+    ///
+    /// # Errors
+    /// Something could not be given back.
+    pub(super) fn end(self) -> Result<Changes, CollectError> {
+        match self {
+            Source::Ftrace(trace) => trace.end(),
+            Source::Probes(_, changes) => Ok(changes),
+        }
+    }
+}

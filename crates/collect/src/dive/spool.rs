@@ -1,0 +1,186 @@
+//! The text of a dive on its way to a file: copied as it is, the calls in it counted on the way, its size bounded.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use memchr::memmem::Finder;
+
+use crate::CollectError;
+
+/// What is read at once.
+pub(super) const CHUNK: usize = 1 << 16;
+/// Bytes that a file takes: some minutes of a busy session, more than anyone reads.
+const MOST: u64 = 1 << 30;
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct Spool {
+    path: PathBuf,
+    out: BufWriter<File>,
+    bytes: u64,
+    ends: Vec<EndOfCall>,
+}
+
+/// A piece of text that is there once for each call that has ended.
+#[derive(Debug)]
+struct EndOfCall {
+    finder: Finder<'static>,
+    /// End of what came before, shorter than the piece.
+    before: Vec<u8>,
+    found: u64,
+}
+
+impl EndOfCall {
+    fn look_at(&mut self, text: &[u8]) {
+        let length = self.finder.needle().len();
+        // What straddles the border of two chunks begins in the first one, which is too short to hold it whole.
+        let mut border = std::mem::take(&mut self.before);
+        border.extend(&text[..text.len().min(length - 1)]);
+        self.found += self.finder.find_iter(&border).count() as u64;
+        self.found += self.finder.find_iter(text).count() as u64;
+        self.before = match text.len() >= length - 1 {
+            true => text[text.len() - (length - 1)..].to_vec(),
+            false => border.split_off(border.len().saturating_sub(length - 1)),
+        };
+    }
+}
+
+impl Spool {
+    /// Makes the file, for its owner only. A call has ended wherever one of `ends` is.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn create(path: &Path, ends: &[String]) -> Result<Spool, CollectError> {
+        let file = create(path).map_err(|e| CollectError::io(path, e))?;
+        Ok(Spool {
+            path: path.to_path_buf(),
+            out: BufWriter::with_capacity(CHUNK, file),
+            bytes: 0,
+            ends: ends
+                .iter()
+                .map(|end| EndOfCall {
+                    finder: Finder::new(end).into_owned(),
+                    before: Vec::new(),
+                    found: 0,
+                })
+                .collect(),
+        })
+    }
+
+    /// Adds text of ftrace.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn add(&mut self, text: &[u8]) -> Result<(), CollectError> {
+        for end in &mut self.ends {
+            end.look_at(text);
+        }
+        self.write(text)
+    }
+
+    /// Adds a line that tells of the dive itself.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn comment(&mut self, key: &str, value: &str) -> Result<(), CollectError> {
+        self.write(format!("# dbtime {key}: {value}\n").as_bytes())
+    }
+
+    /// Adds text as it is.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn write(&mut self, text: &[u8]) -> Result<(), CollectError> {
+        self.bytes += text.len() as u64;
+        self.out
+            .write_all(text)
+            .map_err(|e| CollectError::io(&self.path, e))
+    }
+
+    /// Writes what is still in memory.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn finish(&mut self) -> Result<(), CollectError> {
+        self.out
+            .flush()
+            .map_err(|e: io::Error| CollectError::io(&self.path, e))
+    }
+
+    /// Calls that have ended.
+    pub(super) fn calls(&self) -> u64 {
+        self.ends.iter().map(|end| end.found).sum()
+    }
+
+    /// Bytes so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether it is so large that a dive ends.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= MOST
+    }
+}
+
+/// Puts calls, known only in the end, at the begin of a file that is finished.
+///
+/// # Errors
+/// There is no room for it.
+pub(super) fn put_before(path: &Path, calls: impl Iterator<Item = String>) -> Result<(), CollectError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let write = || -> io::Result<()> {
+        let mut text = BufReader::new(File::open(path)?);
+        let mut out = BufWriter::with_capacity(CHUNK, create(&new)?);
+        // The first line tells formats apart.
+        let mut first = Vec::new();
+        text.read_until(b'\n', &mut first)?;
+        out.write_all(&first)?;
+        for call in calls {
+            writeln!(out, "# dbtime call: {call}")?;
+        }
+        io::copy(&mut text, &mut out)?;
+        out.flush()?;
+        fs::rename(&new, path)
+    };
+    write().map_err(|e| {
+        // Half of it is of no use.
+        let _ = fs::remove_file(&new);
+        CollectError::io(path, e)
+    })
+}
+
+/// Makes a file for its owner only.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_however_the_text_is_cut() {
+        let text = b"x } /* f */ } /* f */\n f();\n } /* ff */ f() } /* f *";
+        for size in 1..text.len() {
+            let mut end = EndOfCall {
+                finder: Finder::new("} /* f */").into_owned(),
+                before: Vec::new(),
+                found: 0,
+            };
+            for chunk in text.chunks(size) {
+                end.look_at(chunk);
+            }
+            assert_eq!(end.found, 2, "cut every {size} bytes");
+        }
+    }
+}

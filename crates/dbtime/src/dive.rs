@@ -1,0 +1,249 @@
+//! `dbtime dive`: calls are captured into a file, which is then imported and reported like any other.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use dbtime_collect::{
+    Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, Means, Options,
+    SystemCall, Target, Tier,
+};
+use dbtime_model::latency::kind;
+use dbtime_report::{Filter, LatencyOptions, Source};
+
+use crate::arguments::{DiveArguments, EngineKind, FileArguments};
+use crate::import;
+use crate::output::{self, ProgressLine, say};
+use crate::record::{Plan, record};
+
+/// How often the trace is read: well before 16 MB of events have come in.
+const STEP: Duration = Duration::from_millis(20);
+/// Calls to wait for when nothing is said.
+const CALLS: u64 = 20;
+/// How long they are waited for, and how long calls are listed, when nothing is said.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Samples per second while calls are listed: they are not what is asked for.
+const RATE_HZ: u32 = 99;
+/// Calls to list.
+const LISTED: usize = 30;
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// What was asked for has been shown or written.
+    Done,
+    /// There was no call.
+    NothingSeen,
+}
+
+/// Looks into calls, lists them, or restores what an earlier dive has left behind.
+///
+/// # Errors
+/// Nothing can be traced, what was traced cannot be read, or something of the kernel's could not be given back.
+pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
+    // A name that does not exist is told before anything is touched.
+    let call = arguments.call.as_deref().map(SystemCall::named).transpose()?;
+    let tracing = KernelTracing::claim()?;
+    for what in tracing.restored() {
+        say(format_args!("note: {what}"));
+    }
+    let (Some(pid), Some(call)) = (arguments.pid, call) else {
+        drop(tracing);
+        return match (arguments.list, arguments.pid) {
+            (true, Some(pid)) => list(pid, arguments.duration.unwrap_or(PATIENCE), stop),
+            _ => Ok(Ended::Done),
+        };
+    };
+    // Removed with what is in it, unless the text itself is wanted.
+    let folder = tempfile::Builder::new()
+        .prefix("dbtime-dive-")
+        .tempdir()
+        .context("no room for the text of the trace")?;
+    let file = arguments
+        .raw
+        .clone()
+        .unwrap_or_else(|| folder.path().join(format!("{}-{pid}.ftrace", call.name())));
+    let options = DiveOptions {
+        pid,
+        call,
+        engines: match arguments.engine {
+            None => DiveEngine::ALL.to_vec(),
+            Some(EngineKind::FunctionGraph) => vec![DiveEngine::FunctionGraph, DiveEngine::OwnFunctionGraph],
+            Some(EngineKind::OwnFunctionGraph) => vec![DiveEngine::OwnFunctionGraph],
+            Some(EngineKind::Probes) => vec![DiveEngine::Probes],
+            Some(EngineKind::Tracepoints) => vec![DiveEngine::Tracepoints],
+        },
+        functions: arguments.functions.clone(),
+        wait: arguments.wait.clone().map(|event| DiveWait {
+            database: match &arguments.oracle {
+                Some(map) => Target::Oracle(map.clone()),
+                None => Target::Process(pid),
+            },
+            event,
+        }),
+        file: file.clone(),
+    };
+    let facts = capture(tracing, &options, arguments, stop)?;
+    if facts.calls == 0 {
+        let in_wait = match &arguments.wait {
+            None => String::new(),
+            Some(wait) => format!(" in the wait event '{}'", wait.escape_debug()),
+        };
+        say(format_args!(
+            "dbtime: pid {pid} ended no call of {}{in_wait} meanwhile; 'dbtime dive -p {pid} --list' shows which calls it makes",
+            call.name()
+        ));
+        return Ok(Ended::NothingSeen);
+    }
+    if let Some(raw) = &arguments.raw {
+        let raw = raw.display();
+        say(format_args!("wrote {raw}: see it with 'dbtime report {raw}'"));
+        return Ok(Ended::Done);
+    }
+    report(&file, arguments.output.as_deref())
+}
+
+/// Captures until there are enough calls, the time is over, there is nothing more to come, or `stop` is set.
+fn capture(
+    tracing: KernelTracing,
+    options: &DiveOptions,
+    arguments: &DiveArguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<DiveFacts> {
+    let (calls, patience) = bounds(arguments);
+    let (pid, name) = (options.pid, options.call.name());
+    let mut dive = Dive::start(tracing, options)?;
+    let begin = Instant::now();
+    let facts = dive.facts();
+    say(format_args!(
+        "looking into {name} of pid {pid} with {}",
+        facts.engine
+    ));
+    for why in &facts.refused {
+        say(format_args!("note: not with {why}"));
+    }
+    if let Some(functions) = facts.functions {
+        say(format_args!(
+            "note: {functions} functions of the kernel are traced, set up in {:.1} s; meanwhile each costs every process a \
+             little",
+            facts.arming.as_secs_f64()
+        ));
+    }
+    for note in &facts.notes {
+        say(format_args!("note: {note}"));
+    }
+    let known_notes = facts.notes.len();
+    let mut line = ProgressLine::new();
+    let mut shown = None;
+    loop {
+        let status = dive.step()?;
+        let seen = dive.facts().calls;
+        if status != DiveStatus::Diving
+            || calls.is_some_and(|calls| seen >= calls)
+            || begin.elapsed() >= patience
+            || stop.load(Ordering::Relaxed)
+        {
+            break;
+        }
+        if shown != Some(seen) {
+            shown = Some(seen);
+            line.show(&format!("{seen} calls"));
+        }
+        std::thread::sleep(STEP.min(patience.saturating_sub(begin.elapsed())));
+    }
+    drop(line);
+    let traced = begin.elapsed();
+    let facts = dive.stop()?;
+    for note in &facts.notes[known_notes..] {
+        say(format_args!("note: {note}"));
+    }
+    if let Some(calls) = calls
+        && facts.calls > 0
+        && facts.calls < calls
+    {
+        say(format_args!("note: only {} calls came, not {calls}", facts.calls));
+    }
+    say(format_args!(
+        "traced {} calls in {:.1} s, {} KB of text; dbtime used {:.2} s of CPU",
+        facts.calls,
+        traced.as_secs_f64(),
+        facts.bytes.div_ceil(1_000),
+        facts.cpu.as_secs_f64()
+    ));
+    Ok(facts)
+}
+
+/// How many calls and how long: time alone when only a time was typed.
+fn bounds(arguments: &DiveArguments) -> (Option<u64>, Duration) {
+    match (arguments.calls, arguments.duration) {
+        (None, Some(duration)) => (None, duration),
+        (calls, duration) => (Some(calls.unwrap_or(CALLS)), duration.unwrap_or(PATIENCE)),
+    }
+}
+
+/// Makes a recording of the text if one is wanted, and shows what is in it.
+fn report(file: &Path, output: Option<&Path>) -> anyhow::Result<Ended> {
+    let about = FileArguments::default();
+    let files = [file.to_path_buf()];
+    let source = match output {
+        None => import::open(&files, &about)?,
+        Some(output) => {
+            import::import(&files, &about, output)?;
+            say(format_args!(
+                "wrote {0}: see it again with 'dbtime report {0}'",
+                output.display()
+            ));
+            Source::open(output)?
+        }
+    };
+    let report = dbtime_report::report(&source, &dbtime_report::Options::default())?;
+    let text = dbtime_report::text::render(&report, output::width());
+    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    Ok(Ended::Done)
+}
+
+/// Shows which calls a process makes: what `record --exact=calls` times.
+fn list(pid: u32, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Ended> {
+    let folder = tempfile::Builder::new().prefix("dbtime-dive-").tempdir()?;
+    let output: PathBuf = folder.path().join("calls.dbt");
+    let plan = Plan {
+        collect: Options {
+            target: Target::AnyProcess(pid),
+            rate_hz: RATE_HZ,
+            means: Means::Bpf,
+            tier: Tier::Calls,
+            wakers: false,
+            uprobes: false,
+            task_iterator: false,
+        },
+        duration: Some(duration),
+        output: output.clone(),
+    };
+    say(format_args!(
+        "listing the calls of pid {pid} for {} s",
+        duration.as_secs_f64()
+    ));
+    record(&plan, stop, &mut |_| {})?;
+    let source = Source::open(&output)?;
+    let options = LatencyOptions {
+        filter: Filter {
+            sessions: vec![pid],
+            ..Filter::default()
+        },
+        kinds: vec![kind::SYSCALL.to_string()],
+        top: LISTED,
+        ..LatencyOptions::default()
+    };
+    let latencies = match dbtime_report::latency(&source, &options) {
+        // A kind that is not there is no error here: the process made no call.
+        Ok(latencies) if !latencies.kinds.is_empty() => latencies,
+        _ => {
+            say(format_args!("dbtime: pid {pid} ended no system call meanwhile"));
+            return Ok(Ended::NothingSeen);
+        }
+    };
+    let text = dbtime_report::text::render_latency(&latencies, output::width());
+    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    Ok(Ended::Done)
+}

@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# Looks into system calls on Debian's own kernels, in an emulated machine (QEMU, no KVM needed): two minutes.
+#
+# The release's kernel (Debian 12: 6.1) has function_graph in its own trace only, that of the backports (6.12) in private
+# instances too. Checked are structure and safety, never times, which emulation makes up: every call that the program
+# made is there, the engine is the one that this kernel allows, and all settings of the kernel's trace are the same
+# before and after, also when dbtime was killed in the middle.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/kernel-machine.sh
+. scripts/kernel-machine.sh
+
+cc -O2 -Wall -static -o "$work/calls" tests/programs/calls.c
+head -c 8192 /dev/urandom >"$work/file"
+chmod 755 "$work"
+# What runs inside: $1 is the engine that this kernel is to offer first.
+cat >"$work/inside" <<'INSIDE'
+cd /mnt || exit 1
+export TMPDIR=/mnt
+T=/sys/kernel/tracing
+# A few functions: all of them would take too long, see below.
+FUNCTIONS='vfs_read,rw_verify_area,filemap_*,*_read_iter,touch_atime,hrtimer_*,*nanosleep*,schedule'
+
+fail() {
+    echo "FAILED: $*"
+}
+# equal WHAT FOUND EXPECTED
+equal() {
+    if [ "$2" = "$3" ]; then echo "ok: $1: $2"; else fail "$1: found '$2', not '$3'"; fi
+}
+settings() {
+    local file
+    for file in current_tracer tracing_on trace_clock buffer_size_kb set_ftrace_pid set_ftrace_notrace_pid set_event \
+        set_event_pid set_event_notrace_pid set_graph_function set_graph_notrace set_ftrace_filter set_ftrace_notrace \
+        max_graph_depth tracing_thresh events/enable; do
+        echo "$file: $(cat "$T/$file")"
+    done
+    (cd "$T" && grep . options/*)
+    cat $T/per_cpu/cpu*/stats | grep entries
+    ls $T/instances
+}
+# stopped PROGRAM…: starts it; it stops itself; sets $pid.
+stopped() {
+    "$@" &
+    pid=$!
+    until grep -q 'T (stopped)' "/proc/$pid/status"; do sleep 0.05; done
+}
+# begun: waits until the dive that was started last traces.
+begun() {
+    until grep -q '^looking into' said; do
+        kill -0 "$dive" || return
+        sleep 0.1
+    done
+}
+# dive CALL COUNT [FILE] -- OPTION…: looks into a program that makes so many calls; what it said is in "said", the text in "text".
+dive() {
+    local call=$1 program=(CALLS)
+    while [ "$1" != -- ]; do
+        program+=("$1")
+        shift
+    done
+    shift
+    rm -f said text
+    stopped "${program[@]}"
+    $DBTIME dive -p "$pid" --call "$call" -d 100 --raw text "$@" 2>said &
+    dive=$!
+    begun
+    kill -CONT "$pid"
+    wait "$pid"
+    wait "$dive"
+    grep '^note: ' said
+    echo "dive $call: exit $?, $(grep '^looking' said), $(cut -d' ' -f1 /proc/uptime) s up"
+}
+
+# unchanged WHEN: all settings are as they were at first.
+unchanged() {
+    settings >after
+    if diff before after; then echo "ok: settings $1 are as before"; else fail "settings $1"; fi
+}
+graph_is_on() {
+    cat $T/current_tracer $T/instances/*/current_tracer 2>/dev/null | grep -c function_graph
+}
+
+engine() {
+    sed -n 's/^looking into [^ ]* of pid [0-9]* with //p' said
+}
+
+# The buffer takes its full size at its first use, which is no change that a dive makes.
+echo 1408 >$T/buffer_size_kb
+settings >before
+
+# Calls from the page cache, and calls that sleep: all of them are there, whole, with what they call.
+dive pread64 20 FILE -- --functions "$FUNCTIONS"
+equal "engine for pread64" "$(engine)" "ftrace function_graph in ENGINE"
+equal "calls of pread64" "$(grep -c '} /\* __x64_sys_pread64 \*/' text)" 20
+equal "calls of vfs_read in it" "$(grep -c '} /\* vfs_read \*/' text)" 20
+unchanged "after pread64"
+dive nanosleep 20 -- --functions "$FUNCTIONS"
+equal "engine for nanosleep" "$(engine)" "ftrace function_graph in ENGINE"
+equal "calls of nanosleep" "$(grep -c '} /\* __x64_sys_nanosleep \*/' text)" 20
+equal "calls of do_nanosleep in it" "$(grep -c '} /\* do_nanosleep \*/' text)" 20
+# A timer may fire before the task has left the CPU: then it stays.
+asleep=$(grep -c "sched_switch: prev_comm=calls prev_pid=$pid .*prev_state=S" text)
+equal "it left the CPU to sleep, at most once a call ($asleep)" $((asleep > 0 && asleep <= 20)) 1
+unchanged "after nanosleep"
+
+# The other engines: programs at functions, and tracepoints.
+dive pread64 20 FILE -- --engine probes
+equal "calls by programs" "$(grep -c '} /\* __x64_sys_pread64 \*/' text)" 20
+equal "calls of vfs_read in it" "$(grep -c '} /\* vfs_read \*/' text)" 20
+unchanged "after programs"
+head -n 30 text
+dive nanosleep 20 -- --engine probes
+equal "sleeps by programs" "$(grep -c '} /\* do_nanosleep \*/' text)" 20
+asleep=$(grep -c "sched_switch: prev_comm=calls prev_pid=$pid .*prev_state=S" text)
+equal "it left the CPU to sleep, at most once a call ($asleep)" $((asleep > 0 && asleep <= 20)) 1
+dive nanosleep 20 -- --engine tracepoints
+equal "calls by tracepoints" "$(grep -c 'sys_exit: NR 35 = ' text)" 20
+equal "timers by tracepoints" "$(grep -c " hrtimer_start: .*function=hrtimer_wakeup" text)" 20
+unchanged "after tracepoints"
+
+# Killed in the middle, what it changed is given back by the next one.
+stopped CALLS nanosleep 1
+$DBTIME dive -p "$pid" --call nanosleep -d 100 --functions '*nanosleep*' --raw text 2>said &
+dive=$!
+begun
+equal "function graphs while it dives" "$(graph_is_on)" 1
+equal "another dive meanwhile" "$($DBTIME dive --restore 2>&1 | grep -c "another 'dbtime dive' runs (pid $dive)")" 1
+kill -9 "$dive"
+wait "$dive" 2>/dev/null
+equal "function graphs after kill -9" "$(graph_is_on)" 1
+$DBTIME dive --restore 2>said
+equal "exit code of the next one" $? 0
+cat said
+equal "it says that it restored" "$(grep -c "was killed" said)" 1
+unchanged "after kill -9 and the next dive"
+kill -9 "$pid"
+
+# Ended by a signal in the middle, it gives everything back itself.
+stopped CALLS nanosleep 1
+$DBTIME dive -p "$pid" --call nanosleep -d 100 --functions '*nanosleep*' --raw text 2>said &
+dive=$!
+begun
+kill -TERM "$dive"
+wait "$dive"
+equal "exit code after TERM, without calls" $? 3
+unchanged "after TERM"
+kill -9 "$pid"
+
+# A tracer that somebody uses is left alone.
+echo vfs_fsync >$T/set_ftrace_filter
+echo function >$T/current_tracer
+dive nanosleep 5 -- --functions '*nanosleep*'
+equal "engine beside another tracer" "$(engine | sed 's/ on [0-9]* functions//')" "BESIDE"
+equal "calls beside another tracer" "$(grep -c '} /\* __x64_sys_nanosleep \*/' text)" 5
+equal "the other tracer" "$(cat $T/current_tracer) of $(cat $T/set_ftrace_filter)" "function of vfs_fsync"
+echo nop >$T/current_tracer
+echo >$T/set_ftrace_filter
+unchanged "after the other tracer"
+
+# All functions of the kernel. Two emulated CPUs would wait for each other for minutes while those are patched.
+echo 0 >/sys/devices/system/cpu/cpu1/online
+settings >before
+dive pread64 3 FILE -- -n 2 --engine function-graph
+equal "engine for all functions" "$(engine)" "ftrace function_graph in ENGINE"
+equal "calls with all functions" "$(grep -c '} /\* __x64_sys_pread64 \*/' text)" 3
+equal "other system calls" "$(grep '__x64_sys_' text | grep -vc '__x64_sys_pread64')" 0
+equal "tens of thousands of functions" "$(sed -n 's/^note: \([0-9]*\)[0-9][0-9][0-9][0-9] functions .*/many/p' said)" many
+unchanged "after all functions"
+INSIDE
+
+# test_kernel PACKAGE PLACE ENGINE: boots it; PLACE is where function_graph is to be had, ENGINE what is left when somebody
+# uses the kernel's own trace.
+test_kernel() {
+    make_machine "$1" "$work/inside.sh"
+    {
+        sed "s|CALLS|$work/calls|; s|FILE --|$work/file --|; s|\$DBTIME|$repository/target/debug/dbtime|
+            s|ENGINE|$2|; s|BESIDE|$3|" "$work/inside"
+        echo 'echo "ALL DONE"'
+    } >"$work/inside.sh"
+    boot_machine "$work/console" 300 2048
+    if ! grep -q '^ALL DONE' "$work/console" || grep -q '^FAILED' "$work/console"; then
+        tail -n 100 "$work/console"
+        die "failed on Linux $release"
+    fi
+    echo "Linux $release: $(grep -c '^ok: ' "$work/console") checks"
+}
+
+package=$(fetch_kernel release) || die "this distribution's kernel (linux-image-amd64) cannot be had"
+test_kernel "$package" "the kernel's own trace" kprobe.multi
+package=$(fetch_kernel backports) || skip "the kernel of this distribution's backports cannot be had"
+test_kernel "$package" "a private instance" "ftrace function_graph in a private instance"

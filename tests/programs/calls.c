@@ -1,0 +1,41 @@
+/* Makes a known number of system calls and ends: CALL COUNT [FILE]. It stops itself first, so that whoever wants to
+ * look at the calls has time to begin. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	char block[8192];
+	int file = -1;
+
+	if (argc < 3)
+		return 2;
+	if (argc > 3) {
+		file = open(argv[3], O_RDONLY);
+		/* The page cache holds it from now on. */
+		if (file < 0 || pread(file, block, sizeof(block), 0) < 0) {
+			perror(argv[3]);
+			return 1;
+		}
+	}
+	raise(SIGSTOP);
+	for (long left = atol(argv[2]); left > 0; left--) {
+		struct timespec millisecond = { 0, 1000000 };
+
+		/* By number: the library may make another call of it. */
+		if (!strcmp(argv[1], "nanosleep"))
+			syscall(SYS_nanosleep, &millisecond, NULL);
+		else if (!strcmp(argv[1], "pread64"))
+			syscall(SYS_pread64, file, block, sizeof(block), 0L);
+		else
+			return 2;
+	}
+	return 0;
+}
