@@ -9,8 +9,9 @@ use dbtime_collect::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, Means, Options,
     SystemCall, Target, Tier,
 };
+use dbtime_import::CallOptions;
 use dbtime_model::latency::kind;
-use dbtime_report::{Filter, LatencyOptions, Source};
+use dbtime_report::{DiveView, Filter, LatencyOptions, Source};
 
 use crate::arguments::{DiveArguments, EngineKind, FileArguments};
 use crate::import;
@@ -26,7 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Samples per second while calls are listed: they are not what is asked for.
 const RATE_HZ: u32 = 99;
 /// Calls to list.
-const LISTED: usize = 30;
+const LISTED: usize = 100;
+/// Functions and call paths to show: the rest can be asked of a recording.
+const FUNCTIONS: usize = 15;
+const PATHS: usize = 60;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +105,7 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
         say(format_args!("wrote {raw}: see it with 'dbtime report {raw}'"));
         return Ok(Ended::Done);
     }
-    report(&file, arguments.output.as_deref())
+    report(&file, call, arguments)
 }
 
 /// Captures until there are enough calls, the time is over, there is nothing more to come, or `stop` is set.
@@ -183,10 +187,17 @@ fn bounds(arguments: &DiveArguments) -> (Option<u64>, Duration) {
 }
 
 /// Makes a recording of the text if one is wanted, and shows what is in it.
-fn report(file: &Path, output: Option<&Path>) -> anyhow::Result<Ended> {
-    let about = FileArguments::default();
+fn report(file: &Path, call: SystemCall, arguments: &DiveArguments) -> anyhow::Result<Ended> {
+    let about = FileArguments {
+        calls: CallOptions {
+            name: Some(call.name().to_string()),
+            wait: arguments.wait.clone(),
+            most: bounds(arguments).0,
+        },
+        ..FileArguments::default()
+    };
     let files = [file.to_path_buf()];
-    let source = match output {
+    let source = match &arguments.output {
         None => import::open(&files, &about)?,
         Some(output) => {
             import::import(&files, &about, output)?;
@@ -197,10 +208,26 @@ fn report(file: &Path, output: Option<&Path>) -> anyhow::Result<Ended> {
             Source::open(output)?
         }
     };
-    let report = dbtime_report::report(&source, &dbtime_report::Options::default())?;
-    let text = dbtime_report::text::render(&report, output::width());
+    let look = |view, top| {
+        dbtime_report::dive(
+            &source,
+            &dbtime_report::DiveOptions {
+                filter: Filter::default(),
+                view,
+                top,
+                depth: None,
+            },
+        )
+    };
+    let (summary, tree) = (look(DiveView::Summary, FUNCTIONS)?, look(DiveView::Tree, PATHS)?);
+    let width = output::width();
+    let text = dbtime_report::text::render_dive(&summary, width)
+        + &dbtime_report::text::render_dive_answer(&tree, width);
     output::to_stdout(|out| out.write_all(text.as_bytes()))?;
-    Ok(Ended::Done)
+    Ok(match summary.trace.calls {
+        0 => Ended::NothingSeen,
+        _ => Ended::Done,
+    })
 }
 
 /// Shows which calls a process makes: what `record --exact=calls` times.
@@ -243,7 +270,7 @@ fn list(pid: u32, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Ended
             return Ok(Ended::NothingSeen);
         }
     };
-    let text = dbtime_report::text::render_latency(&latencies, output::width());
+    let text = dbtime_report::text::render_latency_table(&latencies, output::width());
     output::to_stdout(|out| out.write_all(text.as_bytes()))?;
     Ok(Ended::Done)
 }

@@ -28,7 +28,7 @@ const TRACER: [&[u8]; 7] = [
 ];
 
 /// Functions at the root of a stack that are around every system call.
-const ENTRY: [&[u8]; 8] = [
+const ENTRY: [&[u8]; 10] = [
     b"entry_SYSCALL",
     b"do_syscall_64",
     b"x64_sys_call",
@@ -37,6 +37,8 @@ const ENTRY: [&[u8]; 8] = [
     b"do_el0",
     b"invoke_syscall",
     b"__arm64_sys_",
+    b"syscall_",
+    b"exit_to_user_mode",
 ];
 
 /// Deeper stacks are cut at their leaf.

@@ -10,6 +10,9 @@
 
 use crate::text::{decimal, trim_start};
 
+/// Begin of lines that `dbtime dive` writes into the text.
+pub(super) const OWN: &[u8] = b"# dbtime ";
+
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said<'a> {
@@ -45,8 +48,8 @@ pub(super) enum Said<'a> {
     StackBegins,
     /// A frame of it, leaf first.
     Frame(&'a [u8]),
-    /// The wait event of the session at a call, from dbtime's own recorder.
-    Call(&'a [u8]),
+    /// What dbtime itself has written into the file: of what, and what.
+    Own { key: &'a [u8], value: &'a [u8] },
     /// Nothing that counts: headings, rules, interrupt brackets.
     Nothing,
     /// Not understood.
@@ -94,8 +97,13 @@ pub(super) fn said(line: &[u8]) -> Said<'_> {
 
 /// Lines that begin with `#`.
 fn heading(text: &[u8]) -> Said<'_> {
-    if let Some(call) = text.strip_prefix(b"# dbtime call: ") {
-        return Said::Call(call);
+    if let Some(own) = text.strip_prefix(OWN)
+        && let Some(colon) = memchr::memmem::find(own, b": ")
+    {
+        return Said::Own {
+            key: &own[..colon],
+            value: own[colon + 2..].trim_ascii(),
+        };
     }
     // `##### CPU 1 buffer started ####`: what came before on this CPU was overwritten.
     match text.strip_prefix(b"##### CPU ") {

@@ -27,8 +27,9 @@ use dbtime_model::recording::{Clock, ImportedFile, Unit};
 
 use self::calls::{Calls, FUNCTION_GRAPH, TRACEPOINTS};
 use self::intervals::Intervals;
-use self::line::{Said, said};
+use self::line::{OWN, Said, said};
 use crate::import::unknown_line;
+use crate::text::decimal;
 use crate::{Import, ImportError, Importer, Lines, Nature};
 
 /// The importer of this format.
@@ -41,7 +42,7 @@ impl Importer for Ftrace {
     }
 
     fn detect(&self, head: &[u8]) -> bool {
-        if head.starts_with(b"# tracer:") || head.starts_with(b"# dbtime call: ") {
+        if head.starts_with(b"# tracer:") || head.starts_with(OWN) {
             return true;
         }
         // Two lines that are nothing else: other formats have single ones that look like these.
@@ -130,13 +131,24 @@ impl Reader<'_> {
             }
             Said::StackBegins => self.intervals.stack_begins(),
             Said::Frame(name) => self.intervals.frame(name),
-            Said::Call(call) => {
-                if self.calls.tasks.note_wait(call).is_none() {
-                    unknown_line(&mut self.file, number, bytes);
-                }
-            }
+            Said::Own { key, value } => self.own(key, value, bytes, number),
             Said::Nothing => {}
             Said::Unknown => unknown_line(&mut self.file, number, bytes),
+        }
+    }
+
+    /// What the live engines of dbtime have written into the file.
+    fn own(&mut self, key: &[u8], value: &[u8], bytes: &[u8], number: u64) {
+        match key {
+            b"call" if self.calls.tasks.note_wait(value).is_none() => {
+                unknown_line(&mut self.file, number, bytes);
+            }
+            b"target" | b"engine" | b"note" => {
+                let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
+                self.into.reason(&format!("{key}: {value}"));
+            }
+            b"lost" => self.calls.lost(None, decimal(value)),
+            _ => {}
         }
     }
 

@@ -15,6 +15,13 @@ const NAME: usize = 60;
 pub(super) fn render(report: &DiveReport, page: &mut Page) {
     about(report, page);
     calls(report, page);
+    answer(report, page);
+    for problem in &report.problems {
+        page.paragraph(&format!("Not read: {problem}"));
+    }
+}
+
+pub(super) fn answer(report: &DiveReport, page: &mut Page) {
     match &report.answer {
         DiveAnswer::Summary(functions) => {
             layers(report, page);
@@ -35,9 +42,6 @@ pub(super) fn render(report: &DiveReport, page: &mut Page) {
         DiveAnswer::Children(of) => children(of, page),
         DiveAnswer::Call(call) => one_call(call, page),
     }
-    for problem in &report.problems {
-        page.paragraph(&format!("Not read: {problem}"));
-    }
 }
 
 fn about(report: &DiveReport, page: &mut Page) {
@@ -48,7 +52,7 @@ fn about(report: &DiveReport, page: &mut Page) {
     }
     page.paragraph(&format!("Kernel trace ({}) of {place}", report.trace.tracer));
     for reason in &report.meta.collector.reasons {
-        page.paragraph(&format!("Note: {reason}"));
+        page.paragraph(reason);
     }
     for note in &report.meta.notes {
         page.paragraph(&format!("Note: {}", note.text));

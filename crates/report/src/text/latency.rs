@@ -43,6 +43,49 @@ pub(super) fn render(report: &LatencyReport, page: &mut Page) {
     quality::problems(&report.problems, page);
 }
 
+/// All groups of all kinds, a line each.
+pub(super) fn table_of_groups(report: &LatencyReport, page: &mut Page) {
+    for kind in &report.kinds {
+        page.paragraph(&format!(
+            "{} (exact; {}): {} events, {} in all",
+            kind_words(&kind.kind),
+            quantiles(&report.meta),
+            kind.total.count(),
+            duration(kind.total.sum_ns())
+        ));
+        let numbers = [
+            "events", "per s", "total ms", "mean us", "p50 us", "p99 us", "max us",
+        ];
+        let mut table = Table::new(&[""], &numbers);
+        for group in &kind.groups {
+            let of = &group.histogram;
+            let us = |ns: Option<u64>| ns.map_or_else(String::new, |ns| microseconds(ns.into()));
+            table.row(vec![
+                group.labels.join(", "),
+                of.count().to_string(),
+                report
+                    .per_second(of.count())
+                    .map_or_else(String::new, |rate| format!("{rate:.1}")),
+                milliseconds(of.sum_ns()),
+                of.mean_ns().map_or_else(String::new, microseconds),
+                us(of.quantile(0.5)),
+                us(of.quantile(0.99)),
+                microseconds(of.max_ns().into()),
+            ]);
+        }
+        page.table(&table);
+        if kind.others > 0 {
+            page.paragraph(&format!(
+                "{} more: {}",
+                kind.others,
+                summary(report, &kind.others_total)
+            ));
+        }
+    }
+    quality::latencies_lost(&report.meta, page);
+    quality::problems(&report.problems, page);
+}
+
 /// How good quantiles are: the buckets of imported traces are wider.
 pub(super) fn quantiles(meta: &Meta) -> &'static str {
     if has_trace(meta) {

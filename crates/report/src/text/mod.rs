@@ -50,6 +50,13 @@ pub fn render_dive(report: &DiveReport, width: usize) -> String {
     page.finish()
 }
 
+/// What was asked of a trace of the kernel, without what is told with every answer; as [`render`].
+pub fn render_dive_answer(report: &DiveReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    dive::answer(report, &mut page);
+    page.finish()
+}
+
 /// What differs between two traces of the kernel as text; as [`render`].
 pub fn render_dive_diff(diff: &DiveDiff, width: usize) -> String {
     let mut page = Page::new(width);
@@ -61,6 +68,13 @@ pub fn render_dive_diff(diff: &DiveDiff, width: usize) -> String {
 pub fn render_latency(report: &LatencyReport, width: usize) -> String {
     let mut page = Page::new(width);
     latency::render(report, &mut page);
+    page.finish()
+}
+
+/// The groups of latencies in one table, without their histograms; as [`render`].
+pub fn render_latency_table(report: &LatencyReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    latency::table_of_groups(report, &mut page);
     page.finish()
 }
 
