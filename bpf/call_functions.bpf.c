@@ -53,8 +53,7 @@ static __always_inline void add_row(__u32 kind, __u32 what, __u32 state)
 }
 
 /* Function 0 is the entry of the call. */
-SEC("kprobe.multi")
-int on_entry(struct pt_regs *ctx)
+static __always_inline int entered(struct pt_regs *ctx)
 {
 	__u32 function;
 
@@ -68,8 +67,7 @@ int on_entry(struct pt_regs *ctx)
 	return 0;
 }
 
-SEC("kretprobe.multi")
-int on_return(struct pt_regs *ctx)
+static __always_inline int returned(struct pt_regs *ctx)
 {
 	__u32 function;
 
@@ -80,6 +78,32 @@ int on_return(struct pt_regs *ctx)
 	if (function == 0)
 		in_call = 0;
 	return 0;
+}
+
+/* All functions at once, where the kernel can. */
+SEC("kprobe.multi")
+int on_entry(struct pt_regs *ctx)
+{
+	return entered(ctx);
+}
+
+SEC("kretprobe.multi")
+int on_return(struct pt_regs *ctx)
+{
+	return returned(ctx);
+}
+
+/* One by one. */
+SEC("kprobe")
+int on_single_entry(struct pt_regs *ctx)
+{
+	return entered(ctx);
+}
+
+SEC("kretprobe")
+int on_single_return(struct pt_regs *ctx)
+{
+	return returned(ctx);
 }
 
 SEC("tp_btf/sched_switch")

@@ -92,9 +92,9 @@ INIT
     (cd "$init" && find . | cpio -o -H newc 2>/dev/null | gzip -1 >"$kernel/initrd.gz")
 }
 
-# boot_machine CONSOLE SECONDS MEGABYTES: runs the machine to its end, at most so long.
+# boot_machine CONSOLE SECONDS MEGABYTES CPUS: runs the machine to its end, at most so long.
 boot_machine() {
-    timeout "$2" qemu-system-x86_64 -cpu max -accel tcg,thread=multi -smp 2 -m "$3" -nographic -no-reboot \
+    timeout "$2" qemu-system-x86_64 -cpu max -accel tcg,thread=multi -smp "$4" -m "$3" -nographic -no-reboot \
         -kernel "$kernel"/boot/vmlinuz-* -initrd "$kernel/initrd.gz" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check" \
         -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \

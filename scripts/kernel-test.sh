@@ -45,7 +45,7 @@ done
 INSIDE
 
 make_machine "$package" "$work/inside.sh"
-boot_machine "$work/console" 300 3072
+boot_machine "$work/console" 300 3072 2
 
 python3 - "$work/console" "$release" <<'CHECK' || { tail -n 60 "$work/console"; die "failed on Linux $release"; }
 import json, sys

@@ -5,7 +5,10 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{KprobeMultiOpts, Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    KprobeMultiOpts, KprobeOpts, Link, MapCore, MapFlags, MapHandle, ProgramMut, RingBuffer,
+    RingBufferBuilder,
+};
 
 use super::call_functions_skeleton::CallFunctionsSkelBuilder;
 use super::call_functions_skeleton::types::bss;
@@ -43,20 +46,31 @@ pub(crate) struct CallFunctions {
 }
 
 impl CallFunctions {
-    /// Traces these functions of one task from now on, while it is inside of the first one.
+    /// Traces these functions of one task from now on, while it is inside of the first one. Gives the numbers of those that
+    /// cannot be traced, where the kernel takes them one by one.
     ///
     /// # Errors
     /// The kernel refuses, for example because it has no such function.
-    pub(crate) fn attach(task: u32, functions: &[String]) -> Result<CallFunctions, CollectError> {
+    pub(crate) fn attach(
+        task: u32,
+        functions: &[String],
+        at_once: bool,
+    ) -> Result<(CallFunctions, Vec<usize>), CollectError> {
         collect_messages();
         let failed =
-            |what: &str, e: libbpf_rs::Error| CollectError::Kernel(format!("{what}: {e}{}", messages()));
+            |what: &str, e: libbpf_rs::Error| CollectError::Kernel(format!("{what}: {e:#}{}", messages()));
         let mut storage = MaybeUninit::uninit();
         let mut open = CallFunctionsSkelBuilder::default()
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.task_id = task;
+        }
+        for program in [&mut open.progs.on_entry, &mut open.progs.on_return] {
+            program.set_autoload(at_once);
+        }
+        for program in [&mut open.progs.on_single_entry, &mut open.progs.on_single_return] {
+            program.set_autoload(!at_once);
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let rows = Rc::new(RefCell::new(Vec::new()));
@@ -68,32 +82,46 @@ impl CallFunctions {
                 0
             })
             .map_err(|e| failed("ring buffer", e))?;
-        let options = |retprobe: bool| {
-            // Not all fields can be named from outside.
-            let mut options = KprobeMultiOpts::default();
-            options.symbols = functions.to_vec();
-            options.cookies = (0..functions.len() as u64).collect();
-            options.retprobe = retprobe;
-            options
-        };
-        // Returns first: what is seen to begin is seen to end.
-        let programs = [(&skel.progs.on_return, true), (&skel.progs.on_entry, false)];
         let mut links = vec![
             skel.progs
                 .on_switch
                 .attach_trace()
-                .map_err(|e| failed("attach", e))?,
+                .map_err(|e| failed("sched_switch", e))?,
         ];
-        for (program, is_return) in programs {
-            let link = program.attach_kprobe_multi_with_opts(options(is_return));
-            links.push(link.map_err(|e| failed("attach", e))?);
+        let mut refused = Vec::new();
+        // Returns first, and the call itself last: what is seen to begin is seen to end.
+        if at_once {
+            for (program, is_return) in [(&skel.progs.on_return, true), (&skel.progs.on_entry, false)] {
+                let mut options = KprobeMultiOpts::default();
+                options.symbols = functions.to_vec();
+                options.cookies = (0..functions.len() as u64).collect();
+                options.retprobe = is_return;
+                let link = program.attach_kprobe_multi_with_opts(options);
+                links.push(link.map_err(|e| failed("kprobe.multi", e))?);
+            }
+        } else {
+            for (number, function) in functions.iter().enumerate().rev() {
+                let attach = |program: &ProgramMut<'_>, is_return| {
+                    let mut options = KprobeOpts::default();
+                    options.cookie = number as u64;
+                    program.attach_kprobe_with_opts(is_return, function, options)
+                };
+                let both = attach(&skel.progs.on_single_return, true)
+                    .and_then(|link| Ok([link, attach(&skel.progs.on_single_entry, false)?]));
+                match both {
+                    Ok(both) => links.extend(both),
+                    Err(e) if number == 0 => return Err(failed("kprobe", e)),
+                    Err(_) => refused.push(number),
+                }
+            }
         }
-        Ok(CallFunctions {
+        let attached = CallFunctions {
             ring: builder.build().map_err(|e| failed("ring buffer", e))?,
             rows,
             bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,
             _links: links,
-        })
+        };
+        Ok((attached, refused))
     }
 
     /// Takes what has happened since the last time, in its order.

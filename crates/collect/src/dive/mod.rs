@@ -66,7 +66,7 @@ impl fmt::Display for DiveEngine {
         f.write_str(match self {
             DiveEngine::FunctionGraph => "function_graph in a private instance",
             DiveEngine::OwnFunctionGraph => "function_graph in the kernel's own trace",
-            DiveEngine::Probes => "kprobe.multi",
+            DiveEngine::Probes => "probes",
             DiveEngine::Tracepoints => "tracepoints",
         })
     }
@@ -305,7 +305,7 @@ impl Dive {
         self.facts.lost = self.source.lost();
         if self.facts.lost > 0 {
             self.facts.notes.push(format!(
-                "{} events were lost: the task makes them faster than they can be read",
+                "{} events are missing: they came faster than they could be read, or while another one was handled",
                 self.facts.lost
             ));
             self.spool.comment("lost", &self.facts.lost.to_string())?;

@@ -1,5 +1,5 @@
 //! The engine for when ftrace's own tracer is not to be had: BPF programs at entry and return of a bounded number of
-//! functions (kprobe.multi), whose steps are written down as function_graph would.
+//! functions (kprobe.multi, or kprobes one by one), whose steps are written down as function_graph would.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,7 +15,8 @@ use crate::{CollectError, privilege, process};
 /// Functions at most: each costs every process that calls it.
 const MOST: usize = 300;
 
-/// What is worth knowing inside of calls, where the kernel has it and nothing else is asked for.
+/// What is worth knowing inside of calls, where the kernel has it and nothing else is asked for. Not what gives up the CPU:
+/// the kernel watches for the return of a few tasks at a time only, and in those functions all tasks of the host sleep.
 const FUNCTIONS: &str = "
     vfs_read vfs_write vfs_readv vfs_writev vfs_fsync_range rw_verify_area security_file_permission do_iter_readv_writev
     filemap_read filemap_get_pages filemap_get_read_batch filemap_create_folio filemap_add_folio filemap_fault
@@ -35,7 +36,6 @@ const FUNCTIONS: &str = "
     nvme_queue_rq nvme_queue_rqs virtio_queue_rq virtio_queue_rqs scsi_queue_rq dm_submit_bio md_submit_bio
     gup_fast get_user_pages_fast internal_get_user_pages_fast pin_user_pages_fast handle_mm_fault
     io_submit_one aio_read aio_write aio_read_events read_events io_submit_sqes io_issue_sqe io_cqring_wait
-    schedule io_schedule io_schedule_timeout schedule_timeout schedule_hrtimeout_range_clock blk_io_schedule
     hrtimer_nanosleep do_nanosleep hrtimer_start_range_ns hrtimer_cancel hrtimer_try_to_cancel
     do_futex futex_wait __futex_wait futex_wait_queue futex_wake futex_wake_op do_epoll_wait ep_poll ep_send_events
     do_sys_poll do_select core_sys_select sock_poll do_semtimedop try_to_wake_up wake_up_q
@@ -79,18 +79,29 @@ pub(super) fn arm(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes, Armed)
     let begin = Instant::now();
     let entry = options.call.entry_function()?;
     let (functions, left_out) = choose(fs, &entry, &options.functions)?;
-    let programs = CallFunctions::attach(options.pid, &functions)?;
+    let mut notes = Vec::new();
+    let (programs, refused, means) = match CallFunctions::attach(options.pid, &functions, true) {
+        Ok((programs, refused)) => (programs, refused, "kprobe.multi"),
+        Err(e) => {
+            notes.push(format!(
+                "the functions are probed one by one, which costs more: {e}"
+            ));
+            let (programs, refused) = CallFunctions::attach(options.pid, &functions, false)?;
+            (programs, refused, "kprobes")
+        }
+    };
+    let traced = functions.len() - refused.len();
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} more functions are not traced: {MOST} is the most"
+        ));
+    }
     let command = fs::read_to_string(process::path(options.pid, "comm")).unwrap_or_default();
     let armed = Armed {
-        engine: format!("kprobe.multi on {} functions", functions.len()),
-        functions: Some(functions.len() as u64),
+        engine: format!("{means} on {traced} functions"),
+        functions: Some(traced as u64),
         took: begin.elapsed(),
-        notes: match left_out {
-            0 => Vec::new(),
-            _ => vec![format!(
-                "{left_out} more functions are not traced: {MOST} is the most"
-            )],
-        },
+        notes,
         ends: vec![format!("}} /* {entry} */")],
     };
     let probes = Probes {

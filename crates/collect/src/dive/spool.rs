@@ -85,6 +85,7 @@ impl Spool {
     /// # Errors
     /// The file cannot be written.
     pub(super) fn comment(&mut self, key: &str, value: &str) -> Result<(), CollectError> {
+        let value = value.lines().map(str::trim).collect::<Vec<_>>().join("; ");
         self.write(format!("# dbtime {key}: {value}\n").as_bytes())
     }
 
