@@ -107,11 +107,7 @@ impl Turns {
         let session = turn.session;
         self.switches_seen += 1;
         *self.counter(run_end, session, counter::SWITCHES) += 1;
-        if turn.migrations > 0 {
-            let moves = i64::try_from(turn.migrations).unwrap_or(i64::MAX);
-            let sum = self.counter(run_end, session, counter::MIGRATIONS);
-            *sum = sum.saturating_add(moves);
-        }
+        self.moved(run_end, session, turn.migrations);
         if let Some(ns) = turn.wait_ns.filter(|_| turn.wait_state != State::Runnable) {
             self.time(delay_begin, session, &turn.wait, turn.wait_state, ns);
             self.latency(
@@ -157,6 +153,14 @@ impl Turns {
                 migrated: turn.migrated,
                 priority: turn.priority,
             });
+        }
+    }
+
+    /// A task was moved to another CPU so many times, outside of a turn.
+    pub fn moved(&mut self, time_ns: i64, session: SessionId, times: u64) {
+        if times > 0 {
+            let sum = self.counter(time_ns, session, counter::MIGRATIONS);
+            *sum = sum.saturating_add(i64::try_from(times).unwrap_or(i64::MAX));
         }
     }
 

@@ -259,6 +259,11 @@ pub struct Scheduling {
     pub lost: u64,
     /// Turns whose stay on a CPU has no begin: it was not seen, or the clock went back.
     pub without_begin: u64,
+    /// Switches from the idle task: they are in no table. perf counts them in its total.
+    pub idle_switches: u64,
+    /// Turns that another task should have had: the switch between them was not seen. As in perf, they begin at the switch of
+    /// the CPU before.
+    pub missed: u64,
     /// Moment of the first switch, of any task, nanoseconds on the clock of the recording.
     pub first_ns: i64,
     /// Moment of the last one.
