@@ -262,6 +262,9 @@ pub struct ReportArguments {
     /// Show programs, libraries, kernel modules and subsystems
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions"])]
     pub modules: bool,
+    /// Show the context switches one by one, in the columns of 'perf sched timehist'
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
+    pub switches: bool,
     /// Functions from the leaf of each stack, levels from the root of the tree [default: all]
     #[arg(long, value_name = "N", value_parser = parse_depth)]
     pub depth: Option<usize>,

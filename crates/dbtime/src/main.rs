@@ -150,11 +150,47 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         _ if arguments.compare => run_comparison(arguments),
         (true, ..) => run_latency(arguments),
         (_, true, _) => run_io(arguments),
+        _ if arguments.switches => run_switches(arguments),
         _ => match arguments.stack_view() {
             Some((view, top)) => run_stacks(arguments, view, top),
             None => run_time(arguments),
         },
     }
+}
+
+fn run_switches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let filter = filter(&arguments.selection, &source)?;
+    let clock = source.meta().collector.clock;
+    let mut found = 0u64;
+    let mut problems = Vec::new();
+    output::to_file(&arguments.output, |out| {
+        let mut written = Ok(());
+        let read = dbtime_report::switches(&source, &filter, |line| {
+            found += 1;
+            if written.is_ok() {
+                let text = match arguments.format {
+                    Format::Json => dbtime_report::json::render_switch(line),
+                    Format::Text | Format::Svg if found == 1 => {
+                        dbtime_report::text::render_switch_heading(output::width())
+                            + &dbtime_report::text::render_switch(line, clock)
+                    }
+                    Format::Text | Format::Svg => dbtime_report::text::render_switch(line, clock),
+                };
+                written = out.write_all(text.as_bytes());
+            }
+        });
+        problems = read.map_err(std::io::Error::other)?;
+        written
+    })?;
+    for problem in &problems {
+        say(format_args!("dbtime: {}", problem.0));
+    }
+    answer_nothing(
+        arguments,
+        found > 0,
+        "no switches in the part chosen of the recording",
+    )
 }
 
 fn run_stacks(arguments: &ReportArguments, view: StackView, top: usize) -> anyhow::Result<ExitCode> {
@@ -191,6 +227,7 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
             by
         },
         stacks: arguments.top.unwrap_or(5),
+        longest_delays: arguments.top.unwrap_or(10),
         trace: TraceOptions {
             thresholds_us: arguments.thresholds.unwrap_or(usual.thresholds_us),
             block_bytes: arguments.block_size.unwrap_or(usual.block_bytes),
@@ -352,6 +389,15 @@ fn answer(
     nothing: &str,
 ) -> anyhow::Result<ExitCode> {
     output::to_file(&arguments.output, |out| out.write_all(text.as_bytes()))?;
+    answer_nothing(arguments, is_something, nothing)
+}
+
+/// Says so when there was nothing in an answer.
+fn answer_nothing(
+    arguments: &ReportArguments,
+    is_something: bool,
+    nothing: &str,
+) -> anyhow::Result<ExitCode> {
     if is_something {
         return Ok(ExitCode::SUCCESS);
     }

@@ -7,6 +7,7 @@ mod diff;
 mod io;
 mod latency;
 mod report;
+mod sched;
 mod stack_views;
 mod trace;
 mod units;
@@ -19,6 +20,7 @@ use crate::diff::Diff;
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
+use crate::sched::{Sched, SwitchLine};
 use crate::stack_views::StackReport;
 
 /// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
@@ -47,6 +49,25 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
     in_units(&stack_views::Document::from(report), &report.meta)
+}
+
+/// Context switches as a line of JSON, with a line feed at the end, in `sched`.
+pub fn render_sched(sched: &Sched) -> String {
+    line(&std::collections::BTreeMap::from([(
+        "sched",
+        sched::SchedJson::from(sched),
+    )]))
+}
+
+/// A single switch as a line of JSON, with a line feed at the end.
+pub fn render_switch(switch: &SwitchLine) -> String {
+    line(&sched::SwitchJson::from(switch))
+}
+
+fn line(document: &impl Serialize) -> String {
+    let text = serde_json::to_string(document);
+    // As in `pretty`.
+    text.unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string())) + "\n"
 }
 
 /// What changed between two recordings, as indented JSON, with a line feed at the end.

@@ -23,7 +23,7 @@ pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 14] = [
     kind::WAIT,
     kind::ORACLE_WAIT,
     kind::ORACLE_WAIT_DB,
@@ -36,6 +36,8 @@ const KINDS: [&str; 12] = [
     kind::BLOCK,
     kind::BLOCK_QUEUE,
     kind::WAKER,
+    kind::RUN,
+    kind::INSTEAD,
 ];
 
 /// What a kind is, in a few words; the kind itself when it is not known.
@@ -53,6 +55,8 @@ pub(crate) fn kind_words(kind: &str) -> &str {
         kind::BLOCK => "Block requests",
         kind::BLOCK_QUEUE => "Block requests in the queue",
         kind::WAKER => "Sleeps, by who ended them",
+        kind::RUN => "Stays on a CPU",
+        kind::INSTEAD => "Parts of scheduling delays, by who had the CPU",
         other => other,
     }
 }
@@ -68,6 +72,8 @@ pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
         kind::BLOCK | kind::BLOCK_QUEUE => "requests",
         kind::SCHED => "delays",
         kind::WAKER => "sleeps",
+        kind::RUN => "runs",
+        kind::INSTEAD => "parts",
         _ => "events",
     }
 }
