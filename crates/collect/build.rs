@@ -8,7 +8,7 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Objects to build: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const OBJECTS: [&str; 3] = ["recorder", "block", "oracle"];
+const OBJECTS: [&str; 4] = ["recorder", "block", "oracle", "sched"];
 
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");

@@ -134,13 +134,7 @@ impl Collector {
             Means::Proc => privilege::check_processes()?,
         }
         let cpu_at_start_ns = host::process_cpu_ns();
-        let database: Box<dyn Database> = match &options.target {
-            Target::Oracle(map) => Box::new(Instance::read(map)?),
-            Target::OnlyServer => Box::new(PostgresDatabase::whole(Server::only()?)),
-            Target::Server(directory) => Box::new(PostgresDatabase::whole(Server::on(directory)?)),
-            Target::Process(pid) => Box::new(PostgresDatabase::of_session(*pid)?),
-            Target::AnyProcess(pid) => Box::new(PostgresDatabase::of_any_process(*pid)?),
-        };
+        let database = database_of(&options.target)?;
         let mut unwinding = match options.means {
             Means::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
             Means::Proc => None,
@@ -767,6 +761,21 @@ fn start_programs(
 }
 
 /// What to do where no programs can be had.
+/// The database that is meant.
+///
+/// # Errors
+/// There is none, or no such process.
+pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectError> {
+    let database: Box<dyn Database> = match target {
+        Target::Oracle(map) => Box::new(Instance::read(map)?),
+        Target::OnlyServer => Box::new(PostgresDatabase::whole(Server::only()?)),
+        Target::Server(directory) => Box::new(PostgresDatabase::whole(Server::on(directory)?)),
+        Target::Process(pid) => Box::new(PostgresDatabase::of_session(*pid)?),
+        Target::AnyProcess(pid) => Box::new(PostgresDatabase::of_any_process(*pid)?),
+    };
+    Ok(database)
+}
+
 fn or_without_programs(error: CollectError) -> CollectError {
     match error {
         CollectError::Kernel(what) => CollectError::Kernel(format!(

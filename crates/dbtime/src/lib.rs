@@ -7,5 +7,6 @@ pub mod import;
 pub mod iolat;
 pub mod output;
 pub mod record;
+pub mod sched;
 pub mod signals;
 pub mod throwaway;

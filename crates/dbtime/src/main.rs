@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use dbtime::arguments::{
     Arguments, Command, DemoArguments, DiffArguments, FlameArguments, Format, ImportArguments,
-    IolatArguments, LiveFormat, RecordArguments, ReportArguments, Selection, WidthsOf,
+    IolatArguments, LiveFormat, RecordArguments, ReportArguments, SchedArguments, Selection, WidthsOf,
 };
 use dbtime::demo;
 use dbtime::diff::{self, DiffFormat};
@@ -15,6 +15,7 @@ use dbtime::import;
 use dbtime::iolat;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
+use dbtime::sched;
 use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_report::diff_export::Widths;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => run_diff(&arguments),
         Command::Import(arguments) => run_import(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
+        Command::Sched(arguments) => run_sched(&arguments),
         Command::OracleMap => {
             output::to_stdout(|out| out.write_all(ORACLE_MAP.as_bytes())).map(|()| ExitCode::SUCCESS)
         }
@@ -75,7 +77,7 @@ impl std::error::Error for Usage {}
 fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         collect: Options {
-            target: arguments.target(),
+            target: arguments.target.target(),
             rate_hz: arguments.rate_hz,
             means: arguments.means().map_err(Usage)?,
             tier: arguments.tier(),
@@ -510,6 +512,24 @@ fn run_iolat(arguments: &IolatArguments) -> anyhow::Result<ExitCode> {
         iolat::Ended::Shown | iolat::Ended::ReaderGone => ExitCode::SUCCESS,
         iolat::Ended::NothingSeen => {
             say(format_args!("dbtime: no block I/O was seen"));
+            ExitCode::from(NOTHING_RECORDED)
+        }
+    })
+}
+
+fn run_sched(arguments: &SchedArguments) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signals(Second::Ends)?;
+    let ended = sched::run(arguments, &stop)?;
+    if let Some(path) = &arguments.output {
+        let path = path.display();
+        say(format_args!(
+            "recorded {path}: see it with 'dbtime report {path}'"
+        ));
+    }
+    Ok(match ended {
+        sched::Ended::Shown | sched::Ended::ReaderGone => ExitCode::SUCCESS,
+        sched::Ended::NothingSeen => {
+            say(format_args!("dbtime: no context switch was seen"));
             ExitCode::from(NOTHING_RECORDED)
         }
     })

@@ -188,9 +188,9 @@ fn identity(file: &ImportedFile, tid: u32) -> String {
     format!("task {tid} {}", file.path)
 }
 
-/// What a task is called beside others: `name [tid]`.
+/// What a task is called beside others: `name tid`.
 pub(crate) fn called(name: &[u8], tid: u32) -> String {
-    format!("{} [{tid}]", String::from_utf8_lossy(name))
+    format!("{} {tid}", String::from_utf8_lossy(name))
 }
 
 /// The state whose letter this is: those of ps(1), as the kernel's tracepoints print them.

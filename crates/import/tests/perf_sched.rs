@@ -400,7 +400,7 @@ fn who_woke_and_who_ran_instead_is_in_a_script() {
             .count() as u64
     };
     for (waker, woken) in [(1621, 1620), (1622, 1623), (1623, 1622)] {
-        let told = wakers(woken)[format!("pingpong [{waker}]").as_str()];
+        let told = wakers(woken)[format!("pingpong {waker}").as_str()];
         // One may come while the other has not gone to sleep yet, or before it was ever seen.
         assert!(
             told <= wakes(waker, woken) && told + 2 >= wakes(waker, woken),

@@ -473,7 +473,7 @@ const SOURCE_NONE: u32 = 0;
 const SOURCE_POINTER: u32 = 1;
 const SOURCE_NUMBERS: u32 = 2;
 
-fn source_to(source: WaitSource) -> dbt_wait_source {
+pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
     let (kind, event, on_cpu, statement) = match source {
         WaitSource::None => (SOURCE_NONE, 0, 0, 0),
         WaitSource::Pointer(address) => (SOURCE_POINTER, address, 0, 0),

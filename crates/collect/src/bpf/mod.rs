@@ -9,6 +9,7 @@ mod messages;
 mod oracle;
 mod run_time;
 mod sampler;
+mod sched;
 mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
@@ -20,6 +21,7 @@ pub use load::Tier;
 pub(crate) use load::{Losses, Programs, Visit};
 pub(crate) use oracle::OracleProbes;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, thread_cpu_ns};
+pub(crate) use sched::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
 pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
 pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
@@ -46,3 +48,4 @@ macro_rules! skeleton {
 skeleton!(recorder, "recorder");
 skeleton!(block_skeleton, "block");
 skeleton!(oracle_skeleton, "oracle");
+skeleton!(sched_skeleton, "sched");

@@ -1,7 +1,7 @@
 //! Context switches: tables of tasks, who ran instead, who woke them; single switches in the columns of `perf sched timehist`.
 
-use dbtime_model::State;
 use dbtime_model::recording::Clock;
+use dbtime_model::{State, Wait};
 
 use super::page::{Page, Table, percent};
 use crate::histogram::Histogram;
@@ -187,12 +187,20 @@ fn events(sched: &Sched, page: &mut Page) {
         &["delays", "sch delay", "p50", "p95", "p99", "max"],
     );
     for (name, delay) in sched.by_event.iter().take(SHOWN) {
-        let mut cells = vec![name.clone(), delay.count().to_string()];
+        let mut cells = vec![event_label(name), delay.count().to_string()];
         cells.extend(delay_cells(delay));
         table.row(cells);
     }
     page.table(&table);
     others(sched.by_event.len(), "wait events", page);
+}
+
+/// A wait event as elsewhere: in brackets what is none.
+fn event_label(name: &str) -> String {
+    match name.split_once(':') {
+        Some((class, event)) if class == Wait::UNKNOWN => format!("[{event}]"),
+        _ => name.to_string(),
+    }
 }
 
 fn instead(sched: &Sched, page: &mut Page) {
