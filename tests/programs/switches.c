@@ -38,12 +38,18 @@ static void wake_each_other(void)
 
 	if (pipe(there) || pipe(back))
 		exit(1);
-	if (!fork())
+	/* Each keeps only its own ends: when one is killed the other ends too. */
+	if (!fork()) {
+		close(there[1]);
+		close(back[0]);
 		while (read(there[0], &c, 1) == 1 && write(back[1], &c, 1) == 1)
 			;
-	else
+	} else {
+		close(there[0]);
+		close(back[1]);
 		while (write(there[1], &c, 1) == 1 && read(back[0], &c, 1) == 1)
 			doze(200000);
+	}
 }
 
 int main(int count, char **arguments)

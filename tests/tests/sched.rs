@@ -249,9 +249,9 @@ fn who_is_bound_to_the_same_cpu_is_the_one_who_ran_instead() {
     let programs = Programs::default();
     let program = program(&programs);
     let cpu = a_cpu();
-    // Their weight is 87 times that of anyone else on this machine.
-    let rival = Running::start(&program, &["burn", &cpu, "-20"]);
-    let task = Running::start(&program, &["nap", &cpu, "-20"]);
+    // At real-time priority they take turns, and leave to all others the 5 % that the kernel keeps for them.
+    let rival = Running::start(&program, &["burn", &cpu, "rt"]);
+    let task = Running::start(&program, &["nap", &cpu, "rt"]);
     sleep(Duration::from_millis(100));
     let watched = Watched::start(&["--process", &task.pid().to_string()]);
     sleep(Duration::from_millis(1500));
@@ -265,7 +265,7 @@ fn who_is_bound_to_the_same_cpu_is_the_one_who_ran_instead() {
     say(&format!(
         "delay {delay:.3} s, of which {percent:.1} % {wanted}: {parties:?}"
     ));
-    // It wants the CPU for three quarters of the time and can have half of it.
+    // Each time it wakes it has to wait for the end of the other's turn.
     assert!(delay > 0.1, "{delay}");
     assert!(percent > 80.0, "{percent}");
     assert_eq!(parties[0]["name"], wanted.as_str());
@@ -275,29 +275,24 @@ fn who_is_bound_to_the_same_cpu_is_the_one_who_ran_instead() {
         .map(|party| party["ns"].as_u64().expect("a number"))
         .sum();
     assert!(all as f64 / 1e9 <= delay * 1.001, "{all}");
-    assert!(
-        switches
-            .of(task.pid())
-            .iter()
-            .all(|row| row.priority == Some(100))
-    );
-    assert!(switches.report(&[]).stdout.contains("nice -20"));
+    assert!(switches.of(task.pid()).iter().all(|row| row.priority == Some(89)));
+    assert!(switches.report(&[]).stdout.contains("rt 10"));
 }
 
 #[test]
-fn real_time_priority_is_shown() {
+fn priority_is_shown() {
     needs_recording!();
     let programs = Programs::default();
     let program = program(&programs);
-    let task = Running::start(&program, &["nap", &a_cpu(), "rt"]);
+    let task = Running::start(&program, &["nap", &a_cpu(), "-20"]);
     sleep(Duration::from_millis(50));
     let watched = Watched::start(&["--process", &task.pid().to_string()]);
     sleep(Duration::from_millis(500));
     let switches = watched.stop();
     let rows = switches.of(task.pid());
-    assert!(rows.len() > 10 && rows.iter().all(|row| row.priority == Some(89)));
-    assert!(switches.report(&[]).stdout.contains("rt 10"));
-    assert!(switches.lines.iter().all(|line| line["priority"] == "rt 10"));
+    assert!(rows.len() > 5 && rows.iter().all(|row| row.priority == Some(100)));
+    assert!(switches.report(&[]).stdout.contains("nice -20"));
+    assert!(switches.lines.iter().all(|line| line["priority"] == "nice -20"));
 }
 
 #[test]
@@ -352,9 +347,8 @@ fn sleeps_of_a_session_are_in_their_wait_events() {
     let watched = Watched::start(&["--postgres", &data_dir]);
     for _ in 0..NAPS {
         session.run("SELECT pg_sleep(0.005)");
+        session.wait_until_idle();
     }
-    session.wait_until_idle();
-    sleep(Duration::from_millis(100));
     session.run("SELECT 1");
     let pid = session.pid();
     let switches = watched.stop();
@@ -376,11 +370,12 @@ fn sleeps_of_a_session_are_in_their_wait_events() {
         naps.iter().all(|row| row.waker == "interrupt"),
         "a timer ends a nap"
     );
-    // The session waits for its client before each statement.
+    // The session was asleep before each statement but perhaps the first, which it may have waited for since before the
+    // recording; and once more, at most, if its answer and the next question crossed.
     let asked = turns("ClientRead");
-    assert!((NAPS / 2..=NAPS + 3).contains(&asked.len()), "{}", asked.len());
+    assert!((NAPS..=2 * NAPS).contains(&asked.len()), "{}", asked.len());
     let wakers = asked.iter().filter(|row| !row.waker.is_empty()).count();
-    assert!(wakers + 1 >= asked.len());
+    assert_eq!(wakers, asked.len());
     let events = switches.summary["by_event"].as_array().expect("a list");
     for event in ["Timeout:PgSleep", "Client:ClientRead"] {
         assert!(
