@@ -19,7 +19,7 @@ use dbtime_model::{State, Turn, Wait};
 
 use crate::import::unknown_line;
 use crate::lines::Line;
-use crate::perf_script::header;
+use crate::perf_script::{EXITING, header};
 use crate::switches::{IDLE, Switches, called, state_of};
 use crate::text::{billionths, decimal, trim_start};
 use crate::{Import, ImportError, Importer, Lines};
@@ -189,6 +189,7 @@ impl<'a> Reader<'a> {
         }
         let waker = match tid {
             0 => "interrupt".to_string(),
+            EXITING => "a task that exits".to_string(),
             _ => called(comm, tid),
         };
         task.woken = Some((time, waker));

@@ -209,7 +209,9 @@ impl<'a> Reader<'a> {
             Some(session) => *session,
             None => {
                 let mut process = Process::named(header.comm, header.tid);
-                if header.pid != header.tid {
+                if header.tid == EXITING {
+                    process.pid = 0;
+                } else if header.pid != header.tid {
                     process.leader_pid = header.pid;
                 }
                 let session = self.samples.process(process);
@@ -384,9 +386,15 @@ fn token_or_empty(line: &[u8], at: usize) -> (&[u8], usize) {
     token(line, at).unwrap_or((b"", at))
 }
 
+/// The number of a task that has begun to exit: perf says -1.
+pub(crate) const EXITING: u32 = u32::MAX;
+
 /// `pid` or `pid/tid`
 fn ids(token: &[u8]) -> Option<(u32, u32)> {
-    let number = |text: &[u8]| u32::try_from(decimal(text)?).ok();
+    let number = |text: &[u8]| match text {
+        b"-1" => Some(EXITING),
+        _ => u32::try_from(decimal(text)?).ok(),
+    };
     match memchr::memchr(b'/', token) {
         None => {
             let tid = number(token)?;
