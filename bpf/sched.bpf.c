@@ -23,6 +23,7 @@ struct dbt_sched_task {
 	__u64 since;       /* its last switch-out; 0 = none was seen */
 	__u64 run_time;    /* the kernel's, then */
 	__u64 run_delay;   /* the kernel's, then */
+	__u64 switches;    /* the kernel's count of them, then */
 	__u64 ahead;       /* runtime booked by the kernel for which no time had passed yet */
 	__s64 owed_delay;  /* run delay booked by the kernel beyond what was told */
 	__u64 queued;      /* since when it is queued on the CPU that it was last seen on; 0 = not known */
@@ -134,6 +135,7 @@ static __always_inline void open_turn(struct dbt_sched_task *account, struct tas
 	account->since = now;
 	account->run_time = task->se.sum_exec_runtime;
 	account->run_delay = task->sched_info.run_delay;
+	account->switches = task->nvcsw + task->nivcsw;
 }
 
 static __always_inline void end_turn(struct dbt_sched_task *account, struct task_struct *task, __u64 now, __u32 cpu)
@@ -167,6 +169,7 @@ static __always_inline void end_turn(struct dbt_sched_task *account, struct task
 	turn->time_ns = now;
 	turn->run_ns = run;
 	turn->delay_ns = delay;
+	turn->missed = task->nvcsw + task->nivcsw - account->switches - 1;
 	turn->priority = task->prio;
 	if (account->last_cpu != cpu || turn->migrations)
 		turn->flags |= TURN_MOVED;

@@ -52,6 +52,8 @@ struct dbt_turn {
 	__u32 migrations;
 	__u32 waker;      /* pid; 0 = an interrupt */
 	__u32 occupants;  /* of `who` */
+	__u32 missed;     /* switches in between that were not seen */
+	__u32 pad;
 	char waker_comm[COMM];
 	char comm[COMM];
 	struct dbt_occupant who[MAX_OCCUPANTS]; /* cut to what is used */

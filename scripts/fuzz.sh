@@ -30,6 +30,7 @@ for target in "$@"; do
         case $target in
         oracle_trace) seeds+=(../shared/data/oracle_10046) ;;
         oracle_stacks) seeds+=(../shared/data/stack_profiling) ;;
+        perf_sched_script | perf_sched_timehist) seeds+=(../shared/data/sched) ;;
         perf_script | dtrace) seeds+=("../shared/data/$target") ;;
         folded) seeds+=(../shared/data/perf_script ../shared/data/dtrace) ;;
         esac

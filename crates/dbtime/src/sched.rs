@@ -16,6 +16,10 @@ use crate::output::{self, say};
 
 /// What a killed recorder loses at most.
 const SEGMENT: Duration = Duration::from_secs(5);
+/// Sums are taken so often; single switches at every step.
+const SUMS: Duration = Duration::from_secs(1);
+/// Rows that wait to be written before a segment is full: some 30 MB.
+const ROWS_IN_MEMORY: usize = 100_000;
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
 /// Switches are a flood: the heading comes again after so many.
@@ -69,17 +73,22 @@ pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ende
     }
     let start = Instant::now();
     let mut next_segment = start + SEGMENT;
+    let mut next_sums = start + SUMS;
     let mut told = 0;
     let mut reader_is_there = true;
     loop {
         let status = collector.step(STEP)?;
-        reader_is_there = reader_is_there && shown.take(&mut collector)?;
+        reader_is_there = shown.switches(&mut collector)? && reader_is_there;
+        if Instant::now() >= next_sums {
+            next_sums += SUMS;
+            shown.sums(&mut collector);
+        }
         for note in &collector.notes()[told..] {
             say(format_args!("note: {}", note.text));
         }
         told = collector.notes().len();
-        if Instant::now() >= next_segment {
-            next_segment += SEGMENT;
+        if Instant::now() >= next_segment || shown.pending.len() >= ROWS_IN_MEMORY {
+            next_segment = Instant::now() + SEGMENT;
             shown.write(collector.meta())?;
         }
         let time_is_over = arguments
@@ -90,7 +99,8 @@ pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ende
         }
     }
     collector.finish();
-    reader_is_there = reader_is_there && shown.take(&mut collector)?;
+    reader_is_there = shown.switches(&mut collector)? && reader_is_there;
+    shown.sums(&mut collector);
     shown.write(collector.meta())?;
     shown.end(collector.meta(), reader_is_there)
 }
@@ -108,18 +118,26 @@ struct Shown {
 }
 
 impl Shown {
-    /// Takes what has come. False when nobody reads any longer.
-    fn take(&mut self, collector: &mut SwitchCollector) -> anyhow::Result<bool> {
+    /// Takes the sums.
+    fn sums(&mut self, collector: &mut SwitchCollector) {
         let rows = collector.take_rows();
         rows.latency.iter().for_each(|row| self.summary.add_latency(row));
         rows.counters.iter().for_each(|row| self.summary.add_counter(row));
-        rows.switches.iter().for_each(|row| self.summary.add_switch(row));
         let described = rows.sessions.iter().cloned().map(Session::from);
         self.sessions
             .extend(described.map(|session| (session.id, session)));
+        if self.writer.is_some() {
+            self.pending.append(rows);
+        }
+    }
+
+    /// Takes the switches that have come. False when nobody reads any longer.
+    fn switches(&mut self, collector: &mut SwitchCollector) -> anyhow::Result<bool> {
+        let switches = collector.take_switches();
+        switches.iter().for_each(|row| self.summary.add_switch(row));
         let mut text = String::new();
         if self.with_lines {
-            for row in &rows.switches {
+            for row in &switches {
                 let known = collector.session(row.session);
                 let known = known.or_else(|| self.sessions.get(&row.session));
                 let unknown = Session::default();
@@ -137,7 +155,7 @@ impl Shown {
             }
         }
         if self.writer.is_some() {
-            self.pending.append(rows);
+            self.pending.switches.extend(switches);
         }
         print(&text)
     }

@@ -174,6 +174,11 @@ impl Turns {
         self.len() == 0
     }
 
+    /// Takes the rows of switches alone: they are wanted at once, sums are smaller when more is added up.
+    pub fn take_switches(&mut self) -> Vec<SwitchRow> {
+        std::mem::take(&mut self.switches)
+    }
+
     /// Rows of all that was added since the last call, in a fixed order.
     pub fn take(&mut self) -> Rows {
         let mut activity: Vec<ActivityRow> = std::mem::take(&mut self.activity)

@@ -72,6 +72,8 @@ pub(crate) struct TurnEvent {
     pub(crate) priority: i32,
     pub(crate) migrations: u32,
     pub(crate) moved: bool,
+    /// Switches in between that were not seen.
+    pub(crate) missed: u32,
     /// Who woke it, if it was woken; pid 0 = an interrupt.
     pub(crate) waker: Option<Somebody>,
     /// Who had the CPU during the delay; none = others, for which there was no room. Pid 0 = nobody.
@@ -310,6 +312,7 @@ fn decode(bytes: &[u8]) -> Option<SchedEvent> {
                 priority: turn.priority,
                 migrations: turn.migrations,
                 moved: is(MOVED),
+                missed: turn.missed,
                 waker: is(WOKEN).then(|| somebody(turn.waker, &turn.waker_comm)),
                 occupants: turn.who[..used]
                     .iter()

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
-use dbtime_model::{BackendType, Rows, Session, SessionId, State, Turn, Turns, Wait};
+use dbtime_model::{BackendType, Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
 
 use crate::bpf::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
 use crate::clock::{Clock, monotonic_ns};
@@ -16,7 +16,7 @@ use crate::postgres::title;
 use crate::session::{Role, off_cpu_state};
 use crate::{CollectError, host, privilege, process};
 
-/// Turns that become a row of their own, at most, between two calls of [`SwitchCollector::take_rows`].
+/// Turns that become a row of their own, at most, in a second: all are in the sums.
 const MAX_ROWS: u64 = 100_000;
 /// A process names itself in its title soon after it was forked: the title is believed at this age.
 const TITLE_SETTLED: Duration = Duration::from_millis(200);
@@ -54,7 +54,8 @@ pub struct SwitchCollector {
     next_id: u64,
     wakers: Wakers,
     turns: Turns,
-    kept_since_rows: u64,
+    /// The second that is counted, and turns that became a row in it.
+    kept: (i64, u64),
     scheduling: Scheduling,
     cpus: BTreeSet<u32>,
     rows: Rows,
@@ -84,7 +85,7 @@ impl SwitchCollector {
             next_id: 1,
             wakers: Wakers::default(),
             turns: Turns::default(),
-            kept_since_rows: 0,
+            kept: (0, 0),
             scheduling: Scheduling {
                 has_wakers: true,
                 has_occupants: true,
@@ -250,6 +251,7 @@ impl SwitchCollector {
             first => first.min(time_ns),
         };
         scheduling.last_ns = scheduling.last_ns.max(time_ns);
+        scheduling.missed += u64::from(event.missed);
         self.cpus.insert(event.cpu);
         let wakers = &mut self.wakers;
         let waker = match &event.waker {
@@ -288,8 +290,12 @@ impl SwitchCollector {
             priority: Some(event.priority),
             instead,
         };
-        let keep = self.kept_since_rows < MAX_ROWS;
-        self.kept_since_rows += u64::from(keep);
+        let second = time_ns / 1_000_000_000;
+        if self.kept.0 != second {
+            self.kept = (second, 0);
+        }
+        let keep = self.kept.1 < MAX_ROWS;
+        self.kept.1 += u64::from(keep);
         self.turns.add(turn, keep);
     }
 
@@ -313,9 +319,13 @@ impl SwitchCollector {
         (live.session.id == id).then_some(&live.session)
     }
 
+    /// Rows of single switches since the last call, of this or of [`SwitchCollector::take_rows`].
+    pub fn take_switches(&mut self) -> Vec<SwitchRow> {
+        self.turns.take_switches()
+    }
+
     /// Rows since the last call.
     pub fn take_rows(&mut self) -> Rows {
-        self.kept_since_rows = 0;
         let mut rows = std::mem::take(&mut self.rows);
         rows.append(self.turns.take());
         rows

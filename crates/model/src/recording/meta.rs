@@ -261,8 +261,8 @@ pub struct Scheduling {
     pub without_begin: u64,
     /// Switches from the idle task: they are in no table. perf counts them in its total.
     pub idle_switches: u64,
-    /// Turns that another task should have had: the switch between them was not seen. As in perf, they begin at the switch of
-    /// the CPU before.
+    /// Switches that were not seen. Recorded: by the kernel's count of each task's switches; the turn that follows is two in
+    /// one, no time is missing. Imported: turns at whose begin another task came onto the CPU; as in perf, they begin there.
     pub missed: u64,
     /// Moment of the first switch, of any task, nanoseconds on the clock of the recording.
     pub first_ns: i64,
