@@ -31,6 +31,7 @@ for target in "$@"; do
         oracle_trace) seeds+=(../shared/data/oracle_10046) ;;
         oracle_stacks) seeds+=(../shared/data/stack_profiling) ;;
         ftrace) seeds+=(../shared/data/ftrace/vm-6.1 ../shared/data/ftrace/vm-6.12) ;;
+        perf_sched_script | perf_sched_timehist) seeds+=(../shared/data/sched) ;;
         perf_script | dtrace) seeds+=("../shared/data/$target") ;;
         folded) seeds+=(../shared/data/perf_script ../shared/data/dtrace) ;;
         esac

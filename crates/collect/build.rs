@@ -8,7 +8,14 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Objects to build: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const OBJECTS: [&str; 5] = ["recorder", "block", "oracle", "call_waits", "call_functions"];
+const OBJECTS: [&str; 6] = [
+    "recorder",
+    "block",
+    "oracle",
+    "call_waits",
+    "call_functions",
+    "sched",
+];
 
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");

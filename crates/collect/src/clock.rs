@@ -28,6 +28,11 @@ impl Clock {
         ((i128::from(monotonic_ns) + self.offset_ns) / 1_000) as i64
     }
 
+    /// Nanoseconds since the Unix epoch.
+    pub(crate) fn wall_ns(self, monotonic_ns: u64) -> i64 {
+        (i128::from(monotonic_ns) + self.offset_ns) as i64
+    }
+
     /// Start of the second in which the moment lies, microseconds since the Unix epoch.
     pub(crate) fn second_us(self, monotonic_ns: u64) -> i64 {
         self.wall_us(monotonic_ns).div_euclid(1_000_000) * 1_000_000

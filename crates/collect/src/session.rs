@@ -437,7 +437,7 @@ impl LiveSession {
 
 /// State of a task that is off CPU, from its raw `__state` (include/linux/sched.h). Modifier bits (killable, noload,
 /// freezable …) are left aside.
-fn off_cpu_state(raw: u32, in_iowait: bool) -> State {
+pub(crate) fn off_cpu_state(raw: u32, in_iowait: bool) -> State {
     const INTERRUPTIBLE: u32 = 0x1;
     const UNINTERRUPTIBLE: u32 = 0x2;
     const STOPPED_OR_TRACED: u32 = 0x4 | 0x8;

@@ -40,15 +40,17 @@ pub enum Command {
     Iolat(IolatArguments),
     /// Show what a system call of a live process does inside the kernel (needs root)
     Dive(DiveArguments),
+    /// Show every context switch: wait, scheduling delay, run time, who ran instead, who woke (needs root)
+    Sched(SchedArguments),
     /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
     OracleMap,
     /// See all of it on a throw-away PostgreSQL (needs root)
     Demo(DemoArguments),
 }
 
-/// `dbtime record`
+/// Whom to look at.
 #[derive(Debug, Args)]
-pub struct RecordArguments {
+pub struct TargetArguments {
     /// Record this session only (a postmaster's pid: its whole server)
     #[arg(short, long, value_name = "PID", conflicts_with = "postgres")]
     pub pid: Option<u32>,
@@ -61,6 +63,29 @@ pub struct RecordArguments {
     /// Record the sessions of an Oracle instance: MAP is the file that the script of 'dbtime oracle-map' makes
     #[arg(long, value_name = "MAP", conflicts_with_all = ["pid", "postgres", "process"])]
     pub oracle: Option<PathBuf>,
+}
+
+impl TargetArguments {
+    /// Whom to record.
+    pub fn target(&self) -> Target {
+        if let Some(map) = &self.oracle {
+            return Target::Oracle(map.clone());
+        }
+        match (self.pid, self.process, &self.postgres) {
+            (Some(pid), ..) => Target::Process(pid),
+            (None, Some(pid), _) => Target::AnyProcess(pid),
+            (None, None, Some(directory)) => Target::Server(directory.clone()),
+            (None, None, None) => Target::OnlyServer,
+        }
+    }
+}
+
+/// `dbtime record`
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// Whom
+    #[command(flatten)]
+    pub target: TargetArguments,
     /// Stop after this time [default: at Ctrl-C]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub duration: Option<Duration>,
@@ -127,19 +152,6 @@ impl RecordArguments {
             (CollectorKind::Proc, Some(_)) => {
                 Err("--exact needs programs in the kernel: leave out --collector proc".to_string())
             }
-        }
-    }
-
-    /// Whom to record.
-    pub fn target(&self) -> Target {
-        if let Some(map) = &self.oracle {
-            return Target::Oracle(map.clone());
-        }
-        match (self.pid, self.process, &self.postgres) {
-            (Some(pid), ..) => Target::Process(pid),
-            (None, Some(pid), _) => Target::AnyProcess(pid),
-            (None, None, Some(directory)) => Target::Server(directory.clone()),
-            (None, None, None) => Target::OnlyServer,
         }
     }
 }
@@ -277,6 +289,9 @@ pub struct ReportArguments {
     /// Of a trace of the kernel: show what this function calls directly
     #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by", "call"])]
     pub children: Option<String>,
+    /// Show the context switches one by one, in the columns of 'perf sched timehist'
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
+    pub switches: bool,
     /// Functions from the leaf of each stack, levels from the root of the tree [default: all]
     #[arg(long, value_name = "N", value_parser = parse_depth)]
     pub depth: Option<usize>,
@@ -525,6 +540,29 @@ pub struct DiveArguments {
     /// File for the text of the trace, to be read elsewhere, in place of a report
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     pub raw: Option<PathBuf>,
+    /// Directory to create for a recording of it
+    #[arg(short, long, value_name = "NAME.dbt")]
+    pub output: Option<PathBuf>,
+}
+
+/// `dbtime sched`
+#[derive(Debug, Args)]
+pub struct SchedArguments {
+    /// Whom
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// Stop after this time [default: at Ctrl-C]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub duration: Option<Duration>,
+    /// Only the summary, not every switch
+    #[arg(long)]
+    pub summary: bool,
+    /// The longest scheduling delays to show in the summary
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// For people, or for programs (one JSON object per line)
+    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
+    pub format: LiveFormat,
     /// Directory to create for a recording of it
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: Option<PathBuf>,

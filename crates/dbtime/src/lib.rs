@@ -8,5 +8,6 @@ pub mod import;
 pub mod iolat;
 pub mod output;
 pub mod record;
+pub mod sched;
 pub mod signals;
 pub mod throwaway;

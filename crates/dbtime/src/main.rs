@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use dbtime::arguments::{
     Arguments, Command, DemoArguments, DiffArguments, DiveArguments, FlameArguments, Format, ImportArguments,
-    IolatArguments, LiveFormat, RecordArguments, ReportArguments, Selection, WidthsOf,
+    IolatArguments, LiveFormat, RecordArguments, ReportArguments, SchedArguments, Selection, WidthsOf,
 };
 use dbtime::demo;
 use dbtime::diff::{self, DiffFormat};
@@ -16,6 +16,7 @@ use dbtime::import;
 use dbtime::iolat;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
+use dbtime::sched;
 use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_report::diff_export::Widths;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => run_import(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
         Command::Dive(arguments) => run_dive(&arguments),
+        Command::Sched(arguments) => run_sched(&arguments),
         Command::OracleMap => {
             output::to_stdout(|out| out.write_all(ORACLE_MAP.as_bytes())).map(|()| ExitCode::SUCCESS)
         }
@@ -77,7 +79,7 @@ impl std::error::Error for Usage {}
 fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         collect: Options {
-            target: arguments.target(),
+            target: arguments.target.target(),
             rate_hz: arguments.rate_hz,
             means: arguments.means().map_err(Usage)?,
             tier: arguments.tier(),
@@ -152,8 +154,44 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         _ if arguments.compare => run_comparison(arguments),
         (true, ..) => run_latency(arguments),
         (_, true, _) => run_io(arguments),
+        _ if arguments.switches => run_switches(arguments),
         _ => run_times(arguments),
     }
+}
+
+fn run_switches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let filter = filter(&arguments.selection, &source)?;
+    let clock = source.meta().collector.clock;
+    let mut found = 0u64;
+    let mut problems = Vec::new();
+    output::to_file(&arguments.output, |out| {
+        let mut written = Ok(());
+        let read = dbtime_report::switches(&source, &filter, |line| {
+            found += 1;
+            if written.is_ok() {
+                let text = match arguments.format {
+                    Format::Json => dbtime_report::json::render_switch(line),
+                    Format::Text | Format::Svg if found == 1 => {
+                        dbtime_report::text::render_switch_heading(output::width())
+                            + &dbtime_report::text::render_switch(line, clock)
+                    }
+                    Format::Text | Format::Svg => dbtime_report::text::render_switch(line, clock),
+                };
+                written = out.write_all(text.as_bytes());
+            }
+        });
+        problems = read.map_err(std::io::Error::other)?;
+        written
+    })?;
+    for problem in &problems {
+        say(format_args!("dbtime: {}", problem.0));
+    }
+    answer_nothing(
+        arguments,
+        found > 0,
+        "no switches in the part chosen of the recording",
+    )
 }
 
 fn run_times(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -243,6 +281,7 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
             by
         },
         stacks: arguments.top.unwrap_or(5),
+        longest_delays: arguments.top.unwrap_or(10),
         trace: TraceOptions {
             thresholds_us: arguments.thresholds.unwrap_or(usual.thresholds_us),
             block_bytes: arguments.block_size.unwrap_or(usual.block_bytes),
@@ -404,6 +443,15 @@ fn answer(
     nothing: &str,
 ) -> anyhow::Result<ExitCode> {
     output::to_file(&arguments.output, |out| out.write_all(text.as_bytes()))?;
+    answer_nothing(arguments, is_something, nothing)
+}
+
+/// Says so when there was nothing in an answer.
+fn answer_nothing(
+    arguments: &ReportArguments,
+    is_something: bool,
+    nothing: &str,
+) -> anyhow::Result<ExitCode> {
     if is_something {
         return Ok(ExitCode::SUCCESS);
     }
@@ -541,6 +589,24 @@ fn run_dive(arguments: &DiveArguments) -> anyhow::Result<ExitCode> {
     Ok(match dive::run(arguments, &stop)? {
         dive::Ended::Done => ExitCode::SUCCESS,
         dive::Ended::NothingSeen => ExitCode::from(NOTHING_RECORDED),
+    })
+}
+
+fn run_sched(arguments: &SchedArguments) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signals(Second::Ends)?;
+    let ended = sched::run(arguments, &stop)?;
+    if let Some(path) = &arguments.output {
+        let path = path.display();
+        say(format_args!(
+            "recorded {path}: see it with 'dbtime report {path}'"
+        ));
+    }
+    Ok(match ended {
+        sched::Ended::Shown | sched::Ended::ReaderGone => ExitCode::SUCCESS,
+        sched::Ended::NothingSeen => {
+            say(format_args!("dbtime: no context switch was seen"));
+            ExitCode::from(NOTHING_RECORDED)
+        }
     })
 }
 

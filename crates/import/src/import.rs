@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use dbtime_model::recording::{
-    Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Unit,
+    Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Scheduling, Unit,
 };
 use dbtime_model::{
     ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, SpanRow, StackId, StackRow,
@@ -73,6 +73,7 @@ pub(crate) struct About {
     problems: Vec<String>,
     host: HostMeta,
     database: DatabaseMeta,
+    scheduling: Option<Scheduling>,
 }
 
 impl Import {
@@ -118,10 +119,21 @@ impl Import {
 
     /// The session of this identity: files that name the same one continue it.
     pub(crate) fn session(&mut self, identity: &str, mut row: SessionRow) -> SessionId {
-        let id = SessionId(xxh3_64(identity.as_bytes()).max(1));
+        let id = session_id(identity);
         row.id = id;
         self.about.session(row);
         id
+    }
+
+    /// Adds rows of facts, whatever their table.
+    pub(crate) fn rows(&mut self, rows: Rows) {
+        self.rows.append(rows);
+        self.hand_on(BATCH);
+    }
+
+    /// The file has context switches.
+    pub(crate) fn scheduling(&mut self, scheduling: Scheduling) {
+        self.about.scheduling = Some(scheduling);
     }
 
     /// Adds a row of activity.
@@ -192,6 +204,30 @@ impl Import {
     }
 }
 
+/// Which session has this identity.
+pub(crate) fn session_id(identity: &str) -> SessionId {
+    SessionId(xxh3_64(identity.as_bytes()).max(1))
+}
+
+/// What two files say of context switches: what only one of them knows is not known of both.
+fn together(one: &Scheduling, other: &Scheduling) -> Scheduling {
+    Scheduling {
+        switches: one.switches.saturating_add(other.switches),
+        kept: one.kept.saturating_add(other.kept),
+        lost: one.lost.saturating_add(other.lost),
+        without_begin: one.without_begin.saturating_add(other.without_begin),
+        idle_switches: one.idle_switches.saturating_add(other.idle_switches),
+        missed: one.missed.saturating_add(other.missed),
+        first_ns: one.first_ns.min(other.first_ns),
+        last_ns: one.last_ns.max(other.last_ns),
+        cpus: one.cpus.max(other.cpus),
+        has_wakers: one.has_wakers && other.has_wakers,
+        has_occupants: one.has_occupants && other.has_occupants,
+        has_migrations: one.has_migrations && other.has_migrations,
+        has_states: one.has_states && other.has_states,
+    }
+}
+
 impl About {
     fn rate(&mut self, hz: u32) {
         let known = *self.rate_hz.get_or_insert(hz);
@@ -226,6 +262,10 @@ impl About {
         other.reasons.iter().for_each(|reason| self.reason(reason));
         other.sessions.into_values().for_each(|row| self.session(row));
         other.statements.into_values().for_each(|row| self.statement(row));
+        self.scheduling = match (self.scheduling.take(), other.scheduling) {
+            (Some(one), Some(other)) => Some(together(&one, &other)),
+            (one, other) => one.or(other),
+        };
         self.files.extend(other.files);
         self.problems.extend(other.problems);
         if !other.database.product.is_empty() {
@@ -328,6 +368,7 @@ impl About {
             },
             notes: self.problems.iter().map(note).collect(),
             files: self.files,
+            scheduling: self.scheduling,
             ..Meta::default()
         };
         Imported {

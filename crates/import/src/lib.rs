@@ -24,9 +24,12 @@ mod options;
 mod oracle_stacks;
 mod oracle_trace;
 mod parallel;
+mod perf_sched_script;
+mod perf_sched_timehist;
 mod perf_script;
 mod samples;
 mod short_stack;
+mod switches;
 mod text;
 
 use std::io::Read;
@@ -60,12 +63,14 @@ pub trait Importer: Sync {
 }
 
 /// Every format there is. What many texts could be taken for comes last.
-const IMPORTERS: [&dyn Importer; 8] = [
+const IMPORTERS: [&dyn Importer; 10] = [
     &oracle_trace::OracleTrace,
     &ftrace::Ftrace,
     &oracle_stacks::OracleStacks,
     &short_stack::ShortStack,
     &bcc::Bcc,
+    &perf_sched_timehist::PerfSchedTimehist,
+    &perf_sched_script::PerfSchedScript,
     &perf_script::PerfScript,
     &dtrace::Dtrace,
     &folded::Folded,

@@ -209,7 +209,9 @@ impl<'a> Reader<'a> {
             Some(session) => *session,
             None => {
                 let mut process = Process::named(header.comm, header.tid);
-                if header.pid != header.tid {
+                if header.tid == EXITING {
+                    process.pid = 0;
+                } else if header.pid != header.tid {
                     process.leader_pid = header.pid;
                 }
                 let session = self.samples.process(process);
@@ -327,19 +329,23 @@ impl<'a> Reader<'a> {
 
 /// The first line of a sample.
 #[derive(Debug, PartialEq, Eq)]
-struct Header<'a> {
-    comm: &'a [u8],
+pub(crate) struct Header<'a> {
+    pub(crate) comm: &'a [u8],
     /// Process; the task itself when only one number stands there.
-    pid: u32,
-    tid: u32,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    /// None when it is not said, as the next.
+    pub(crate) cpu: Option<u32>,
     second: Option<i64>,
+    /// Seconds with their fraction, as they stand there; empty when they do not.
+    pub(crate) time: &'a [u8],
     period: Option<u64>,
-    event: &'a [u8],
-    rest: &'a [u8],
+    pub(crate) event: &'a [u8],
+    pub(crate) rest: &'a [u8],
 }
 
 /// Reads the first line of a sample; none when it is something else.
-fn header(line: &[u8]) -> Option<Header<'_>> {
+pub(crate) fn header(line: &[u8]) -> Option<Header<'_>> {
     let mut at = line.len() - trim_start(line).len();
     let begin = at;
     // The name may have blanks and numbers in it: the first number counts that a time or a CPU follows.
@@ -348,14 +354,16 @@ fn header(line: &[u8]) -> Option<Header<'_>> {
         let (next, next_end) = token_or_empty(line, end);
         if at > begin
             && let Some((pid, tid)) = ids(token)
-            && let Some((second, end)) = moment(line, next, next_end)
+            && let Some(moment) = moment(line, next, next_end)
         {
-            let (period, event, rest) = event(line, end)?;
+            let (period, event, rest) = event(line, moment.end)?;
             return Some(Header {
                 comm: line[begin..at].trim_ascii(),
                 pid,
                 tid,
-                second,
+                cpu: moment.cpu,
+                second: moment.second,
+                time: moment.time,
                 period,
                 event,
                 rest,
@@ -378,9 +386,15 @@ fn token_or_empty(line: &[u8], at: usize) -> (&[u8], usize) {
     token(line, at).unwrap_or((b"", at))
 }
 
+/// The number of a task that has begun to exit: perf says -1.
+pub(crate) const EXITING: u32 = u32::MAX;
+
 /// `pid` or `pid/tid`
 fn ids(token: &[u8]) -> Option<(u32, u32)> {
-    let number = |text: &[u8]| u32::try_from(decimal(text)?).ok();
+    let number = |text: &[u8]| match text {
+        b"-1" => Some(EXITING),
+        _ => u32::try_from(decimal(text)?).ok(),
+    };
     match memchr::memchr(b'/', token) {
         None => {
             let tid = number(token)?;
@@ -390,27 +404,38 @@ fn ids(token: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// `[cpu] seconds.fraction:`, each of which may be missing but not both: the whole second, and where it ends.
-fn moment(line: &[u8], next: &[u8], end: usize) -> Option<(Option<i64>, usize)> {
-    let is_cpu = next
+/// CPU and time of a first line.
+struct Moment<'a> {
+    cpu: Option<u32>,
+    second: Option<i64>,
+    time: &'a [u8],
+    end: usize,
+}
+
+/// `[cpu] seconds.fraction:`, each of which may be missing but not both; and where it ends.
+fn moment<'a>(line: &'a [u8], next: &'a [u8], end: usize) -> Option<Moment<'a>> {
+    let cpu = next
         .strip_prefix(b"[")
         .and_then(|rest| rest.strip_suffix(b"]"))
-        .is_some_and(|cpu| decimal(cpu).is_some());
-    let (time, time_end) = if is_cpu {
+        .and_then(decimal);
+    let (time, time_end) = if cpu.is_some() {
         token_or_empty(line, end)
     } else {
         (next, end)
     };
-    let seconds = time
-        .strip_suffix(b":")
-        .and_then(|time| time.split(|byte| *byte == b'.').next())
+    let time = time.strip_suffix(b":").unwrap_or_default();
+    let second = time
+        .split(|byte| *byte == b'.')
+        .next()
         .and_then(decimal)
-        .and_then(|seconds| i64::try_from(seconds).ok());
-    match seconds {
-        Some(seconds) if time.contains(&b'.') => Some((Some(seconds), time_end)),
-        _ if is_cpu => Some((None, end)),
-        _ => None,
-    }
+        .and_then(|second| i64::try_from(second).ok())
+        .filter(|_| time.contains(&b'.'));
+    (second.is_some() || cpu.is_some()).then(|| Moment {
+        cpu: cpu.and_then(|cpu| u32::try_from(cpu).ok()),
+        second,
+        time: if second.is_some() { time } else { b"" },
+        end: if second.is_some() { time_end } else { end },
+    })
 }
 
 /// `period event: rest`

@@ -14,6 +14,25 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// A number with up to nine decimals, all of the text, in thousand-millionths: seconds as nanoseconds. None when it is none, or
+/// too large for a moment.
+pub(crate) fn billionths(text: &[u8]) -> Option<i64> {
+    let point = memchr::memchr(b'.', text).unwrap_or(text.len());
+    let whole = i64::try_from(decimal(&text[..point])?).ok()?;
+    let fraction = text.get(point + 1..).unwrap_or_default();
+    if fraction.len() > 9 || (fraction.is_empty() && point < text.len()) {
+        return None;
+    }
+    let digits = if fraction.is_empty() {
+        0
+    } else {
+        decimal(fraction)?
+    };
+    let scale = 10i64.pow(9 - fraction.len() as u32);
+    let fraction = i64::try_from(digits).ok()?.checked_mul(scale)?;
+    whole.checked_mul(1_000_000_000)?.checked_add(fraction)
+}
+
 /// The line without blanks at its beginning.
 pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
     let blanks = text
@@ -61,6 +80,26 @@ mod tests {
         assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
         for wrong in ["", "18446744073709551616", "1 ", "-1", "+1", "1.0", "0x1"] {
             assert_eq!(decimal(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_kept_to_the_last_digit() {
+        assert_eq!(billionths(b"2369.643919"), Some(2_369_643_919_000));
+        assert_eq!(billionths(b"0.000000001"), Some(1));
+        assert_eq!(billionths(b"7"), Some(7_000_000_000));
+        for wrong in [
+            "",
+            ".",
+            "1.",
+            ".5",
+            "1.2.3",
+            "-1.5",
+            "1.0000000001",
+            "9223372036.9",
+            "1e3",
+        ] {
+            assert_eq!(billionths(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

@@ -53,6 +53,10 @@ pub mod kind {
     pub const BLOCK_QUEUE: &str = "block_queue";
     /// A sleep, from its begin until someone ended it; `name` is who did.
     pub const WAKER: &str = "waker";
+    /// A stay on a CPU; `name` is the state in which it ended (`runnable` = pushed off).
+    pub const RUN: &str = "run";
+    /// Part of a scheduling delay in which somebody had the CPU that the task was queued on; `name` is who.
+    pub const INSTEAD: &str = "instead";
     /// A kernel function, from entry to return, at the call path in `stack`.
     pub const FUNCTION: &str = "function";
     /// A wait of Oracle's from its begin to its end, by probes in the database's functions.

@@ -10,14 +10,16 @@ mod rows;
 mod session;
 mod stack;
 mod state;
+mod turn;
 mod wait;
 
 pub use block::BlockOperation;
 pub use rows::{
     ActivityRow, Caller, CounterRow, Fidelity, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow,
-    StatementRow, Table, counter, span,
+    StatementRow, SwitchRow, Table, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
 pub use stack::{Frame, NO_STACK, StackId, stack_id};
 pub use state::{State, StateGroup};
+pub use turn::{Turn, Turns};
 pub use wait::{Wait, WaitKind};

@@ -137,6 +137,39 @@ pub mod span {
     }
 }
 
+/// A turn of a task, kept whole: a stay off CPU and the stay on a CPU that followed, up to the switch that ended it. The
+/// columns are those of `perf sched timehist`, whose wait time is `wait_ns` and `delay_ns` together. Since 1.3.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchRow {
+    /// Whose turn.
+    pub session: SessionId,
+    /// When it left its CPU: nanoseconds on the clock of the recording, since the Unix epoch where that is the time of day.
+    pub time_ns: i64,
+    /// CPU that it left.
+    pub cpu: u32,
+    /// How long it was not able to run before: from when it left its CPU until it was woken. None: the begin was not seen.
+    pub wait_ns: Option<u64>,
+    /// How long it then was ready to run and did not; all of the stay off CPU when it had been pushed off. None: not known.
+    pub delay_ns: Option<u64>,
+    /// How long it then ran. None: the begin was not seen.
+    pub run_ns: Option<u64>,
+    /// What the operating system says of `wait_ns`; `runnable` when it had not gone to sleep.
+    pub wait_state: State,
+    /// Wait event in which it had left its CPU, see [`Wait::class`].
+    pub wait_class: String,
+    /// See [`Wait::event`].
+    pub wait_event: String,
+    /// What it left its CPU as at `time_ns`: `runnable` = it was pushed off, or gave it up.
+    pub state: State,
+    /// Who ended the sleep; empty = nobody, or not known.
+    pub waker: String,
+    /// It came onto another CPU than the one it had left, or was moved while it was off CPU.
+    pub migrated: bool,
+    /// The kernel's own priority: 0 to 99 real time (99 - it is `chrt`'s), 100 to 139 normal (it - 120 is the nice value),
+    /// below 0 deadline. None: not known.
+    pub priority: Option<i32>,
+}
+
 /// A source says that this named value grew by `value` in this second.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterRow {
@@ -189,6 +222,10 @@ pub mod counter {
     pub const WAIT_NOT_READ: &str = "wait_not_read";
     /// `dbtime`: samples whose wait event is a number that the database does not know.
     pub const WAIT_UNKNOWN: &str = "wait_unknown";
+    /// `kernel`: turns of a task, see [`super::SwitchRow`].
+    pub const SWITCHES: &str = "switches";
+    /// `kernel`: how often the task was moved to another CPU.
+    pub const MIGRATIONS: &str = "migrations";
     /// Source of what an Oracle SQL trace says; its names are in [`oracle`].
     pub const ORACLE: &str = "oracle";
 
@@ -420,6 +457,8 @@ pub struct Rows {
     pub statements: Vec<StatementRow>,
     /// See [`SpanRow`].
     pub spans: Vec<SpanRow>,
+    /// See [`SwitchRow`].
+    pub switches: Vec<SwitchRow>,
 }
 
 impl Rows {
@@ -432,6 +471,7 @@ impl Rows {
             + self.stacks.len()
             + self.statements.len()
             + self.spans.len()
+            + self.switches.len()
     }
 
     /// Adds the rows of another value behind these.
@@ -443,6 +483,7 @@ impl Rows {
         self.stacks.append(&mut other.stacks);
         self.statements.append(&mut other.statements);
         self.spans.append(&mut other.spans);
+        self.switches.append(&mut other.switches);
     }
 
     /// True when there is no row at all.
@@ -490,4 +531,8 @@ impl Table for StatementRow {
 
 impl Table for SpanRow {
     const NAME: &'static str = "spans";
+}
+
+impl Table for SwitchRow {
+    const NAME: &'static str = "switches";
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, Caller, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows, SessionId,
-    SessionRow, SpanRow, StackId, StackRow, State, StatementRow, stack_id,
+    SessionRow, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -122,6 +122,21 @@ prop_compose! {
                 statement: n,
                 plan: n ^ 1,
             }).collect(),
+            switches: numbers.iter().map(|&(n, time_ns)| SwitchRow {
+                session: SessionId(n),
+                time_ns,
+                cpu: n as u32,
+                wait_ns: (n % 2 == 0).then_some(n),
+                delay_ns: (n % 3 == 0).then_some(n),
+                run_ns: (n % 5 != 0).then_some(n),
+                wait_state: State::Sleep,
+                wait_class: "Client".into(),
+                wait_event: format!("{n}"),
+                state: State::Runnable,
+                waker: String::new(),
+                migrated: n % 2 == 0,
+                priority: (n % 7 == 0).then_some(-1),
+            }).collect(),
             spans: numbers.iter().map(|&(n, start_ns)| SpanRow {
                 session: SessionId(n),
                 kind: "function".into(),
@@ -147,6 +162,7 @@ fn read_all(recording: &Recording) -> Rows {
     problems.extend(recording.read(|batch| rows.stacks.extend(batch)));
     problems.extend(recording.read(|batch| rows.statements.extend(batch)));
     problems.extend(recording.read(|batch| rows.spans.extend(batch)));
+    problems.extend(recording.read(|batch| rows.switches.extend(batch)));
     assert!(problems.is_empty(), "{problems:?}");
     rows
 }
@@ -169,6 +185,7 @@ proptest! {
             all.stacks.extend(rows.stacks);
             all.statements.extend(rows.statements);
             all.spans.extend(rows.spans);
+            all.switches.extend(rows.switches);
         }
         writer.finish().unwrap();
         let recording = Recording::open(&path).unwrap();

@@ -9,6 +9,7 @@
 //! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
+//!        ──switches()─▶ SwitchLine ────▶ text::render_switch, json::render_switch
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
 //! Sources ──compare()──▶ Comparison ────▶ text::render_comparison, json::render_comparison
 //! ```
@@ -48,6 +49,7 @@ mod printable;
 mod quality;
 mod report;
 mod scan;
+mod sched;
 mod sessions;
 mod speedscope;
 mod stack_views;
@@ -95,6 +97,7 @@ pub use load::{Dimensions, Source};
 pub use quality::{Probe, Quality, StackCounts};
 pub use report::{Options, Report, ReportError, report};
 pub use scan::Period;
+pub use sched::{Party, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,

@@ -10,7 +10,7 @@ use std::path::Path;
 use dbtime_model::recording::{Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
     ActivityRow, BackendType, CounterRow, Frame, LatencyRow, Rows, Session, SessionId, SessionRow, SpanRow,
-    StackId, StackRow, StatementRow, Table,
+    StackId, StackRow, StatementRow, SwitchRow, Table,
 };
 
 /// Rows and what is said about them.
@@ -86,6 +86,11 @@ impl Source {
     /// Hands on every row of `spans`; returns what could not be read.
     pub fn spans(&self, mut take: impl FnMut(&SpanRow)) -> Vec<Problem> {
         self.read(|rows| &rows.spans, &mut take)
+    }
+
+    /// Hands on every row of `switches`; returns what could not be read.
+    pub fn switches(&self, mut take: impl FnMut(&SwitchRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.switches, &mut take)
     }
 
     fn read<T: Table>(&self, table: impl Fn(&Rows) -> &[T], take: &mut dyn FnMut(&T)) -> Vec<Problem> {

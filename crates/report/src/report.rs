@@ -11,6 +11,7 @@ use crate::load::{Dimensions, Source};
 use crate::number::Amounts;
 use crate::quality::{LossCounters, Quality};
 use crate::scan::{Period, scan};
+use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
@@ -24,6 +25,8 @@ pub struct Options {
     pub by: Vec<Dimension>,
     /// How many stacks to show.
     pub stacks: usize,
+    /// Of context switches, how many of the longest delays to show.
+    pub longest_delays: usize,
     /// How an SQL trace is shown.
     pub trace: TraceOptions,
 }
@@ -34,6 +37,7 @@ impl Default for Options {
             filter: Filter::default(),
             by: vec![Dimension::Wait],
             stacks: 5,
+            longest_delays: 10,
             trace: TraceOptions::default(),
         }
     }
@@ -48,6 +52,9 @@ pub enum ReportError {
     /// The filter leaves no whole second.
     #[error("the period is empty: its end must be at least one second after its begin")]
     EmptyPeriod,
+    /// The recording is none of context switches.
+    #[error("no context switches in this recording; 'dbtime sched -o' records them")]
+    NoSwitches,
     /// No latency of this kind was recorded.
     #[error("no latencies of kind '{kind}' in this recording; it has {}", recorded.join(", "))]
     NoSuchKind {
@@ -94,6 +101,8 @@ pub struct Report {
     pub stacks: StackProfile,
     /// What an SQL trace says; none when the recording was made of something else.
     pub trace: Option<Trace>,
+    /// Context switches; none when the recording was made of something else.
+    pub sched: Option<Sched>,
     /// How far to trust it.
     pub quality: Quality,
 }
@@ -171,6 +180,25 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         latency_problems = scan.problems;
         trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions)
     });
+    let sched = source.meta().scheduling.as_ref().map(|facts| {
+        let mut sched = SchedBuilder::new(options.longest_delays);
+        let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
+            if is_selected {
+                sched.add_latency(row);
+            }
+        });
+        latency_problems.extend(scan.problems);
+        latency_problems.extend(source.counters(|row| {
+            if options.filter.takes_time(row.time)
+                && options.filter.takes_session(dimensions.session(row.session))
+            {
+                sched.add_counter(row);
+            }
+        }));
+        let add = |row: &_| sched.add_switch(row);
+        latency_problems.extend(scan_switches(source, &mut dimensions, &options.filter, add));
+        sched.finish(facts, &mut dimensions)
+    });
     let ledger = ledger.finish(&mut dimensions);
     let sessions = sessions.finish(&mut dimensions);
     let stacks = stacks.finish(options.stacks, &dimensions);
@@ -199,6 +227,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         sessions,
         stacks,
         trace,
+        sched,
         quality,
     })
 }

@@ -11,6 +11,7 @@ mod messages;
 mod oracle;
 mod run_time;
 mod sampler;
+mod sched;
 mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
@@ -24,6 +25,7 @@ pub use load::Tier;
 pub(crate) use load::{Losses, Programs, Visit};
 pub(crate) use oracle::OracleProbes;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, thread_cpu_ns};
+pub(crate) use sched::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
 pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
 pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
@@ -52,3 +54,4 @@ skeleton!(block_skeleton, "block");
 skeleton!(oracle_skeleton, "oracle");
 skeleton!(call_functions_skeleton, "call_functions");
 skeleton!(call_waits_skeleton, "call_waits");
+skeleton!(sched_skeleton, "sched");

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::database::WaitNames;
 use crate::{CollectError, devices};
 use files::Files;
-use wakers::Wakers;
+pub(crate) use wakers::Wakers;
 
 /// Events of a session may be taken out of the kernel this long after its end.
 const REMEMBER_NS: u64 = 5_000_000_000;

@@ -18,6 +18,11 @@ pub(crate) struct Wakers {
 impl Wakers {
     /// Name of a waker by its pid; 0 is an interrupt.
     pub(crate) fn name(&mut self, pid: u32) -> String {
+        self.name_of(pid, "")
+    }
+
+    /// Name of a task by its pid; `comm` is its own, for one that has gone. 0 is an interrupt.
+    pub(crate) fn name_of(&mut self, pid: u32, comm: &str) -> String {
         if pid == 0 {
             return "interrupt".to_string();
         }
@@ -29,7 +34,7 @@ impl Wakers {
         }
         let name = describe(pid)
             .or_else(|| self.names.remove(&pid).map(|(name, _)| name))
-            .unwrap_or_else(|| format!("pid {pid}"));
+            .unwrap_or_else(|| format!("{} {pid}", if comm.is_empty() { "pid" } else { comm }));
         self.names
             .retain(|_, (_, found)| now.duration_since(*found) < 10 * VALID);
         self.names.insert(pid, (name.clone(), now));

@@ -33,6 +33,9 @@ pub struct Meta {
     /// Files it was made of; empty when it was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ImportedFile>,
+    /// Of a recording of context switches: what cannot be told from the rows. Since 1.3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<Scheduling>,
     /// Remarkable events, in order: server stopped, segment not written …
     #[serde(default)]
     pub notes: Vec<Note>,
@@ -242,6 +245,39 @@ pub struct KernelTrace {
     pub lost_events: u64,
     /// Context switches were traced: time off CPU is measured. Otherwise it is the gap before `finish_task_switch`.
     pub has_switches: bool,
+}
+
+/// What is known of context switches as a whole, and what their source does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scheduling {
+    /// Turns of tasks; all are in the sums, the latencies and the counters.
+    pub switches: u64,
+    /// Of these, how many are kept whole in the table of switches.
+    pub kept: u64,
+    /// Turns that were not told because the buffer to user space was full.
+    pub lost: u64,
+    /// Turns whose stay on a CPU has no begin: it was not seen, or the clock went back.
+    pub without_begin: u64,
+    /// Switches from the idle task: they are in no table. perf counts them in its total.
+    pub idle_switches: u64,
+    /// Switches that were not seen. Recorded: by the kernel's count of each task's switches; the turn that follows is two in
+    /// one, no time is missing. Imported: turns at whose begin another task came onto the CPU; as in perf, they begin there.
+    pub missed: u64,
+    /// Moment of the first switch, of any task, nanoseconds on the clock of the recording.
+    pub first_ns: i64,
+    /// Moment of the last one.
+    pub last_ns: i64,
+    /// CPUs that were seen.
+    pub cpus: u32,
+    /// It is known who ended a sleep.
+    pub has_wakers: bool,
+    /// It is known who had the CPU during scheduling delays.
+    pub has_occupants: bool,
+    /// Moves to other CPUs are told.
+    pub has_migrations: bool,
+    /// The source says in which state a task left its CPU.
+    pub has_states: bool,
 }
 
 /// A line that was not understood.

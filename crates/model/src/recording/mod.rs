@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use meta::{
     CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, KernelTrace, Meta, Note,
-    ProgramCost, Quality, SCHEMA_VERSION, Segments, SqlTrace, TraceGap, Unit, UnknownLine,
+    ProgramCost, Quality, SCHEMA_VERSION, Scheduling, Segments, SqlTrace, TraceGap, Unit, UnknownLine,
 };
 pub use reader::{Problem, Recording};
 pub use writer::RecordingWriter;

@@ -6,7 +6,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::{META_FILE, Meta, RecordingError, segment, segment_path};
-use crate::{ActivityRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow, Table};
+use crate::{
+    ActivityRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow, SwitchRow, Table,
+};
 
 /// An open recording. Dropping it leaves what was committed.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ impl RecordingWriter {
             StackRow::NAME,
             StatementRow::NAME,
             SpanRow::NAME,
+            SwitchRow::NAME,
         ] {
             DirBuilder::new()
                 .mode(0o700)
@@ -70,6 +73,7 @@ impl RecordingWriter {
         self.write_table(&mut meta, &rows.counters)?;
         self.write_table(&mut meta, &rows.latency)?;
         self.write_table(&mut meta, &rows.spans)?;
+        self.write_table(&mut meta, &rows.switches)?;
         self.write_table(&mut meta, &rows.activity)?;
         self.write_meta(&meta)?;
         self.meta = meta;

@@ -9,6 +9,7 @@ mod dive_diff;
 mod io;
 mod latency;
 mod report;
+mod sched;
 mod stack_views;
 mod trace;
 mod units;
@@ -22,6 +23,7 @@ use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
+use crate::sched::{Sched, SwitchLine};
 use crate::stack_views::StackReport;
 
 /// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
@@ -60,6 +62,25 @@ pub fn render_dive(report: &DiveReport) -> String {
 /// What differs between two traces of the kernel, as indented JSON, with a line feed at the end.
 pub fn render_dive_diff(diff: &DiveDiff) -> String {
     pretty(&dive_diff::document(diff))
+}
+
+/// Context switches as a line of JSON, with a line feed at the end, in `sched`.
+pub fn render_sched(sched: &Sched) -> String {
+    line(&std::collections::BTreeMap::from([(
+        "sched",
+        sched::SchedJson::from(sched),
+    )]))
+}
+
+/// A single switch as a line of JSON, with a line feed at the end.
+pub fn render_switch(switch: &SwitchLine) -> String {
+    line(&sched::SwitchJson::from(switch))
+}
+
+fn line(document: &impl Serialize) -> String {
+    let text = serde_json::to_string(document);
+    // As in `pretty`.
+    text.unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string())) + "\n"
 }
 
 /// What changed between two recordings, as indented JSON, with a line feed at the end.

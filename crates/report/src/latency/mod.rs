@@ -23,7 +23,7 @@ pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 15] = [
     kind::WAIT,
     kind::ORACLE_WAIT,
     kind::ORACLE_WAIT_DB,
@@ -37,6 +37,8 @@ const KINDS: [&str; 13] = [
     kind::BLOCK_QUEUE,
     kind::WAKER,
     kind::FUNCTION,
+    kind::RUN,
+    kind::INSTEAD,
 ];
 
 /// What a kind is, in a few words; the kind itself when it is not known.
@@ -55,6 +57,8 @@ pub(crate) fn kind_words(kind: &str) -> &str {
         kind::BLOCK_QUEUE => "Block requests in the queue",
         kind::WAKER => "Sleeps, by who ended them",
         kind::FUNCTION => "Kernel functions",
+        kind::RUN => "Stays on a CPU",
+        kind::INSTEAD => "Parts of scheduling delays, by who had the CPU",
         other => other,
     }
 }
@@ -70,6 +74,8 @@ pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
         kind::BLOCK | kind::BLOCK_QUEUE => "requests",
         kind::SCHED => "delays",
         kind::WAKER => "sleeps",
+        kind::RUN => "runs",
+        kind::INSTEAD => "parts",
         _ => "events",
     }
 }

@@ -171,6 +171,8 @@ fn explanation(of: &str, meta: &Meta) -> &'static str {
         }
         kind::BLOCK => "From the issue to the device until it was done.",
         kind::BLOCK_QUEUE => "From entry into the queue until the issue to the device.",
+        kind::RUN => "From coming onto a CPU until leaving it, by the state in which it was left.",
+        kind::INSTEAD => "One event is a delay in which somebody had the CPU for which the task was queued.",
         kind::WAKER => "From falling asleep until someone ended it.",
         kind::FUNCTION => "From entry to return, without interrupts.",
         _ => "",

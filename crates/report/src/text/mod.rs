@@ -12,10 +12,13 @@ mod latency;
 mod ledger;
 mod page;
 mod quality;
+mod sched;
 mod sessions;
 mod stack_views;
 mod stacks;
 mod trace;
+
+use dbtime_model::recording::Clock;
 
 use crate::comparison::Comparison;
 use crate::diff::Diff;
@@ -23,9 +26,11 @@ use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
 use crate::report::Report;
+use crate::sched::Sched;
 use crate::stack_views::StackReport;
 pub use block_io::{BlockIoOptions, render_block_io};
 use page::Page;
+pub use sched::{render_switch, render_switch_heading};
 
 /// The report as text, lines up to `width` columns (names that cannot be broken may be longer). No colours,
 /// no escape sequences.
@@ -38,7 +43,11 @@ pub fn render(report: &Report, width: usize) -> String {
     }
     trace::render(report, &mut page);
     sessions::render(report, &mut page);
-    stacks::render(report, &mut page);
+    if let Some(sched) = &report.sched {
+        sched::render(sched, report.meta.collector.clock, &mut page);
+    } else {
+        stacks::render(report, &mut page);
+    }
     quality::render(report, &mut page);
     page.finish()
 }
@@ -61,6 +70,13 @@ pub fn render_dive_answer(report: &DiveReport, width: usize) -> String {
 pub fn render_dive_diff(diff: &DiveDiff, width: usize) -> String {
     let mut page = Page::new(width);
     dive_diff::render(diff, &mut page);
+    page.finish()
+}
+
+/// Context switches as text; as [`render`]. `clock`: that of the recording.
+pub fn render_sched(sched: &Sched, clock: Clock, width: usize) -> String {
+    let mut page = Page::new(width);
+    sched::render(sched, clock, &mut page);
     page.finish()
 }
 

@@ -1,0 +1,377 @@
+//! Loads and attaches the programs of `bpf/sched.bpf.c`; takes the turns that they send.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::mem::{MaybeUninit, offset_of, size_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use dbtime_model::recording::ProgramCost;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+
+use super::messages::{collect_messages, messages};
+use super::run_time::RunTimes;
+use super::sched_skeleton::SchedSkelBuilder;
+use super::sched_skeleton::types::{
+    bss, dbt_occupant, dbt_sched_life, dbt_sched_task, dbt_turn, dbt_wait_source,
+};
+use crate::CollectError;
+use crate::clock::monotonic_ns;
+use crate::database::WaitSource;
+
+/// Room for half a second of a million turns a second would be 100 MB; for what two busy CPUs do this is several seconds.
+const RING_BYTES: u32 = 16 << 20;
+
+/// `enum dbt_sched_event` in bpf/sched.h.
+const TURN: u32 = 1;
+const BEGIN: u32 = 2;
+const END: u32 = 3;
+/// `enum dbt_turn_flag`.
+const PUSHED_OFF: u32 = 1;
+const IN_IOWAIT: u32 = 2;
+const WAIT_PUSHED_OFF: u32 = 4;
+const WAIT_IN_IOWAIT: u32 = 8;
+const MOVED: u32 = 16;
+const WOKEN: u32 = 32;
+/// `OTHER_TASKS`: occupants for which there was no room.
+const OTHER_TASKS: u32 = u32::MAX;
+/// `WAIT_NOT_READ` in bpf/dbtime.h.
+const NOT_READ: u32 = u32::MAX;
+
+/// What a task left its CPU as: the kernel's raw `__state`, and what it says beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeftAs {
+    pub(crate) raw: u32,
+    pub(crate) in_iowait: bool,
+    pub(crate) pushed_off: bool,
+}
+
+/// Somebody, by number and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Somebody {
+    pub(crate) pid: u32,
+    pub(crate) comm: String,
+}
+
+/// A turn of a task. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TurnEvent {
+    pub(crate) pid: u32,
+    pub(crate) comm: String,
+    pub(crate) cpu: u32,
+    pub(crate) since_ns: u64,
+    pub(crate) time_ns: u64,
+    pub(crate) run_ns: u64,
+    pub(crate) delay_ns: u64,
+    /// Number of the wait event in which it had left its CPU before; none when it could not be read.
+    pub(crate) wait: Option<u32>,
+    pub(crate) was: LeftAs,
+    pub(crate) is: LeftAs,
+    pub(crate) priority: i32,
+    pub(crate) migrations: u32,
+    pub(crate) moved: bool,
+    /// Switches in between that were not seen.
+    pub(crate) missed: u32,
+    /// Who woke it, if it was woken; pid 0 = an interrupt.
+    pub(crate) waker: Option<Somebody>,
+    /// Who had the CPU during the delay; none = others, for which there was no room. Pid 0 = nobody.
+    pub(crate) occupants: Vec<(Option<Somebody>, u64)>,
+}
+
+/// What the programs send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SchedEvent {
+    Turn(Box<TurnEvent>),
+    /// A child was forked.
+    Begin {
+        pid: u32,
+        start_ns: u64,
+    },
+    /// A task exits: its last turn may follow.
+    End {
+        pid: u32,
+    },
+}
+
+/// The loaded programs. Dropping it detaches and unloads them: nothing stays in the kernel.
+pub(crate) struct SchedPrograms {
+    tasks: MapHandle,
+    bss: MapHandle,
+    ring: RingBuffer<'static>,
+    queue: Rc<RefCell<VecDeque<SchedEvent>>>,
+    run_times: RunTimes,
+    _links: Vec<Link>,
+}
+
+impl SchedPrograms {
+    /// Loads and attaches.
+    ///
+    /// # Errors
+    /// The kernel refuses: the message has its reason.
+    pub(crate) fn load() -> Result<SchedPrograms, CollectError> {
+        collect_messages();
+        let failed = |what: &str, e: libbpf_rs::Error| {
+            CollectError::Kernel(format!(
+                "the kernel does not take dbtime's programs ({what}: {e}){}",
+                messages()
+            ))
+        };
+        let mut storage = MaybeUninit::uninit();
+        let mut open = SchedSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|e| failed("open", e))?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(|e| failed("CPUs", e))?;
+        open.maps
+            .cpus
+            .set_max_entries(cpus as u32)
+            .and_then(|()| open.maps.events.set_max_entries(RING_BYTES))
+            .map_err(|e| failed("maps", e))?;
+        let skel = open.load().map_err(|e| failed("load", e))?;
+        let handle = |map: &libbpf_rs::MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
+        let events = handle(&skel.maps.events)?;
+        let queue = Rc::new(RefCell::new(VecDeque::new()));
+        let into = Rc::clone(&queue);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&events, move |bytes| {
+                into.borrow_mut().extend(decode(bytes));
+                0
+            })
+            .map_err(|e| failed("events", e))?;
+        let mut programs = SchedPrograms {
+            tasks: handle(&skel.maps.sched_tasks)?,
+            bss: handle(&skel.maps.bss)?,
+            ring: builder.build().map_err(|e| failed("events", e))?,
+            queue,
+            run_times: RunTimes::new(monotonic_ns()),
+            _links: Vec::new(),
+        };
+        // In this order: who wakes and where a task goes is known before a turn ends.
+        for (tracepoint, program) in [
+            ("sched_waking", &skel.progs.on_waking),
+            ("sched_migrate_task", &skel.progs.on_move),
+            ("sched_process_exit", &skel.progs.on_exit),
+            ("sched_process_fork", &skel.progs.on_fork),
+            ("sched_switch", &skel.progs.on_switch),
+        ] {
+            let link = program.attach_trace().map_err(|e| failed(tracepoint, e))?;
+            programs._links.push(link);
+            // Only the cost is not known without.
+            let _ = programs.run_times.watch(tracepoint, program);
+        }
+        Ok(programs)
+    }
+
+    /// Tells of the turns of this process's main thread from now on; `with_children`: and of those that it forks. False when there
+    /// is no such process any more.
+    ///
+    /// # Errors
+    /// The kernel does not take it.
+    pub(crate) fn watch(
+        &self,
+        pid: u32,
+        source: WaitSource,
+        with_children: bool,
+    ) -> Result<bool, CollectError> {
+        // SAFETY: a plain system call; the descriptor it returns is ours.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let Ok(fd) = i32::try_from(fd) else {
+            return Ok(false);
+        };
+        if fd < 0 {
+            return Ok(false);
+        }
+        // SAFETY: the kernel has just made this descriptor for us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let task = dbt_sched_task {
+            source: source_to(source),
+            is_parent: with_children.into(),
+            ..dbt_sched_task::default()
+        };
+        // SAFETY: `dbt_sched_task` is plain integers whose padding is named (bpf/sched.h), read as bytes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(
+                std::ptr::from_ref(&task).cast::<u8>(),
+                size_of::<dbt_sched_task>(),
+            )
+        };
+        match self
+            .tasks
+            .update(&fd.as_raw_fd().to_ne_bytes(), bytes, MapFlags::ANY)
+        {
+            Ok(()) => Ok(true),
+            // It has ended between the two.
+            Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(CollectError::Kernel(format!("BPF map of tasks: {e}"))),
+        }
+    }
+
+    /// Waits at most this long, then takes all that has come.
+    pub(crate) fn wait(&mut self, longest: Duration) -> VecDeque<SchedEvent> {
+        // A signal ends the wait early; what has come is taken all the same.
+        let _ = self.ring.poll(longest);
+        let _ = self.ring.consume();
+        self.run_times.step(monotonic_ns());
+        std::mem::take(&mut *self.queue.borrow_mut())
+    }
+
+    /// Events for which there was no room so far.
+    pub(crate) fn lost(&self) -> u64 {
+        let value = self
+            .bss
+            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        if value.len() < size_of::<bss>() {
+            return 0;
+        }
+        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+        unsafe { value.as_ptr().cast::<bss>().read_unaligned() }.lost
+    }
+
+    /// What the programs cost so far.
+    pub(crate) fn costs(&self) -> Vec<ProgramCost> {
+        self.run_times.costs()
+    }
+}
+
+fn source_to(source: WaitSource) -> dbt_wait_source {
+    let whole = super::load::source_to(source);
+    // The same C struct: each skeleton has a Rust one of its own.
+    dbt_wait_source {
+        kind: whole.kind,
+        pad: whole.pad,
+        event: whole.event,
+        on_cpu: whole.on_cpu,
+        statement: whole.statement,
+    }
+}
+
+/// A struct that came from C: every bit pattern is a value of it.
+trait Plain: Copy {}
+impl Plain for u32 {}
+impl Plain for dbt_sched_life {}
+impl Plain for dbt_turn {}
+
+fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: the length is checked, the read is unaligned, and T holds integers only.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// A name as the kernel keeps it: up to a zero.
+fn name(comm: &[libc::c_char]) -> String {
+    let bytes: Vec<u8> = comm
+        .iter()
+        .map(|c| *c as u8)
+        .take_while(|byte| *byte != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Reads the C structs from the bytes of one event. What is cut short or of an unknown kind is no event.
+fn decode(bytes: &[u8]) -> Option<SchedEvent> {
+    match read::<u32>(bytes)? {
+        TURN => {
+            // The occupants are cut to what is used: the rest of the struct is filled up with zeros.
+            let mut whole = [0u8; size_of::<dbt_turn>()];
+            whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            let turn: dbt_turn = read(&whole)?;
+            let used = turn.occupants as usize;
+            if used > turn.who.len()
+                || bytes.len() < offset_of!(dbt_turn, who) + used * size_of::<dbt_occupant>()
+            {
+                return None;
+            }
+            let is = |flag: u32| turn.flags & flag != 0;
+            let somebody = |pid: u32, comm: &[libc::c_char]| Somebody {
+                pid,
+                comm: name(comm),
+            };
+            Some(SchedEvent::Turn(Box::new(TurnEvent {
+                pid: turn.task.pid,
+                comm: name(&turn.comm),
+                cpu: turn.cpu,
+                since_ns: turn.since_ns,
+                time_ns: turn.time_ns,
+                run_ns: turn.run_ns,
+                delay_ns: turn.delay_ns,
+                wait: (turn.wait != NOT_READ).then_some(turn.wait),
+                was: LeftAs {
+                    raw: turn.wait_state,
+                    in_iowait: is(WAIT_IN_IOWAIT),
+                    pushed_off: is(WAIT_PUSHED_OFF),
+                },
+                is: LeftAs {
+                    raw: turn.state,
+                    in_iowait: is(IN_IOWAIT),
+                    pushed_off: is(PUSHED_OFF),
+                },
+                priority: turn.priority,
+                migrations: turn.migrations,
+                moved: is(MOVED),
+                missed: turn.missed,
+                waker: is(WOKEN).then(|| somebody(turn.waker, &turn.waker_comm)),
+                occupants: turn.who[..used]
+                    .iter()
+                    .map(|who| {
+                        (
+                            (who.pid != OTHER_TASKS).then(|| somebody(who.pid, &who.comm)),
+                            who.ns,
+                        )
+                    })
+                    .collect(),
+            })))
+        }
+        BEGIN => {
+            let life: dbt_sched_life = read(bytes)?;
+            Some(SchedEvent::Begin {
+                pid: life.task.pid,
+                start_ns: life.task.start_ns,
+            })
+        }
+        END => {
+            let life: dbt_sched_life = read(bytes)?;
+            Some(SchedEvent::End { pid: life.task.pid })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let turn = dbt_turn {
+            kind: TURN,
+            occupants: 2,
+            ..dbt_turn::default()
+        };
+        // SAFETY: plain integers; the slice lives as long as `turn`.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(&turn).cast::<u8>(), size_of::<dbt_turn>())
+        };
+        let used = offset_of!(dbt_turn, who) + 2 * size_of::<dbt_occupant>();
+        assert!(matches!(decode(&bytes[..used]), Some(SchedEvent::Turn(turn)) if turn.occupants.len() == 2));
+        assert_eq!(decode(&bytes[..used - 1]), None);
+        for cut in 0..=bytes.len() {
+            decode(&bytes[..cut]);
+        }
+        assert_eq!(decode(&[0xff; 64]), None);
+        assert_eq!(decode(&vec![1; bytes.len() + 8]), None);
+        let many = dbt_turn {
+            kind: TURN,
+            occupants: 9,
+            ..dbt_turn::default()
+        };
+        // SAFETY: as above.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(&many).cast::<u8>(), size_of::<dbt_turn>())
+        };
+        assert_eq!(decode(bytes), None);
+    }
+}

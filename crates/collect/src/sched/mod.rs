@@ -1,0 +1,454 @@
+//! Context switches of sessions, live: every turn of each becomes rows.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
+use dbtime_model::{BackendType, Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
+
+use crate::bpf::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
+use crate::clock::{Clock, monotonic_ns};
+use crate::collector::{Status, Target, database_of};
+use crate::database::{Database, Member, WaitNames};
+use crate::latencies::Wakers;
+use crate::postgres::title;
+use crate::session::{Role, off_cpu_state};
+use crate::{CollectError, host, privilege, process};
+
+/// Turns that become a row of their own, at most, in a second: all are in the sums.
+const MAX_ROWS: u64 = 100_000;
+/// A process names itself in its title soon after it was forked: the title is believed at this age.
+const TITLE_SETTLED: Duration = Duration::from_millis(200);
+/// A session that has ended is forgotten so long after: what is under way has come by then.
+const LATE: Duration = Duration::from_secs(1);
+/// As long as a process has not named itself it is asked this often.
+const LOOK_FOR_TITLE: Duration = Duration::from_millis(20);
+/// Who has a CPU that has nothing to do.
+const IDLE: &str = "idle";
+/// All for whom there was no room in the kernel.
+const OTHERS: &str = "other tasks";
+
+/// A session whose switches are taken.
+struct Live {
+    session: Session,
+    role: Role,
+    since: Instant,
+    looked: Instant,
+    /// Its row was handed on.
+    is_told: bool,
+    ended: Option<Instant>,
+}
+
+/// Takes context switches of the sessions of a database, or of a process.
+pub struct SwitchCollector {
+    programs: SchedPrograms,
+    database: Box<dyn Database>,
+    names: Rc<dyn WaitNames>,
+    clock: Clock,
+    start_ns: u64,
+    cpu_at_start_ns: u64,
+    sessions: HashMap<u32, Live>,
+    /// Pids of the sessions that are in `sessions`.
+    pids: HashMap<SessionId, u32>,
+    next_id: u64,
+    wakers: Wakers,
+    turns: Turns,
+    /// The second that is counted, and turns that became a row in it.
+    kept: (i64, u64),
+    scheduling: Scheduling,
+    cpus: BTreeSet<u32>,
+    rows: Rows,
+    has_parent: bool,
+    server_gone: Option<Instant>,
+    notes: Vec<Note>,
+}
+
+impl SwitchCollector {
+    /// Finds the target, loads the programs and takes up the sessions that exist.
+    ///
+    /// # Errors
+    /// Missing privileges or kernel features, no such server or session; the message says what to do.
+    pub fn start(target: &Target) -> Result<SwitchCollector, CollectError> {
+        privilege::check()?;
+        let cpu_at_start_ns = host::process_cpu_ns();
+        let database = database_of(target)?;
+        let programs = SchedPrograms::load()?;
+        let mut collector = SwitchCollector {
+            programs,
+            names: database.names(),
+            clock: Clock::start(),
+            start_ns: monotonic_ns(),
+            cpu_at_start_ns,
+            sessions: HashMap::new(),
+            pids: HashMap::new(),
+            next_id: 1,
+            wakers: Wakers::default(),
+            turns: Turns::default(),
+            kept: (0, 0),
+            scheduling: Scheduling {
+                has_wakers: true,
+                has_occupants: true,
+                has_migrations: true,
+                has_states: true,
+                ..Scheduling::default()
+            },
+            cpus: BTreeSet::new(),
+            rows: Rows::default(),
+            has_parent: false,
+            server_gone: None,
+            notes: Vec::new(),
+            database,
+        };
+        collector.take_up()?;
+        Ok(collector)
+    }
+
+    fn take_up(&mut self) -> Result<(), CollectError> {
+        let parent = self.database.parent();
+        for member in self.database.members() {
+            let is_parent = Some(member.pid) == parent && self.database.outlives_its_sessions();
+            // The parent of the one process that was asked for, or of all of a server.
+            let with_children = Some(member.pid) == parent;
+            if self.programs.watch(member.pid, member.source, with_children)? {
+                self.has_parent |= is_parent;
+                self.adopt(&member, 0);
+            }
+        }
+        if self.sessions.is_empty() {
+            return Err(CollectError::Kernel("the process has ended".to_string()));
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, member: &Member, start_ns: u64) {
+        let now = Instant::now();
+        let begin = process::started(member.pid)
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .map_or(0, |age| age.as_micros() as i64);
+        let mut live = Live {
+            session: Session {
+                id: SessionId(self.next_id),
+                pid: member.pid,
+                started_us: if start_ns > 0 {
+                    self.clock.wall_us(start_ns)
+                } else {
+                    begin
+                },
+                ..Session::default()
+            },
+            role: member.role.clone(),
+            since: now,
+            looked: now,
+            is_told: false,
+            ended: None,
+        };
+        self.next_id += 1;
+        self.pids.insert(live.session.id, member.pid);
+        live.name();
+        if let Some(earlier) = self.sessions.insert(member.pid, live) {
+            self.tell(earlier);
+        }
+    }
+
+    /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
+    ///
+    /// # Errors
+    /// None so far; the kernel may refuse what is new.
+    pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
+        let is_nameless = self.sessions.values().any(Live::is_about_to_be_named);
+        let longest = if is_nameless {
+            longest.min(LOOK_FOR_TITLE)
+        } else {
+            longest
+        };
+        for event in self.programs.wait(longest) {
+            match event {
+                SchedEvent::Turn(turn) => self.turn(&turn),
+                SchedEvent::Begin { pid, start_ns } => {
+                    let child = Member {
+                        pid,
+                        source: crate::database::WaitSource::None,
+                        role: self.database.role_of_children(),
+                    };
+                    self.adopt(&child, start_ns);
+                }
+                SchedEvent::End { pid } => {
+                    if let Some(live) = self.sessions.get_mut(&pid) {
+                        live.name();
+                        live.ended = Some(Instant::now());
+                    }
+                    self.note_end(pid);
+                }
+            }
+        }
+        self.look_after_sessions();
+        Ok(match (self.database.outlives_its_sessions(), self.server_gone) {
+            (_, Some(_)) => Status::Ended,
+            (false, None) if self.sessions.values().all(|live| live.ended.is_some()) => Status::Ended,
+            _ => Status::Recording,
+        })
+    }
+
+    fn note_end(&mut self, pid: u32) {
+        if let Some(text) = self.database.gone_with(pid) {
+            self.server_gone = Some(Instant::now());
+            self.notes.push(Note {
+                time_us: self.clock.wall_us(monotonic_ns()),
+                text,
+            });
+        }
+    }
+
+    fn look_after_sessions(&mut self) {
+        for live in self.sessions.values_mut() {
+            live.look_for_title();
+        }
+        let over: Vec<u32> = self
+            .sessions
+            .iter()
+            .filter(|(_, live)| live.ended.is_some_and(|ended| ended.elapsed() > LATE))
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in over {
+            if let Some(live) = self.sessions.remove(&pid) {
+                self.tell(live);
+            }
+        }
+        let settled =
+            |live: &&mut Live| !live.is_told && !live.is_nameless() && live.since.elapsed() > TITLE_SETTLED;
+        for live in self.sessions.values_mut().filter(settled) {
+            live.is_told = true;
+            self.rows.sessions.push(live.session.clone().into());
+        }
+    }
+
+    fn tell(&mut self, live: Live) {
+        self.pids.remove(&live.session.id);
+        if !live.is_told {
+            self.rows.sessions.push(live.session.into());
+        }
+    }
+
+    fn turn(&mut self, event: &TurnEvent) {
+        let Some(live) = self.sessions.get_mut(&event.pid) else {
+            return;
+        };
+        if live.role == Role::Process && !event.comm.is_empty() && live.session.title != event.comm {
+            live.session.title.clone_from(&event.comm);
+        }
+        let wait = match (&live.role, event.wait) {
+            (Role::Postmaster | Role::Process, _) => Wait::no_interface(),
+            (_, None) => Wait::not_read(),
+            (_, Some(wait)) => self.names.decode(wait, live.session.backend_type.is_foreground()),
+        };
+        let wait_state = state_of(event.was);
+        let elapsed = event.time_ns.saturating_sub(event.since_ns);
+        let time_ns = self.clock.wall_ns(event.time_ns);
+        let scheduling = &mut self.scheduling;
+        scheduling.first_ns = match scheduling.first_ns {
+            0 => time_ns,
+            first => first.min(time_ns),
+        };
+        scheduling.last_ns = scheduling.last_ns.max(time_ns);
+        scheduling.missed += u64::from(event.missed);
+        self.cpus.insert(event.cpu);
+        let wakers = &mut self.wakers;
+        let waker = match &event.waker {
+            Some(who) if wait_state != State::Runnable => named(wakers, who),
+            _ => String::new(),
+        };
+        let mut instead: Vec<(String, u64)> = Vec::with_capacity(event.occupants.len());
+        for (who, ns) in &event.occupants {
+            let name = match who {
+                None => OTHERS.to_string(),
+                Some(Somebody { pid: 0, .. }) => IDLE.to_string(),
+                Some(who) => named(wakers, who),
+            };
+            match instead.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += ns,
+                None => instead.push((name, *ns)),
+            }
+        }
+        let turn = Turn {
+            session: live.session.id,
+            time_ns,
+            cpu: event.cpu,
+            wait_ns: Some(
+                elapsed
+                    .saturating_sub(event.run_ns)
+                    .saturating_sub(event.delay_ns),
+            ),
+            delay_ns: Some(event.delay_ns),
+            run_ns: Some(event.run_ns),
+            wait_state,
+            wait,
+            state: state_of(event.is),
+            waker,
+            migrations: event.migrations.into(),
+            migrated: event.moved,
+            priority: Some(event.priority),
+            instead,
+        };
+        let second = time_ns / 1_000_000_000;
+        if self.kept.0 != second {
+            self.kept = (second, 0);
+        }
+        let keep = self.kept.1 < MAX_ROWS;
+        self.kept.1 += u64::from(keep);
+        self.turns.add(turn, keep);
+    }
+
+    /// Takes what has come until now; nothing is taken after.
+    pub fn finish(&mut self) {
+        for event in self.programs.wait(Duration::ZERO) {
+            if let SchedEvent::Turn(turn) = event {
+                self.turn(&turn);
+            }
+        }
+        let mut left: Vec<Live> = self.sessions.drain().map(|(_, live)| live).collect();
+        left.sort_by_key(|live| live.session.id);
+        for live in left {
+            self.tell(live);
+        }
+    }
+
+    /// What is known of a session by now.
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        let live = self.sessions.get(self.pids.get(&id)?)?;
+        (live.session.id == id).then_some(&live.session)
+    }
+
+    /// Rows of single switches since the last call, of this or of [`SwitchCollector::take_rows`].
+    pub fn take_switches(&mut self) -> Vec<SwitchRow> {
+        self.turns.take_switches()
+    }
+
+    /// Rows since the last call.
+    pub fn take_rows(&mut self) -> Rows {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.append(self.turns.take());
+        rows
+    }
+
+    /// Remarkable events so far, in order.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Description of the recording so far.
+    pub fn meta(&self) -> Meta {
+        let usage = host::usage();
+        Meta {
+            schema: SCHEMA_VERSION.to_string(),
+            dbtime: env!("CARGO_PKG_VERSION").to_string(),
+            start_us: self.clock.wall_us(self.start_ns),
+            end_us: self.clock.wall_us(monotonic_ns()),
+            complete: false,
+            host: host::description(),
+            database: self.database.describe(),
+            collector: CollectorMeta {
+                tier: "exact".to_string(),
+                engine: "context switches".to_string(),
+                reasons: self.database.reasons(),
+                ..CollectorMeta::default()
+            },
+            cost: Cost {
+                cpu_ns: host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns),
+                max_rss_bytes: usage.ru_maxrss as u64 * 1024,
+                programs: self.programs.costs(),
+                ..Cost::default()
+            },
+            scheduling: Some(Scheduling {
+                switches: self.turns.switches_seen,
+                kept: self.turns.switches_kept,
+                without_begin: self.turns.without_begin,
+                lost: self.programs.lost(),
+                cpus: self.cpus.len() as u32,
+                ..self.scheduling.clone()
+            }),
+            notes: self.notes.clone(),
+            ..Meta::default()
+        }
+    }
+}
+
+impl Live {
+    fn is_nameless(&self) -> bool {
+        self.session.backend_type.0.is_empty() || self.session.backend_type.0 == BackendType::UNKNOWN
+    }
+
+    fn is_about_to_be_named(&self) -> bool {
+        self.role == Role::Backend
+            && self.is_nameless()
+            && self.ended.is_none()
+            && self.since.elapsed() < TITLE_SETTLED
+    }
+
+    /// Often while it is young; then once a second as long as it has no name.
+    fn look_for_title(&mut self) {
+        if self.is_told || self.ended.is_some() {
+            return;
+        }
+        let wait = if self.since.elapsed() < TITLE_SETTLED {
+            LOOK_FOR_TITLE
+        } else {
+            Duration::from_secs(1)
+        };
+        if self.looked.elapsed() >= wait {
+            self.looked = Instant::now();
+            self.name();
+        }
+    }
+
+    /// Reads what the process says of itself.
+    fn name(&mut self) {
+        let session = &mut self.session;
+        match &self.role {
+            Role::Known(known) => {
+                session.backend_type = known.backend_type.clone();
+                session.user.clone_from(&known.user);
+                session.database.clone_from(&known.database);
+                session.client.clone_from(&known.client);
+                session.title.clone_from(&known.title);
+                session.module.clone_from(&known.module);
+            }
+            Role::Process => {
+                session.backend_type = BackendType(BackendType::PROCESS.to_string());
+                if let Ok(comm) = process::read_small(&process::path(session.pid, "comm")) {
+                    session.title = comm.trim_end_matches('\n').to_string();
+                }
+            }
+            Role::Postmaster | Role::Backend => {
+                let text = process::title(session.pid).unwrap_or_default();
+                if let Some(title) = title::parse(&text) {
+                    session.backend_type = title.backend_type;
+                    session.user = title.user;
+                    session.database = title.database;
+                    session.client = title.client;
+                    session.leader_pid = title.leader_pid;
+                    session.title = text;
+                } else if self.role == Role::Postmaster {
+                    session.backend_type = BackendType(BackendType::POSTMASTER.to_string());
+                    session.title = text;
+                } else if session.backend_type.0.is_empty() {
+                    session.backend_type = BackendType(BackendType::UNKNOWN.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// What a task left its CPU as.
+fn state_of(left: LeftAs) -> State {
+    if left.pushed_off {
+        State::Runnable
+    } else {
+        off_cpu_state(left.raw, left.in_iowait)
+    }
+}
+
+/// A task with its pid, by what kind of server process it is where it is one.
+fn named(wakers: &mut Wakers, who: &Somebody) -> String {
+    wakers.name_of(who.pid, &who.comm)
+}

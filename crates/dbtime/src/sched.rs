@@ -1,0 +1,210 @@
+//! `dbtime sched`: context switches as they come, then a summary; perhaps a recording of them.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use dbtime_collect::{Status, SwitchCollector};
+use dbtime_model::recording::{Clock, Meta, RecordingError, RecordingWriter};
+use dbtime_model::{Rows, Session, SessionId};
+use dbtime_report::{SchedBuilder, Source, SwitchLine, json, text};
+
+use crate::arguments::{LiveFormat, SchedArguments};
+use crate::output::{self, say};
+
+/// What a killed recorder loses at most.
+const SEGMENT: Duration = Duration::from_secs(5);
+/// Sums are taken so often; single switches at every step.
+const SUMS: Duration = Duration::from_secs(1);
+/// Rows that wait to be written before a segment is full: some 30 MB.
+const ROWS_IN_MEMORY: usize = 100_000;
+/// How long one step waits for events.
+const STEP: Duration = Duration::from_millis(50);
+/// Switches are a flood: the heading comes again after so many.
+const LINES_OF_A_PAGE: u64 = 1_000;
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// All that was asked for has been shown.
+    Shown,
+    /// The same, but there was no switch.
+    NothingSeen,
+    /// Nobody reads standard output any longer.
+    ReaderGone,
+}
+
+/// Shows switches until the time is over, `stop` is set, or the target has ended; and then the summary.
+///
+/// # Errors
+/// Nothing can be measured, or the recording or standard output cannot be written.
+pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
+    if let Some(path) = &arguments.output
+        && path.exists()
+    {
+        return Err(RecordingError::Exists(path.clone()).into());
+    }
+    let mut collector = SwitchCollector::start(&arguments.target.target())?;
+    let meta = collector.meta();
+    let mut shown = Shown {
+        format: arguments.format,
+        with_lines: !arguments.summary,
+        lines: 0,
+        summary: SchedBuilder::new(arguments.top),
+        pending: Rows::default(),
+        sessions: HashMap::new(),
+        writer: match &arguments.output {
+            Some(path) => Some(RecordingWriter::create(path, meta.clone())?),
+            None => None,
+        },
+    };
+    let until = match arguments.duration {
+        Some(duration) => format!("for {} s", duration.as_secs_f64()),
+        None => "until Ctrl-C".to_string(),
+    };
+    say(format_args!(
+        "context switches of {} {} ({}) {until}",
+        meta.database.product, meta.database.version, meta.database.target
+    ));
+    for reason in &meta.collector.reasons {
+        say(format_args!("note: {reason}"));
+    }
+    let start = Instant::now();
+    let mut next_segment = start + SEGMENT;
+    let mut next_sums = start + SUMS;
+    let mut told = 0;
+    let mut reader_is_there = true;
+    loop {
+        let status = collector.step(STEP)?;
+        reader_is_there = shown.switches(&mut collector)? && reader_is_there;
+        if Instant::now() >= next_sums {
+            next_sums += SUMS;
+            shown.sums(&mut collector);
+        }
+        for note in &collector.notes()[told..] {
+            say(format_args!("note: {}", note.text));
+        }
+        told = collector.notes().len();
+        if Instant::now() >= next_segment || shown.pending.len() >= ROWS_IN_MEMORY {
+            next_segment = Instant::now() + SEGMENT;
+            shown.write(collector.meta())?;
+        }
+        let time_is_over = arguments
+            .duration
+            .is_some_and(|duration| start.elapsed() >= duration);
+        if time_is_over || status == Status::Ended || !reader_is_there || stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    collector.finish();
+    reader_is_there = shown.switches(&mut collector)? && reader_is_there;
+    shown.sums(&mut collector);
+    shown.write(collector.meta())?;
+    shown.end(collector.meta(), reader_is_there)
+}
+
+/// What becomes of the rows.
+struct Shown {
+    format: LiveFormat,
+    with_lines: bool,
+    lines: u64,
+    summary: SchedBuilder,
+    /// Not written yet.
+    pending: Rows,
+    sessions: HashMap<SessionId, Session>,
+    writer: Option<RecordingWriter>,
+}
+
+impl Shown {
+    /// Takes the sums.
+    fn sums(&mut self, collector: &mut SwitchCollector) {
+        let rows = collector.take_rows();
+        rows.latency.iter().for_each(|row| self.summary.add_latency(row));
+        rows.counters.iter().for_each(|row| self.summary.add_counter(row));
+        let described = rows.sessions.iter().cloned().map(Session::from);
+        self.sessions
+            .extend(described.map(|session| (session.id, session)));
+        if self.writer.is_some() {
+            self.pending.append(rows);
+        }
+    }
+
+    /// Takes the switches that have come. False when nobody reads any longer.
+    fn switches(&mut self, collector: &mut SwitchCollector) -> anyhow::Result<bool> {
+        let switches = collector.take_switches();
+        switches.iter().for_each(|row| self.summary.add_switch(row));
+        let mut text = String::new();
+        if self.with_lines {
+            for row in &switches {
+                let known = collector.session(row.session);
+                let known = known.or_else(|| self.sessions.get(&row.session));
+                let unknown = Session::default();
+                let line = SwitchLine::of(row, known.unwrap_or(&unknown));
+                match self.format {
+                    LiveFormat::Json => text += &json::render_switch(&line),
+                    LiveFormat::Text => {
+                        if self.lines.is_multiple_of(LINES_OF_A_PAGE) {
+                            text += &text::render_switch_heading(output::width());
+                        }
+                        text += &text::render_switch(&line, Clock::Utc);
+                    }
+                }
+                self.lines += 1;
+            }
+        }
+        if self.writer.is_some() {
+            self.pending.switches.extend(switches);
+        }
+        print(&text)
+    }
+
+    /// Writes a segment of the recording, if there is to be one.
+    fn write(&mut self, meta: Meta) -> anyhow::Result<()> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        let (segments, bytes) = (writer.meta().segments.clone(), writer.meta().cost.bytes_written);
+        *writer.meta() = meta;
+        writer.meta().segments = segments;
+        writer.meta().cost.bytes_written = bytes;
+        writer.write(&self.pending)?;
+        self.pending = Rows::default();
+        Ok(())
+    }
+
+    fn end(mut self, meta: Meta, reader_is_there: bool) -> anyhow::Result<Ended> {
+        if let Some(writer) = self.writer.take() {
+            writer.finish()?;
+        }
+        let facts = meta.scheduling.clone().unwrap_or_default();
+        let sessions = self.sessions.drain().map(|(_, session)| session.into()).collect();
+        let described = Source::memory(
+            meta,
+            Rows {
+                sessions,
+                ..Rows::default()
+            },
+        );
+        let sched = self.summary.finish(&facts, &mut described.dimensions());
+        let text = match self.format {
+            LiveFormat::Json => json::render_sched(&sched),
+            LiveFormat::Text => text::render_sched(&sched, Clock::Utc, output::width()),
+        };
+        Ok(match (facts.switches, reader_is_there && print(&text)?) {
+            (0, _) => Ended::NothingSeen,
+            (_, true) => Ended::Shown,
+            (_, false) => Ended::ReaderGone,
+        })
+    }
+}
+
+/// False when nobody reads any longer.
+fn print(text: &str) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => other.context("standard output").map(|()| true),
+    }
+}

@@ -1,0 +1,288 @@
+//! Turns of tasks (a stay off CPU, then a stay on a CPU) become rows: of the ledger, of latencies, of switches. Recorded and
+//! imported ones go the same way.
+
+use std::collections::HashMap;
+
+use crate::latency::{bounds_of, bucket_of, kind};
+use crate::{
+    ActivityRow, CounterRow, Fidelity, LatencyRow, NO_STACK, Rows, SessionId, State, SwitchRow, Wait,
+    WaitKind, counter,
+};
+
+/// Nanoseconds of a second.
+const SECOND_NS: i64 = 1_000_000_000;
+/// Microseconds of a second.
+const SECOND_US: i64 = 1_000_000;
+
+/// A turn, see [`SwitchRow`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// See [`SwitchRow::session`].
+    pub session: SessionId,
+    /// See [`SwitchRow::time_ns`].
+    pub time_ns: i64,
+    /// See [`SwitchRow::cpu`].
+    pub cpu: u32,
+    /// See [`SwitchRow::wait_ns`].
+    pub wait_ns: Option<u64>,
+    /// See [`SwitchRow::delay_ns`].
+    pub delay_ns: Option<u64>,
+    /// See [`SwitchRow::run_ns`].
+    pub run_ns: Option<u64>,
+    /// See [`SwitchRow::wait_state`].
+    pub wait_state: State,
+    /// Wait event in which it had left its CPU.
+    pub wait: Wait,
+    /// See [`SwitchRow::state`].
+    pub state: State,
+    /// See [`SwitchRow::waker`].
+    pub waker: String,
+    /// How often it was moved while it was off CPU.
+    pub migrations: u64,
+    /// See [`SwitchRow::migrated`].
+    pub migrated: bool,
+    /// See [`SwitchRow::priority`].
+    pub priority: Option<i32>,
+    /// Who had the CPU during the delay, and how much of it, nanoseconds; no name twice.
+    pub instead: Vec<(String, u64)>,
+}
+
+/// Where time belongs.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Cell {
+    second: i64,
+    session: SessionId,
+    wait: Wait,
+    state: State,
+}
+
+/// Latencies of one kind and name that fell into one bucket.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct LatencyCell {
+    second: i64,
+    session: SessionId,
+    kind: &'static str,
+    name: String,
+    bucket: u16,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    count: u64,
+    ns: u64,
+    max_ns: u64,
+    min_ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, ns: u64) {
+        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
+        self.count += 1;
+        self.ns = self.ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+}
+
+/// Adds turns up. Time is conserved: what is known of a turn is in the ledger once, each part in the second in which it ended.
+#[derive(Debug, Default)]
+pub struct Turns {
+    activity: HashMap<Cell, Sum>,
+    latency: HashMap<LatencyCell, Sum>,
+    counters: HashMap<(i64, SessionId, &'static str), i64>,
+    switches: Vec<SwitchRow>,
+    /// Turns added, see [`crate::recording::Scheduling::switches`].
+    pub switches_seen: u64,
+    /// Of these, how many became a row.
+    pub switches_kept: u64,
+    /// See [`crate::recording::Scheduling::without_begin`].
+    pub without_begin: u64,
+}
+
+impl Turns {
+    /// Adds a turn; `keep`: as a row of its own too.
+    pub fn add(&mut self, turn: Turn, keep: bool) {
+        let run_end = turn.time_ns;
+        let run_begin = run_end.saturating_sub_unsigned(turn.run_ns.unwrap_or(0));
+        let delay_begin = run_begin.saturating_sub_unsigned(turn.delay_ns.unwrap_or(0));
+        let session = turn.session;
+        self.switches_seen += 1;
+        *self.counter(run_end, session, counter::SWITCHES) += 1;
+        self.moved(run_end, session, turn.migrations);
+        if let Some(ns) = turn.wait_ns.filter(|_| turn.wait_state != State::Runnable) {
+            self.time(delay_begin, session, &turn.wait, turn.wait_state, ns);
+            self.latency(
+                delay_begin,
+                session,
+                kind::WAIT,
+                &event_name(&turn.wait),
+                ns.saturating_add(turn.delay_ns.unwrap_or(0)),
+            );
+            if !turn.waker.is_empty() {
+                self.latency(delay_begin, session, kind::WAKER, &turn.waker, ns);
+            }
+        }
+        if let Some(ns) = turn.delay_ns {
+            self.time(run_begin, session, &turn.wait, State::Runnable, ns);
+            self.latency(run_begin, session, kind::SCHED, &event_name(&turn.wait), ns);
+            for (name, ns) in &turn.instead {
+                self.latency(run_begin, session, kind::INSTEAD, name, *ns);
+            }
+        }
+        match turn.run_ns {
+            Some(ns) => {
+                // The wait events that it came through meanwhile were not looked at.
+                self.time(run_end, session, &Wait::not_recorded(), State::Cpu, ns);
+                self.latency(run_end, session, kind::RUN, turn.state.as_str(), ns);
+            }
+            None => self.without_begin += 1,
+        }
+        if keep {
+            self.switches_kept += 1;
+            self.switches.push(SwitchRow {
+                session,
+                time_ns: turn.time_ns,
+                cpu: turn.cpu,
+                wait_ns: turn.wait_ns,
+                delay_ns: turn.delay_ns,
+                run_ns: turn.run_ns,
+                wait_state: turn.wait_state,
+                wait_class: turn.wait.class.to_string(),
+                wait_event: turn.wait.event.to_string(),
+                state: turn.state,
+                waker: turn.waker,
+                migrated: turn.migrated,
+                priority: turn.priority,
+            });
+        }
+    }
+
+    /// A task was moved to another CPU so many times, outside of a turn.
+    pub fn moved(&mut self, time_ns: i64, session: SessionId, times: u64) {
+        if times > 0 {
+            let sum = self.counter(time_ns, session, counter::MIGRATIONS);
+            *sum = sum.saturating_add(i64::try_from(times).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Rows that [`Turns::take`] would give, of activity, latencies and switches.
+    pub fn len(&self) -> usize {
+        self.activity.len() + self.latency.len() + self.switches.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes the rows of switches alone: they are wanted at once, sums are smaller when more is added up.
+    pub fn take_switches(&mut self) -> Vec<SwitchRow> {
+        std::mem::take(&mut self.switches)
+    }
+
+    /// Rows of all that was added since the last call, in a fixed order.
+    pub fn take(&mut self) -> Rows {
+        let mut activity: Vec<ActivityRow> = std::mem::take(&mut self.activity)
+            .into_iter()
+            .map(|(cell, sum)| ActivityRow {
+                time: cell.second.saturating_mul(SECOND_US),
+                session: cell.session,
+                statement: 0,
+                wait_class: cell.wait.class.to_string(),
+                wait_event: cell.wait.event.to_string(),
+                idle: cell.wait.idle,
+                state: cell.state,
+                kernel_stack: NO_STACK,
+                user_stack: NO_STACK,
+                ns: sum.ns,
+                count: sum.count,
+                samples: 0,
+                fidelity: Fidelity::Exact,
+            })
+            .collect();
+        activity.sort_by(|a, b| {
+            (a.time, a.session, a.state, &a.wait_class, &a.wait_event).cmp(&(
+                b.time,
+                b.session,
+                b.state,
+                &b.wait_class,
+                &b.wait_event,
+            ))
+        });
+        let mut latency: Vec<LatencyRow> = std::mem::take(&mut self.latency)
+            .into_iter()
+            .map(|(cell, sum)| {
+                let (from_ns, to_ns) = bounds_of(cell.bucket);
+                LatencyRow {
+                    time: cell.second.saturating_mul(SECOND_US),
+                    session: cell.session,
+                    kind: cell.kind.to_string(),
+                    name: cell.name,
+                    from_ns,
+                    to_ns,
+                    count: sum.count,
+                    sum_ns: sum.ns,
+                    max_ns: sum.max_ns,
+                    min_ns: sum.min_ns,
+                    ..LatencyRow::default()
+                }
+            })
+            .collect();
+        latency.sort_by(|a, b| {
+            (a.time, a.session, &a.kind, &a.name, a.from_ns)
+                .cmp(&(b.time, b.session, &b.kind, &b.name, b.from_ns))
+        });
+        let mut counters: Vec<CounterRow> = std::mem::take(&mut self.counters)
+            .into_iter()
+            .map(|((second, session, name), value)| CounterRow {
+                time: second.saturating_mul(SECOND_US),
+                session,
+                source: counter::KERNEL.to_string(),
+                name: name.to_string(),
+                value,
+                ..CounterRow::default()
+            })
+            .collect();
+        counters.sort_by(|a, b| (a.time, a.session, &a.name).cmp(&(b.time, b.session, &b.name)));
+        Rows {
+            activity,
+            latency,
+            counters,
+            switches: std::mem::take(&mut self.switches),
+            ..Rows::default()
+        }
+    }
+
+    fn counter(&mut self, end_ns: i64, session: SessionId, name: &'static str) -> &mut i64 {
+        let second = end_ns.div_euclid(SECOND_NS);
+        self.counters.entry((second, session, name)).or_default()
+    }
+
+    fn time(&mut self, end_ns: i64, session: SessionId, wait: &Wait, state: State, ns: u64) {
+        let cell = Cell {
+            second: end_ns.div_euclid(SECOND_NS),
+            session,
+            wait: wait.clone(),
+            state,
+        };
+        self.activity.entry(cell).or_default().add(ns);
+    }
+
+    fn latency(&mut self, end_ns: i64, session: SessionId, kind: &'static str, name: &str, ns: u64) {
+        let cell = LatencyCell {
+            second: end_ns.div_euclid(SECOND_NS),
+            session,
+            kind,
+            name: name.to_string(),
+            bucket: bucket_of(ns),
+        };
+        self.latency.entry(cell).or_default().add(ns);
+    }
+}
+
+/// What latencies call a wait event: see [`LatencyRow::name`].
+fn event_name(wait: &Wait) -> String {
+    match wait.kind() {
+        WaitKind::None => Wait::NONE.to_string(),
+        WaitKind::Event | WaitKind::Unknown => format!("{}:{}", wait.class, wait.event),
+    }
+}

@@ -1,0 +1,270 @@
+//! Context switches: how long tasks waited, were ready to run without a CPU, and ran; who ran instead, and who woke them.
+//!
+//! Sums and quantiles come from the latencies, which hold every switch; single switches from those that were kept whole.
+
+mod switch;
+mod task;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use dbtime_model::latency::kind;
+use dbtime_model::recording::{Meta, Problem, Scheduling};
+use dbtime_model::{CounterRow, LatencyRow, SessionId, SwitchRow, counter};
+
+use crate::filter::{Filter, SECOND_US};
+use crate::histogram::Histogram;
+use crate::load::{Dimensions, Source};
+use crate::report::{ReportError, load};
+pub use switch::SwitchLine;
+pub(crate) use switch::{priority as priority_words, task as task_words};
+pub use task::{SchedSums, SchedTask};
+
+/// Everyone who ran instead or woke someone is counted; so many names are kept apart, the others are added up.
+const MAX_NAMES: usize = 65_536;
+
+/// Context switches of the tasks that were recorded. Exact; quantiles are good to 1 %.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sched {
+    /// What the recording says of itself.
+    pub facts: Scheduling,
+    /// By task, the largest scheduling delay first.
+    pub tasks: Vec<SchedTask>,
+    /// All tasks.
+    pub total: SchedSums,
+    /// Scheduling delay by the wait event in which the task had left its CPU (`Class:Event`, `CPU` = in none), the largest
+    /// sum first.
+    pub by_event: Vec<(String, Histogram)>,
+    /// Who had the CPU during scheduling delays, the longest first.
+    pub instead: Vec<Party>,
+    /// Scheduling delay of which nobody was seen to have had the CPU, nanoseconds.
+    pub not_seen_ns: u128,
+    /// Who ended sleeps, the most first.
+    pub wakers: Vec<Party>,
+    /// The longest scheduling delays of the switches that were kept, the longest first.
+    pub longest: Vec<SwitchLine>,
+}
+
+/// Somebody who ran instead, or woke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Party {
+    /// Name and pid; `idle`, `interrupt`.
+    pub name: String,
+    /// How often: delays, sleeps.
+    pub count: u128,
+    /// How much of them, nanoseconds.
+    pub ns: u128,
+}
+
+/// True when a recording was made of context switches.
+pub(crate) fn has_switches(meta: &Meta) -> bool {
+    meta.scheduling.is_some()
+}
+
+/// Orders lines by their delay.
+#[derive(Debug, PartialEq, Eq)]
+struct Longest {
+    delay_ns: u64,
+    /// Of equal ones the first stays.
+    order: Reverse<u64>,
+    row: SwitchRow,
+}
+
+impl PartialOrd for Longest {
+    fn partial_cmp(&self, other: &Longest) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Longest {
+    fn cmp(&self, other: &Longest) -> std::cmp::Ordering {
+        (self.delay_ns, self.order).cmp(&(other.delay_ns, other.order))
+    }
+}
+
+/// Adds rows up to a [`Sched`]. Its memory depends on how many tasks, names and wait events there are, not on how many switches.
+#[derive(Debug)]
+pub struct SchedBuilder {
+    top: usize,
+    tasks: HashMap<SessionId, SchedSums>,
+    by_event: HashMap<String, Histogram>,
+    instead: BTreeMap<String, (u128, u128)>,
+    wakers: BTreeMap<String, (u128, u128)>,
+    longest: BinaryHeap<Reverse<Longest>>,
+    seen: u64,
+}
+
+impl SchedBuilder {
+    /// Nothing yet; so many of the longest delays are kept.
+    pub fn new(top: usize) -> SchedBuilder {
+        SchedBuilder {
+            top,
+            tasks: HashMap::new(),
+            by_event: HashMap::new(),
+            instead: BTreeMap::new(),
+            wakers: BTreeMap::new(),
+            longest: BinaryHeap::new(),
+            seen: 0,
+        }
+    }
+
+    /// Adds latencies of any kind.
+    pub fn add_latency(&mut self, row: &LatencyRow) {
+        let histogram = match row.kind.as_str() {
+            kind::WAIT => &mut self.tasks.entry(row.session).or_default().off_cpu,
+            kind::SCHED => {
+                add(self.by_event.entry(row.name.clone()).or_default(), row);
+                &mut self.tasks.entry(row.session).or_default().delay
+            }
+            kind::RUN => {
+                let sums = self.tasks.entry(row.session).or_default();
+                sums.add_run(row);
+                &mut sums.run
+            }
+            kind::INSTEAD => return add_party(&mut self.instead, row),
+            kind::WAKER => {
+                let sums = self.tasks.entry(row.session).or_default();
+                sums.slept_ns += u128::from(row.sum_ns);
+                return add_party(&mut self.wakers, row);
+            }
+            _ => return,
+        };
+        add(histogram, row);
+    }
+
+    /// Adds a counter of any name.
+    pub fn add_counter(&mut self, row: &CounterRow) {
+        let value = u128::try_from(row.value).unwrap_or(0);
+        match row.name.as_str() {
+            counter::SWITCHES => self.tasks.entry(row.session).or_default().switches += value,
+            counter::MIGRATIONS => self.tasks.entry(row.session).or_default().migrations += value,
+            _ => {}
+        }
+    }
+
+    /// Adds a switch.
+    pub fn add_switch(&mut self, row: &SwitchRow) {
+        if let Some(priority) = row.priority {
+            self.tasks.entry(row.session).or_default().add_priority(priority);
+        }
+        self.seen += 1;
+        let delay_ns = row.delay_ns.unwrap_or(0);
+        let is_long = self.longest.len() < self.top
+            || self
+                .longest
+                .peek()
+                .is_some_and(|shortest| delay_ns > shortest.0.delay_ns);
+        if delay_ns == 0 || !is_long || self.top == 0 {
+            return;
+        }
+        if self.longest.len() >= self.top {
+            self.longest.pop();
+        }
+        self.longest.push(Reverse(Longest {
+            delay_ns,
+            order: Reverse(self.seen),
+            row: row.clone(),
+        }));
+    }
+
+    /// All that was added.
+    pub fn finish(self, facts: &Scheduling, dimensions: &mut Dimensions) -> Sched {
+        let mut total = SchedSums::default();
+        let mut tasks: Vec<SchedTask> = Vec::with_capacity(self.tasks.len());
+        for (session, sums) in self.tasks {
+            total.merge(&sums);
+            tasks.push(SchedTask::of(dimensions.session(session), sums));
+        }
+        tasks.sort_by_key(|task| {
+            (
+                Reverse(task.sums.delay.sum_ns()),
+                Reverse(task.sums.run.sum_ns()),
+                task.tid,
+            )
+        });
+        let mut by_event: Vec<(String, Histogram)> = self.by_event.into_iter().collect();
+        by_event.sort_by(|(a_name, a), (b_name, b)| (b.sum_ns(), a_name).cmp(&(a.sum_ns(), b_name)));
+        let instead = parties(self.instead, |party| party.ns);
+        let seen_ns: u128 = instead.iter().map(|party| party.ns).sum();
+        let longest = self.longest.into_sorted_vec();
+        Sched {
+            facts: facts.clone(),
+            not_seen_ns: total.delay.sum_ns().saturating_sub(seen_ns),
+            tasks,
+            total,
+            by_event,
+            instead,
+            wakers: parties(self.wakers, |party| party.count),
+            longest: longest
+                .into_iter()
+                .map(|Reverse(long)| SwitchLine::of(&long.row, dimensions.session(long.row.session)))
+                .collect(),
+        }
+    }
+}
+
+fn add(histogram: &mut Histogram, row: &LatencyRow) {
+    histogram.add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
+}
+
+fn add_party(parties: &mut BTreeMap<String, (u128, u128)>, row: &LatencyRow) {
+    let name = match parties.contains_key(&row.name) || parties.len() < MAX_NAMES {
+        true => row.name.clone(),
+        false => "others".to_string(),
+    };
+    let (count, ns) = parties.entry(name).or_default();
+    *count += u128::from(row.count);
+    *ns += u128::from(row.sum_ns);
+}
+
+fn parties(of: BTreeMap<String, (u128, u128)>, weight: impl Fn(&Party) -> u128) -> Vec<Party> {
+    let mut parties: Vec<Party> = of
+        .into_iter()
+        .map(|(name, (count, ns))| Party { name, count, ns })
+        .collect();
+    parties.sort_by_key(|party| Reverse(weight(party)));
+    parties
+}
+
+/// True when a switch is in the period and of the sessions.
+fn takes(filter: &Filter, dimensions: &mut Dimensions, row: &SwitchRow) -> bool {
+    let second = row
+        .time_ns
+        .div_euclid(1_000 * SECOND_US)
+        .saturating_mul(SECOND_US);
+    filter.takes_time(second) && filter.takes_session(dimensions.session(row.session))
+}
+
+/// Adds the switches of a recording; returns what could not be read.
+pub(crate) fn scan_switches(
+    source: &Source,
+    dimensions: &mut Dimensions,
+    filter: &Filter,
+    mut take: impl FnMut(&SwitchRow),
+) -> Vec<Problem> {
+    source.switches(|row| {
+        if takes(filter, dimensions, row) {
+            take(row);
+        }
+    })
+}
+
+/// Hands on the switches of a recording that were kept, one by one, in the order of the recording. Returns what could not be read.
+///
+/// # Errors
+/// The filter names a session or a period that is not there, or the recording is none of context switches.
+pub fn switches(
+    source: &Source,
+    filter: &Filter,
+    mut take: impl FnMut(&SwitchLine),
+) -> Result<Vec<Problem>, ReportError> {
+    if !has_switches(source.meta()) {
+        return Err(ReportError::NoSwitches);
+    }
+    let mut dimensions = load(source, filter)?;
+    Ok(source.switches(|row| {
+        if takes(filter, &mut dimensions, row) {
+            take(&SwitchLine::of(row, dimensions.session(row.session)));
+        }
+    }))
+}

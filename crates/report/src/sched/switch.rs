@@ -1,0 +1,88 @@
+//! One switch, as `perf sched timehist` shows it, with what dbtime knows beside.
+
+use dbtime_model::{Session, SessionId, State, SwitchRow, Wait};
+
+use super::task::name_of;
+
+/// A turn of a task that ended with this switch. Times in nanoseconds; none = not known, where perf shows 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchLine {
+    /// Identity of the task in the recording.
+    pub id: SessionId,
+    /// See [`SwitchRow::time_ns`].
+    pub time_ns: i64,
+    /// CPU that it left.
+    pub cpu: u32,
+    /// What the task is called.
+    pub name: String,
+    /// Its number.
+    pub tid: u32,
+    /// Its process, where it is a thread of another one.
+    pub process: Option<u32>,
+    /// Off CPU before, scheduling delay included: perf's wait time.
+    pub off_cpu_ns: Option<u64>,
+    /// Of that, ready to run.
+    pub delay_ns: Option<u64>,
+    /// On the CPU.
+    pub run_ns: Option<u64>,
+    /// What it left its CPU as.
+    pub state: State,
+    /// What it was in before.
+    pub wait_state: State,
+    /// Wait event in which it had left its CPU before.
+    pub wait: Wait,
+    /// Who ended its sleep; empty = nobody, or not known.
+    pub waker: String,
+    /// It came onto another CPU than the one it had left.
+    pub migrated: bool,
+    /// See [`SwitchRow::priority`].
+    pub priority: Option<i32>,
+}
+
+impl SwitchLine {
+    /// The line of a switch of this task.
+    pub fn of(row: &SwitchRow, session: &Session) -> SwitchLine {
+        let (name, process) = name_of(session);
+        SwitchLine {
+            id: row.session,
+            time_ns: row.time_ns,
+            cpu: row.cpu,
+            name: name.to_string(),
+            tid: session.pid,
+            process,
+            off_cpu_ns: row
+                .wait_ns
+                .map(|wait| wait.saturating_add(row.delay_ns.unwrap_or(0))),
+            delay_ns: row.delay_ns,
+            run_ns: row.run_ns,
+            state: row.state,
+            wait_state: row.wait_state,
+            wait: Wait::event(&row.wait_class, &row.wait_event, false),
+            waker: row.waker.clone(),
+            migrated: row.migrated,
+            priority: row.priority,
+        }
+    }
+
+    /// The task as perf writes it: `name[tid]`, `name[tid/pid]`.
+    pub fn task(&self) -> String {
+        task(&self.name, self.tid, self.process)
+    }
+}
+
+/// A task as perf writes it.
+pub(crate) fn task(name: &str, tid: u32, process: Option<u32>) -> String {
+    match process {
+        Some(process) => format!("{name}[{tid}/{process}]"),
+        None => format!("{name}[{tid}]"),
+    }
+}
+
+/// A priority in the words of `nice` and `chrt`: `nice 0`, `rt 99`, `deadline`.
+pub(crate) fn priority(kernel: i32) -> String {
+    match kernel {
+        ..0 => "deadline".to_string(),
+        0..100 => format!("rt {}", 99 - kernel),
+        _ => format!("nice {}", kernel - 120),
+    }
+}

@@ -1,0 +1,510 @@
+//! `dbtime sched` against what else is known: the kernel's own books, who else was bound to the CPU, what a session was told to
+//! do, and perf.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::Options;
+use dbtime_model::recording::{Meta, Recording};
+use dbtime_model::{Rows, SessionId, State, SwitchRow};
+use dbtime_tests::{
+    Outcome, Programs, Running, Session, assert_close, dbtime, dbtime_binary, distribution, needs_recording,
+    say, wait_for_state,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// `dbtime sched` in the background, with a recording.
+struct Watched {
+    child: std::process::Child,
+    home: TempDir,
+}
+
+impl Watched {
+    /// Returns once the switches are taken: the recording is made when they are.
+    fn start(arguments: &[&str]) -> Watched {
+        let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+        let child = Command::new(dbtime_binary())
+            .arg("sched")
+            .args(arguments)
+            .args(["--format", "json", "-o"])
+            .arg(home.path().join("x.dbt"))
+            .stdout(fs::File::create(home.path().join("out")).expect("a file of our own"))
+            .stderr(fs::File::create(home.path().join("err")).expect("a file of our own"))
+            .spawn()
+            .expect("the command can be run");
+        let mut watched = Watched { child, home };
+        let give_up = Instant::now() + Duration::from_secs(30);
+        while !watched.path().join("meta.json").is_file() {
+            if let Some(status) = watched.child.try_wait().expect("a child of ours") {
+                panic!("{status}: {}", watched.said());
+            }
+            assert!(Instant::now() < give_up, "{}", watched.said());
+            sleep(Duration::from_millis(5));
+        }
+        watched
+    }
+
+    fn path(&self) -> PathBuf {
+        self.home.path().join("x.dbt")
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.home.path().join("err")).unwrap_or_default()
+    }
+
+    /// Ends it as Ctrl-C does.
+    fn stop(mut self) -> Switches {
+        // SAFETY: kill has no memory effects; the child is not yet waited for.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+        let status = self.child.wait().expect("a child of ours");
+        assert!(status.success(), "{status}: {}", self.said());
+        let recording = Recording::open(&self.path()).expect("a recording");
+        let mut rows = Rows::default();
+        let mut problems = recording.read(|batch| rows.switches.extend(batch));
+        problems.extend(recording.read(|batch| rows.sessions.extend(batch)));
+        problems.extend(recording.read(|batch| rows.activity.extend(batch)));
+        assert!(problems.is_empty(), "{problems:?}");
+        let printed = fs::read_to_string(self.home.path().join("out")).expect("a file of our own");
+        let mut lines: Vec<Value> = printed
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+            .collect();
+        let summary = lines.pop().expect("a summary")["sched"].clone();
+        Switches {
+            meta: recording.meta().clone(),
+            rows,
+            lines,
+            summary,
+            home: self.home,
+        }
+    }
+}
+
+/// What was recorded and shown.
+struct Switches {
+    meta: Meta,
+    rows: Rows,
+    lines: Vec<Value>,
+    summary: Value,
+    home: TempDir,
+}
+
+impl Switches {
+    fn session(&self, pid: u32) -> SessionId {
+        let row = self.rows.sessions.iter().find(|row| row.pid == pid);
+        row.unwrap_or_else(|| panic!("pid {pid} is no session")).id
+    }
+
+    fn of(&self, pid: u32) -> Vec<&SwitchRow> {
+        let session = self.session(pid);
+        self.rows
+            .switches
+            .iter()
+            .filter(|row| row.session == session)
+            .collect()
+    }
+
+    fn report(&self, arguments: &[&str]) -> Outcome {
+        let path = self.home.path().join("x.dbt");
+        dbtime(&[&["report", path.to_str().expect("a plain path")], arguments].concat()).expect_code(0)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.report(&[arguments, &["--format", "json"]].concat()).stdout).expect("JSON")
+    }
+}
+
+/// Time off CPU, and on it.
+fn sum(rows: &[&SwitchRow], part: impl Fn(&SwitchRow) -> Option<u64>) -> u64 {
+    rows.iter().filter_map(|row| part(row)).sum()
+}
+
+/// From each switch-out to the next one all time is there, once.
+#[track_caller]
+fn assert_conserved(rows: &[&SwitchRow]) {
+    assert!(rows.len() > 2);
+    for pair in rows.windows(2) {
+        let known = sum(&pair[1..], |row| row.wait_ns)
+            + sum(&pair[1..], |row| row.delay_ns)
+            + sum(&pair[1..], |row| row.run_ns);
+        assert_eq!(pair[1].time_ns - pair[0].time_ns, known as i64, "{pair:?}");
+    }
+}
+
+/// A CPU that this test may run on.
+fn a_cpu() -> String {
+    // SAFETY: a set of zeros is a value, and the call fills it.
+    unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(
+            libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut cpus),
+            0
+        );
+        let last = (0..libc::CPU_SETSIZE as usize)
+            .rev()
+            .find(|cpu| libc::CPU_ISSET(*cpu, &cpus));
+        last.expect("it runs somewhere").to_string()
+    }
+}
+
+fn program(programs: &Programs) -> PathBuf {
+    programs.compile("cc", "switches.c", "switches", &[])
+}
+
+fn signal(pid: u32, signal: libc::c_int) {
+    // SAFETY: kill has no memory effects; the process is a child of this test that is not yet waited for.
+    unsafe { libc::kill(pid.cast_signed(), signal) };
+}
+
+/// `/proc/PID/schedstat`: nanoseconds on a CPU and in the run queue, and how often it came onto one.
+fn books(pid: u32) -> [u64; 3] {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("the process lives");
+    let numbers: Vec<u64> = text
+        .split_whitespace()
+        .map(|number| number.parse().expect("a number"))
+        .collect();
+    [numbers[0], numbers[1], numbers[2]]
+}
+
+#[test]
+fn between_two_stops_a_task_has_what_the_kernels_books_say() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = program(&programs);
+    let cpu = a_cpu();
+    let rival = Running::start(&program, &["burn", &cpu, "0"]);
+    let task = Running::start(&program, &["nap", &cpu, "0"]);
+    let pid = task.pid();
+    let watched = Watched::start(&["--process", &pid.to_string()]);
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        sleep(Duration::from_millis(700));
+        signal(pid, libc::SIGSTOP);
+        wait_for_state(pid, 'T');
+        // What it did until it stopped is in the books once it has left its CPU.
+        sleep(Duration::from_millis(50));
+        seen.push(books(pid));
+        signal(pid, libc::SIGCONT);
+    }
+    sleep(Duration::from_millis(200));
+    let switches = watched.stop();
+    drop(rival);
+    let rows = switches.of(pid);
+    assert_conserved(&rows);
+    let stops: Vec<usize> = (0..rows.len())
+        .filter(|at| rows[*at].state == State::Stopped)
+        .collect();
+    assert_eq!(stops.len(), 2, "it was stopped twice");
+    let between = &rows[stops[0] + 1..=stops[1]];
+    let grown = |book: usize| (seen[1][book] - seen[0][book]) as f64 / 1e9;
+    let run = sum(between, |row| row.run_ns) as f64 / 1e9;
+    let delay = sum(between, |row| row.delay_ns) as f64 / 1e9;
+    say(&format!(
+        "{} turns: run {run:.6} s, the kernel's {:.6}; delay {delay:.6} s, the kernel's {:.6}; {} times on a CPU",
+        between.len(),
+        grown(0),
+        grown(1),
+        seen[1][2] - seen[0][2]
+    ));
+    // The runtime is the kernel's own; a turn that was cut moves some nanoseconds into the next one.
+    assert_close("run time, s", run, grown(0), 0.0001, 0.000_05);
+    // The kernel takes the clock of a switch some hundred nanoseconds before its tracepoint, and counts all of a stay off CPU that
+    // began with being pushed off as delay but for that.
+    assert_close(
+        "scheduling delay, s",
+        delay,
+        grown(1),
+        0.002,
+        between.len() as f64 * 2e-6,
+    );
+    // A switch that the tracepoint did not see makes one turn of two.
+    let times = (seen[1][2] - seen[0][2]) as usize;
+    assert!(
+        between.len() <= times && between.len() * 100 >= times * 95,
+        "{} of {times}",
+        between.len()
+    );
+    // The ledger has the same.
+    let session = switches.session(pid);
+    let ledger = |state: State| -> u64 {
+        let rows = switches
+            .rows
+            .activity
+            .iter()
+            .filter(|row| row.session == session && row.state == state);
+        rows.map(|row| row.ns).sum()
+    };
+    assert_eq!(ledger(State::Cpu), sum(&rows, |row| row.run_ns));
+    assert_eq!(ledger(State::Runnable), sum(&rows, |row| row.delay_ns));
+    assert_eq!(switches.meta.scheduling.as_ref().map(|facts| facts.lost), Some(0));
+}
+
+#[test]
+fn who_is_bound_to_the_same_cpu_is_the_one_who_ran_instead() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = program(&programs);
+    let cpu = a_cpu();
+    // At real-time priority they take turns, and leave to all others the 5 % that the kernel keeps for them.
+    let rival = Running::start(&program, &["burn", &cpu, "rt"]);
+    let task = Running::start(&program, &["nap", &cpu, "rt"]);
+    sleep(Duration::from_millis(100));
+    let watched = Watched::start(&["--process", &task.pid().to_string()]);
+    sleep(Duration::from_millis(1500));
+    let switches = watched.stop();
+    let summary = &switches.summary;
+    let delay = summary["total"]["delay"]["sum_ns"].as_u64().expect("a number") as f64 / 1e9;
+    let wanted = format!("switches {}", rival.pid());
+    let parties = summary["ran_instead"].as_array().expect("a list");
+    let rivals = parties.iter().find(|party| party["name"] == wanted.as_str());
+    let percent = rivals.map_or(0.0, |party| party["percent"].as_f64().expect("a number"));
+    say(&format!(
+        "delay {delay:.3} s, of which {percent:.1} % {wanted}: {parties:?}"
+    ));
+    // Each time it wakes it has to wait for the end of the other's turn.
+    assert!(delay > 0.1, "{delay}");
+    assert!(percent > 80.0, "{percent}");
+    assert_eq!(parties[0]["name"], wanted.as_str());
+    // All that was told cannot be more than what was to tell.
+    let all: u64 = parties
+        .iter()
+        .map(|party| party["ns"].as_u64().expect("a number"))
+        .sum();
+    assert!(all as f64 / 1e9 <= delay * 1.001, "{all}");
+    assert!(switches.of(task.pid()).iter().all(|row| row.priority == Some(89)));
+    assert!(switches.report(&[]).stdout.contains("rt 10"));
+}
+
+#[test]
+fn priority_is_shown() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = program(&programs);
+    let task = Running::start(&program, &["nap", &a_cpu(), "-20"]);
+    sleep(Duration::from_millis(50));
+    let watched = Watched::start(&["--process", &task.pid().to_string()]);
+    sleep(Duration::from_millis(500));
+    let switches = watched.stop();
+    let rows = switches.of(task.pid());
+    assert!(rows.len() > 5 && rows.iter().all(|row| row.priority == Some(100)));
+    assert!(switches.report(&[]).stdout.contains("nice -20"));
+    assert!(switches.lines.iter().all(|line| line["priority"] == "nice -20"));
+}
+
+#[test]
+fn of_two_that_wake_each_other_each_is_the_others_waker() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = program(&programs);
+    let parent = Running::start(&program, &["pair", &a_cpu(), "0"]);
+    sleep(Duration::from_millis(100));
+    let child = dbtime_tests::children(parent.pid())[0];
+    let watched = Watched::start(&["--process", &parent.pid().to_string()]);
+    sleep(Duration::from_millis(700));
+    let switches = watched.stop();
+    // The child sleeps in its pipe alone. Its partner also dozes, which a timer ends.
+    let of_child = switches.of(child);
+    let sleeps: Vec<_> = of_child
+        .iter()
+        .filter(|row| row.wait_state == State::Sleep)
+        .collect();
+    let name = format!("switches {}", parent.pid());
+    let woken = sleeps.iter().filter(|row| row.waker == name).count();
+    assert!(sleeps.len() > 100, "{}", sleeps.len());
+    // The switch in which it began may have been missed.
+    assert!(
+        woken * 100 >= sleeps.len() * 98,
+        "{woken} of {}: {:?}",
+        sleeps.len(),
+        sleeps.last()
+    );
+    let of_parent = switches.of(parent.pid());
+    let by_child = of_parent
+        .iter()
+        .filter(|row| row.waker == format!("switches {child}"))
+        .count();
+    let by_timer = of_parent.iter().filter(|row| row.waker == "interrupt").count();
+    assert!(
+        by_child + by_timer > 150 && by_timer > 50,
+        "{by_child} {by_timer} of {}",
+        of_parent.len()
+    );
+    assert_conserved(&of_child);
+    assert_conserved(&of_parent);
+}
+
+#[test]
+fn sleeps_of_a_session_are_in_their_wait_events() {
+    needs_recording!();
+    const NAPS: usize = 40;
+    let cluster = distribution().start(Options::default().set("autovacuum", "off"));
+    let mut session = Session::connect(&cluster);
+    let data_dir = cluster.data_dir().to_str().expect("a plain path").to_string();
+    let watched = Watched::start(&["--postgres", &data_dir]);
+    for _ in 0..NAPS {
+        session.run("SELECT pg_sleep(0.005)");
+        session.wait_until_idle();
+    }
+    session.run("SELECT 1");
+    let pid = session.pid();
+    let switches = watched.stop();
+    let rows = switches.of(pid);
+    assert_conserved(&rows);
+    let turns = |event: &str| -> Vec<&SwitchRow> {
+        rows.iter()
+            .copied()
+            .filter(|row| row.wait_event == event && row.wait_state == State::Sleep)
+            .collect()
+    };
+    let naps = turns("PgSleep");
+    assert_eq!(naps.len(), NAPS);
+    let slept = sum(&naps, |row| row.wait_ns) as f64 / 1e9;
+    let off = slept + sum(&naps, |row| row.delay_ns) as f64 / 1e9;
+    // No nap is shorter than was asked for, by the 50 us of slack that its timer may come early; the delay comes on top.
+    assert!(off > 0.0049 * NAPS as f64, "{off}");
+    assert!(
+        naps.iter().all(|row| row.waker == "interrupt"),
+        "a timer ends a nap"
+    );
+    // The session was asleep before each statement but perhaps the first, which it may have waited for since before the
+    // recording; and once more, at most, if its answer and the next question crossed.
+    let asked = turns("ClientRead");
+    assert!((NAPS..=2 * NAPS).contains(&asked.len()), "{}", asked.len());
+    let wakers = asked.iter().filter(|row| !row.waker.is_empty()).count();
+    assert_eq!(wakers, asked.len());
+    let events = switches.summary["by_event"].as_array().expect("a list");
+    for event in ["Timeout:PgSleep", "Client:ClientRead"] {
+        assert!(
+            events.iter().any(|found| found["wait"] == event),
+            "{event}: {events:?}"
+        );
+    }
+    // The same from the recording: the summary, every line, the latencies.
+    let report = switches.json(&[]);
+    assert_eq!(
+        report["sched"]["total"]["switches"],
+        switches.summary["total"]["switches"]
+    );
+    assert_eq!(report["sched"]["by_event"], switches.summary["by_event"]);
+    assert_eq!(report["sched"]["ran_instead"], switches.summary["ran_instead"]);
+    let text = switches.report(&["--switches"]).stdout;
+    assert_eq!(text.lines().count(), switches.lines.len() + 3);
+    assert!(text.contains("Timeout:PgSleep") && text.contains(&format!("client backend[{pid}]")));
+    let latency = switches.json(&["--latency", "--kind", "sched"]);
+    assert!(
+        latency["latency"]
+            .as_array()
+            .is_some_and(|groups| groups.len() >= 2)
+    );
+    let ledger = switches.report(&["--session", &pid.to_string()]).stdout;
+    assert!(ledger.contains("Timeout:PgSleep"), "{ledger}");
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    needs_recording!();
+    dbtime(&["sched", "--process", "4194300", "-d", "1"])
+        .expect_code(1)
+        .expect_stderr(&["4194300"]);
+    dbtime(&["sched", "-d", "0"]).expect_code(2);
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let there = home.path().to_str().expect("a plain path");
+    dbtime(&["sched", "-d", "1", "-o", there])
+        .expect_code(1)
+        .expect_stderr(&["exists"]);
+}
+
+#[test]
+fn files_with_nothing_in_them_end_with_3_and_other_files_say_what_they_lack() {
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let write = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        fs::write(&path, text).expect("a file of our own");
+        path.to_str().expect("a plain path").to_string()
+    };
+    let summary = write(
+        "summary",
+        "\nRuntime summary\n                          comm  parent   sched-in\n",
+    );
+    let heading = write(
+        "heading",
+        "           time    cpu  task name                       wait time  sch delay   run time\n",
+    );
+    for file in [&summary, &heading] {
+        dbtime(&["report", file]).expect_code(3);
+        dbtime(&["import", file, "-o", &format!("{file}.dbt")]).expect_code(3);
+        assert!(!Path::new(&format!("{file}.dbt")).exists());
+    }
+    let other = write("other", "a;b 1\n");
+    dbtime(&["report", &other, "--switches"])
+        .expect_code(1)
+        .expect_stderr(&["no context switches"]);
+}
+
+#[test]
+fn a_recording_of_perf_gives_perfs_own_numbers() {
+    needs_recording!();
+    if Command::new("perf").arg("--version").output().is_err() {
+        say("SKIPPED: perf is not installed");
+        return;
+    }
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let perf = |arguments: &[&str]| {
+        let output = Command::new("perf")
+            .args(arguments)
+            .current_dir(home.path())
+            .output()
+            .expect("perf can be run");
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output.stdout
+    };
+    perf(&["sched", "record", "-o", "x.data", "--", "sleep", "0.2"]);
+    let script = home.path().join("script");
+    fs::write(&script, perf(&["script", "--ns", "-i", "x.data"])).expect("a file of our own");
+    let summary = String::from_utf8(perf(&["sched", "-i", "x.data", "timehist", "-s"])).expect("text");
+    let imported = home.path().join("x.dbt");
+    let (script, imported) = (
+        script.to_str().expect("a plain path"),
+        imported.to_str().expect("a plain path"),
+    );
+    dbtime(&["import", script, "-o", imported]).expect_code(0);
+    let answer = dbtime(&["report", imported, "--format", "json"])
+        .expect_code(0)
+        .stdout;
+    let sched = serde_json::from_str::<Value>(&answer).expect("JSON")["sched"].clone();
+    let number = |label: &str| -> f64 {
+        let line = summary
+            .lines()
+            .find(|line| line.contains(label))
+            .unwrap_or_else(|| panic!("{label} in {summary}"));
+        let value = line
+            .split(": ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next());
+        value.and_then(|value| value.parse().ok()).expect("a number")
+    };
+    let switches = sched["total"]["switches"].as_u64().expect("a number")
+        + sched["facts"]["idle_switches"].as_u64().expect("a number");
+    assert_eq!(switches as f64, number("Total number of context switches"));
+    // Of tasks that exit perf knows the name and number no more in their last switches: it makes one task of all of them.
+    let exits = summary.lines().find_map(|line| {
+        let line = line.trim_start().strip_prefix(":-1[-1")?;
+        line.split_whitespace().nth(2)?.parse::<f64>().ok()
+    });
+    let tasks = sched["tasks"].as_array().map_or(0, Vec::len) as f64;
+    let perfs = number("Total number of unique tasks") - if exits.is_some() { 1.0 } else { 0.0 };
+    assert!(
+        (perfs..=perfs + exits.unwrap_or(0.0)).contains(&tasks),
+        "{tasks} {summary}"
+    );
+    let run_us = sched["total"]["run_ns"].as_u64().expect("a number") / 1_000;
+    assert_eq!(run_us as f64 / 1e3, number("Total run time"));
+}
