@@ -31,6 +31,7 @@ for target in "$@"; do
         oracle_trace) seeds+=(../shared/data/oracle_10046) ;;
         oracle_stacks) seeds+=(../shared/data/stack_profiling) ;;
         perf_script | dtrace) seeds+=("../shared/data/$target") ;;
+        strace | perf_trace) seeds+=(../shared/data/strace) ;;
         folded) seeds+=(../shared/data/perf_script ../shared/data/dtrace) ;;
         esac
     fi

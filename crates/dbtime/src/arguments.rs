@@ -189,6 +189,7 @@ impl FileArguments {
                 None => EventNames::default(),
             },
             event: self.event.clone(),
+            beside: false,
         })
     }
 

@@ -8,8 +8,8 @@ use dbtime_model::recording::{
     Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Unit,
 };
 use dbtime_model::{
-    ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow,
-    stack_id,
+    ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, SpanRow, StackId, StackRow,
+    StatementRow, stack_id,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,6 +17,9 @@ use crate::Options;
 
 /// Rows that are handed on at a time.
 const BATCH: usize = 16_384;
+
+/// Single events that are kept of a file: bounds the memory of whoever lays files beside each other.
+const MAX_SPANS: u64 = 1_000_000;
 
 const SECOND_US: i64 = 1_000_000;
 
@@ -57,6 +60,7 @@ pub struct Import {
     options: Options,
     stacks: HashSet<StackId>,
     rows: Rows,
+    spans: u64,
     to: SyncSender<Rows>,
     about: About,
 }
@@ -81,6 +85,7 @@ impl Import {
             options: options.clone(),
             stacks: HashSet::new(),
             rows: Rows::default(),
+            spans: 0,
             to,
             about: About::default(),
         }
@@ -136,6 +141,15 @@ impl Import {
         self.hand_on(BATCH);
     }
 
+    /// Adds a single event; those beyond [`MAX_SPANS`] of a file are left out, which is told.
+    pub(crate) fn span(&mut self, row: SpanRow) {
+        self.spans += 1;
+        if self.spans <= MAX_SPANS {
+            self.rows.spans.push(row);
+            self.hand_on(BATCH);
+        }
+    }
+
     /// Adds a counter.
     pub(crate) fn counter(&mut self, row: CounterRow) {
         self.rows.counters.push(row);
@@ -178,6 +192,14 @@ impl Import {
 
     /// Ends with the file, which was of this format.
     pub(crate) fn finish(mut self, format: &str) -> About {
+        let left_out = self.spans.saturating_sub(MAX_SPANS);
+        if left_out > 0 {
+            let path = self.about.path();
+            self.about.problems.push(format!(
+                "{}: {left_out} single events beyond the first {MAX_SPANS} are not laid beside those of other files",
+                path.display()
+            ));
+        }
         self.hand_on(1);
         for file in &mut self.about.files {
             file.format = format.to_string();

@@ -26,6 +26,7 @@ mod parallel;
 mod perf_script;
 mod samples;
 mod short_stack;
+mod strace;
 mod text;
 
 use std::io::Read;
@@ -59,10 +60,12 @@ pub trait Importer: Sync {
 }
 
 /// Every format there is. What many texts could be taken for comes last.
-const IMPORTERS: [&dyn Importer; 7] = [
+const IMPORTERS: [&dyn Importer; 9] = [
     &oracle_trace::OracleTrace,
     &oracle_stacks::OracleStacks,
     &short_stack::ShortStack,
+    &strace::Strace,
+    &strace::PerfTrace,
     &bcc::Bcc,
     &perf_script::PerfScript,
     &dtrace::Dtrace,

@@ -11,6 +11,9 @@ pub struct Options {
     pub event_names: EventNames,
     /// Of a file of `perf script` with several events, the one that is taken; else the first.
     pub event: Option<String>,
+    /// Files of one session are laid beside each other: waits and system calls are kept as spans too, and the time of traces of
+    /// system calls, which is the same time once more, is left out of `activity`.
+    pub beside: bool,
 }
 
 /// Reads a time as it is typed: `10ms`, `1us`, `2.5 s`, `500` (milliseconds). Returns nanoseconds.
