@@ -334,11 +334,12 @@ fn tasks_are_told_apart_and_interrupted_calls_joined() {
     }
     let expected = [
         ((100, "execve"), 500),
+        ((100, "clone"), 100),
         ((100, "write"), 100),
         ((100, "read"), 0),
         ((100, "poll"), 100_100),
-        // 500 to 1000, 1100 to 2500, 2500 to 1,506,000; poll ended at 1,606,100, exit_group began at 1,700,000.
-        ((100, "outside"), 500 + 1_400 + 1_503_500 + 93_900),
+        // 600 to 1000, 1100 to 2500, 2500 to 1,506,000; poll ended at 1,606,100, exit_group began at 1,700,000.
+        ((100, "outside"), 400 + 1_400 + 1_503_500 + 93_900),
         ((101, "futex"), 1_500_900),
         ((101, "openat"), 50),
         // The futex ended at 1,502,900; openat ended at 1,504,050.
@@ -384,7 +385,7 @@ fn tasks_are_told_apart_and_interrupted_calls_joined() {
             imported.file().unknown_lines,
             imported.file().first_unknown[0].number
         ),
-        (1, 11)
+        (1, 12)
     );
     // Lines without a number belong to the only task that is left.
     assert_eq!(imported.rows.sessions.len(), 2);
@@ -463,7 +464,7 @@ fn laid_beside_another_file_the_calls_are_single_events_and_no_time_of_their_own
         (futex.start_ns, futex.ns),
         (1_700_000_000_002_000_000, 1_500_900_000)
     );
-    assert_eq!(spans.len(), 6);
+    assert_eq!(spans.len(), 7);
     assert!(of_text(fixture()).expect("strace").rows.spans.is_empty());
     let Some(path) = data("jkstill__trunc-test.strace") else {
         return;

@@ -33,6 +33,9 @@ use summary::{Columns, Meaning};
 /// Lines at the beginning of a file in which its format has to show.
 const LOOKED_AT: usize = 100;
 
+/// What strace says of a process that it begins to trace, before its number.
+const ATTACHED: &[u8] = b"strace: Process ";
+
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Times with coarser digits say nothing of the time between two calls.
@@ -83,6 +86,8 @@ struct Reader<'a> {
     alive: BTreeSet<u32>,
     /// The task that was there first; 0 = not known.
     main: u32,
+    /// The beginning of a line that strace's own words ended.
+    broken: Vec<u8>,
     summary: Option<Columns>,
     has_lines: bool,
     has_summary: bool,
@@ -103,6 +108,7 @@ impl<'a> Reader<'a> {
             tasks: Table::default(),
             alive: BTreeSet::new(),
             main,
+            broken: Vec::new(),
             summary: None,
             has_lines: false,
             has_summary: false,
@@ -129,6 +135,21 @@ impl<'a> Reader<'a> {
         if self.summary(text) {
             return;
         }
+        // On a terminal strace's own words come in the middle of the call that made a process: its rest is the next line.
+        if text.ends_with(b" attached")
+            && let Some(at) = memchr::memmem::find(text, ATTACHED)
+            && at > 0
+        {
+            self.broken = text[..at].to_vec();
+            return;
+        }
+        let joined: Vec<u8>;
+        let text = if !self.broken.is_empty() && text.starts_with(b", ") {
+            joined = [&std::mem::take(&mut self.broken), text].concat();
+            &joined
+        } else {
+            text
+        };
         match line::parse(text) {
             Some(parsed) => self.parsed(&parsed),
             None => unknown_line(&mut self.file, line.number, text),
@@ -304,9 +325,8 @@ impl<'a> Reader<'a> {
 fn main_task(head: &[u8]) -> u32 {
     let mut attached = BTreeSet::new();
     for text in head.split(|byte| *byte == b'\n') {
-        if let Some(pid) = text
-            .strip_prefix(b"strace: Process ")
-            .and_then(|rest| decimal(rest.strip_suffix(b" attached")?))
+        if let Some(pid) = memchr::memmem::find(text, ATTACHED)
+            .and_then(|at| decimal(text[at + ATTACHED.len()..].strip_suffix(b" attached")?))
         {
             attached.insert(pid);
         } else if let Some(line) = line::parse(text)
