@@ -33,3 +33,4 @@ pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
 pub use collector::{Collector, Means, Options, RATES_HZ, Status, Target};
 pub use error::CollectError;
+pub use host::description as host_description;

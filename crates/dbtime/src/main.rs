@@ -1,14 +1,15 @@
 //! The command `dbtime`: arguments in, exit code out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, Command, DemoArguments, DiffArguments, FlameArguments, Format, ImportArguments,
-    IolatArguments, LiveFormat, RecordArguments, ReportArguments, Selection, WidthsOf,
+    Arguments, CalibrateArguments, Command, DemoArguments, DiffArguments, FlameArguments, Format,
+    ImportArguments, IolatArguments, LiveFormat, RecordArguments, ReportArguments, Selection, WidthsOf,
 };
+use dbtime::calibrate;
 use dbtime::demo;
 use dbtime::diff::{self, DiffFormat};
 use dbtime::import;
@@ -19,8 +20,8 @@ use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
-    ComparisonOptions, DiffError, DiffOptions, Dimension, Filter, FlameOptions, IoOptions, LatencyDimension,
-    LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare, TraceOptions,
+    CalibrationOf, ComparisonOptions, DiffError, DiffOptions, Dimension, Filter, FlameOptions, IoOptions,
+    LatencyDimension, LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare, TraceOptions,
     USUAL_THRESHOLDS_US, export, parse_moment,
 };
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => run_diff(&arguments),
         Command::Import(arguments) => run_import(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
+        Command::Calibrate(arguments) => run_calibrate(&arguments),
         Command::OracleMap => {
             output::to_stdout(|out| out.write_all(ORACLE_MAP.as_bytes())).map(|()| ExitCode::SUCCESS)
         }
@@ -197,6 +199,7 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
             top: arguments.top.unwrap_or(usual.top),
             plans: arguments.plans,
         },
+        calibration: calibration(arguments)?,
     };
     let report = dbtime_report::report(&source, &options)?;
     if report.trace.is_none() {
@@ -215,6 +218,20 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),
     };
     answer(arguments, &text, !report.is_empty(), "nothing was recorded")
+}
+
+/// What looking costs: as the file says that was named, or what is kept on this host.
+fn calibration(arguments: &ReportArguments) -> anyhow::Result<Option<CalibrationOf>> {
+    Ok(match &arguments.calibration {
+        Some(path) => Some(CalibrationOf {
+            calibration: calibrate::read(path)?,
+            is_named: true,
+        }),
+        None => calibrate::kept().map(|calibration| CalibrationOf {
+            calibration,
+            is_named: false,
+        }),
+    })
 }
 
 /// The recording that was named, or files as one.
@@ -467,6 +484,33 @@ fn run_iolat(arguments: &IolatArguments) -> anyhow::Result<ExitCode> {
             ExitCode::from(NOTHING_RECORDED)
         }
     })
+}
+
+fn run_calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &arguments.workload {
+        calibrate::serve(file)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = stop_on_signals(Second::Ignored)?;
+    let mut line = ProgressLine::new();
+    let calibration = calibrate::run(arguments.quick, &stop, |what| line.show(what))?;
+    drop(line);
+    let path = arguments.output.clone().unwrap_or_else(calibrate::default_path);
+    let is_stdout = path == Path::new("-");
+    if !is_stdout {
+        calibrate::write(&calibration, &path)?;
+    }
+    let text = match arguments.format {
+        LiveFormat::Text if !is_stdout => {
+            dbtime_report::text::render_calibration(&calibration, output::width())
+        }
+        _ => dbtime_report::json::render_calibration(&calibration),
+    };
+    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    if !is_stdout {
+        say(format_args!("kept in {}", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {

@@ -19,6 +19,7 @@ mod block_io;
 mod block_io_json;
 mod code_module;
 mod comparison;
+mod cost_of_looking;
 mod database_view;
 mod diff;
 pub mod diff_export;
@@ -63,6 +64,7 @@ pub use comparison::{
     BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, ComparisonOptions, Difference,
     Tail, ToCompare, compare,
 };
+pub use cost_of_looking::{CalibrationOf, CostOfLooking};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
     Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,

@@ -2,6 +2,7 @@
 
 use dbtime_model::recording::Meta;
 
+use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::filter::Filter;
 use crate::group::Dimension;
@@ -26,6 +27,8 @@ pub struct Options {
     pub stacks: usize,
     /// How an SQL trace is shown.
     pub trace: TraceOptions,
+    /// What looking costs where it was recorded, as far as that is known.
+    pub calibration: Option<CalibrationOf>,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
             by: vec![Dimension::Wait],
             stacks: 5,
             trace: TraceOptions::default(),
+            calibration: None,
         }
     }
 }
@@ -88,6 +92,8 @@ pub struct Report {
     pub stacks: StackProfile,
     /// What an SQL trace says; none when the recording was made of something else.
     pub trace: Option<Trace>,
+    /// How much of it is the tool that recorded it; none when there is no calibration that says it.
+    pub cost_of_looking: Option<CostOfLooking>,
     /// How far to trust it.
     pub quality: Quality,
 }
@@ -156,15 +162,19 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         }
     });
     let mut latency_problems = Vec::new();
-    let trace = trace.map(|mut trace| {
+    let calibration = options.calibration.as_ref();
+    let mut cost = calibration.and_then(|of| CostBuilder::new(of, source.meta()));
+    if trace.is_some() || cost.is_some() {
         let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
             if is_selected {
-                trace.add_latency(row);
+                trace.iter_mut().for_each(|trace| trace.add_latency(row));
+                cost.iter_mut().for_each(|cost| cost.add(row));
             }
         });
         latency_problems = scan.problems;
-        trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions)
-    });
+    }
+    let trace =
+        trace.map(|trace| trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions));
     let ledger = ledger.finish(&mut dimensions);
     let sessions = sessions.finish(&mut dimensions);
     let stacks = stacks.finish(options.stacks, &dimensions);
@@ -193,6 +203,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         sessions,
         stacks,
         trace,
+        cost_of_looking: cost.and_then(|cost| cost.finish(quality.accounted_ns)),
         quality,
     })
 }

@@ -3,6 +3,7 @@
 //! Names of fields end in their unit. What is not known is `null`.
 
 mod comparison;
+mod cost_of_looking;
 mod diff;
 mod io;
 mod latency;
@@ -11,6 +12,7 @@ mod stack_views;
 mod trace;
 mod units;
 
+use dbtime_model::calibration::Calibration;
 use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
 use serde::Serialize;
 
@@ -52,6 +54,11 @@ pub fn render_stacks(report: &StackReport) -> String {
 /// What changed between two recordings, as indented JSON, with a line feed at the end.
 pub fn render_diff(diff: &Diff) -> String {
     pretty(&diff::Document::from(diff))
+}
+
+/// What looking costs on a host, as it is kept in files, with a line feed at the end.
+pub fn render_calibration(calibration: &Calibration) -> String {
+    pretty(calibration)
 }
 
 /// Amounts by the name of what the recording counts.

@@ -1,6 +1,7 @@
 //! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
 mod block_io;
+mod calibration;
 mod comparison;
 mod database_view;
 mod diff;
@@ -22,6 +23,7 @@ use crate::latency::LatencyReport;
 use crate::report::Report;
 use crate::stack_views::StackReport;
 pub use block_io::{BlockIoOptions, render_block_io};
+use dbtime_model::calibration::Calibration;
 use page::Page;
 
 /// The report as text, lines up to `width` columns (names that cannot be broken may be longer). No colours,
@@ -65,6 +67,13 @@ pub fn render_io(report: &IoReport, width: usize) -> String {
 pub fn render_stacks(report: &StackReport, width: usize) -> String {
     let mut page = Page::new(width);
     stack_views::render(report, &mut page);
+    page.finish()
+}
+
+/// What looking costs on a host as text; as [`render`].
+pub fn render_calibration(calibration: &Calibration, width: usize) -> String {
+    let mut page = Page::new(width);
+    calibration::render(calibration, &mut page);
     page.finish()
 }
 
