@@ -101,14 +101,17 @@ impl Kept {
     ) -> Result<(), String> {
         let end = Instant::now() + within;
         while !is_so(self.pid()) {
-            if let Ok(Some(_)) = self.child.try_wait() {
+            if let Ok(Some(status)) = self.child.try_wait() {
                 // What it said comes through a thread of its own.
                 while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(200)) {
                     if !line.is_empty() {
                         self.last = line;
                     }
                 }
-                return Err(self.last.clone());
+                return Err(match self.last.as_str() {
+                    "" => format!("it ended without a word, {status}"),
+                    said => said.to_string(),
+                });
             }
             if stop.load(Ordering::Relaxed) || Instant::now() > end {
                 return Err(format!("it was not ready after {} s", within.as_secs()));
