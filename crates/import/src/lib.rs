@@ -37,7 +37,7 @@ pub use event_names::{EventNames, EventNamesError};
 pub use import::{Import, Imported, Nature};
 pub use lines::{Line, Lines, MAX_LINE};
 pub use options::{Options, parse_interval};
-pub use parallel::Reading;
+pub use parallel::{Reading, lie_beside};
 
 /// A format.
 pub trait Importer: Sync {

@@ -15,6 +15,7 @@
 //! what renders it computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
 //! and folded stacks make them safe when they are written.
 
+mod beside;
 mod block_io;
 mod block_io_json;
 mod code_module;
@@ -58,6 +59,7 @@ mod trace;
 mod work;
 mod xml;
 
+pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use comparison::{

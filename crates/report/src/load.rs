@@ -9,8 +9,8 @@ use std::path::Path;
 
 use dbtime_model::recording::{Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Frame, LatencyRow, Rows, Session, SessionId, SessionRow, StackId,
-    StackRow, StatementRow, Table,
+    ActivityRow, BackendType, CounterRow, Frame, LatencyRow, Rows, Session, SessionId, SessionRow, SpanRow,
+    StackId, StackRow, StatementRow, Table,
 };
 
 /// Rows and what is said about them.
@@ -81,6 +81,11 @@ impl Source {
     /// Hands on every row of `latency`; returns what could not be read.
     pub fn latency(&self, mut take: impl FnMut(&LatencyRow)) -> Vec<Problem> {
         self.read(|rows| &rows.latency, &mut take)
+    }
+
+    /// Hands on every row of `spans`; returns what could not be read.
+    pub fn spans(&self, mut take: impl FnMut(&SpanRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.spans, &mut take)
     }
 
     fn read<T: Table>(&self, table: impl Fn(&Rows) -> &[T], take: &mut dyn FnMut(&T)) -> Vec<Problem> {

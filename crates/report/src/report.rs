@@ -2,6 +2,7 @@
 
 use dbtime_model::recording::Meta;
 
+use crate::beside::{Beside, beside};
 use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::filter::Filter;
@@ -92,6 +93,8 @@ pub struct Report {
     pub stacks: StackProfile,
     /// What an SQL trace says; none when the recording was made of something else.
     pub trace: Option<Trace>,
+    /// Waits and system calls beside each other; none when the files were not traces of both.
+    pub beside: Option<Beside>,
     /// How much of it is the tool that recorded it; none when there is no calibration that says it.
     pub cost_of_looking: Option<CostOfLooking>,
     /// How far to trust it.
@@ -175,6 +178,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     }
     let trace =
         trace.map(|trace| trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions));
+    let beside = beside(source, &mut dimensions, &options.filter);
     let ledger = ledger.finish(&mut dimensions);
     let sessions = sessions.finish(&mut dimensions);
     let stacks = stacks.finish(options.stacks, &dimensions);
@@ -203,6 +207,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         sessions,
         stacks,
         trace,
+        beside,
         cost_of_looking: cost.and_then(|cost| cost.finish(quality.accounted_ns)),
         quality,
     })

@@ -286,6 +286,12 @@ impl<'a> Reader<'a> {
     /// What a reader of the numbers should know.
     fn reasons(&self) -> Vec<&'static str> {
         let mut reasons = Vec::new();
+        let is_beside = self.calls.into.options().beside;
+        if is_beside {
+            reasons.push(
+                "the time of strace's file is that of the SQL trace once more: it is laid beside it and not added to it",
+            );
+        }
         if self.has_lines {
             reasons.push(
                 "strace stops the process at the begin and at the end of every call: all times are those under strace, \
@@ -293,6 +299,7 @@ impl<'a> Reader<'a> {
             );
             if !self.calls.has_durations() {
                 reasons.push("strace ran without -T: calls are counted, how long they took is not known");
+            } else if is_beside {
             } else if self.calls.has_outside() {
                 reasons.push(
                     "time between two calls is what the process did outside of system calls and strace's own stops, which \

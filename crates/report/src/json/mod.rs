@@ -2,6 +2,7 @@
 //!
 //! Names of fields end in their unit. What is not known is `null`.
 
+mod beside;
 mod comparison;
 mod cost_of_looking;
 mod diff;

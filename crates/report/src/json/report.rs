@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::Note;
 use serde::Serialize;
 
+use super::beside::BesideJson;
 use super::cost_of_looking::CostJson;
 use super::trace::TraceJson;
 use super::{MetaJson, time_of_day, timestamp};
@@ -35,6 +36,8 @@ pub(super) struct Document<'a> {
     other_stacks_ns: u128,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<TraceJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<BesideJson<'a>>,
     /// How much of it is the tool that recorded it, by a calibration of the host.
     cost_of_looking: Option<CostJson<'a>>,
     quality: QualityJson<'a>,
@@ -208,6 +211,7 @@ impl<'a> From<&'a Report> for Document<'a> {
             other_stacks: report.stacks.others,
             other_stacks_ns: report.stacks.others_ns,
             trace: report.trace.as_ref().map(TraceJson::from),
+            beside: report.beside.as_ref().map(BesideJson::from),
             cost_of_looking: report.cost_of_looking.as_ref().map(CostJson::from),
             quality: (&report.quality).into(),
         }

@@ -1,5 +1,6 @@
 //! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
+mod beside;
 mod block_io;
 mod calibration;
 mod comparison;
@@ -36,6 +37,9 @@ pub fn render(report: &Report, width: usize) -> String {
         database_view::render(report, &mut page);
     }
     trace::render(report, &mut page);
+    if let Some(answer) = &report.beside {
+        beside::render(answer, &mut page);
+    }
     sessions::render(report, &mut page);
     stacks::render(report, &mut page);
     quality::render(report, &mut page);
