@@ -107,7 +107,7 @@ impl Drop for Instance {
 fn readable() -> bool {
     let refused =
         |place: &&str| fs::read_dir(place).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
-    !PLACES.iter().any(|place| refused(&place))
+    !PLACES.iter().any(refused)
 }
 
 /// Removes instances whose owner was killed before it could.

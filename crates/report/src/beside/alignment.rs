@@ -7,17 +7,33 @@
 
 use super::Event;
 
-/// Shorter waits say little, and have many calls that look like theirs.
-const SHORTEST_NS: i64 = 1_000_000;
+/// Waits and calls that are held against each other.
+#[derive(Debug, Clone, Copy)]
+struct Search {
+    /// Shorter waits say little, and have many calls that look like theirs.
+    shortest_ns: i64,
+    /// Further apart than this, two events are not the same.
+    window_ns: i64,
+}
 
-/// Further apart than this, two events are not the same: time lines of old releases have whole seconds.
-const WINDOW_NS: i64 = 2_000_000_000;
+/// First long waits, wherever their call may be: time lines of old releases have whole seconds. If there are too few of them,
+/// shorter ones, whose calls have to be near.
+const SEARCHES: [Search; 2] = [
+    Search {
+        shortest_ns: 1_000_000,
+        window_ns: 2_000_000_000,
+    },
+    Search {
+        shortest_ns: 50_000,
+        window_ns: 20_000_000,
+    },
+];
 
 /// Waits that are looked at: more of them say no more.
 const MAX_WAITS: usize = 20_000;
 
-/// Calls that are looked at for each: bounds the time that dense traces take.
-const MAX_CALLS: usize = 64;
+/// Calls that are looked at for each, on either side, the nearest: bounds the time that dense traces take.
+const MAX_CALLS: usize = 100;
 
 /// Both traces have whole microseconds: an end may be one off.
 const ROUNDING_NS: i64 = 1_000;
@@ -37,7 +53,7 @@ pub struct Alignment {
     pub may_be_off_ns: Option<u64>,
     /// Waits that consist of one call and agree on the shift.
     pub matches: u64,
-    /// Waits that could be matched: of a millisecond or more, in the time of both traces.
+    /// Waits that have a call of their length near.
     pub candidates: u64,
     /// Quarters of an hour of the shift, for a time line without its offset from UTC.
     pub zone_quarters: i64,
@@ -47,19 +63,35 @@ pub struct Alignment {
 pub(super) fn find(waits: &[Event], calls: &[Event]) -> Alignment {
     let zone_quarters = zone(waits, calls);
     let zone_ns = zone_quarters.saturating_mul(ZONE_NS);
+    let [long, short] = SEARCHES;
+    let found = search(waits, calls, zone_ns, long);
+    let found = match found.may_be_off_ns {
+        Some(_) => found,
+        None => search(waits, calls, zone_ns, short),
+    };
+    Alignment {
+        zone_quarters,
+        ..found
+    }
+}
+
+fn search(waits: &[Event], calls: &[Event], zone_ns: i64, of: Search) -> Alignment {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
     let mut candidates = 0;
     let long: Vec<&Event> = calls
         .iter()
-        .filter(|call| call.ns >= SHORTEST_NS * 9 / 10)
+        .filter(|call| call.ns >= of.shortest_ns / 10 * 9)
         .collect();
-    for wait in waits.iter().filter(|wait| wait.ns >= SHORTEST_NS).take(MAX_WAITS) {
+    for wait in waits
+        .iter()
+        .filter(|wait| wait.ns >= of.shortest_ns)
+        .take(MAX_WAITS)
+    {
         let start = wait.start.saturating_add(zone_ns);
-        let first = long.partition_point(|call| call.start < start.saturating_sub(WINDOW_NS));
-        let near = long[first..]
+        let here = long.partition_point(|call| call.start < start);
+        let near = long[here.saturating_sub(MAX_CALLS)..(here + MAX_CALLS).min(long.len())]
             .iter()
-            .take_while(|call| call.start <= start.saturating_add(WINDOW_NS))
-            .take(MAX_CALLS)
+            .filter(|call| call.start.abs_diff(start) <= of.window_ns.unsigned_abs())
             .filter(|call| call.ns <= wait.ns.saturating_add(ROUNDING_NS) && call.ns >= wait.ns / 10 * 9);
         let before = ranges.len();
         ranges.extend(near.map(|call| {
@@ -77,7 +109,7 @@ pub(super) fn find(waits: &[Event], calls: &[Event]) -> Alignment {
         may_be_off_ns: None,
         matches,
         candidates,
-        zone_quarters,
+        zone_quarters: 0,
     };
     match range {
         Some((low, high)) if matches >= FEWEST && matches * 2 > candidates => Alignment {
@@ -173,6 +205,24 @@ mod tests {
         let off = found.may_be_off_ns.expect("it was found") as i64;
         assert!((found.shift_ns + 7 * MS).abs() <= off, "{found:?}");
         assert!(off <= 26_000 + 1, "{found:?}");
+    }
+
+    #[test]
+    fn where_no_wait_is_long_short_ones_are_enough() {
+        let calls: Vec<Event> = (0..40)
+            .map(|at| event(at * MS + at * at * 3_000, 80_000 + at % 7 * 30_000))
+            .collect();
+        let waits: Vec<Event> = calls
+            .iter()
+            .map(|call| event(call.start - 2_000 + 400_000, call.ns + 5_000))
+            .collect();
+        let found = find(&waits, &calls);
+        let off = found.may_be_off_ns.expect("it was found") as i64;
+        assert!(
+            (found.shift_ns + 400_000).abs() <= off && off < 5_000,
+            "{found:?}"
+        );
+        assert_eq!(found.matches, 40);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl WaitCalls {
             .calls
             .iter()
             .filter(|call| !names.contains(&call.name.as_str()));
-        others.map(|call| call.ns).sum()
+        others.map(|call| call.ns).fold(0, u64::saturating_add)
     }
 
     /// The sum of all calls behind the first so many; none when there are no more.
@@ -76,7 +76,7 @@ impl WaitCalls {
         Some(CallTime {
             name: format!("{} others", others.len()),
             count: others.iter().map(|call| call.count).sum(),
-            ns: others.iter().map(|call| call.ns).sum(),
+            ns: others.iter().map(|call| call.ns).fold(0, u64::saturating_add),
         })
     }
 
@@ -120,7 +120,7 @@ pub(super) fn of(waits: &[Event], calls: &[Event], elapsed_ns: u64, names: &[Str
             if call.start > wait.end() {
                 break;
             }
-            let both = call.end().min(wait.end()) - call.start.max(wait.start);
+            let both = call.end().min(wait.end()).saturating_sub(call.start.max(wait.start));
             // Rounding makes neighbours overlap: no wait has more time in calls than it has, no call more in waits.
             let both = both.min(left).min(call.ns - in_waits.0).max(0);
             let is_inside = !in_waits.1 && (wait.start..=wait.end()).contains(&call.middle());
@@ -133,18 +133,15 @@ pub(super) fn of(waits: &[Event], calls: &[Event], elapsed_ns: u64, names: &[Str
             made += u64::from(is_inside);
             let sum = row.calls.entry(call.name).or_default();
             sum.0 += u64::from(is_inside);
-            sum.1 += both.unsigned_abs();
+            sum.1 = sum.1.saturating_add(both.unsigned_abs());
         }
         row.count += 1;
-        row.ns += wait.ns.unsigned_abs();
-        row.in_none_ns += left.unsigned_abs();
+        row.ns = row.ns.saturating_add(wait.ns.unsigned_abs());
+        row.in_none_ns = row.in_none_ns.saturating_add(left.unsigned_abs());
         row.with_one_call += u64::from(made == 1);
         row.without_call += u64::from(made == 0);
     }
-    let mut in_waits_ns = 0;
-    for row in rows.values() {
-        in_waits_ns += row.ns;
-    }
+    let in_waits_ns = rows.values().map(|row| row.ns).fold(0, u64::saturating_add);
     outside.ns = elapsed_ns.saturating_sub(in_waits_ns);
     outside.in_none_ns = outside.ns;
     for (call, (in_waits, is_inside)) in calls.iter().zip(&inside) {
@@ -154,14 +151,14 @@ pub(super) fn of(waits: &[Event], calls: &[Event], elapsed_ns: u64, names: &[Str
         }
         let sum = outside.calls.entry(call.name).or_default();
         sum.0 += u64::from(!is_inside);
-        sum.1 += ns;
+        sum.1 = sum.1.saturating_add(ns);
         outside.in_none_ns = outside.in_none_ns.saturating_sub(ns);
     }
     let mut of_calls: BTreeMap<usize, (u64, u64)> = Default::default();
     for call in calls {
         let sum = of_calls.entry(call.name).or_default();
         sum.0 += 1;
-        sum.1 += call.ns.unsigned_abs();
+        sum.1 = sum.1.saturating_add(call.ns.unsigned_abs());
     }
     let mut waits: Vec<WaitCalls> = rows
         .into_iter()
