@@ -53,6 +53,7 @@ mod stack_views;
 mod stacks;
 mod sums;
 mod svg;
+mod system_calls;
 pub mod text;
 mod timeline;
 mod trace;
@@ -98,6 +99,7 @@ pub use stack_views::{
 };
 pub use stacks::{StackProfile, StackTime};
 pub use sums::{FidelityMix, Sums, percent};
+pub use system_calls::{SystemCall, SystemCalls};
 pub use trace::{
     Application, ApplicationTime, CallView, CallerCalls, DoubleCounted, EventGuess, FileGap, FileInFlight,
     IntervalView, IoSize, IoSizes, PARSETRC_LABELS, PlanStepTime, RecursiveCall, StatementPlan, Throughput,

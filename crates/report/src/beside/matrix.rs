@@ -120,7 +120,10 @@ pub(super) fn of(waits: &[Event], calls: &[Event], elapsed_ns: u64, names: &[Str
             if call.start > wait.end() {
                 break;
             }
-            let both = call.end().min(wait.end()).saturating_sub(call.start.max(wait.start));
+            let both = call
+                .end()
+                .min(wait.end())
+                .saturating_sub(call.start.max(wait.start));
             // Rounding makes neighbours overlap: no wait has more time in calls than it has, no call more in waits.
             let both = both.min(left).min(call.ns - in_waits.0).max(0);
             let is_inside = !in_waits.1 && (wait.start..=wait.end()).contains(&call.middle());

@@ -10,6 +10,7 @@ mod io;
 mod latency;
 mod report;
 mod stack_views;
+mod system_calls;
 mod trace;
 mod units;
 

@@ -15,6 +15,7 @@ mod quality;
 mod sessions;
 mod stack_views;
 mod stacks;
+mod system_calls;
 mod trace;
 
 use crate::comparison::Comparison;
@@ -37,6 +38,9 @@ pub fn render(report: &Report, width: usize) -> String {
         database_view::render(report, &mut page);
     }
     trace::render(report, &mut page);
+    if let Some(calls) = &report.system_calls {
+        system_calls::render(calls, &mut page);
+    }
     if let Some(answer) = &report.beside {
         beside::render(answer, &mut page);
     }
