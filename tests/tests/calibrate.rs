@@ -253,7 +253,8 @@ fn a_trace_of_strace_is_weighed_only_with_a_calibration_that_was_named() {
         .output()
         .expect("it runs");
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains(trace));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(trace) && said.contains("no calibration"), "{said}");
 }
 
 #[test]

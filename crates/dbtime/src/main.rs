@@ -213,6 +213,13 @@ fn run_time(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
             return Err(Usage(format!("{option} is for SQL traces, which {path} is not")).into());
         }
     }
+    if let (Some(path), None) = (&arguments.calibration, &report.cost_of_looking) {
+        say(format_args!(
+            "note: {} says nothing of this: a calibration speaks of recordings with --exact=calls that were made on its own host \
+             and kernel, and of files of strace",
+            path.display()
+        ));
+    }
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render(&report),
         Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),

@@ -52,11 +52,10 @@ pub fn kept() -> Option<Calibration> {
 pub fn read(path: &Path) -> anyhow::Result<Calibration> {
     let name = || path.display().to_string();
     let text = fs::read(path).with_context(name)?;
-    let calibration: Calibration = serde_json::from_slice(&text).with_context(name)?;
-    if calibration.format != FORMAT {
-        bail!("{}: no calibration; 'dbtime calibrate -o FILE' makes one", name());
+    match serde_json::from_slice::<Calibration>(&text) {
+        Ok(calibration) if calibration.format == FORMAT => Ok(calibration),
+        _ => bail!("{}: no calibration; 'dbtime calibrate -o FILE' makes one", name()),
     }
-    Ok(calibration)
 }
 
 /// Writes a calibration for all to read, in one go, and the folder if it has to.
