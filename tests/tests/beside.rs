@@ -265,6 +265,23 @@ fn a_small_session_has_the_numbers_that_were_worked_out_by_hand() {
 }
 
 #[test]
+fn strace_of_one_process_need_not_say_its_number() {
+    let folder = TempDir::new().expect("a folder");
+    let [trace, strace] = small_pair(&folder, 77);
+    let named = report(&[&trace, &strace]);
+    // `strace -p 77` without -f: lines begin with their time.
+    let text = fs::read_to_string(&strace).expect("a file").replace("77 1", "1");
+    fs::write(&strace, text).expect("a file");
+    let unnamed = report(&[&trace, &strace]);
+    let pair = &unnamed["beside"]["pairs"][0];
+    assert_eq!(
+        (number(&pair["pid"]), &pair["is_pid_assumed"]),
+        (77, &Value::Bool(true))
+    );
+    assert_eq!(pair["waits"], named["beside"]["pairs"][0]["waits"]);
+}
+
+#[test]
 fn other_processes_are_not_taken_for_the_same() {
     let folder = TempDir::new().expect("a folder");
     let [trace, strace] = small_pair(&folder, 78);

@@ -60,7 +60,7 @@ mod trace;
 mod work;
 mod xml;
 
-pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, WaitCalls};
+pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use comparison::{

@@ -4,7 +4,7 @@ mod hand_made;
 
 use dbtime_model::recording::ImportedFile;
 use dbtime_model::{NO_STACK, Rows, SessionId, SessionRow, SpanRow, State, span};
-use dbtime_report::{Beside, Filter, Options, Report, Source, WaitCalls, json, report, text};
+use dbtime_report::{Beside, Filter, Options, Report, Source, Unnamed, WaitCalls, json, report, text};
 use proptest::prelude::*;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -91,17 +91,29 @@ fn a_wait_that_is_not_named_is_given_to_the_only_process_and_to_no_other() {
         spans.extend(extra);
         spans
     };
-    let found = beside([0, 77], spans(Vec::new()));
-    assert!(found.pairs[0].is_pid_assumed && found.pairs[0].pid == 77);
-    assert_eq!(found.pairs[0].matrix.waits[0].in_call_ns("semtimedop"), 8 * US);
+    for (pids, pid, unnamed) in [
+        ([0, 77], 77, Some(Unnamed::Waits)),
+        ([77, 0], 77, Some(Unnamed::Calls)),
+        ([0, 0], 0, Some(Unnamed::Both)),
+        ([77, 77], 77, None),
+    ] {
+        let found = beside(pids, spans(Vec::new()));
+        assert_eq!((found.pairs[0].pid, found.pairs[0].unnamed), (pid, unnamed));
+        assert_eq!(found.pairs[0].matrix.waits[0].in_call_ns("semtimedop"), 8 * US);
+    }
     // A second traced process: nobody knows whose the waits are. (Session 3 is not described: it has no number, but calls.)
-    let found = beside(
-        [0, 77],
-        spans(vec![span(3, span::kind::SYSCALL, "read", START_NS, US)]),
-    );
-    assert!(found.pairs.iter().all(|pair| !pair.is_pid_assumed), "{found:?}");
-    let found = beside([77, 77], spans(Vec::new()));
-    assert!(!found.pairs[0].is_pid_assumed && found.pairs.len() == 1);
+    let other = || spans(vec![span(3, span::kind::SYSCALL, "read", START_NS, US)]);
+    for pids in [[0, 77], [77, 0], [0, 0]] {
+        let found = beside(pids, other());
+        assert_eq!(
+            (found.pairs.len(), found.without_calls.len()),
+            (0, 1),
+            "{found:?}"
+        );
+    }
+    // Two that have their numbers, and they differ.
+    let found = beside([77, 78], spans(Vec::new()));
+    assert_eq!((found.without_calls, found.without_waits), (vec![77], vec![78]));
 }
 
 #[test]

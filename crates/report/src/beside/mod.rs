@@ -2,8 +2,8 @@
 //! the time of every wait event, how much of it was in none, and which calls were made outside of all waits.
 //!
 //! # Rules
-//! * Waits and calls of one process belong together. Where the SQL trace does not say its process and one process was traced, that
-//!   is taken for it, which is said.
+//! * Waits and calls of one process belong together. Where one of the files does not say its process (an SQL trace without its header;
+//!   strace of one process), and each of them is of one process only, they are taken for the same, which is said.
 //! * Times of waits are moved onto the clock of the calls ([`alignment`]).
 //! * What counts is the time that both traces cover: from the first wait or call that began when both were there to the last that
 //!   ended. Waits and calls that are not wholly in it are left out, and counted.
@@ -41,10 +41,10 @@ pub struct Beside {
 /// Waits and calls of one process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pair {
-    /// The process.
+    /// The process; 0 = neither says it.
     pub pid: u32,
-    /// The SQL trace does not say its process: it is taken for the only one whose calls were traced.
-    pub is_pid_assumed: bool,
+    /// What does not say its process, if anything does not: both are taken for the same, because there are no others.
+    pub unnamed: Option<Unnamed>,
     /// How the clocks were brought together.
     pub alignment: Alignment,
     /// Begin of the time that both cover, nanoseconds since the Unix epoch by the clock of the calls.
@@ -57,6 +57,17 @@ pub struct Pair {
     pub calls_left_out: u64,
     /// Where the time was.
     pub matrix: Matrix,
+}
+
+/// Which traces do not say their process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unnamed {
+    /// The one of waits.
+    Waits,
+    /// The one of system calls.
+    Calls,
+    /// Neither does.
+    Both,
 }
 
 /// An event, with its name as a number.
@@ -95,11 +106,11 @@ impl Names {
     }
 }
 
-/// Events of one process.
+/// Events by process. Calls of a process that is not named are told apart by session: each file of strace has one of its own.
 #[derive(Debug, Default)]
-struct Process {
-    waits: Vec<Event>,
-    calls: Vec<Event>,
+struct Events {
+    waits: BTreeMap<u32, Vec<Event>>,
+    calls: BTreeMap<(u32, u64), Vec<Event>>,
 }
 
 /// Lays waits and calls beside each other; none when there are not both.
@@ -109,7 +120,7 @@ pub(crate) fn beside(source: &Source, dimensions: &mut Dimensions, filter: &Filt
         return None;
     }
     let mut names = Names::default();
-    let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
+    let mut events = Events::default();
     // What cannot be read is told by whoever reads the other tables.
     let _ = source.spans(|row: &SpanRow| {
         let second_us = row
@@ -120,66 +131,62 @@ pub(crate) fn beside(source: &Source, dimensions: &mut Dimensions, filter: &Filt
         if !filter.takes_time(second_us) || !filter.takes_session(session) {
             return;
         }
-        let of = processes.entry(session.pid).or_default();
         let event = Event {
             start: row.start_ns,
             ns: i64::try_from(row.ns).unwrap_or(i64::MAX),
             name: names.number(&row.name),
         };
-        match row.kind.as_str() {
-            span::kind::WAIT => of.waits.push(event),
-            span::kind::SYSCALL => of.calls.push(event),
+        match (row.kind.as_str(), session.pid) {
+            (span::kind::WAIT, pid) => events.waits.entry(pid).or_default().push(event),
+            (span::kind::SYSCALL, 0) => events.calls.entry((0, session.id.0)).or_default().push(event),
+            (span::kind::SYSCALL, pid) => events.calls.entry((pid, 0)).or_default().push(event),
             _ => {}
         }
     });
-    let has = |of: fn(&Process) -> &[Event]| processes.values().any(|process| !of(process).is_empty());
-    if !has(|process| &process.waits) || !has(|process| &process.calls) {
+    let Events { waits, mut calls } = events;
+    if waits.is_empty() || calls.is_empty() {
         return None;
     }
-    let assumed = assume(&mut processes);
+    let only = match (waits.len(), calls.first_key_value()) {
+        (1, Some((key, _))) if calls.len() == 1 => Some(*key),
+        _ => None,
+    };
     let mut answer = Beside {
         pairs: Vec::new(),
         without_calls: Vec::new(),
         without_waits: Vec::new(),
     };
-    for (pid, mut process) in processes {
-        match (process.waits.is_empty(), process.calls.is_empty()) {
-            (true, true) => {}
-            (false, true) => answer.without_calls.push(pid),
-            (true, false) => answer.without_waits.push(pid),
-            (false, false) => {
-                for events in [&mut process.waits, &mut process.calls] {
-                    events.sort_by_key(|event| event.start);
-                }
+    for (pid, of_waits) in waits {
+        let unnamed = match (pid, only) {
+            (0, Some((0, _))) => Some(Unnamed::Both),
+            (0, Some(_)) => Some(Unnamed::Waits),
+            (_, Some((0, _))) => Some(Unnamed::Calls),
+            _ => None,
+        };
+        let key = match unnamed {
+            Some(_) => only.unwrap_or_default(),
+            None => (pid, 0),
+        };
+        // Without a number nothing says that two traces are of the same process.
+        let of_calls = calls.remove(&key).filter(|_| pid != 0 || unnamed.is_some());
+        match of_calls {
+            Some(of_calls) => {
                 answer
                     .pairs
-                    .push(pair(pid, assumed == Some(pid), process, &names.names));
+                    .push(pair(pid.max(key.0), unnamed, [of_waits, of_calls], &names.names))
             }
+            None => answer.without_calls.push(pid),
         }
     }
+    answer.without_waits = calls.into_keys().map(|(pid, _)| pid).collect();
     Some(answer)
 }
 
-/// Gives the waits of an unnamed process to the only one whose calls were traced.
-fn assume(processes: &mut BTreeMap<u32, Process>) -> Option<u32> {
-    let unnamed = processes
-        .get(&0)
-        .filter(|of| of.calls.is_empty() && !of.waits.is_empty());
-    unnamed?;
-    let mut traced = processes
-        .iter()
-        .filter(|(_, of)| !of.calls.is_empty())
-        .map(|(pid, of)| (*pid, of.waits.is_empty()));
-    let (Some((pid, true)), None) = (traced.next(), traced.next()) else {
-        return None;
-    };
-    let waits = processes.remove(&0)?.waits;
-    processes.get_mut(&pid)?.waits = waits;
-    Some(pid)
-}
-
-fn pair(pid: u32, is_pid_assumed: bool, process: Process, names: &[String]) -> Pair {
-    let Process { mut waits, calls } = process;
+fn pair(pid: u32, unnamed: Option<Unnamed>, mut events: [Vec<Event>; 2], names: &[String]) -> Pair {
+    for of in &mut events {
+        of.sort_by_key(|event| event.start);
+    }
+    let [mut waits, calls] = events;
     let alignment = alignment::find(&waits, &calls);
     for wait in &mut waits {
         wait.start = wait.start.saturating_add(alignment.shift_ns);
@@ -206,7 +213,7 @@ fn pair(pid: u32, is_pid_assumed: bool, process: Process, names: &[String]) -> P
     let (calls, calls_left_out) = within(calls);
     Pair {
         pid,
-        is_pid_assumed,
+        unnamed,
         alignment,
         from_ns,
         to_ns,

@@ -83,7 +83,7 @@ impl<'a> From<&'a Pair> for PairJson<'a> {
         } = pair.alignment;
         PairJson {
             pid: pair.pid,
-            is_pid_assumed: pair.is_pid_assumed,
+            is_pid_assumed: pair.unnamed.is_some(),
             from_ns: pair.from_ns,
             to_ns: pair.to_ns,
             elapsed_ns: pair.matrix.elapsed_ns,

@@ -1,7 +1,7 @@
 //! Waits and system calls of the same session, beside each other.
 
 use super::page::{Page, Table, percent};
-use crate::beside::{Alignment, Beside, CallTime, Matrix, Pair, WaitCalls};
+use crate::beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 use crate::number::{duration, milliseconds, seconds};
 
 /// System calls with a column of their own.
@@ -46,10 +46,16 @@ fn one(pair: &Pair, page: &mut Page) {
         pair.pid,
         seconds(matrix.elapsed_ns.into())
     ));
-    if pair.is_pid_assumed {
-        page.paragraph(
-            "The SQL trace does not say its process: it is taken for the only one that strace traced.",
-        );
+    if let Some(unnamed) = pair.unnamed {
+        page.paragraph(match unnamed {
+            Unnamed::Waits => {
+                "The SQL trace does not say its process: it is taken for the only one that strace traced."
+            }
+            Unnamed::Calls => {
+                "The file of strace does not say its process: it is taken for the only one of the SQL trace."
+            }
+            Unnamed::Both => "Neither file says its process: both are taken for the same.",
+        });
     }
     page.paragraph(&clocks(&pair.alignment));
     if pair.waits_left_out + pair.calls_left_out > 0 {
