@@ -79,6 +79,7 @@ check_test() {
     have go || missing+=(golang-go)
     have node || missing+=(nodejs)
     have npm || missing+=(npm)
+    have strace || missing+=(strace)
     # Debian splits ensurepip off: python3 alone makes environments without pip.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 }

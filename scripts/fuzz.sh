@@ -33,6 +33,7 @@ for target in "$@"; do
         ftrace) seeds+=(../shared/data/ftrace/vm-6.1 ../shared/data/ftrace/vm-6.12) ;;
         perf_sched_script | perf_sched_timehist) seeds+=(../shared/data/sched) ;;
         perf_script | dtrace) seeds+=("../shared/data/$target") ;;
+        strace | perf_trace) seeds+=(../shared/data/strace) ;;
         folded) seeds+=(../shared/data/perf_script ../shared/data/dtrace) ;;
         esac
     fi

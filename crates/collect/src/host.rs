@@ -5,7 +5,7 @@ use std::fs;
 use dbtime_model::recording::HostMeta;
 
 /// The host, as recordings describe it.
-pub(crate) fn description() -> HostMeta {
+pub fn description() -> HostMeta {
     let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
     HostMeta {
         name: read("/proc/sys/kernel/hostname"),

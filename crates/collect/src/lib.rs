@@ -38,4 +38,5 @@ pub use bpf::Tier;
 pub use collector::{Collector, Means, Options, RATES_HZ, Status, Target};
 pub use dive::{Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, SystemCall};
 pub use error::CollectError;
+pub use host::description as host_description;
 pub use sched::SwitchCollector;

@@ -42,6 +42,8 @@ pub enum Command {
     Dive(DiveArguments),
     /// Show every context switch: wait, scheduling delay, run time, who ran instead, who woke (needs root)
     Sched(SchedArguments),
+    /// Measure what looking costs on this host: what a call takes under each way of watching it
+    Calibrate(CalibrateArguments),
     /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
     OracleMap,
     /// See all of it on a throw-away PostgreSQL (needs root)
@@ -207,6 +209,7 @@ impl FileArguments {
             },
             event: self.event.clone(),
             calls: self.calls.clone(),
+            beside: false,
         })
     }
 
@@ -295,6 +298,9 @@ pub struct ReportArguments {
     /// Functions from the leaf of each stack, levels from the root of the tree [default: all]
     #[arg(long, value_name = "N", value_parser = parse_depth)]
     pub depth: Option<usize>,
+    /// What looking costs, as 'dbtime calibrate' found it [default: what it kept on this host, for recordings of this host]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
+    pub calibration: Option<PathBuf>,
     /// Group the ledger by these [default: wait, or program in files that know no database]; latencies by name, kind, device, session, io_size, blocks, source,
     /// file [default: name]
     #[arg(
@@ -579,6 +585,24 @@ pub enum EngineKind {
     Probes,
     /// Tracepoints with stacks, in a private instance
     Tracepoints,
+}
+
+/// `dbtime calibrate`
+#[derive(Debug, Args)]
+pub struct CalibrateArguments {
+    /// Fewer rounds and calls: some seconds, and more noise
+    #[arg(long)]
+    pub quick: bool,
+    /// File to keep it in, - for standard output [default: dbtime/calibration.json in $XDG_STATE_HOME, for root in
+    /// /var/lib]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// For people or for programs
+    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
+    pub format: LiveFormat,
+    /// Be the process that is watched, and read this file
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub workload: Option<PathBuf>,
 }
 
 /// `dbtime demo`

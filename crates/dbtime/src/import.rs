@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
-use dbtime_import::{ImportError, Imported, Reading};
+use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
 use dbtime_model::recording::RecordingWriter;
 use dbtime_report::Source;
@@ -86,7 +86,11 @@ fn read(files: &[PathBuf], about: &FileArguments, store: &mut Store) -> anyhow::
             false => Ok(()),
         }
     };
-    Ok(about.options()?.import(files, tell, |rows| store.take(rows))?)
+    let options = dbtime_import::Options {
+        beside: lie_beside(files),
+        ..about.options()?
+    };
+    Ok(options.import(files, tell, |rows| store.take(rows))?)
 }
 
 /// What became of an import.

@@ -1,6 +1,7 @@
 //! What the command `dbtime` is made of, and what it shares with its tests and benchmarks.
 
 pub mod arguments;
+pub mod calibrate;
 pub mod demo;
 pub mod diff;
 pub mod dive;

@@ -1,14 +1,16 @@
 //! The command `dbtime`: arguments in, exit code out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, Command, DemoArguments, DiffArguments, DiveArguments, FlameArguments, Format, ImportArguments,
-    IolatArguments, LiveFormat, RecordArguments, ReportArguments, SchedArguments, Selection, WidthsOf,
+    Arguments, CalibrateArguments, Command, DemoArguments, DiffArguments, DiveArguments, FlameArguments,
+    Format, ImportArguments, IolatArguments, LiveFormat, RecordArguments, ReportArguments, SchedArguments,
+    Selection, WidthsOf,
 };
+use dbtime::calibrate;
 use dbtime::demo;
 use dbtime::diff::{self, DiffFormat};
 use dbtime::dive;
@@ -21,9 +23,9 @@ use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
-    ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter, FlameOptions,
-    IoOptions, LatencyDimension, LatencyOptions, ReportError, Source, StackOptions, StackView, ToCompare,
-    TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace, parse_moment,
+    CalibrationOf, ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter,
+    FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source, StackOptions, StackView,
+    ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace, parse_moment,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Iolat(arguments) => run_iolat(&arguments),
         Command::Dive(arguments) => run_dive(&arguments),
         Command::Sched(arguments) => run_sched(&arguments),
+        Command::Calibrate(arguments) => run_calibrate(&arguments),
         Command::OracleMap => {
             output::to_stdout(|out| out.write_all(ORACLE_MAP.as_bytes())).map(|()| ExitCode::SUCCESS)
         }
@@ -288,6 +291,7 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
             top: arguments.top.unwrap_or(usual.top),
             plans: arguments.plans,
         },
+        calibration: calibration(arguments)?,
     };
     let report = dbtime_report::report(source, &options)?;
     if report.trace.is_none() {
@@ -301,11 +305,32 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
             return Err(Usage(format!("{option} is for SQL traces, which {path} is not")).into());
         }
     }
+    if let (Some(path), None) = (&arguments.calibration, &report.cost_of_looking) {
+        say(format_args!(
+            "note: {} says nothing of this: a calibration speaks of recordings with --exact=calls that were made on its own host \
+             and kernel, and of files of strace",
+            path.display()
+        ));
+    }
     let text = match arguments.format {
         Format::Json => dbtime_report::json::render(&report),
         Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),
     };
     answer(arguments, &text, !report.is_empty(), "nothing was recorded")
+}
+
+/// What looking costs: as the file says that was named, or what is kept on this host.
+fn calibration(arguments: &ReportArguments) -> anyhow::Result<Option<CalibrationOf>> {
+    Ok(match &arguments.calibration {
+        Some(path) => Some(CalibrationOf {
+            calibration: calibrate::read(path)?,
+            is_named: true,
+        }),
+        None => calibrate::kept().map(|calibration| CalibrationOf {
+            calibration,
+            is_named: false,
+        }),
+    })
 }
 
 /// The recording that was named, or files as one.
@@ -608,6 +633,33 @@ fn run_sched(arguments: &SchedArguments) -> anyhow::Result<ExitCode> {
             ExitCode::from(NOTHING_RECORDED)
         }
     })
+}
+
+fn run_calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &arguments.workload {
+        calibrate::serve(file)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = stop_on_signals(Second::Ignored)?;
+    let mut line = ProgressLine::new();
+    let calibration = calibrate::run(arguments.quick, &stop, |what| line.show(what))?;
+    drop(line);
+    let path = arguments.output.clone().unwrap_or_else(calibrate::default_path);
+    let is_stdout = path == Path::new("-");
+    if !is_stdout {
+        calibrate::write(&calibration, &path)?;
+    }
+    let text = match arguments.format {
+        LiveFormat::Text if !is_stdout => {
+            dbtime_report::text::render_calibration(&calibration, output::width())
+        }
+        _ => dbtime_report::json::render_calibration(&calibration),
+    };
+    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    if !is_stdout {
+        say(format_args!("kept in {}", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {

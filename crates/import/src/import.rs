@@ -18,6 +18,9 @@ use crate::Options;
 /// Rows that are handed on at a time.
 const BATCH: usize = 16_384;
 
+/// Single events that are kept of a file: bounds the memory of whoever lays files beside each other.
+const MAX_SPANS: u64 = 1_000_000;
+
 const SECOND_US: i64 = 1_000_000;
 
 /// What was imported, without the rows: they were handed on.
@@ -57,6 +60,7 @@ pub struct Import {
     options: Options,
     stacks: HashSet<StackId>,
     rows: Rows,
+    spans: u64,
     to: SyncSender<Rows>,
     about: About,
 }
@@ -82,6 +86,7 @@ impl Import {
             options: options.clone(),
             stacks: HashSet::new(),
             rows: Rows::default(),
+            spans: 0,
             to,
             about: About::default(),
         }
@@ -148,15 +153,18 @@ impl Import {
         self.hand_on(BATCH);
     }
 
+    /// Adds a single event; those beyond [`MAX_SPANS`] of a file are left out, which is told.
+    pub(crate) fn span(&mut self, row: SpanRow) {
+        self.spans += 1;
+        if self.spans <= MAX_SPANS {
+            self.rows.spans.push(row);
+            self.hand_on(BATCH);
+        }
+    }
+
     /// Adds a counter.
     pub(crate) fn counter(&mut self, row: CounterRow) {
         self.rows.counters.push(row);
-        self.hand_on(BATCH);
-    }
-
-    /// Adds an event that is kept whole.
-    pub(crate) fn span(&mut self, row: SpanRow) {
-        self.rows.spans.push(row);
         self.hand_on(BATCH);
     }
 
@@ -196,6 +204,14 @@ impl Import {
 
     /// Ends with the file, which was of this format.
     pub(crate) fn finish(mut self, format: &str) -> About {
+        let left_out = self.spans.saturating_sub(MAX_SPANS);
+        if left_out > 0 {
+            let path = self.about.path();
+            self.about.problems.push(format!(
+                "{}: {left_out} single events beyond the first {MAX_SPANS} are not laid beside those of other files",
+                path.display()
+            ));
+        }
         self.hand_on(1);
         for file in &mut self.about.files {
             file.format = format.to_string();

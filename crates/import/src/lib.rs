@@ -29,6 +29,7 @@ mod perf_sched_timehist;
 mod perf_script;
 mod samples;
 mod short_stack;
+mod strace;
 mod switches;
 mod text;
 
@@ -40,7 +41,7 @@ pub use event_names::{EventNames, EventNamesError};
 pub use import::{Import, Imported, Nature};
 pub use lines::{Line, Lines, MAX_LINE};
 pub use options::{CallOptions, Options, parse_interval};
-pub use parallel::Reading;
+pub use parallel::{Reading, lie_beside};
 
 /// A format.
 pub trait Importer: Sync {
@@ -63,11 +64,13 @@ pub trait Importer: Sync {
 }
 
 /// Every format there is. What many texts could be taken for comes last.
-const IMPORTERS: [&dyn Importer; 10] = [
+const IMPORTERS: [&dyn Importer; 12] = [
     &oracle_trace::OracleTrace,
     &ftrace::Ftrace,
     &oracle_stacks::OracleStacks,
     &short_stack::ShortStack,
+    &strace::Strace,
+    &strace::PerfTrace,
     &bcc::Bcc,
     &perf_sched_timehist::PerfSchedTimehist,
     &perf_sched_script::PerfSchedScript,

@@ -13,6 +13,9 @@ pub struct Options {
     pub event: Option<String>,
     /// Of a trace of the kernel, the calls that are taken.
     pub calls: CallOptions,
+    /// Files of one session are laid beside each other: waits and system calls are kept as spans too, and the time of traces of
+    /// system calls, which is the same time once more, is left out of `activity`.
+    pub beside: bool,
 }
 
 /// Which calls of a trace of the kernel are taken; all when nothing is said.

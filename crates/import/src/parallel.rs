@@ -10,7 +10,9 @@ use std::time::Duration;
 use dbtime_model::Rows;
 
 use crate::import::About;
-use crate::{IMPORTERS, Import, ImportError, Imported, Lines, Options, compression};
+use crate::oracle_trace::OracleTrace;
+use crate::strace::Strace;
+use crate::{IMPORTERS, Import, ImportError, Imported, Importer, Lines, Options, compression};
 
 /// Batches of rows that may wait to be taken: bounds memory when whoever takes them is slower.
 const WAITING: usize = 4;
@@ -135,6 +137,23 @@ impl Options {
         taken.map_err(ImportError::Output)?;
         together(vec![(0, done)], seen, take)
     }
+}
+
+/// True when these files can be laid beside each other: one is an SQL trace, another one a trace of strace. Looks at the
+/// beginning of regular files only: what is read from a pipe is gone.
+pub fn lie_beside(paths: &[PathBuf]) -> bool {
+    let formats: Vec<&str> = paths.iter().filter_map(|path| format_of(path)).collect();
+    [OracleTrace.name(), Strace.name()]
+        .iter()
+        .all(|name| formats.contains(name))
+}
+
+fn format_of(path: &Path) -> Option<&'static str> {
+    let file = path.is_file().then(|| File::open(path).ok())??;
+    let source = compression::open(file).ok()?;
+    let mut lines = Lines::new(source);
+    let importer = IMPORTERS.iter().find(|importer| importer.detect(lines.head()))?;
+    Some(importer.name())
 }
 
 /// What the threads share.

@@ -263,16 +263,20 @@ impl Samples {
                 title: process.title.clone(),
                 ..SessionRow::default()
             };
-            // A process that says nothing of itself is the file's own.
-            let of_file = if process.pid == 0 { file.path.as_str() } else { "" };
-            let identity = format!("{} {} {of_file}", process.pid, process.title);
-            let session = into.session(&identity, session);
+            let session = into.session(&identity(process, &file.path), session);
             for row in of_session.iter().map(row) {
                 into.activity(ActivityRow { session, ..row });
             }
         }
         into.file(file);
     }
+}
+
+/// What makes a process of a file the same as that of another one.
+pub(crate) fn identity(process: &Process, path: &str) -> String {
+    // A process that says nothing of itself is the file's own.
+    let of_file = if process.pid == 0 { path } else { "" };
+    format!("{} {} {of_file}", process.pid, process.title)
 }
 
 /// Samples, in time when the file or the caller says how far apart they are.

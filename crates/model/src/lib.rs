@@ -4,6 +4,7 @@
 //! `docs/SCHEMA.md` is the contract of what is written to disk.
 
 mod block;
+pub mod calibration;
 pub mod latency;
 pub mod recording;
 mod rows;

@@ -229,6 +229,27 @@ pub mod counter {
     /// Source of what an Oracle SQL trace says; its names are in [`oracle`].
     pub const ORACLE: &str = "oracle";
 
+    /// Source of what a trace of strace says; its names are in [`calls`].
+    pub const STRACE: &str = "strace";
+    /// Source of what a trace of perf trace says; its names are in [`calls`].
+    pub const PERF_TRACE: &str = "perf trace";
+
+    /// What traces of system calls say. Names that end in a colon are followed by that of the system call or signal.
+    pub mod calls {
+        /// Calls that ended.
+        pub const CALLS: &str = "calls:";
+        /// Of these, those that returned an error.
+        pub const ERRORS: &str = "errors:";
+        /// Of these, those of which the trace does not say how long they took.
+        pub const UNTIMED: &str = "untimed:";
+        /// Signals that were delivered.
+        pub const SIGNALS: &str = "signals:";
+        /// Page faults without I/O.
+        pub const MINOR_FAULTS: &str = "minor_faults";
+        /// Page faults with I/O.
+        pub const MAJOR_FAULTS: &str = "major_faults";
+    }
+
     /// What an Oracle SQL trace (event 10046) says: the names that its importer and reports both know. Rules and units
     /// are in `docs/SCHEMA.md`.
     pub mod oracle {

@@ -18,10 +18,12 @@
 //! what renders it computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
 //! and folded stacks make them safe when they are written.
 
+mod beside;
 mod block_io;
 mod block_io_json;
 mod code_module;
 mod comparison;
+mod cost_of_looking;
 mod database_view;
 mod diff;
 pub mod diff_export;
@@ -56,18 +58,21 @@ mod stack_views;
 mod stacks;
 mod sums;
 mod svg;
+mod system_calls;
 pub mod text;
 mod timeline;
 mod trace;
 mod work;
 mod xml;
 
+pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use comparison::{
     BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, ComparisonOptions, Difference,
     Tail, ToCompare, compare,
 };
+pub use cost_of_looking::{CalibrationOf, CostOfLooking};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
     Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,
@@ -105,6 +110,7 @@ pub use stack_views::{
 };
 pub use stacks::{StackProfile, StackTime};
 pub use sums::{FidelityMix, Sums, percent};
+pub use system_calls::{SystemCall, SystemCalls};
 pub use trace::{
     Application, ApplicationTime, CallView, CallerCalls, DoubleCounted, EventGuess, FileGap, FileInFlight,
     IntervalView, IoSize, IoSizes, PARSETRC_LABELS, PlanStepTime, RecursiveCall, StatementPlan, Throughput,

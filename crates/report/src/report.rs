@@ -2,6 +2,8 @@
 
 use dbtime_model::recording::Meta;
 
+use crate::beside::{Beside, beside};
+use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::filter::Filter;
 use crate::group::Dimension;
@@ -14,6 +16,7 @@ use crate::scan::{Period, scan};
 use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
+use crate::system_calls::{SystemCalls, SystemCallsBuilder, has_system_calls};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
 
 /// What a report is about.
@@ -29,6 +32,8 @@ pub struct Options {
     pub longest_delays: usize,
     /// How an SQL trace is shown.
     pub trace: TraceOptions,
+    /// What looking costs where it was recorded, as far as that is known.
+    pub calibration: Option<CalibrationOf>,
 }
 
 impl Default for Options {
@@ -39,6 +44,7 @@ impl Default for Options {
             stacks: 5,
             longest_delays: 10,
             trace: TraceOptions::default(),
+            calibration: None,
         }
     }
 }
@@ -103,6 +109,12 @@ pub struct Report {
     pub trace: Option<Trace>,
     /// Context switches; none when the recording was made of something else.
     pub sched: Option<Sched>,
+    /// What traces of system calls say; none when the recording was made of something else.
+    pub system_calls: Option<SystemCalls>,
+    /// Waits and system calls beside each other; none when the files were not traces of both.
+    pub beside: Option<Beside>,
+    /// How much of it is the tool that recorded it; none when there is no calibration that says it.
+    pub cost_of_looking: Option<CostOfLooking>,
     /// How far to trust it.
     pub quality: Quality,
 }
@@ -130,11 +142,19 @@ impl Report {
         self.trace.is_some() && !self.ledger.total().knows_states()
     }
 
+    /// True when the stacks are not sampled: files that say of every interval where it was.
+    pub fn has_exact_stacks(&self) -> bool {
+        !self.meta.files.is_empty() && self.meta.collector.tier == "exact"
+    }
+
     /// True when no time of any session was recorded, and no call of a trace: of recursive calls whose caller is not in the
     /// trace only their statement is known.
     pub fn is_empty(&self) -> bool {
         let has_calls = |trace: &Trace| !trace.statements.is_empty() || !trace.events.is_empty();
-        self.ledger.total().total_ns() == 0 && !self.trace.as_ref().is_some_and(has_calls)
+        let has_system_calls = |of: &SystemCalls| !of.calls.is_empty() || !of.others.is_empty();
+        self.ledger.total().total_ns() == 0
+            && !self.trace.as_ref().is_some_and(has_calls)
+            && !self.system_calls.as_ref().is_some_and(has_system_calls)
     }
 }
 
@@ -151,11 +171,13 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let mut stacks = StacksBuilder::default();
     let mut unsampled_ns = 0;
     let mut samples = 0;
+    let mut system_calls = has_system_calls(source.meta()).then(SystemCallsBuilder::default);
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         ledger.add(activity);
         database_view.add(activity);
         sessions.add(activity);
         stacks.add(activity);
+        system_calls.iter_mut().for_each(|calls| calls.add(activity.row));
         samples += u128::from(activity.row.samples);
         if activity.not_sampled {
             unsampled_ns += u128::from(activity.row.ns);
@@ -169,17 +191,28 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         if let Some(trace) = &mut trace {
             trace.add_counter(row, &mut dimensions, &options.filter);
         }
+        if let Some(calls) = &mut system_calls {
+            calls.add_counter(row, &mut dimensions, &options.filter);
+        }
     });
     let mut latency_problems = Vec::new();
-    let trace = trace.map(|mut trace| {
+    let calibration = options.calibration.as_ref();
+    let mut cost = calibration.and_then(|of| CostBuilder::new(of, source.meta()));
+    if trace.is_some() || cost.is_some() || system_calls.is_some() {
         let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
             if is_selected {
-                trace.add_latency(row);
+                trace.iter_mut().for_each(|trace| trace.add_latency(row));
+                cost.iter_mut().for_each(|cost| cost.add(row));
+                system_calls.iter_mut().for_each(|calls| calls.add_latency(row));
             }
         });
         latency_problems = scan.problems;
-        trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions)
-    });
+    }
+    let trace =
+        trace.map(|trace| trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions));
+    let are_times = Amounts::of(source.meta()).are_times();
+    let system_calls = system_calls.map(|calls| calls.finish(&dimensions, are_times));
+    let beside = beside(source, &mut dimensions, &options.filter);
     let sched = source.meta().scheduling.as_ref().map(|facts| {
         let mut sched = SchedBuilder::new(options.longest_delays);
         let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
@@ -228,6 +261,9 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         stacks,
         trace,
         sched,
+        system_calls,
+        beside,
+        cost_of_looking: cost.and_then(|cost| cost.finish(quality.accounted_ns)),
         quality,
     })
 }

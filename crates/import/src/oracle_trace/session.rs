@@ -2,7 +2,7 @@
 
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{CallInFlight, TraceGap};
-use dbtime_model::{BackendType, SessionId, SessionRow};
+use dbtime_model::{BackendType, NO_STACK, SessionId, SessionRow, SpanRow, State, span};
 
 use super::cursors::Cursors;
 use super::elapsed::{Open, Split};
@@ -228,6 +228,28 @@ impl TracedSession {
             &mut view.wait_us
         };
         *sum = sum.saturating_add(signed(wait.ela));
+        if wait.tim.is_some() && out.into.options().beside {
+            self.span(&wait, out);
+        }
+    }
+
+    /// Keeps a wait as a single event. It has ended just now.
+    fn span(&self, wait: &Wait<'_>, out: &mut Output<'_>) {
+        let of = &out.events.get(wait.event).wait;
+        let name = format!("{}:{}", of.class, of.event);
+        let begin_us = self.end_us.unwrap_or(0).saturating_sub(signed(wait.ela));
+        let session = self.id(out);
+        out.into.span(SpanRow {
+            session,
+            kind: span::kind::WAIT.to_string(),
+            name,
+            stack: NO_STACK,
+            call: 0,
+            depth: 0,
+            start_ns: begin_us.saturating_mul(1_000),
+            ns: wait.ela.saturating_mul(1_000),
+            state: State::Unknown,
+        });
     }
 
     /// Adds a call. True when it is of depth 0, so that its CPU counts in the totals.

@@ -42,7 +42,7 @@ pub struct Meta {
 }
 
 /// The host that was recorded.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostMeta {
     /// Host name.

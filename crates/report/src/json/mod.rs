@@ -2,7 +2,9 @@
 //!
 //! Names of fields end in their unit. What is not known is `null`.
 
+mod beside;
 mod comparison;
+mod cost_of_looking;
 mod diff;
 mod dive;
 mod dive_diff;
@@ -11,9 +13,11 @@ mod latency;
 mod report;
 mod sched;
 mod stack_views;
+mod system_calls;
 mod trace;
 mod units;
 
+use dbtime_model::calibration::Calibration;
 use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
 use serde::Serialize;
 
@@ -86,6 +90,11 @@ fn line(document: &impl Serialize) -> String {
 /// What changed between two recordings, as indented JSON, with a line feed at the end.
 pub fn render_diff(diff: &Diff) -> String {
     pretty(&diff::Document::from(diff))
+}
+
+/// What looking costs on a host, as it is kept in files, with a line feed at the end.
+pub fn render_calibration(calibration: &Calibration) -> String {
+    pretty(calibration)
 }
 
 /// Amounts by the name of what the recording counts.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::Note;
 use serde::Serialize;
 
+use super::beside::BesideJson;
+use super::cost_of_looking::CostJson;
 use super::sched::SchedJson;
+use super::system_calls::SystemCallsJson;
 use super::trace::TraceJson;
 use super::{MetaJson, time_of_day, timestamp};
 use crate::database_view::{DatabaseView, EventView};
@@ -37,6 +40,12 @@ pub(super) struct Document<'a> {
     trace: Option<TraceJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sched: Option<SchedJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_calls: Option<SystemCallsJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<BesideJson<'a>>,
+    /// How much of it is the tool that recorded it, by a calibration of the host.
+    cost_of_looking: Option<CostJson<'a>>,
     quality: QualityJson<'a>,
 }
 
@@ -209,6 +218,9 @@ impl<'a> From<&'a Report> for Document<'a> {
             other_stacks_ns: report.stacks.others_ns,
             trace: report.trace.as_ref().map(TraceJson::from),
             sched: report.sched.as_ref().map(SchedJson::from),
+            system_calls: report.system_calls.as_ref().map(SystemCallsJson::from),
+            beside: report.beside.as_ref().map(BesideJson::from),
+            cost_of_looking: report.cost_of_looking.as_ref().map(CostJson::from),
             quality: (&report.quality).into(),
         }
     }

@@ -1,6 +1,8 @@
 //! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
+mod beside;
 mod block_io;
+mod calibration;
 mod comparison;
 mod database_view;
 mod diff;
@@ -16,6 +18,7 @@ mod sched;
 mod sessions;
 mod stack_views;
 mod stacks;
+mod system_calls;
 mod trace;
 
 use dbtime_model::recording::Clock;
@@ -29,6 +32,7 @@ use crate::report::Report;
 use crate::sched::Sched;
 use crate::stack_views::StackReport;
 pub use block_io::{BlockIoOptions, render_block_io};
+use dbtime_model::calibration::Calibration;
 use page::Page;
 pub use sched::{render_switch, render_switch_heading};
 
@@ -42,6 +46,12 @@ pub fn render(report: &Report, width: usize) -> String {
         database_view::render(report, &mut page);
     }
     trace::render(report, &mut page);
+    if let Some(calls) = &report.system_calls {
+        system_calls::render(calls, &mut page);
+    }
+    if let Some(answer) = &report.beside {
+        beside::render(answer, &mut page);
+    }
     sessions::render(report, &mut page);
     if let Some(sched) = &report.sched {
         sched::render(sched, report.meta.collector.clock, &mut page);
@@ -112,6 +122,13 @@ pub fn render_io(report: &IoReport, width: usize) -> String {
 pub fn render_stacks(report: &StackReport, width: usize) -> String {
     let mut page = Page::new(width);
     stack_views::render(report, &mut page);
+    page.finish()
+}
+
+/// What looking costs on a host as text; as [`render`].
+pub fn render_calibration(calibration: &Calibration, width: usize) -> String {
+    let mut page = Page::new(width);
+    calibration::render(calibration, &mut page);
     page.finish()
 }
 

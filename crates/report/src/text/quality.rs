@@ -2,6 +2,7 @@
 
 use dbtime_model::recording::Meta;
 
+use super::calibration;
 use super::page::Page;
 use crate::group::moment;
 use crate::number::{Amounts, seconds};
@@ -97,6 +98,9 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             "  the recorder used {} s of CPU, {percent:.1} % of one CPU",
             seconds(quality.recorder_cpu_ns.into())
         ));
+    }
+    if let Some(cost) = &report.cost_of_looking {
+        calibration::cost(cost, page);
     }
     let probes: Vec<String> = quality
         .probes

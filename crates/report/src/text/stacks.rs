@@ -15,7 +15,14 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     if stacks.top.is_empty() || (report.is_trace_without_states() && !stacks.top.iter().any(has_frames)) {
         return;
     }
-    page.heading("Top stacks of DB time (sampled; root first, [k] = kernel)");
+    let fidelity = if report.has_exact_stacks() {
+        "exact"
+    } else {
+        "sampled"
+    };
+    page.heading(&format!(
+        "Top stacks of DB time ({fidelity}; root first, [k] = kernel)"
+    ));
     let mut before: &[String] = &[];
     for (number, stack) in stacks.top.iter().enumerate() {
         page.line(&format!(

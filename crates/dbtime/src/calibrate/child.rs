@@ -1,0 +1,147 @@
+//! Child processes that end with their owner, whatever happens.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long a child may take to end in good order before it is killed.
+const END: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether waiting should end.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A child process. Dropping it asks it to end, as Ctrl-C does, waits, and kills it if it must.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub child: Child,
+    lines: Receiver<String>,
+    last: String,
+}
+
+impl Kept {
+    /// Starts a program in a process group of its own, so that a Ctrl-C reaches the owner alone.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(command: &mut Command) -> io::Result<Kept> {
+        command.process_group(0).stderr(Stdio::piped());
+        // SAFETY: between fork and exec, prctl only; it is safe to be called there.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+                Ok(())
+            });
+        }
+        let mut child = command.spawn()?;
+        let (to, lines) = mpsc::channel();
+        if let Some(stderr) = child.stderr.take() {
+            std::thread::spawn(move || {
+                // Read to the end, or the child would wait for room in the pipe.
+                let mut reader = BufReader::new(stderr);
+                let mut line = Vec::new();
+                while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                    let _ = to.send(String::from_utf8_lossy(&line).trim_end().to_string());
+                    line.clear();
+                }
+            });
+        }
+        Ok(Kept {
+            child,
+            lines,
+            last: String::new(),
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line on standard error.
+    ///
+    /// # Errors
+    /// The child ended before: the last it said. It did not come in time, or waiting was to stop.
+    pub(super) fn wait_for_line(
+        &mut self,
+        within: Duration,
+        stop: &AtomicBool,
+        is_it: impl Fn(&str) -> bool,
+    ) -> Result<(), String> {
+        let end = Instant::now() + within;
+        loop {
+            match self.lines.recv_timeout(LOOK) {
+                Ok(line) if is_it(&line) => return Ok(()),
+                Ok(line) => self.last = line,
+                Err(RecvTimeoutError::Timeout) => {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err("stopped".to_string());
+                    }
+                    if Instant::now() > end {
+                        return Err(format!("it was not ready after {} s", within.as_secs()));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(match self.last.as_str() {
+                        "" => "it ended without a word".to_string(),
+                        said => said.to_string(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Waits until something is so; the error is the last that the child said.
+    pub(super) fn wait_until(
+        &mut self,
+        within: Duration,
+        stop: &AtomicBool,
+        is_so: impl Fn(u32) -> bool,
+    ) -> Result<(), String> {
+        let end = Instant::now() + within;
+        while !is_so(self.pid()) {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                // What it said comes through a thread of its own.
+                while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(200)) {
+                    if !line.is_empty() {
+                        self.last = line;
+                    }
+                }
+                return Err(match self.last.as_str() {
+                    "" => format!("it ended without a word, {status}"),
+                    said => said.to_string(),
+                });
+            }
+            if stop.load(Ordering::Relaxed) || Instant::now() > end {
+                return Err(format!("it was not ready after {} s", within.as_secs()));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            // SAFETY: a plain call; the child has not been waited for, so the number is still its own.
+            unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
+            let end = Instant::now() + END;
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+                std::thread::sleep(LOOK);
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads a line, with the end of the stream as an error.
+pub(super) fn line(from: &mut BufReader<impl Read>) -> io::Result<String> {
+    let mut line = String::new();
+    match from.read_line(&mut line)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(line),
+    }
+}

@@ -1,0 +1,124 @@
+//! A private instance of tracefs: what is switched on in it concerns nobody else, and it goes with its owner.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where tracefs is, newest place first.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Beginning of the names of our instances; the pid of their owner follows.
+const PREFIX: &str = "dbtime-calibrate-";
+
+/// Tracepoints of system calls and the scheduler.
+const EVENTS: [&str; 4] = [
+    "events/raw_syscalls/sys_enter/enable",
+    "events/raw_syscalls/sys_exit/enable",
+    "events/sched/sched_switch/enable",
+    "events/sched/sched_wakeup/enable",
+];
+
+/// An instance. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct Instance(PathBuf);
+
+impl Instance {
+    /// # Errors
+    /// There is no tracefs, or it cannot be written.
+    fn create() -> Result<Instance, String> {
+        let instances = PLACES
+            .iter()
+            .map(|place| Path::new(place).join("instances"))
+            .find(|path| path.is_dir())
+            .ok_or_else(|| match readable() {
+                true => "no tracefs at /sys/kernel/tracing".to_string(),
+                false => "tracefs: permission denied".to_string(),
+            })?;
+        remove_abandoned(&instances);
+        let path = instances.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Instance(path))
+    }
+
+    /// Tracepoints of one process.
+    ///
+    /// # Errors
+    /// The kernel says no.
+    pub(super) fn tracepoints(pid: u32) -> Result<Instance, String> {
+        let instance = Instance::create()?;
+        instance.write("set_event_pid", &pid.to_string())?;
+        for event in EVENTS {
+            instance.write(event, "1")?;
+        }
+        Ok(instance)
+    }
+
+    /// The function graph tracer on one process.
+    ///
+    /// # Errors
+    /// The kernel has no such tracer, or not in an instance. The global one is nobody's to take for a measurement.
+    pub(super) fn function_graph(pid: u32) -> Result<Instance, String> {
+        let instance = Instance::create()?;
+        let available = fs::read_to_string(instance.0.join("../../available_tracers")).unwrap_or_default();
+        if !available
+            .split_whitespace()
+            .any(|tracer| tracer == "function_graph")
+        {
+            return Err("this kernel has no function_graph".to_string());
+        }
+        instance.write("set_ftrace_pid", &pid.to_string())?;
+        instance.write("current_tracer", "function_graph")?;
+        Ok(instance)
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), String> {
+        fs::write(self.0.join(file), text).map_err(|e| format!("{file}: {e}"))
+    }
+
+    /// What was written to its buffers, and what was overwritten there.
+    pub(super) fn entries(&self) -> u64 {
+        let cpus = fs::read_dir(self.0.join("per_cpu"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        cpus.filter_map(|cpu| fs::read_to_string(cpu.path().join("stats")).ok())
+            .flat_map(|stats| {
+                let number = |line: &str| -> Option<u64> {
+                    let (name, value) = line.split_once(':')?;
+                    matches!(name, "entries" | "overrun").then(|| value.trim().parse().ok())?
+                };
+                stats.lines().filter_map(number).collect::<Vec<_>>()
+            })
+            .sum()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // What does not go in the first place goes with the directory.
+        let _ = self.write("current_tracer", "nop");
+        for event in EVENTS {
+            let _ = self.write(event, "0");
+        }
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn readable() -> bool {
+    let refused =
+        |place: &&str| fs::read_dir(place).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
+    !PLACES.iter().any(refused)
+}
+
+/// Removes instances whose owner was killed before it could.
+fn remove_abandoned(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            drop(Instance(entry.path()));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A trace of waits and a trace of system calls of the same session, laid beside each other by clock: in which system call was
+//! the time of every wait event, how much of it was in none, and which calls were made outside of all waits.
+//!
+//! # Rules
+//! * Waits and calls of one process belong together. Where one of the files does not say its process (an SQL trace without its header;
+//!   strace of one process), and each of them is of one process only, they are taken for the same, which is said.
+//! * Times of waits are moved onto the clock of the calls ([`alignment`]).
+//! * What counts is the time that both traces cover: from the first wait or call that began when both were there to the last that
+//!   ended. Waits and calls that are not wholly in it are left out, and counted.
+//! * **Time** of a wait in a call is the time in which both went on. What is left of the wait is in no call: CPU, run queue, or the
+//!   time of calls that were not traced.
+//! * A call is **inside** the wait in which its middle lies: the clocks agree to some microseconds only, so ends do not decide.
+//!
+//! Times of waits and calls of one process do not overlap but by what rounding does; where they do, no time counts twice in a
+//! row of the matrix beyond the length of its wait.
+
+mod alignment;
+mod matrix;
+
+use std::collections::BTreeMap;
+
+use dbtime_model::{SpanRow, span};
+
+pub use alignment::Alignment;
+pub use matrix::{CallTime, Matrix, WaitCalls};
+
+use crate::filter::{Filter, SECOND_US};
+use crate::load::{Dimensions, Source};
+
+/// All processes of which there are both.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// One for each process, in the order of their numbers.
+    pub pairs: Vec<Pair>,
+    /// Processes of which there are waits and no calls; 0 = a trace that does not say its process.
+    pub without_calls: Vec<u32>,
+    /// Processes of which there are calls and no waits.
+    pub without_waits: Vec<u32>,
+}
+
+/// Waits and calls of one process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair {
+    /// The process; 0 = neither says it.
+    pub pid: u32,
+    /// What does not say its process, if anything does not: both are taken for the same, because there are no others.
+    pub unnamed: Option<Unnamed>,
+    /// How the clocks were brought together.
+    pub alignment: Alignment,
+    /// Begin of the time that both cover, nanoseconds since the Unix epoch by the clock of the calls.
+    pub from_ns: i64,
+    /// Its end.
+    pub to_ns: i64,
+    /// Waits that are not wholly in it.
+    pub waits_left_out: u64,
+    /// Calls that are not wholly in it.
+    pub calls_left_out: u64,
+    /// Where the time was.
+    pub matrix: Matrix,
+}
+
+/// Which traces do not say their process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unnamed {
+    /// The one of waits.
+    Waits,
+    /// The one of system calls.
+    Calls,
+    /// Neither does.
+    Both,
+}
+
+/// An event, with its name as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) start: i64,
+    pub(crate) ns: i64,
+    pub(crate) name: usize,
+}
+
+impl Event {
+    fn end(self) -> i64 {
+        self.start.saturating_add(self.ns)
+    }
+
+    fn middle(self) -> i64 {
+        self.start.saturating_add(self.ns / 2)
+    }
+}
+
+/// Names, each once.
+#[derive(Debug, Default)]
+struct Names {
+    numbers: BTreeMap<String, usize>,
+    names: Vec<String>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> usize {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        self.names.push(name.to_string());
+        self.numbers.insert(name.to_string(), self.names.len() - 1);
+        self.names.len() - 1
+    }
+}
+
+/// Events by process. Calls of a process that is not named are told apart by session: each file of strace has one of its own.
+#[derive(Debug, Default)]
+struct Events {
+    waits: BTreeMap<u32, Vec<Event>>,
+    calls: BTreeMap<(u32, u64), Vec<Event>>,
+}
+
+/// Lays waits and calls beside each other; none when there are not both.
+pub(crate) fn beside(source: &Source, dimensions: &mut Dimensions, filter: &Filter) -> Option<Beside> {
+    // Only files have both: a recording of our own has them in its rows.
+    if source.meta().files.is_empty() {
+        return None;
+    }
+    let mut names = Names::default();
+    let mut events = Events::default();
+    // What cannot be read is told by whoever reads the other tables.
+    let _ = source.spans(|row: &SpanRow| {
+        let second_us = row
+            .start_ns
+            .div_euclid(1_000 * SECOND_US)
+            .saturating_mul(SECOND_US);
+        let session = dimensions.session(row.session);
+        if !filter.takes_time(second_us) || !filter.takes_session(session) {
+            return;
+        }
+        let event = Event {
+            start: row.start_ns,
+            ns: i64::try_from(row.ns).unwrap_or(i64::MAX),
+            name: names.number(&row.name),
+        };
+        match (row.kind.as_str(), session.pid) {
+            (span::kind::WAIT, pid) => events.waits.entry(pid).or_default().push(event),
+            (span::kind::SYSCALL, 0) => events.calls.entry((0, session.id.0)).or_default().push(event),
+            (span::kind::SYSCALL, pid) => events.calls.entry((pid, 0)).or_default().push(event),
+            _ => {}
+        }
+    });
+    let Events { waits, mut calls } = events;
+    if waits.is_empty() || calls.is_empty() {
+        return None;
+    }
+    let only = match (waits.len(), calls.first_key_value()) {
+        (1, Some((key, _))) if calls.len() == 1 => Some(*key),
+        _ => None,
+    };
+    let mut answer = Beside {
+        pairs: Vec::new(),
+        without_calls: Vec::new(),
+        without_waits: Vec::new(),
+    };
+    for (pid, of_waits) in waits {
+        let unnamed = match (pid, only) {
+            (0, Some((0, _))) => Some(Unnamed::Both),
+            (0, Some(_)) => Some(Unnamed::Waits),
+            (_, Some((0, _))) => Some(Unnamed::Calls),
+            _ => None,
+        };
+        let key = match unnamed {
+            Some(_) => only.unwrap_or_default(),
+            None => (pid, 0),
+        };
+        // Without a number nothing says that two traces are of the same process.
+        let of_calls = calls.remove(&key).filter(|_| pid != 0 || unnamed.is_some());
+        match of_calls {
+            Some(of_calls) => {
+                answer
+                    .pairs
+                    .push(pair(pid.max(key.0), unnamed, [of_waits, of_calls], &names.names))
+            }
+            None => answer.without_calls.push(pid),
+        }
+    }
+    answer.without_waits = calls.into_keys().map(|(pid, _)| pid).collect();
+    Some(answer)
+}
+
+fn pair(pid: u32, unnamed: Option<Unnamed>, mut events: [Vec<Event>; 2], names: &[String]) -> Pair {
+    for of in &mut events {
+        of.sort_by_key(|event| event.start);
+    }
+    let [mut waits, calls] = events;
+    let alignment = alignment::find(&waits, &calls);
+    for wait in &mut waits {
+        wait.start = wait.start.saturating_add(alignment.shift_ns);
+    }
+    let covered = |events: &[Event]| {
+        let from = events.first().map_or(0, |event| event.start);
+        let to = events.iter().map(|event| event.end()).max().unwrap_or(from);
+        (from, to)
+    };
+    let (waits_from, waits_to) = covered(&waits);
+    let (calls_from, calls_to) = covered(&calls);
+    let from_ns = waits_from.max(calls_from);
+    let to_ns = waits_to.min(calls_to).max(from_ns);
+    let within = |events: Vec<Event>| -> (Vec<Event>, u64) {
+        let all = events.len();
+        let kept: Vec<Event> = events
+            .into_iter()
+            .filter(|event| event.start >= from_ns && event.end() <= to_ns)
+            .collect();
+        let left_out = (all - kept.len()) as u64;
+        (kept, left_out)
+    };
+    let (waits, waits_left_out) = within(waits);
+    let (calls, calls_left_out) = within(calls);
+    Pair {
+        pid,
+        unnamed,
+        alignment,
+        from_ns,
+        to_ns,
+        waits_left_out,
+        calls_left_out,
+        matrix: matrix::of(
+            &waits,
+            &calls,
+            to_ns.saturating_sub(from_ns).unsigned_abs(),
+            names,
+        ),
+    }
+}

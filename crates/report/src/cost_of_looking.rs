@@ -1,0 +1,105 @@
+//! How much of the time in a report is the tool that took it, by what a calibration of the same host says.
+
+use dbtime_model::calibration::{Calibration, look, workload};
+use dbtime_model::latency::kind;
+use dbtime_model::recording::Meta;
+use dbtime_model::{LatencyRow, counter};
+
+use crate::sums::percent;
+
+/// Tier of recordings in which every system call is looked at.
+const CALLS_TIER: &str = "exact-calls";
+
+/// Which calibration speaks of a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CalibrationOf {
+    /// What was measured.
+    pub calibration: Calibration,
+    /// The person named it: it is taken for files that do not say their host.
+    pub is_named: bool,
+}
+
+/// What looking cost, about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CostOfLooking {
+    /// Who looked; see [`look`].
+    pub look: String,
+    /// System calls that were looked at.
+    pub calls: u128,
+    /// How much longer each of them was, nanoseconds: median of a short call.
+    pub extra_ns: u64,
+    /// Calls by that, nanoseconds.
+    pub total_ns: u128,
+    /// In percent of the time that was recorded; none when there is none.
+    pub percent: Option<f64>,
+    /// A smaller cost would mean nothing, nanoseconds a call.
+    pub noise_ns: u64,
+    /// When it was calibrated, microseconds since the Unix epoch.
+    pub calibrated_us: i64,
+    /// On which host.
+    pub host: String,
+    /// The recording does not say whether it is of that host.
+    pub is_other_host_possible: bool,
+}
+
+/// Counts the calls that were looked at.
+pub(crate) struct CostBuilder<'a> {
+    calibration: &'a Calibration,
+    look: &'static str,
+    is_other_host_possible: bool,
+    calls: u128,
+}
+
+impl<'a> CostBuilder<'a> {
+    /// None when the calibration says nothing of such a recording: another tier, host or kernel.
+    pub(crate) fn new(of: &'a CalibrationOf, meta: &Meta) -> Option<CostBuilder<'a>> {
+        let calibration = &of.calibration;
+        let is_strace = meta.files.iter().any(|file| file.format == counter::STRACE);
+        let look = if meta.collector.tier == CALLS_TIER && calibration.is_of(&meta.host) {
+            look::CALLS
+        } else if is_strace && of.is_named {
+            look::STRACE
+        } else {
+            return None;
+        };
+        Some(CostBuilder {
+            calibration,
+            look,
+            is_other_host_possible: look == look::STRACE,
+            calls: 0,
+        })
+    }
+
+    /// Adds latencies that the filter lets through.
+    pub(crate) fn add(&mut self, row: &LatencyRow) {
+        if row.kind == kind::SYSCALL {
+            self.calls += u128::from(row.count);
+        }
+    }
+
+    /// `time_ns`: all that was recorded.
+    pub(crate) fn finish(self, time_ns: u128) -> Option<CostOfLooking> {
+        let cell = self.calibration.cell(self.look, workload::PREAD)?;
+        let control = self.calibration.control(workload::PREAD)?;
+        let extra_ns = cell.extra_ns.map_or(0, |ns| ns.max(0).unsigned_abs());
+        let total_ns = self.calls.saturating_mul(extra_ns.into());
+        Some(CostOfLooking {
+            look: self.look.to_string(),
+            calls: self.calls,
+            extra_ns,
+            total_ns,
+            percent: percent(total_ns, time_ns),
+            noise_ns: control.noise_ns,
+            calibrated_us: self.calibration.time_us,
+            host: self.calibration.host.name.clone(),
+            is_other_host_possible: self.is_other_host_possible,
+        })
+    }
+}
+
+impl CostOfLooking {
+    /// True when the cost of a call is more than the noise of its calibration.
+    pub fn is_measurable(&self) -> bool {
+        self.extra_ns > self.noise_ns
+    }
+}
