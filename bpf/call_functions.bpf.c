@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Of one task and one of its system calls: entry and return of some functions of the kernel inside, and when the task
+/* Of one task and one of its system calls: entry and return of some functions of the kernel inside. And when the task
  * left the CPU and came back. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -109,8 +109,7 @@ int on_single_return(struct pt_regs *ctx)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	if (!in_call)
-		return 0;
+	/* Outside of calls too: a trace without any switch would not tell that switches are traced. */
 	if (prev->pid == task_id)
 		add_row(ROW_LEFT_CPU, next->pid, preempt ? 0 : prev->__state);
 	else if (next->pid == task_id)

@@ -236,6 +236,44 @@ fn interrupts_and_time_off_cpu_are_told_apart() {
     );
 }
 
+/// With few functions traced nothing stands between a switch and the return of the function that left the CPU.
+#[test]
+fn a_function_may_return_right_after_a_switch() {
+    let line = |us: u32, duration: &str, said: &str| {
+        format!("  16.{us:06} |   0)   calls-7    | {duration:>13} |  {said}\n")
+    };
+    let text = line(0, "", "__x64_sys_nanosleep() {")
+        + &line(1, "", "  do_nanosleep() {")
+        + &line(
+            2,
+            "",
+            "    /* sched_switch: prev_comm=calls prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=x next_pid=9 next_prio=120 */",
+        )
+        + &line(
+            502,
+            "",
+            "    /* sched_wakeup: comm=calls pid=7 prio=120 target_cpu=000 */",
+        )
+        + &line(
+            1_002,
+            "",
+            "    /* sched_switch: prev_comm=x prev_pid=9 prev_prio=120 prev_state=S ==> next_comm=calls next_pid=7 next_prio=120 */",
+        )
+        + &line(1_003, "# 1002.000 us", "  } /* do_nanosleep */")
+        + &line(1_005, "# 1005.000 us", "} /* __x64_sys_nanosleep */");
+    let whole = of_text(text).unwrap_or_else(|e| panic!("{e}"));
+    let mut states: BTreeMap<State, u64> = BTreeMap::new();
+    for row in &whole.rows.activity {
+        *states.entry(row.state).or_default() += row.ns;
+    }
+    let expected = [
+        (State::Kernel, 5_000),
+        (State::Runnable, 500_000),
+        (State::Sleep, 500_000),
+    ];
+    assert_eq!(states, BTreeMap::from(expected));
+}
+
 /// The same trace in fewer columns, and as trace-cmd prints it.
 #[test]
 fn columns_do_not_matter() {

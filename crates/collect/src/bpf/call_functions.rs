@@ -92,18 +92,22 @@ impl CallFunctions {
         // Returns first, and the call itself last: what is seen to begin is seen to end.
         if at_once {
             for (program, is_return) in [(&skel.progs.on_return, true), (&skel.progs.on_entry, false)] {
-                let mut options = KprobeMultiOpts::default();
-                options.symbols = functions.to_vec();
-                options.cookies = (0..functions.len() as u64).collect();
-                options.retprobe = is_return;
+                let options = KprobeMultiOpts {
+                    symbols: functions.to_vec(),
+                    cookies: (0..functions.len() as u64).collect(),
+                    retprobe: is_return,
+                    ..KprobeMultiOpts::default()
+                };
                 let link = program.attach_kprobe_multi_with_opts(options);
                 links.push(link.map_err(|e| failed("kprobe.multi", e))?);
             }
         } else {
             for (number, function) in functions.iter().enumerate().rev() {
                 let attach = |program: &ProgramMut<'_>, is_return| {
-                    let mut options = KprobeOpts::default();
-                    options.cookie = number as u64;
+                    let options = KprobeOpts {
+                        cookie: number as u64,
+                        ..KprobeOpts::default()
+                    };
                     program.attach_kprobe_with_opts(is_return, function, options)
                 };
                 let both = attach(&skel.progs.on_single_return, true)

@@ -192,6 +192,8 @@ impl Calls {
     pub(super) fn close(&mut self, place: &Place<'_>, name: &[u8], ns: Option<u64>, into: &mut Import) {
         let at = self.tasks.of(place, into);
         self.close_lost(at, place, into);
+        // Where nothing of what comes after a switch is traced, the function that left the CPU returns at once.
+        self.arrive(at, place, Role::Plain);
         let task = &mut self.tasks[at];
         let function = (!name.is_empty()).then(|| self.paths.function(name));
         let is_open = task.open.last().is_some_and(|open| open.indent == place.indent);
