@@ -366,7 +366,7 @@ fn sleeps_of_a_session_are_in_their_wait_events() {
     let off = slept + sum(&naps, |row| row.delay_ns) as f64 / 1e9;
     // No nap is shorter than was asked for, by the 50 us of slack that its timer may come early; the delay comes on top.
     assert!(off > 0.0049 * NAPS as f64, "{off}");
-    // A timer ends a nap. Where it had expired before the session was off its CPU nobody is seen to end it.
+    // A timer ends a nap. Virtual machines may hide from BPF what interrupts an idle CPU: then nobody is seen to end it.
     let others: Vec<&str> = naps
         .iter()
         .map(|row| row.waker.as_str())
