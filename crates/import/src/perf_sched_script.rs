@@ -318,7 +318,7 @@ impl<'a> Reader<'a> {
             state: switch.state,
             waker: arrival
                 .as_ref()
-                .map(|arrival| arrival.waker.clone())
+                .map(|arrival| arrival.waker.as_str().into())
                 .unwrap_or_default(),
             migrations: arrival.as_ref().map_or(0, |arrival| arrival.migrations),
             migrated: arrival.as_ref().is_some_and(|arrival| arrival.migrated),
@@ -328,6 +328,7 @@ impl<'a> Reader<'a> {
                 .map(|arrival| std::mem::take(&mut arrival.instead))
                 .unwrap_or_default()
                 .into_iter()
+                .map(|(who, ns)| (who.into(), ns))
                 .collect(),
         };
         task.left = Some((time, switch.state));

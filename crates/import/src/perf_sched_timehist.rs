@@ -235,11 +235,11 @@ impl<'a> Reader<'a> {
             wait_state,
             wait: Wait::not_recorded(),
             state,
-            waker: woken.map(|(_, who)| who).unwrap_or_default(),
+            waker: woken.map(|(_, who)| who.into()).unwrap_or_default(),
             migrations,
             migrated: migrations > 0 || moved,
             priority: None,
-            instead: instead.into_iter().collect(),
+            instead: instead.into_iter().map(|(who, ns)| (who.into(), ns)).collect(),
         };
         self.switches.turn(turn);
     }

@@ -2,6 +2,7 @@
 //! imported ones go the same way.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::latency::{bounds_of, bucket_of, kind};
 use crate::{
@@ -36,7 +37,7 @@ pub struct Turn {
     /// See [`SwitchRow::state`].
     pub state: State,
     /// See [`SwitchRow::waker`].
-    pub waker: String,
+    pub waker: Arc<str>,
     /// How often it was moved while it was off CPU.
     pub migrations: u64,
     /// See [`SwitchRow::migrated`].
@@ -44,7 +45,7 @@ pub struct Turn {
     /// See [`SwitchRow::priority`].
     pub priority: Option<i32>,
     /// Who had the CPU during the delay, and how much of it, nanoseconds; no name twice.
-    pub instead: Vec<(String, u64)>,
+    pub instead: Vec<(Arc<str>, u64)>,
 }
 
 /// Where time belongs.
@@ -62,7 +63,7 @@ struct LatencyCell {
     second: i64,
     session: SessionId,
     kind: &'static str,
-    name: String,
+    name: Arc<str>,
     bucket: u16,
 }
 
@@ -90,6 +91,9 @@ pub struct Turns {
     latency: HashMap<LatencyCell, Sum>,
     counters: HashMap<(i64, SessionId, &'static str), i64>,
     switches: Vec<SwitchRow>,
+    /// What latencies call the wait events and states that came.
+    events: HashMap<Wait, Arc<str>>,
+    states: HashMap<State, Arc<str>>,
     /// Turns added, see [`crate::recording::Scheduling::switches`].
     pub switches_seen: u64,
     /// Of these, how many became a row.
@@ -105,6 +109,7 @@ impl Turns {
         let run_begin = run_end.saturating_sub_unsigned(turn.run_ns.unwrap_or(0));
         let delay_begin = run_begin.saturating_sub_unsigned(turn.delay_ns.unwrap_or(0));
         let session = turn.session;
+        let event = self.event_name(&turn.wait);
         self.switches_seen += 1;
         *self.counter(run_end, session, counter::SWITCHES) += 1;
         self.moved(run_end, session, turn.migrations);
@@ -114,7 +119,7 @@ impl Turns {
                 delay_begin,
                 session,
                 kind::WAIT,
-                &event_name(&turn.wait),
+                &event,
                 ns.saturating_add(turn.delay_ns.unwrap_or(0)),
             );
             if !turn.waker.is_empty() {
@@ -123,16 +128,21 @@ impl Turns {
         }
         if let Some(ns) = turn.delay_ns {
             self.time(run_begin, session, &turn.wait, State::Runnable, ns);
-            self.latency(run_begin, session, kind::SCHED, &event_name(&turn.wait), ns);
+            self.latency(run_begin, session, kind::SCHED, &event, ns);
             for (name, ns) in &turn.instead {
                 self.latency(run_begin, session, kind::INSTEAD, name, *ns);
             }
         }
         match turn.run_ns {
             Some(ns) => {
+                let state = Arc::clone(
+                    self.states
+                        .entry(turn.state)
+                        .or_insert_with(|| turn.state.as_str().into()),
+                );
                 // The wait events that it came through meanwhile were not looked at.
                 self.time(run_end, session, &Wait::not_recorded(), State::Cpu, ns);
-                self.latency(run_end, session, kind::RUN, turn.state.as_str(), ns);
+                self.latency(run_end, session, kind::RUN, &state, ns);
             }
             None => self.without_begin += 1,
         }
@@ -149,7 +159,7 @@ impl Turns {
                 wait_class: turn.wait.class.to_string(),
                 wait_event: turn.wait.event.to_string(),
                 state: turn.state,
-                waker: turn.waker,
+                waker: turn.waker.to_string(),
                 migrated: turn.migrated,
                 priority: turn.priority,
             });
@@ -216,7 +226,7 @@ impl Turns {
                     time: cell.second.saturating_mul(SECOND_US),
                     session: cell.session,
                     kind: cell.kind.to_string(),
-                    name: cell.name,
+                    name: cell.name.to_string(),
                     from_ns,
                     to_ns,
                     count: sum.count,
@@ -267,22 +277,27 @@ impl Turns {
         self.activity.entry(cell).or_default().add(ns);
     }
 
-    fn latency(&mut self, end_ns: i64, session: SessionId, kind: &'static str, name: &str, ns: u64) {
+    fn latency(&mut self, end_ns: i64, session: SessionId, kind: &'static str, name: &Arc<str>, ns: u64) {
         let cell = LatencyCell {
             second: end_ns.div_euclid(SECOND_NS),
             session,
             kind,
-            name: name.to_string(),
+            name: Arc::clone(name),
             bucket: bucket_of(ns),
         };
         self.latency.entry(cell).or_default().add(ns);
     }
-}
 
-/// What latencies call a wait event: see [`LatencyRow::name`].
-fn event_name(wait: &Wait) -> String {
-    match wait.kind() {
-        WaitKind::None => Wait::NONE.to_string(),
-        WaitKind::Event | WaitKind::Unknown => format!("{}:{}", wait.class, wait.event),
+    /// What latencies call a wait event: see [`LatencyRow::name`].
+    fn event_name(&mut self, wait: &Wait) -> Arc<str> {
+        if let Some(name) = self.events.get(wait) {
+            return Arc::clone(name);
+        }
+        let name: Arc<str> = match wait.kind() {
+            WaitKind::None => Wait::NONE.into(),
+            WaitKind::Event | WaitKind::Unknown => format!("{}:{}", wait.class, wait.event).into(),
+        };
+        self.events.insert(wait.clone(), Arc::clone(&name));
+        name
     }
 }

@@ -1,6 +1,7 @@
 //! Names of those who end a sleep.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::postgres::title;
@@ -12,32 +13,33 @@ const VALID: Duration = Duration::from_secs(5);
 /// Names that have been looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
-    names: HashMap<u32, (String, Instant)>,
+    names: HashMap<u32, (Arc<str>, Instant)>,
 }
 
 impl Wakers {
     /// Name of a waker by its pid; 0 is an interrupt.
     pub(crate) fn name(&mut self, pid: u32) -> String {
-        self.name_of(pid, "")
+        self.name_of(pid, "").to_string()
     }
 
     /// Name of a task by its pid; `comm` is its own, for one that has gone. 0 is an interrupt.
-    pub(crate) fn name_of(&mut self, pid: u32, comm: &str) -> String {
+    pub(crate) fn name_of(&mut self, pid: u32, comm: &str) -> Arc<str> {
         if pid == 0 {
-            return "interrupt".to_string();
+            return "interrupt".into();
         }
         let now = Instant::now();
         if let Some((name, found)) = self.names.get(&pid)
             && now.duration_since(*found) < VALID
         {
-            return name.clone();
+            return Arc::clone(name);
         }
         let name = describe(pid)
+            .map(Arc::from)
             .or_else(|| self.names.remove(&pid).map(|(name, _)| name))
-            .unwrap_or_else(|| format!("{} {pid}", if comm.is_empty() { "pid" } else { comm }));
+            .unwrap_or_else(|| format!("{} {pid}", if comm.is_empty() { "pid" } else { comm }).into());
         self.names
             .retain(|_, (_, found)| now.duration_since(*found) < 10 * VALID);
-        self.names.insert(pid, (name.clone(), now));
+        self.names.insert(pid, (Arc::clone(&name), now));
         name
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
@@ -256,13 +257,13 @@ impl SwitchCollector {
         let wakers = &mut self.wakers;
         let waker = match &event.waker {
             Some(who) if wait_state != State::Runnable => named(wakers, who),
-            _ => String::new(),
+            _ => Arc::default(),
         };
-        let mut instead: Vec<(String, u64)> = Vec::with_capacity(event.occupants.len());
+        let mut instead: Vec<(Arc<str>, u64)> = Vec::with_capacity(event.occupants.len());
         for (who, ns) in &event.occupants {
             let name = match who {
-                None => OTHERS.to_string(),
-                Some(Somebody { pid: 0, .. }) => IDLE.to_string(),
+                None => OTHERS.into(),
+                Some(Somebody { pid: 0, .. }) => IDLE.into(),
                 Some(who) => named(wakers, who),
             };
             match instead.iter_mut().find(|(known, _)| *known == name) {
@@ -449,6 +450,6 @@ fn state_of(left: LeftAs) -> State {
 }
 
 /// A task with its pid, by what kind of server process it is where it is one.
-fn named(wakers: &mut Wakers, who: &Somebody) -> String {
+fn named(wakers: &mut Wakers, who: &Somebody) -> Arc<str> {
     wakers.name_of(who.pid, &who.comm)
 }
