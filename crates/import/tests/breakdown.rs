@@ -5,11 +5,9 @@ mod whole;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{Rows, SessionId, Wait};
-use samples::say;
 use whole::{Whole, of_files};
 
 fn fixture(name: &str) -> PathBuf {
@@ -24,20 +22,7 @@ fn imported(path: &Path) -> Whole {
 
 /// What awk makes of the file; none where there is no awk.
 fn by_awk(path: &Path) -> Option<BTreeMap<String, i128>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/breakdown.awk");
-    let output = match Command::new("awk").arg("-f").arg(script).arg(path).output() {
-        Ok(output) => output,
-        Err(e) => {
-            say(&format!("SKIPPED: awk: {e}: {} is not compared", path.display()));
-            return None;
-        }
-    };
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = samples::by_awk("breakdown.awk", path)?;
     Some(
         text.lines()
             .map(|line| {

@@ -52,20 +52,7 @@ fn graphs() -> Vec<PathBuf> {
 
 /// What awk makes of the lines; none where there is no awk.
 fn by_awk(path: &Path) -> Option<BTreeMap<String, u64>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ftrace.awk");
-    let output = match Command::new("awk").arg("-f").arg(script).arg(path).output() {
-        Ok(output) => output,
-        Err(e) => {
-            say(&format!("SKIPPED: awk: {e}: {} is not compared", path.display()));
-            return None;
-        }
-    };
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = samples::by_awk("ftrace.awk", path)?;
     let pairs = text
         .lines()
         .map(|line| line.split_once('\t').expect("name and value"));

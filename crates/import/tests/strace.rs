@@ -1,10 +1,10 @@
 //! Traces of system calls: strace and perf trace, against sums that awk makes of the same files, against the tools' own summaries,
 //! and on a small file of our own.
 
+mod samples;
 mod whole;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,15 +13,11 @@ use dbtime_model::latency::{bounds_of, bucket_of, kind};
 use dbtime_model::recording::{Clock, Unit};
 use dbtime_model::{Fidelity, SessionId, State, Wait, counter, span};
 use proptest::prelude::*;
+use samples::say;
 use whole::{Whole, of_files, of_files_with, of_text, of_text_with};
 
 /// The frame of time between calls.
 const OUTSIDE: &str = "outside of system calls, the tracer's stops included";
-
-fn say(text: &str) {
-    // There is nobody to tell when standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
 
 /// Real traces; says so loudly when they are not there.
 fn data(name: &str) -> Option<PathBuf> {
@@ -109,20 +105,7 @@ fn by_latencies(imported: &Whole) -> Sums {
 }
 
 fn by_awk(path: &Path) -> Option<Sums> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/syscalls.awk");
-    let output = match Command::new("awk").arg("-f").arg(script).arg(path).output() {
-        Ok(output) => output,
-        Err(e) => {
-            say(&format!("SKIPPED: awk: {e}: {} is not compared", path.display()));
-            return None;
-        }
-    };
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = samples::by_awk("syscalls.awk", path)?;
     let lines = text.lines().map(|line| {
         let cells: Vec<&str> = line.split('\t').collect();
         let number = |at: usize| cells[at].parse().expect("a number");

@@ -9,7 +9,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys};
 use super::block_skeleton::BlockSkelBuilder;
 use super::block_skeleton::types::{bss, dbt_block_volume_key, dbt_latency, dbt_latency_key};
 use super::latency::LatencyMaps;
-use super::messages::{collect_messages, messages};
+use super::messages::refusals;
 use crate::CollectError;
 
 /// Which requests count, and from when on.
@@ -71,13 +71,7 @@ impl BlockPrograms {
     /// # Errors
     /// The kernel refuses what nothing can be measured without: the message has its reason.
     pub(crate) fn load(filter: &BlockFilter) -> Result<(BlockPrograms, Vec<String>), CollectError> {
-        collect_messages();
-        let failed = |what: &str, e: libbpf_rs::Error| {
-            CollectError::Kernel(format!(
-                "the kernel does not take dbtime's programs ({what}: {e}){}",
-                messages()
-            ))
-        };
+        let failed = refusals("the kernel does not take dbtime's programs");
         for tracepoint in ["block_rq_issue", "block_rq_complete"] {
             need(tracepoint, "no request can be timed")?;
         }

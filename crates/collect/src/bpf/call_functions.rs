@@ -12,7 +12,7 @@ use libbpf_rs::{
 
 use super::call_functions_skeleton::CallFunctionsSkelBuilder;
 use super::call_functions_skeleton::types::bss;
-use super::messages::{collect_messages, messages};
+use super::messages::refusals;
 use crate::CollectError;
 
 /// What happened.
@@ -56,9 +56,7 @@ impl CallFunctions {
         functions: &[String],
         at_once: bool,
     ) -> Result<(CallFunctions, Vec<usize>), CollectError> {
-        collect_messages();
-        let failed =
-            |what: &str, e: libbpf_rs::Error| CollectError::Kernel(format!("{what}: {e:#}{}", messages()));
+        let failed = refusals("probes of functions");
         let mut storage = MaybeUninit::uninit();
         let mut open = CallFunctionsSkelBuilder::default()
             .open(&mut storage)

@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilde
 use super::call_waits_skeleton::CallWaitsSkelBuilder;
 use super::call_waits_skeleton::types::bss;
 use super::load::source_to;
-use super::messages::{collect_messages, messages};
+use super::messages::refusals;
 use crate::CollectError;
 use crate::database::WaitSource;
 
@@ -37,10 +37,7 @@ impl CallWaits {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn attach(task: u32, call: i32, source: WaitSource) -> Result<CallWaits, CollectError> {
-        collect_messages();
-        let failed = |what: &str, e: libbpf_rs::Error| {
-            CollectError::Kernel(format!("wait events of calls: {what}: {e}{}", messages()))
-        };
+        let failed = refusals("wait events of calls");
         let mut storage = MaybeUninit::uninit();
         let mut open = CallWaitsSkelBuilder::default()
             .open(&mut storage)

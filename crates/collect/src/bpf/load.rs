@@ -11,7 +11,7 @@ use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE,
 
 use super::histograms::Histograms;
 use super::latency::LatencyMaps;
-use super::messages::{collect_messages, messages, verdict};
+use super::messages::{refusals, verdict};
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
     bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
@@ -162,13 +162,7 @@ impl Programs {
     }
 
     fn load_engine(engine: Visit, rate_hz: u32, tier: Tier, wakers: bool) -> Result<Programs, CollectError> {
-        collect_messages();
-        let failed = |what: &str, e: libbpf_rs::Error| {
-            CollectError::Kernel(format!(
-                "the kernel does not take dbtime's programs ({what}: {e}){}",
-                messages()
-            ))
-        };
+        let failed = refusals("the kernel does not take dbtime's programs");
         let mut storage = MaybeUninit::uninit();
         let mut open = RecorderSkelBuilder::default()
             .open(&mut storage)

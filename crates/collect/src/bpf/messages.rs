@@ -4,6 +4,8 @@ use std::sync::Mutex;
 
 use libbpf_rs::PrintLevel;
 
+use crate::CollectError;
+
 /// The one line of a refusal that says why: the verifier's last words stand before its statistics.
 pub(super) fn verdict(refusal: &str) -> String {
     let lines: Vec<&str> = refusal.lines().map(str::trim).collect();
@@ -18,8 +20,14 @@ pub(super) fn verdict(refusal: &str) -> String {
 /// What libbpf had to say since the last call: the verifier's reason, in most cases.
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// Makes errors of what libbpf refuses from now on, with the kernel's reasons.
+pub(super) fn refusals(of: &'static str) -> impl Fn(&str, libbpf_rs::Error) -> CollectError + Copy {
+    collect_messages();
+    move |what, e| CollectError::Kernel(format!("{of} ({what}: {e:#}){}", messages()))
+}
+
 /// Forgets what was said before, and keeps what will be.
-pub(super) fn collect_messages() {
+fn collect_messages() {
     fn keep(_: PrintLevel, text: String) {
         if let Ok(mut messages) = MESSAGES.lock() {
             messages.push(text.trim_end().to_string());
@@ -30,7 +38,7 @@ pub(super) fn collect_messages() {
 }
 
 /// The last few messages: the verifier's log may have thousands of lines, its reason stands at the end.
-pub(super) fn messages() -> String {
+fn messages() -> String {
     let taken = MESSAGES
         .lock()
         .map(|mut m| std::mem::take(&mut *m))

@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use super::latency::LatencyMaps;
-use super::messages::{collect_messages, messages};
+use super::messages::refusals;
 use super::oracle_skeleton::OracleSkelBuilder;
 use super::oracle_skeleton::types::{bss, dbt_latency, dbt_latency_key, dbt_oracle_wait};
 use super::{Latency, LatencyKey};
@@ -34,10 +34,7 @@ impl OracleProbes {
     /// # Errors
     /// An executable has no such functions, or the kernel refuses.
     pub(crate) fn attach(pids: &[u32]) -> Result<(OracleProbes, Vec<String>), CollectError> {
-        collect_messages();
-        let failed = |what: &str, e: libbpf_rs::Error| {
-            CollectError::Kernel(format!("--uprobes: {what}: {e}{}", messages()))
-        };
+        let failed = refusals("--uprobes");
         let mut storage = MaybeUninit::uninit();
         let mut open = OracleSkelBuilder::default()
             .open(&mut storage)

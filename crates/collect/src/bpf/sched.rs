@@ -11,7 +11,7 @@ use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
-use super::messages::{collect_messages, messages};
+use super::messages::refusals;
 use super::run_time::RunTimes;
 use super::sched_skeleton::SchedSkelBuilder;
 use super::sched_skeleton::types::{
@@ -111,13 +111,7 @@ impl SchedPrograms {
     /// # Errors
     /// The kernel refuses: the message has its reason.
     pub(crate) fn load() -> Result<SchedPrograms, CollectError> {
-        collect_messages();
-        let failed = |what: &str, e: libbpf_rs::Error| {
-            CollectError::Kernel(format!(
-                "the kernel does not take dbtime's programs ({what}: {e}){}",
-                messages()
-            ))
-        };
+        let failed = refusals("the kernel does not take dbtime's programs");
         let mut storage = MaybeUninit::uninit();
         let mut open = SchedSkelBuilder::default()
             .open(&mut storage)

@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Tells the person who runs the tests, whether they pass or not: what `eprintln` writes is shown for failures only.
 pub(crate) fn say(text: &str) {
@@ -48,4 +49,22 @@ fn files_in(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found.sort();
     assert!(!found.is_empty(), "{}: no traces", folder.display());
     found
+}
+
+/// What a script of awk in this folder makes of a file; none, said loudly, where there is no awk.
+pub(crate) fn by_awk(script: &str, path: &Path) -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script);
+    let output = match Command::new("awk").arg("-f").arg(script).arg(path).output() {
+        Ok(output) => output,
+        Err(e) => {
+            say(&format!("SKIPPED: awk: {e}: {} is not compared", path.display()));
+            return None;
+        }
+    };
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(String::from_utf8(output.stdout).expect("text"))
 }
