@@ -104,7 +104,8 @@ pub struct SpanRow {
     pub session: SessionId,
     /// See [`span::kind`].
     pub kind: String,
-    /// Name of the system call or `class:event` of the wait; empty for functions, whose name is the leaf of `stack`.
+    /// Name of the system call or `class:event` of the wait; empty for functions and intervals, whose name is the leaf of
+    /// `stack`.
     pub name: String,
     /// Call path, root first; 0 when it does not apply.
     pub stack: StackId,
@@ -128,7 +129,7 @@ pub mod span {
         pub const FUNCTION: &str = "function";
         /// A stay off CPU inside the function whose path it has.
         pub const OFF_CPU: &str = "off_cpu";
-        /// From one tracepoint to the next; `name` says which.
+        /// From one tracepoint to the next; the leaf of `stack` names both.
         pub const INTERVAL: &str = "interval";
         /// A system call.
         pub const SYSCALL: &str = "syscall";
