@@ -9,6 +9,8 @@ use dbtime_tests::{
     needs_recording, schedstat,
 };
 
+/// Who sleeps does not tear; a session connects before it does, and goes after, and may be sampled in either.
+const AWAKE: u64 = 2;
 const SECONDS: Duration = Duration::from_secs(7);
 /// CPU is compared from outside: its moments lie up to one sampling period from the recorder's.
 const PERIOD: f64 = 0.010;
@@ -142,7 +144,7 @@ fn known_sessions(server: &Server) {
         "{}",
         sleeper.ledger()
     );
-    assert_eq!(sleeper.torn, 0, "a sleeper does not tear");
+    assert!(sleeper.torn <= AWAKE, "a sleeper does not tear: {}", sleeper.torn);
 
     let cpu = assert_true_to(&cpu, &recorded);
     assert!(
@@ -156,7 +158,11 @@ fn known_sessions(server: &Server) {
         let lock = waiter.share_of_wait("Lock:transactionid") + waiter.share_of_wait("Lock:tuple");
         assert!(lock >= 0.99, "{}", waiter.ledger());
         assert!(waiter.share_of_state(State::Sleep) >= 0.99, "{}", waiter.ledger());
-        assert_eq!(waiter.torn, 0, "a lock waiter does not tear");
+        assert!(
+            waiter.torn <= AWAKE,
+            "a lock waiter does not tear: {}",
+            waiter.torn
+        );
     }
     let holder = assert_true_to(&holder, &recorded);
     assert!(
