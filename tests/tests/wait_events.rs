@@ -118,7 +118,12 @@ fn recorded_as_seen(server: &Server, recorded: &Recorded, pid: u32, activity: &A
     let ledger = session.ledger();
     if activity.backend_type == "client backend" {
         assert!(share >= 0.98, "{name}: {activity:?} but recorded\n{ledger}");
-        assert_eq!(session.torn, 0, "{name}: a waiter does not tear: {activity:?}");
+        // It may while it connects, and while it goes.
+        assert!(
+            session.torn <= 2,
+            "{name}: a waiter does not tear: {activity:?}, {}",
+            session.torn
+        );
     } else {
         assert!(share > 0.0, "{name}: {activity:?} but recorded\n{ledger}");
     }
