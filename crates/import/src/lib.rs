@@ -28,6 +28,7 @@ mod perf_sched_script;
 mod perf_sched_timehist;
 mod perf_script;
 mod samples;
+mod sched_fields;
 mod short_stack;
 mod strace;
 mod switches;

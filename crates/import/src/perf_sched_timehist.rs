@@ -119,10 +119,8 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(path: &Path, into: &'a mut Import) -> Reader<'a> {
-        let mut switches = Switches::new(crate::import::file(path), into);
-        switches.known.has_states = true;
         Reader {
-            switches,
+            switches: Switches::new(crate::import::file(path), into),
             columns: Columns::default(),
             tasks: HashMap::new(),
             cpus: HashMap::new(),

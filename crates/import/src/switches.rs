@@ -97,7 +97,11 @@ impl<'a> Switches<'a> {
             tasks: HashMap::new(),
             cpus: BTreeSet::new(),
             span: None,
-            known: Scheduling::default(),
+            // Whoever finds a switch without its state takes it back.
+            known: Scheduling {
+                has_states: true,
+                ..Scheduling::default()
+            },
         }
     }
 

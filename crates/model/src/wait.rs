@@ -66,6 +66,11 @@ impl Wait {
         Wait::event(Wait::UNKNOWN, "not recorded", false)
     }
 
+    /// True when this is what is meant by `name`: the class, the event, or both as they are written.
+    pub fn is_called(&self, name: &str) -> bool {
+        *name == *self.class || *name == *self.event || name == self.to_string()
+    }
+
     /// No wait, a wait, or not known.
     pub fn kind(&self) -> WaitKind {
         match &*self.class {

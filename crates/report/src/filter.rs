@@ -50,10 +50,7 @@ impl Filter {
     /// True for a row of this wait and state.
     pub fn takes(&self, wait: &Wait, state: State) -> bool {
         (self.states.is_empty() || self.states.contains(&state))
-            && (self.waits.is_empty()
-                || self.waits.iter().any(|wanted| {
-                    *wanted == *wait.class || *wanted == *wait.event || *wanted == wait.to_string()
-                }))
+            && (self.waits.is_empty() || self.waits.iter().any(|wanted| wait.is_called(wanted)))
     }
 }
 

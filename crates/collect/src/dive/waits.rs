@@ -70,7 +70,7 @@ impl NotedCalls {
     /// The kernel refuses.
     pub(super) fn step(&mut self) -> Result<(), CollectError> {
         for call in self.program.take()? {
-            self.matching += u64::from(self.is_wanted(&self.wait(call.wait)));
+            self.matching += u64::from(self.wait(call.wait).is_called(&self.wanted));
             if self.calls.len() < MOST {
                 self.calls.push((call.time_ns, call.wait));
             } else {
@@ -127,10 +127,5 @@ impl NotedCalls {
             u32::MAX => Wait::not_read(),
             number => self.names.decode(number, true),
         }
-    }
-
-    /// As reports take the names of waits.
-    fn is_wanted(&self, wait: &Wait) -> bool {
-        *self.wanted == *wait.class || *self.wanted == *wait.event || self.wanted == wait.to_string()
     }
 }

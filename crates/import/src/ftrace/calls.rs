@@ -15,9 +15,9 @@ use super::line::Place;
 use super::paths::{Path, Paths};
 use super::role::{INTERRUPT, Role, call_name};
 use super::step::{Inside, Interval, LastLeaf, Open, Step};
-use super::switches::{switched, woken};
 use super::tasks::{Task, Tasks};
 use crate::Import;
+use crate::sched_fields::{switch, woken};
 
 /// Rows of spans that are kept of a file, and as many more for calls that are longer than every one before.
 const KEPT_SPANS: u64 = 400_000;
@@ -74,19 +74,19 @@ impl Calls {
         let Some(at) = place.at_ns else { return };
         match name {
             b"sched_switch" => {
-                let Some(switch) = switched(arguments) else { return };
+                let Some(switch) = switch(arguments) else { return };
                 self.about.has_switches = true;
                 self.saw_switches = true;
-                if let Some(task) = self.tasks.with_pid(switch.from) {
+                if let Some(task) = self.tasks.with_pid(switch.prev.tid) {
                     self.tasks[task].off_since = Some((at, switch.state));
                     self.tasks[task].off_until = None;
                 }
-                if let Some(task) = self.tasks.with_pid(switch.to) {
+                if let Some(task) = self.tasks.with_pid(switch.next.tid) {
                     self.tasks[task].off_until = Some(at);
                 }
             }
             b"sched_wakeup" | b"sched_waking" | b"sched_wakeup_new" => {
-                if let Some(task) = woken(arguments).and_then(|pid| self.tasks.with_pid(pid)) {
+                if let Some(task) = woken(arguments).and_then(|of| self.tasks.with_pid(of.tid)) {
                     self.tasks[task].woken = Some(at);
                 }
             }
@@ -114,7 +114,7 @@ impl Calls {
             Some(_) => None,
         };
         let task = &mut self.tasks[at];
-        let is_inside = task.open.iter().any(|open| open.role.foreign() == role.foreign());
+        let is_inside = task.is_inside_of(role);
         let path = match (role.foreign(), root, task.open.last()) {
             (Some(name), root, _) if !is_inside => {
                 let root = root.unwrap_or_else(|| self.root_of_call(at, place.at_ns));
@@ -129,14 +129,10 @@ impl Calls {
         };
         let task = &mut self.tasks[at];
         let step = (role != Role::Dispatcher).then(|| {
-            let around = task
-                .open
-                .iter()
-                .filter(|open| open.role != Role::Dispatcher)
-                .count();
+            let depth = task.depth();
             task.steps.push(Step {
                 path,
-                depth: around as u32,
+                depth,
                 start_ns: place.at_ns.unwrap_or(0),
                 ns: 0,
                 own_ns: 0,
@@ -202,10 +198,7 @@ impl Calls {
             if function.is_some_and(|function| function != open.function) {
                 task.is_cut = true;
             }
-            let took = place
-                .at_ns
-                .zip(open.start_ns)
-                .map(|(end, start)| (end - start).max(0) as u64);
+            let took = open.lasted(place.at_ns);
             let Some(ns) = ns.or(took) else {
                 task.is_cut = true;
                 self.leave(at, 0, None, into);
@@ -238,9 +231,9 @@ impl Calls {
 
     /// The outermost function of a task returns, at this moment.
     pub(super) fn end(&mut self, at: usize, at_ns: i64, into: &mut Import) {
-        let start = self.tasks[at].open.last().and_then(|open| open.start_ns);
-        let ns = start.map_or(0, |start| at_ns.saturating_sub(start).max(0) as u64);
-        self.leave(at, ns, None, into);
+        let open = self.tasks[at].open.last();
+        let ns = open.and_then(|open| open.lasted(Some(at_ns)));
+        self.leave(at, ns.unwrap_or(0), None, into);
     }
 
     /// Functions deeper than this line have returned, though no line says so: the kernel loses the end of one now and then,
@@ -251,10 +244,7 @@ impl Calls {
             .last()
             .filter(|open| open.indent > place.indent)
         {
-            let took = place
-                .at_ns
-                .zip(open.start_ns)
-                .map(|(end, start)| (end - start).max(0) as u64);
+            let took = open.lasted(place.at_ns);
             self.without_end += 1;
             self.tasks[at].is_cut |= took.is_none();
             self.leave(at, took.unwrap_or(0), None, into);
@@ -306,11 +296,7 @@ impl Calls {
     fn add_step(&mut self, at: usize, (from, to): (i64, i64), path: Option<Path>, off: Option<State>) {
         let task = &mut self.tasks[at];
         let ns = to.saturating_sub(from).max(0) as u64;
-        let depth = task
-            .open
-            .iter()
-            .filter(|open| open.role != Role::Dispatcher)
-            .count();
+        let depth = task.depth();
         let Some(open) = task.open.last_mut() else { return };
         match off {
             Some(_) => {
@@ -321,7 +307,7 @@ impl Calls {
         }
         task.steps.push(Step {
             path: path.unwrap_or(open.path),
-            depth: depth as u32,
+            depth,
             start_ns: from,
             ns,
             own_ns: if off.is_none() { ns } else { 0 },
@@ -390,17 +376,12 @@ impl Calls {
                 None => {
                     // Its clock stood still while it slept; else children may not take longer than their parent.
                     self.too_short += u64::from(excess > CLOCKS_NS && !stood_still);
-
                     ns = inside_ns;
                 }
             }
         }
         let own_ns = ns.saturating_sub(inside_ns);
-        let is_foreign = open.role.foreign().is_some()
-            && !task
-                .open
-                .iter()
-                .any(|around| around.role.foreign() == open.role.foreign());
+        let is_foreign = open.role.foreign().is_some() && !task.is_inside_of(open.role);
         if let Some(around) = task.open.last_mut() {
             let taken = Inside {
                 ns,
@@ -481,10 +462,7 @@ impl Calls {
     fn is_wanted(&self, root: &Open, into: &Import) -> bool {
         let wanted = &into.options().calls;
         let name = || call_name(self.paths.symbol(root.function));
-        let is_of_wait = |wanted: &String| {
-            let wait = self.paths.wait_of(root.path);
-            *wanted == *wait.class || *wanted == *wait.event || *wanted == wait.to_string()
-        };
+        let is_of_wait = |wanted: &String| self.paths.wait_of(root.path).is_called(wanted);
         wanted.name.as_deref().is_none_or(|wanted| name() == Some(wanted))
             && wanted.wait.as_ref().is_none_or(is_of_wait)
             && wanted.most.is_none_or(|most| self.about.calls < most)
@@ -571,7 +549,7 @@ impl Calls {
             let mut calls = task.open.iter().filter(|open| open.role != Role::Dispatcher);
             calls.next().is_some_and(|open| is_call(open.role))
         };
-        self.about.cut_calls += self.tasks.iter_mut().filter(|task| is_open(task)).count() as u64;
+        self.about.cut_calls += self.tasks.iter().filter(|task| is_open(task)).count() as u64;
         self.hand_on(into);
     }
 }

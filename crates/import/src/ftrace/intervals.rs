@@ -11,9 +11,9 @@ use syscalls::Sysno;
 use super::calls::Calls;
 use super::line::{Place, pid_of};
 use super::step::Interval;
-use super::switches::switched;
 use crate::Import;
 use crate::samples::Table;
+use crate::sched_fields::switch;
 use crate::text::decimal;
 
 /// Functions at the leaf of a stack that are the tracer's own.
@@ -101,9 +101,9 @@ impl Intervals {
     ) {
         self.settle(calls, into);
         let Some(at_ns) = place.at_ns else { return };
-        let switch = (name == b"sched_switch").then(|| switched(arguments)).flatten();
-        if let Some(switch) = switch
-            && let Some(task) = self.by_pid.get(&switch.to).copied()
+        let switch = (name == b"sched_switch").then(|| switch(arguments)).flatten();
+        if let Some(switch) = &switch
+            && let Some(task) = self.by_pid.get(&switch.next.tid).copied()
         {
             self.back(task, at_ns, calls);
         }
@@ -138,7 +138,7 @@ impl Intervals {
             false => name,
         });
         next.off = switch
-            .filter(|switch| Some(switch.from) == pid_of(place.task))
+            .filter(|switch| Some(switch.prev.tid) == pid_of(place.task))
             .map(|switch| switch.state);
         self.waiting = Some(Waiting {
             task,

@@ -8,7 +8,7 @@
 //! `TASK-PID [(TGID)] [CPU] [FLAGS] TIME: EVENT: ARGUMENTS`; trace-cmd prints functions as the events `funcgraph_entry` and
 //! `funcgraph_exit`.
 
-use crate::text::{decimal, trim_start};
+use crate::text::{billionths, decimal, trim_start};
 
 /// Begin of lines that `dbtime dive` writes into the text.
 pub(super) const OWN: &[u8] = b"# dbtime ";
@@ -319,19 +319,9 @@ fn event_line(text: &[u8]) -> Said<'_> {
     }
 }
 
-/// `20.949637`: seconds with six digits or nine behind the point, as nanoseconds.
+/// `20.949637`: seconds as nanoseconds. A number without a point is no moment.
 pub(super) fn seconds(text: &[u8]) -> Option<i64> {
-    let point = memchr::memchr(b'.', text)?;
-    let (whole, fraction) = (&text[..point], &text[point + 1..]);
-    if fraction.is_empty() || fraction.len() > 9 {
-        return None;
-    }
-    let digits = decimal(fraction)?;
-    let scale = 10u64.pow(9 - fraction.len() as u32);
-    let ns = decimal(whole)?
-        .checked_mul(1_000_000_000)?
-        .checked_add(digits * scale)?;
-    i64::try_from(ns).ok()
+    memchr::memchr(b'.', text).and_then(|_| billionths(text))
 }
 
 /// `+ 76.655 us`: microseconds behind a mark for long ones.

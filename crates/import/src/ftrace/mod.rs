@@ -17,7 +17,6 @@ mod line;
 mod paths;
 mod role;
 mod step;
-mod switches;
 mod tasks;
 
 use std::io::Read;

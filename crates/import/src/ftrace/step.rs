@@ -27,6 +27,14 @@ pub(super) struct Open {
     pub(super) last_off: Option<usize>,
 }
 
+impl Open {
+    /// How long it has lasted at this moment, nanoseconds; none where moments are not known.
+    pub(super) fn lasted(&self, until_ns: Option<i64>) -> Option<u64> {
+        let (until, start) = until_ns.zip(self.start_ns)?;
+        Some(until.saturating_sub(start).max(0) as u64)
+    }
+}
+
 /// What the functions below a function took.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Inside {

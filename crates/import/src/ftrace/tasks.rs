@@ -63,6 +63,11 @@ impl IndexMut<usize> for Tasks {
 
 impl Tasks {
     /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.all.iter()
+    }
+
+    /// All of them, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
         self.all.iter_mut()
     }
@@ -200,17 +205,26 @@ impl Task {
         self.cpu = place.cpu.or(self.cpu);
     }
 
+    /// Functions of the call that the task is in: what stands around calls is none of them.
+    pub(super) fn depth(&self) -> u32 {
+        let of_call = self.open.iter().filter(|open| open.role != Role::Dispatcher);
+        of_call.count() as u32
+    }
+
+    /// True inside of an interrupt, or of preemption, when the role is of that.
+    pub(super) fn is_inside_of(&self, role: Role) -> bool {
+        self.open.iter().any(|open| open.role.foreign() == role.foreign())
+    }
+
     /// In what state a task is off its CPU, by what was called.
     pub(super) fn state_by_callers(&self) -> State {
         let roles = self.open.iter().rev().map(|open| open.role);
-        roles
-            .filter_map(|role| match role {
-                Role::IoSchedule => Some(State::Disk),
-                Role::Yield | Role::Preemption => Some(State::Runnable),
-                _ => None,
-            })
-            .next()
-            .unwrap_or(State::Sleep)
+        let mut states = roles.filter_map(|role| match role {
+            Role::IoSchedule => Some(State::Disk),
+            Role::Yield | Role::Preemption => Some(State::Runnable),
+            _ => None,
+        });
+        states.next().unwrap_or(State::Sleep)
     }
 
     /// True when something below this function was off its CPU.

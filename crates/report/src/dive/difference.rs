@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::KernelTrace;
 
 use super::paths::Paths;
-use super::{known, read};
+use super::{known, named, read};
 use crate::filter::Filter;
 use crate::load::Source;
 use crate::report::ReportError;
@@ -150,13 +150,6 @@ fn paths(paths: &Paths, calls: f64) -> Sums {
             (names, [count, node.own.iter().sum(), node.total_ns].map(per_call))
         })
         .collect()
-}
-
-fn named(function: &str, module: &str) -> String {
-    match module {
-        "" => function.to_string(),
-        module => format!("{function} [{module}]"),
-    }
 }
 
 fn merged(sides: [&Sums; 2]) -> Vec<DiveChange> {

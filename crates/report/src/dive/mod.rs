@@ -217,3 +217,11 @@ fn known(meta: &Meta) -> KernelTrace {
     sum.tracer = tracers.join(", ");
     sum
 }
+
+/// A function as traces write it: `NAME`, or `NAME [MODULE]`.
+pub(crate) fn named(function: &str, module: &str) -> String {
+    match module {
+        "" => function.to_string(),
+        module => format!("{function} [{module}]"),
+    }
+}

@@ -5,6 +5,7 @@ use dbtime_model::State;
 use super::page::{Page, Table, percent};
 use crate::dive::{
     CallSummary, ChildrenOf, DiveAnswer, DiveReport, Durations, FunctionDurations, PathTree, TracedCall,
+    named,
 };
 use crate::number::{duration, microseconds, milliseconds};
 use crate::sums;
@@ -180,13 +181,6 @@ fn lengths(of: &Durations, median: bool) -> Vec<String> {
     cells.push(us(histogram.quantile(0.99)));
     cells.push(microseconds(histogram.max_ns().into()));
     cells
-}
-
-fn named(function: &str, module: &str) -> String {
-    match module {
-        "" => function.to_string(),
-        module => format!("{function} [{module}]"),
-    }
 }
 
 fn functions(functions: &[FunctionDurations], heading: &str, others: usize, page: &mut Page) {

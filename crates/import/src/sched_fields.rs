@@ -1,0 +1,193 @@
+//! Fields of the scheduler's tracepoints, as the kernel prints them (`prev_comm=… prev_pid=… ==> next_comm=…`) or as libtraceevent
+//! does (`postgres:7 [120] S ==> swapper/0:0 [120]`): perf script, ftrace and trace-cmd have the same.
+
+use dbtime_model::State;
+
+use crate::switches::state_of;
+use crate::text::{decimal, trim_start};
+
+/// A task in a switch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Party<'a> {
+    pub(crate) comm: &'a [u8],
+    pub(crate) tid: u32,
+    pub(crate) priority: i32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Switch<'a> {
+    pub(crate) prev: Party<'a>,
+    pub(crate) state: State,
+    pub(crate) next: Party<'a>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Woken<'a> {
+    pub(crate) comm: &'a [u8],
+    pub(crate) tid: u32,
+    pub(crate) cpu: Option<u32>,
+}
+
+/// Fields of sched_switch.
+pub(crate) fn switch(fields: &[u8]) -> Option<Switch<'_>> {
+    // Names may have an arrow in them: the right one has a task on either side.
+    memchr::memmem::find_iter(fields, b" ==> ")
+        .find_map(|arrow| switch_between(&fields[..arrow], fields[arrow + 5..].trim_ascii()))
+}
+
+fn switch_between<'a>(prev: &'a [u8], next: &'a [u8]) -> Option<Switch<'a>> {
+    match prev.strip_prefix(b"prev_comm=") {
+        Some(prev) => {
+            let (prev, state) = cut(prev, b" prev_state=")?;
+            Some(Switch {
+                prev: named_party(prev, b" prev_pid=", b" prev_prio=")?,
+                state: state_of(state),
+                next: named_party(next.strip_prefix(b"next_comm=")?, b" next_pid=", b" next_prio=")?,
+            })
+        }
+        None => {
+            let (prev, state) = cut(prev, b" ")?;
+            Some(Switch {
+                prev: short_party(prev)?.0,
+                state: state_of(state),
+                next: short_party(next)?.0,
+            })
+        }
+    }
+}
+
+/// Fields of sched_waking, sched_wakeup, sched_wakeup_new.
+pub(crate) fn woken(fields: &[u8]) -> Option<Woken<'_>> {
+    let number = |text: &[u8]| u32::try_from(decimal(text)?).ok();
+    match fields.strip_prefix(b"comm=") {
+        Some(fields) => {
+            let (fields, cpu) = cut(fields.trim_ascii(), b" target_cpu=")?;
+            let (fields, _) = cut(fields, b" prio=")?;
+            let (comm, tid) = cut(fields, b" pid=")?;
+            Some(Woken {
+                comm,
+                tid: number(tid)?,
+                cpu: Some(number(cpu)?),
+            })
+        }
+        None => {
+            let (party, rest) = short_party(fields)?;
+            let cpu = cut(rest, b"CPU:").and_then(|(_, cpu)| number(cpu.trim_ascii()));
+            Some(Woken {
+                comm: party.comm,
+                tid: party.tid,
+                cpu,
+            })
+        }
+    }
+}
+
+/// Fields of sched_migrate_task: the task, and where it goes.
+pub(crate) fn migrated(fields: &[u8]) -> Option<(u32, u32)> {
+    let number = |text: &[u8]| u32::try_from(decimal(text)?).ok();
+    let (fields, to) = cut(fields.trim_ascii(), b" dest_cpu=")?;
+    let (fields, _) = cut(fields, b" orig_cpu=")?;
+    let (fields, _) = cut(fields, b" prio=")?;
+    let (_, tid) = cut(fields, b" pid=")?;
+    Some((number(tid)?, number(to)?))
+}
+
+/// What stands before and behind the last place of a word: names may have anything in them, and stand first.
+fn cut<'a>(text: &'a [u8], word: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = memchr::memmem::rfind(text, word)?;
+    Some((&text[..at], &text[at + word.len()..]))
+}
+
+/// `comm PID number PRIO number`
+fn named_party<'a>(text: &'a [u8], pid: &[u8], prio: &[u8]) -> Option<Party<'a>> {
+    let (text, priority) = cut(text, prio)?;
+    let (comm, tid) = cut(text, pid)?;
+    Some(Party {
+        comm,
+        tid: u32::try_from(decimal(tid)?).ok()?,
+        priority: signed(priority)?,
+    })
+}
+
+/// `comm:tid [prio]`, and what follows.
+fn short_party(text: &[u8]) -> Option<(Party<'_>, &[u8])> {
+    let close = memchr::memchr(b']', text)?;
+    let (comm_and_tid, priority) = cut(&text[..close], b" [")?;
+    let (comm, tid) = cut(comm_and_tid, b":")?;
+    let party = Party {
+        comm,
+        tid: u32::try_from(decimal(tid)?).ok()?,
+        priority: signed(priority)?,
+    };
+    Some((party, trim_start(&text[close + 1..])))
+}
+
+fn signed(text: &[u8]) -> Option<i32> {
+    match text.strip_prefix(b"-") {
+        Some(digits) => Some(-i32::try_from(decimal(digits)?).ok()?),
+        None => i32::try_from(decimal(text)?).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_writing_a_switch_are_read() {
+        let long = b"prev_comm=a b] ==x prev_pid=7 prev_prio=120 prev_state=R+ ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+        let short = b"a b] ==x:7 [120] R+ ==> swapper/0:0 [120]";
+        let party = |comm, tid| Party {
+            comm,
+            tid,
+            priority: 120,
+        };
+        assert_eq!(switch(long).expect("a switch").prev, party(&b"a b] ==x"[..], 7));
+        assert_eq!(switch(long).expect("a switch").next, party(&b"swapper/0"[..], 0));
+        assert_eq!(switch(long).expect("a switch").state, State::Runnable);
+        // A name with a bracket cannot be told from the priority in the short form.
+        assert_eq!(switch(short), None);
+        let short = switch(b"a:b:7 [-1] D ==> c:8 [0]").expect("a switch");
+        assert_eq!(
+            (short.prev.comm, short.prev.tid, short.prev.priority),
+            (&b"a:b"[..], 7, -1)
+        );
+        assert_eq!(
+            (short.state, short.next.tid, short.next.priority),
+            (State::Disk, 8, 0)
+        );
+    }
+
+    #[test]
+    fn wakeups_and_moves_name_the_task_and_its_cpu() {
+        let long = woken(b"comm=a pid=3 b pid=7 prio=120 target_cpu=001").expect("a wakeup");
+        assert_eq!((long.comm, long.tid, long.cpu), (&b"a pid=3 b"[..], 7, Some(1)));
+        let short = woken(b"a:7 [120] CPU:002").expect("a wakeup");
+        assert_eq!((short.comm, short.tid, short.cpu), (&b"a"[..], 7, Some(2)));
+        assert_eq!(
+            migrated(b"comm=perf pid=9 prio=120 orig_cpu=0 dest_cpu=1"),
+            Some((9, 1))
+        );
+        assert_eq!(woken(b"comm=a pid=x prio=120 target_cpu=001"), None);
+    }
+
+    #[test]
+    fn a_name_with_an_arrow_is_whole() {
+        let long = b"prev_comm=a ==> b prev_pid=9 prev_prio=120 prev_state=R+ ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+        for (fields, state) in [
+            (&long[..], State::Runnable),
+            (b"tb:9 [120] D ==> swapper/0:0 [120]", State::Disk),
+        ] {
+            let found = switch(fields).expect("a switch");
+            assert_eq!((found.prev.tid, found.state, found.next.tid), (9, state, 0));
+        }
+        for cut in ["", "tb:9 [120]", "tb:9 [120] S ==> ", "prev_pid=9 ==> next_pid=0"] {
+            assert_eq!(switch(cut.as_bytes()), None, "{cut}");
+        }
+        assert_eq!(
+            woken(b"comm=t b pid=9 prio=120 target_cpu=000").map(|of| of.tid),
+            Some(9)
+        );
+        assert_eq!(woken(b"a:b:9 [120]<CPU:001>").map(|of| of.tid), Some(9));
+    }
+}
