@@ -18,8 +18,8 @@ use crate::code_module::module_of_path;
 use crate::function::{Function, FunctionId, Functions};
 use crate::kernel_layers::subsystem;
 
-/// The common factor is an estimate, and equal runs on a shared host differ by more than their own noise: what both sides
-/// run must change by this part of itself.
+/// Equal runs on a shared host differ by more than their own noise: what both sides run must change by this part of
+/// itself. And the common factor is an estimate: it must do so with the factor and without it.
 const SMALLEST_OF_ITSELF: f64 = 0.25;
 
 /// A callee that has this part of its caller's difference stands for it.
@@ -233,11 +233,13 @@ impl Changes {
                 continue;
             };
             let [good, bad] = per.per_unit(pair.tested);
-            let difference = bad - good;
-            let own = bad - factor * good;
-            let is_large = difference.abs() >= smallest
-                && own.abs() >= smallest.max(SMALLEST_OF_ITSELF * bad.max(factor * good))
-                && (difference > 0.0) == (own > 0.0);
+            // The sign of a change that is large; 0 of others.
+            let change = |good: f64| {
+                let difference = bad - good;
+                let is_large = difference.abs() >= smallest.max(SMALLEST_OF_ITSELF * bad.max(good));
+                if is_large { difference.signum() } else { 0.0 }
+            };
+            let is_large = change(good) * change(factor * good) > 0.0;
             pair.verdict = Some(match &tested {
                 _ if !is_large => Verdict::Small,
                 None => Verdict::NotTested,
@@ -351,7 +353,8 @@ impl Changes {
         )
     }
 
-    fn path_to(&self, mut node: usize) -> Vec<FunctionId> {
+    /// The functions of a node of the call tree, root first.
+    pub(super) fn path_to(&self, mut node: usize) -> Vec<FunctionId> {
         let mut path = Vec::new();
         while let Some(id) = self.nodes[node].function {
             path.push(id);

@@ -112,37 +112,46 @@ pub(super) fn conclude(
         -1.0
     };
     let most = largest(sign);
-    let mut candidates: Vec<Candidate<'_>> = significant
-        .iter()
-        .filter_map(|(item, pair)| {
-            let own = own(pair) * sign;
-            let [good, bad] = per.per_unit(pair.tested);
-            let explained = (own / most).min(1.0);
-            let purity = (own / (factor * good).max(bad)).min(1.0);
-            // Functions before modules before wait events; a wait event before its states.
-            let depth = match item {
-                Item::Total(id) if says_something(functions.get(*id)) => {
-                    1.0 + pair.depth as f64 / (pair.values[0] + pair.values[1]).max(1) as f64
-                }
-                Item::Module(name)
-                    if !name.starts_with('[')
-                        && !matches!(name.as_str(), "sched" | "syscall" | "irq" | "kernel") =>
-                {
-                    0.5
-                }
-                Item::Wait(_) => 0.25,
-                Item::Cell(..) => 0.0,
-                Item::Module(_) | Item::Total(_) | Item::Own(_) | Item::Path(_) => return None,
-            };
-            (own > 0.0).then_some(Candidate {
-                item,
-                own,
-                score: explained * purity,
-                depth,
-                explains: explained >= MOST,
+    let candidates_of = |depth: &dyn Fn(&Item, &Pair) -> Option<f64>| -> Vec<Candidate<'_>> {
+        significant
+            .iter()
+            .filter_map(|(item, pair)| {
+                let own = own(pair) * sign;
+                let [good, bad] = per.per_unit(pair.tested);
+                let explained = (own / most).min(1.0);
+                let purity = (own / (factor * good).max(bad)).min(1.0);
+                let depth = depth(item, pair)?;
+                (own > 0.0).then_some(Candidate {
+                    item,
+                    own,
+                    score: explained * purity,
+                    depth,
+                    explains: explained >= MOST,
+                })
             })
-        })
-        .collect();
+            .collect()
+    };
+    // Functions before modules before wait events; a wait event before its states.
+    let mut candidates = candidates_of(&|item, pair| match item {
+        Item::Total(id) if says_something(functions.get(*id)) => {
+            Some(1.0 + pair.depth as f64 / (pair.values[0] + pair.values[1]).max(1) as f64)
+        }
+        Item::Module(name)
+            if !name.starts_with('[') && !matches!(name.as_str(), "sched" | "syscall" | "irq" | "kernel") =>
+        {
+            Some(0.5)
+        }
+        Item::Wait(_) => Some(0.25),
+        Item::Cell(..) => Some(0.0),
+        Item::Module(_) | Item::Total(_) | Item::Own(_) | Item::Path(_) => None,
+    });
+    if candidates.is_empty() {
+        // All of it is in functions without a name: where they are called is all that can be said.
+        candidates = candidates_of(&|item, _| match item {
+            Item::Path(node) => Some(changes.path_to(*node).len() as f64),
+            _ => Some(0.0),
+        });
+    }
     candidates.sort_by(|one, other| {
         other
             .score
@@ -347,8 +356,18 @@ impl View<'_> {
             }
             Item::Module(module) => format!("module {module} ({cell}){most_in}"),
             Item::Wait(_) | Item::Cell(..) => format!("{cell}{most_in}"),
-            // These are no candidates: the function stands for them.
-            Item::Own(_) | Item::Path(_) => cell,
+            Item::Own(id) => format!("{} itself ({cell})", self.name(*id)),
+            Item::Path(node) => {
+                let mut path = self.changes.path_to(*node);
+                let leaf = path.pop().map_or("", |leaf| self.name(leaf));
+                let is_named = |id: &&FunctionId| self.functions.get(**id).is_named();
+                let caller = path
+                    .iter()
+                    .rev()
+                    .find(is_named)
+                    .map_or_else(String::new, |caller| format!(" under {}", self.name(*caller)));
+                format!("{leaf}{caller} ({cell})")
+            }
         }
     }
 
