@@ -261,7 +261,7 @@ fn a_difference_in_functions_without_names_is_said_to_be_below_the_last_name() {
     );
 }
 
-/// Twelve functions take 1.14 times as long; a thirteenth 0.85 times. Measured against the others that is a quarter less,
+/// Twelve functions take 1.4 times as long; a thirteenth 0.8 times. Measured against the others that is two fifths less,
 /// as measured it is not: what hangs on the estimate of the common factor is no difference.
 #[test]
 fn what_is_large_only_by_the_common_factor_is_no_difference() {
@@ -278,11 +278,11 @@ fn what_is_large_only_by_the_common_factor_is_no_difference() {
             .collect();
         recording(&time)
     };
-    let diff = compare(&all(50, 400), &all(57, 340));
-    assert!((diff.common_factor - 1.14).abs() < 0.02, "{}", diff.common_factor);
+    let diff = compare(&all(50, 400), &all(70, 320));
+    assert!((diff.common_factor - 1.4).abs() < 0.02, "{}", diff.common_factor);
     assert!(!diff.is_significant(), "{}", diff.conclusion);
     // It would be by either alone.
-    assert!(compare(&all(50, 400), &all(50, 290)).is_significant());
+    assert!(compare(&all(50, 400), &all(50, 220)).is_significant());
 }
 
 /// What else runs on the host is no cause in the database; it is said, not called significant.

@@ -33,7 +33,7 @@ const NOTABLE_FACTOR: f64 = 0.1;
 /// Functions in which every wait of PostgreSQL and of the C library sleeps: who called them says more.
 const WAITING: &str = "WaitEventSetWait WaitEventSetWaitBlock WaitLatch WaitLatchOrSocket ProcSleep WaitOnLock PGSemaphoreLock \
     epoll_wait epoll_pwait poll ppoll futex futex_wait futex_abstimed_wait_common futex_abstimed_wait_common64 futex_abstimed_wait_cancelable64 do_futex_wait \
-    new_sem_wait_fast new_sem_wait_slow sem_wait semop pread pread64 \
+    new_sem_wait_fast new_sem_wait_slow new_sem_wait_slow64 sem_wait semop pread pread64 \
     pwrite pwrite64 fdatasync fsync read write recv send ConditionVariableSleep ConditionVariableTimedSleep start_thread clone";
 
 /// The answer in words.
