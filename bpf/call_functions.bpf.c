@@ -53,7 +53,7 @@ static __always_inline void add_row(__u32 kind, __u32 what, __u32 state)
 }
 
 /* Function 0 is the entry of the call. */
-static __always_inline int entered(struct pt_regs *ctx)
+static __always_inline int entered(void *ctx)
 {
 	__u32 function;
 
@@ -67,7 +67,7 @@ static __always_inline int entered(struct pt_regs *ctx)
 	return 0;
 }
 
-static __always_inline int returned(struct pt_regs *ctx)
+static __always_inline int returned(void *ctx)
 {
 	__u32 function;
 
@@ -78,6 +78,20 @@ static __always_inline int returned(struct pt_regs *ctx)
 	if (function == 0)
 		in_call = 0;
 	return 0;
+}
+
+/* Of one function: user space loads them once more for each. What the kernel calls directly costs least, and sees every
+ * return, however many tasks are in the function. */
+SEC("fentry")
+int on_call(void *ctx)
+{
+	return entered(ctx);
+}
+
+SEC("fexit")
+int on_exit(void *ctx)
+{
+	return returned(ctx);
 }
 
 /* All functions at once, where the kernel can. */

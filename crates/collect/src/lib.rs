@@ -36,7 +36,9 @@ mod unwind;
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
 pub use collector::{Collector, Means, Options, RATES_HZ, Status, Target};
-pub use dive::{Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, SystemCall};
+pub use dive::{
+    Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, SystemCall,
+};
 pub use error::CollectError;
 pub use host::description as host_description;
 pub use sched::SwitchCollector;

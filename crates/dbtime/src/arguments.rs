@@ -581,7 +581,9 @@ pub enum EngineKind {
     FunctionGraph,
     /// Every function, in the kernel's own trace: less text of a busy process
     OwnFunctionGraph,
-    /// Some functions, by programs in the kernel (kprobe.multi), beside whoever else traces
+    /// Functions that the call reaches, each calling a program of its own (fentry/fexit), beside whoever else traces
+    Fentry,
+    /// The same by probes (kprobe.multi, or kprobes one by one)
     Probes,
     /// Tracepoints with stacks, in a private instance
     Tracepoints,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dbtime_collect::{
-    Dive, DiveEngine, DiveFacts, DiveOptions, DiveStatus, DiveWait, KernelTracing, Means, Options,
-    SystemCall, Target, Tier,
+    Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, Means,
+    Options, SystemCall, Target, Tier,
 };
 use dbtime_import::CallOptions;
 use dbtime_model::latency::kind;
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const RATE_HZ: u32 = 99;
 /// Calls to list.
 const LISTED: usize = 100;
+/// Programs that the kernel gives up at once.
+const AT_ONCE: usize = 10;
 /// Functions and call paths to show: the rest can be asked of a recording.
 const FUNCTIONS: usize = 15;
 const PATHS: usize = 60;
@@ -75,6 +77,7 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
             None => DiveEngine::ALL.to_vec(),
             Some(EngineKind::FunctionGraph) => vec![DiveEngine::FunctionGraph, DiveEngine::OwnFunctionGraph],
             Some(EngineKind::OwnFunctionGraph) => vec![DiveEngine::OwnFunctionGraph],
+            Some(EngineKind::Fentry) => vec![DiveEngine::Fentry],
             Some(EngineKind::Probes) => vec![DiveEngine::Probes],
             Some(EngineKind::Tracepoints) => vec![DiveEngine::Tracepoints],
         },
@@ -88,7 +91,26 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
         }),
         file: file.clone(),
     };
-    let facts = capture(tracing, &options, arguments, stop)?;
+    let (facts, remains) = capture(tracing, &options, arguments, stop)?;
+    let ended = show(&facts, &file, call, arguments);
+    if remains.programs() > AT_ONCE {
+        say(format_args!(
+            "note: {} programs are taken out of the kernel's functions, which takes some seconds",
+            remains.programs()
+        ));
+    }
+    drop(remains);
+    ended
+}
+
+/// Shows what was captured, or says why there is nothing to be seen.
+fn show(
+    facts: &DiveFacts,
+    file: &Path,
+    call: SystemCall,
+    arguments: &DiveArguments,
+) -> anyhow::Result<Ended> {
+    let pid = arguments.pid.unwrap_or_default();
     if facts.calls == 0 {
         let in_wait = match &arguments.wait {
             None => String::new(),
@@ -105,7 +127,7 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
         say(format_args!("wrote {raw}: see it with 'dbtime report {raw}'"));
         return Ok(Ended::Done);
     }
-    report(&file, call, arguments)
+    report(file, call, arguments)
 }
 
 /// Captures until there are enough calls, the time is over, there is nothing more to come, or `stop` is set.
@@ -114,7 +136,7 @@ fn capture(
     options: &DiveOptions,
     arguments: &DiveArguments,
     stop: &AtomicBool,
-) -> anyhow::Result<DiveFacts> {
+) -> anyhow::Result<(DiveFacts, DiveRemains)> {
     let (calls, patience) = bounds(arguments);
     let (pid, name) = (options.pid, options.call.name());
     let mut dive = Dive::start(tracing, options)?;
@@ -158,7 +180,7 @@ fn capture(
     }
     drop(line);
     let traced = begin.elapsed();
-    let facts = dive.stop()?;
+    let (facts, remains) = dive.stop()?;
     for note in &facts.notes[known_notes..] {
         say(format_args!("note: {note}"));
     }
@@ -175,7 +197,7 @@ fn capture(
         facts.bytes.div_ceil(1_000),
         facts.cpu.as_secs_f64()
     ));
-    Ok(facts)
+    Ok((facts, remains))
 }
 
 /// How many calls and how long: time alone when only a time was typed.

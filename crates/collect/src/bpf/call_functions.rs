@@ -1,17 +1,20 @@
 //! Loads and attaches `bpf/call_functions.bpf.c`: entry and return of some functions inside a call of one task.
 
 use std::cell::RefCell;
+use std::fmt;
+use std::io;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
-    KprobeMultiOpts, KprobeOpts, Link, MapCore, MapFlags, MapHandle, ProgramMut, RingBuffer,
-    RingBufferBuilder,
+    KprobeMultiOpts, KprobeOpts, Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder,
 };
 
 use super::call_functions_skeleton::CallFunctionsSkelBuilder;
 use super::call_functions_skeleton::types::bss;
+use super::fentry::{self, AtFunction};
+use super::kernel_functions::KernelFunctions;
 use super::messages::refusals;
 use crate::CollectError;
 
@@ -37,12 +40,51 @@ pub(crate) struct FunctionRow {
     pub(crate) step: FunctionStep,
 }
 
+/// How the programs are called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Probing<'a> {
+    /// By the functions themselves.
+    Fentry(&'a KernelFunctions),
+    /// By one probe at all of them.
+    KprobeMulti,
+    /// By a probe at each.
+    Kprobes,
+}
+
+impl fmt::Display for Probing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Probing::Fentry(_) => "fentry/fexit",
+            Probing::KprobeMulti => "kprobe.multi",
+            Probing::Kprobes => "kprobes",
+        })
+    }
+}
+
+/// What keeps a program attached.
+enum Attached {
+    ByLibbpf { _link: Link },
+    AtFunction { _program: AtFunction },
+}
+
+impl From<Link> for Attached {
+    fn from(link: Link) -> Attached {
+        Attached::ByLibbpf { _link: link }
+    }
+}
+
+impl From<AtFunction> for Attached {
+    fn from(program: AtFunction) -> Attached {
+        Attached::AtFunction { _program: program }
+    }
+}
+
 /// The attached programs; dropping them detaches them.
 pub(crate) struct CallFunctions {
     ring: RingBuffer<'static>,
     rows: Rc<RefCell<Vec<FunctionRow>>>,
     bss: MapHandle,
-    _links: Vec<Link>,
+    _attached: Vec<Attached>,
 }
 
 impl CallFunctions {
@@ -54,7 +96,7 @@ impl CallFunctions {
     pub(crate) fn attach(
         task: u32,
         functions: &[String],
-        at_once: bool,
+        probing: Probing<'_>,
     ) -> Result<(CallFunctions, Vec<usize>), CollectError> {
         let failed = refusals("probes of functions");
         let mut storage = MaybeUninit::uninit();
@@ -64,11 +106,29 @@ impl CallFunctions {
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.task_id = task;
         }
-        for program in [&mut open.progs.on_entry, &mut open.progs.on_return] {
-            program.set_autoload(at_once);
+        let (is_fentry, is_multi, is_single) = match probing {
+            Probing::Fentry(_) => (true, false, false),
+            Probing::KprobeMulti => (false, true, false),
+            Probing::Kprobes => (false, false, true),
+        };
+        let programs = [
+            (&mut open.progs.on_call, is_fentry),
+            (&mut open.progs.on_exit, is_fentry),
+            (&mut open.progs.on_entry, is_multi),
+            (&mut open.progs.on_return, is_multi),
+            (&mut open.progs.on_single_entry, is_single),
+            (&mut open.progs.on_single_return, is_single),
+        ];
+        for (program, is_wanted) in programs {
+            program.set_autoload(is_wanted);
         }
-        for program in [&mut open.progs.on_single_entry, &mut open.progs.on_single_return] {
-            program.set_autoload(!at_once);
+        if is_fentry {
+            for program in [&mut open.progs.on_call, &mut open.progs.on_exit] {
+                let entry = functions.first().cloned();
+                program
+                    .set_attach_target(0, entry)
+                    .map_err(|e| failed("fentry", e))?;
+            }
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let rows = Rc::new(RefCell::new(Vec::new()));
@@ -80,15 +140,11 @@ impl CallFunctions {
                 0
             })
             .map_err(|e| failed("ring buffer", e))?;
-        let mut links = vec![
-            skel.progs
-                .on_switch
-                .attach_trace()
-                .map_err(|e| failed("sched_switch", e))?,
-        ];
+        let on_switch = skel.progs.on_switch.attach_trace();
+        let mut attached = vec![Attached::from(on_switch.map_err(|e| failed("sched_switch", e))?)];
         let mut refused = Vec::new();
         // Returns first, and the call itself last: what is seen to begin is seen to end.
-        if at_once {
+        if is_multi {
             for (program, is_return) in [(&skel.progs.on_return, true), (&skel.progs.on_entry, false)] {
                 let options = KprobeMultiOpts {
                     symbols: functions.to_vec(),
@@ -97,22 +153,37 @@ impl CallFunctions {
                     ..KprobeMultiOpts::default()
                 };
                 let link = program.attach_kprobe_multi_with_opts(options);
-                links.push(link.map_err(|e| failed("kprobe.multi", e))?);
+                attached.push(link.map_err(|e| failed("kprobe.multi", e))?.into());
             }
         } else {
             for (number, function) in functions.iter().enumerate().rev() {
-                let attach = |program: &ProgramMut<'_>, is_return| {
-                    let options = KprobeOpts {
-                        cookie: number as u64,
-                        ..KprobeOpts::default()
-                    };
-                    program.attach_kprobe_with_opts(is_return, function, options)
+                let attach = |is_return| match probing {
+                    Probing::Fentry(types) => {
+                        let progs = &skel.progs;
+                        let program = if is_return { &progs.on_exit } else { &progs.on_call };
+                        let there = types.get(function).ok_or(io::ErrorKind::NotFound)?;
+                        fentry::attach(program, types, there, number as u64).map(Attached::from)
+                    }
+                    _ => {
+                        let progs = &skel.progs;
+                        let program = if is_return {
+                            &progs.on_single_return
+                        } else {
+                            &progs.on_single_entry
+                        };
+                        let options = KprobeOpts {
+                            cookie: number as u64,
+                            ..KprobeOpts::default()
+                        };
+                        let link = program.attach_kprobe_with_opts(is_return, function, options);
+                        link.map(Attached::from).map_err(io::Error::other)
+                    }
                 };
-                let both = attach(&skel.progs.on_single_return, true)
-                    .and_then(|link| Ok([link, attach(&skel.progs.on_single_entry, false)?]));
-                match both {
-                    Ok(both) => links.extend(both),
-                    Err(e) if number == 0 => return Err(failed("kprobe", e)),
+                match attach(true).and_then(|exit| Ok([exit, attach(false)?])) {
+                    Ok(both) => attached.extend(both),
+                    Err(e) if number == 0 => {
+                        return Err(failed(&format!("{probing} of {function}"), e.into()));
+                    }
                     Err(_) => refused.push(number),
                 }
             }
@@ -121,7 +192,7 @@ impl CallFunctions {
             ring: builder.build().map_err(|e| failed("ring buffer", e))?,
             rows,
             bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,
-            _links: links,
+            _attached: attached,
         };
         Ok((attached, refused))
     }
@@ -137,9 +208,9 @@ impl CallFunctions {
         Ok(self.rows.take())
     }
 
-    /// Takes the programs out; what they have noted can still be taken.
-    pub(crate) fn detach(&mut self) {
-        self._links.clear();
+    /// How many programs are attached.
+    pub(crate) fn count(&self) -> usize {
+        self._attached.len()
     }
 
     /// Steps that were not noted, because there was no room.

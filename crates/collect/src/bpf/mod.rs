@@ -4,7 +4,9 @@ mod block;
 mod call_functions;
 mod call_waits;
 mod events;
+mod fentry;
 mod histograms;
+mod kernel_functions;
 mod latency;
 mod load;
 mod messages;
@@ -15,11 +17,12 @@ mod sched;
 mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
-pub(crate) use call_functions::{CallFunctions, FunctionRow, FunctionStep};
+pub(crate) use call_functions::{CallFunctions, FunctionRow, FunctionStep, Probing};
 pub(crate) use call_waits::CallWaits;
 #[cfg(test)]
 pub(crate) use events::WaitSums;
 pub(crate) use events::{Event, Events, ExactState, ExactSums, Listed, SampleEvent, StackEnd};
+pub(crate) use kernel_functions::KernelFunctions;
 pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
 pub(crate) use load::{Losses, Programs, Visit};

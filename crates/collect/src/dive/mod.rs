@@ -11,6 +11,8 @@
 
 mod call;
 mod function_graph;
+mod functions;
+mod kernel_code;
 mod probes;
 mod source;
 mod spool;
@@ -24,6 +26,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use call::SystemCall;
+use probes::Probes;
 use source::Source;
 use spool::Spool;
 use state_file::Owner;
@@ -45,7 +48,9 @@ pub enum DiveEngine {
     FunctionGraph,
     /// Every function, from the kernel's own trace.
     OwnFunctionGraph,
-    /// Some functions, by programs in the kernel.
+    /// Those functions that the call reaches, each calling a program of its own.
+    Fentry,
+    /// The same by probes.
     Probes,
     /// Tracepoints with stacks.
     Tracepoints,
@@ -53,9 +58,10 @@ pub enum DiveEngine {
 
 impl DiveEngine {
     /// All of them, in the order in which they are tried.
-    pub const ALL: [DiveEngine; 4] = [
+    pub const ALL: [DiveEngine; 5] = [
         DiveEngine::FunctionGraph,
         DiveEngine::OwnFunctionGraph,
+        DiveEngine::Fentry,
         DiveEngine::Probes,
         DiveEngine::Tracepoints,
     ];
@@ -66,6 +72,7 @@ impl fmt::Display for DiveEngine {
         f.write_str(match self {
             DiveEngine::FunctionGraph => "function_graph in a private instance",
             DiveEngine::OwnFunctionGraph => "function_graph in the kernel's own trace",
+            DiveEngine::Fentry => "fentry/fexit",
             DiveEngine::Probes => "probes",
             DiveEngine::Tracepoints => "tracepoints",
         })
@@ -120,6 +127,20 @@ pub struct DiveFacts {
     pub cpu: Duration,
     /// What else is to be known.
     pub notes: Vec<String>,
+}
+
+/// What is left to be done when everything has been read: dropping it takes the programs out of the functions, if there are any,
+/// for which the kernel may need some time.
+#[derive(Debug)]
+pub struct DiveRemains {
+    programs: Option<(Box<Probes>, Changes)>,
+}
+
+impl DiveRemains {
+    /// How many programs are still called.
+    pub fn programs(&self) -> usize {
+        self.programs.as_ref().map_or(0, |(probes, _)| probes.programs())
+    }
 }
 
 /// The right to change settings of the kernel's trace: one process has it at a time.
@@ -294,11 +315,11 @@ impl Dive {
         Ok(())
     }
 
-    /// Stops tracing, takes over the rest and gives everything back.
+    /// Stops tracing, takes over the rest and gives all settings back.
     ///
     /// # Errors
     /// The file cannot be written, or something could not be given back.
-    pub fn stop(mut self) -> Result<DiveFacts, CollectError> {
+    pub fn stop(mut self) -> Result<(DiveFacts, DiveRemains), CollectError> {
         self.source.pause()?;
         self.source.drain(&mut self.spool, || false)?;
         self.count()?;
@@ -316,14 +337,14 @@ impl Dive {
             self.facts.notes.push(note);
         }
         self.spool.finish()?;
-        self.source.end()?;
+        let programs = self.source.end()?;
         if let Some(noted) = &self.noted {
             self.facts.notes.extend(noted.notes());
             spool::put_before(&self.file, noted.lines(self.target.pid))?;
         }
         self.facts.bytes = self.spool.bytes();
         self.facts.cpu = Duration::from_nanos(host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns));
-        Ok(self.facts)
+        Ok((self.facts, DiveRemains { programs }))
     }
 }
 
@@ -343,13 +364,18 @@ fn arm(engine: DiveEngine, changes: Changes, options: &DiveOptions) -> Result<At
     let obstacle = match engine {
         DiveEngine::FunctionGraph => function_graph::obstacle_in_instance(fs),
         DiveEngine::OwnFunctionGraph => function_graph::obstacle_in_own_trace(fs),
-        DiveEngine::Probes | DiveEngine::Tracepoints => None,
+        DiveEngine::Fentry | DiveEngine::Probes | DiveEngine::Tracepoints => None,
     };
     if let Some(why) = obstacle {
         return Ok(Attempt::Refused(why, changes));
     }
-    if engine == DiveEngine::Probes {
-        return Ok(match probes::arm(fs, options) {
+    let probes = match engine {
+        DiveEngine::Fentry => Some(probes::arm_fentry(fs, options)),
+        DiveEngine::Probes => Some(probes::arm(fs, options)),
+        _ => None,
+    };
+    if let Some(probes) = probes {
+        return Ok(match probes {
             Ok((probes, armed)) => Attempt::SetUp(Source::Probes(Box::new(probes), changes), armed),
             Err(e) => Attempt::Refused(e.to_string(), changes),
         });

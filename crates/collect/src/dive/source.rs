@@ -53,17 +53,14 @@ impl Source {
         }
     }
 
-    /// Stops tracing; what was traced can still be read.
+    /// Stops tracing; what was traced can still be read. Programs go on: they are taken out at the very end.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub(super) fn pause(&mut self) -> Result<(), CollectError> {
         match self {
             Source::Ftrace(trace) => trace.pause(),
-            Source::Probes(probes, _) => {
-                probes.detach();
-                Ok(())
-            }
+            Source::Probes(..) => Ok(()),
         }
     }
 
@@ -75,14 +72,14 @@ impl Source {
         }
     }
 
-    /// Gives everything back.
+    /// Gives all settings back. Programs are left to be taken out, before anybody else dives.
     ///
     /// # Errors
     /// Something could not be given back.
-    pub(super) fn end(self) -> Result<Changes, CollectError> {
+    pub(super) fn end(self) -> Result<Option<(Box<Probes>, Changes)>, CollectError> {
         match self {
-            Source::Ftrace(trace) => trace.end(),
-            Source::Probes(_, changes) => Ok(changes),
+            Source::Ftrace(trace) => trace.end().map(|_| None),
+            Source::Probes(probes, changes) => Ok(Some((probes, changes))),
         }
     }
 }
