@@ -564,6 +564,19 @@ fn online_cpus() -> Result<Vec<i32>, CollectError> {
 
 /// A timer that fires `rate_hz` times a second on one CPU, whatever runs there.
 fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
+    open_timer(&mut timer(1_000_000_000 / u64::from(rate_hz)), -1, cpu)
+}
+
+/// A timer that fires whenever a task has used this much CPU time, wherever it runs; heard of in the kernel only.
+pub(super) fn task_clock(task: u32, period_ns: u64) -> io::Result<OwnedFd> {
+    let task = i32::try_from(task).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut attr = timer(period_ns);
+    attr.set_exclude_user(1);
+    attr.set_exclude_hv(1);
+    open_timer(&mut attr, task, -1)
+}
+
+fn timer(period_ns: u64) -> perf_event_attr {
     let mut attr = perf_event_attr {
         size: size_of::<perf_event_attr>() as u32,
         type_: PERF_TYPE_SOFTWARE,
@@ -571,10 +584,14 @@ fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
         ..perf_event_attr::default()
     };
     // A fixed period, not a frequency: nothing adapts, every sample stands for the same time.
-    attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(rate_hz);
+    attr.__bindgen_anon_1.sample_period = period_ns;
+    attr
+}
+
+fn open_timer(attr: &mut perf_event_attr, task: i32, cpu: i32) -> io::Result<OwnedFd> {
     let cloexec = libc::c_ulong::from(perf_event_open_sys::bindings::PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attribute is initialised and lives through the call.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, cpu, -1, cloexec) };
+    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, task, cpu, -1, cloexec) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

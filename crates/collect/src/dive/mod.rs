@@ -12,6 +12,7 @@
 mod call;
 mod function_graph;
 mod probes;
+mod samples;
 mod source;
 mod spool;
 mod state_file;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use call::SystemCall;
+use samples::Samples;
 use source::Source;
 use spool::Spool;
 use state_file::Owner;
@@ -175,6 +177,7 @@ pub struct Dive {
     spool: Spool,
     file: PathBuf,
     noted: Option<NotedCalls>,
+    samples: Option<Samples>,
     target: Owner,
     facts: DiveFacts,
     cpu_at_start_ns: u64,
@@ -207,6 +210,19 @@ impl Dive {
                 }
             };
             notes.extend(armed.notes);
+            let samples = (engine == DiveEngine::Tracepoints).then(|| Samples::begin(options.pid));
+            let samples = samples.and_then(|begun| match begun {
+                Ok(samples) => {
+                    notes.push(samples.note());
+                    Some(samples)
+                }
+                Err(e) => {
+                    // What libbpf and the verifier had to say stands in more lines.
+                    let why = e.to_string().lines().next().unwrap_or_default().to_string();
+                    notes.push(format!("no timer samples of the kernel stack: {why}"));
+                    None
+                }
+            });
             let mut spool = Spool::create(&options.file, &armed.ends)?;
             let header = source.start()?;
             // Formats are told apart by their first line, which ftrace writes.
@@ -227,6 +243,7 @@ impl Dive {
                 spool,
                 file: options.file.clone(),
                 noted,
+                samples,
                 target,
                 facts,
                 cpu_at_start_ns,
@@ -282,6 +299,9 @@ impl Dive {
 
     /// How far it has come.
     fn count(&mut self) -> Result<(), CollectError> {
+        if let Some(samples) = &mut self.samples {
+            samples.step()?;
+        }
         self.facts.bytes = self.spool.bytes();
         self.facts.calls = match &mut self.noted {
             None => self.spool.calls(),
@@ -300,6 +320,9 @@ impl Dive {
     /// The file cannot be written, or something could not be given back.
     pub fn stop(mut self) -> Result<DiveFacts, CollectError> {
         self.source.pause()?;
+        if let Some(samples) = &mut self.samples {
+            samples.end();
+        }
         self.source.drain(&mut self.spool, || false)?;
         self.count()?;
         self.facts.lost = self.source.lost();
@@ -317,9 +340,13 @@ impl Dive {
         }
         self.spool.finish()?;
         self.source.end()?;
-        if let Some(noted) = &self.noted {
-            self.facts.notes.extend(noted.notes());
-            spool::put_before(&self.file, noted.lines(self.target.pid))?;
+        let pid = self.target.pid;
+        self.facts.notes.extend(self.noted.iter().flat_map(NotedCalls::notes));
+        self.facts.notes.extend(self.samples.iter().flat_map(Samples::notes));
+        let calls = self.noted.iter().flat_map(|noted| noted.lines(pid));
+        let samples = self.samples.iter().flat_map(|samples| samples.lines(pid));
+        if self.noted.is_some() || self.samples.is_some() {
+            spool::put_before(&self.file, calls.chain(samples))?;
         }
         self.facts.bytes = self.spool.bytes();
         self.facts.cpu = Duration::from_nanos(host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns));
