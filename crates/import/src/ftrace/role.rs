@@ -27,6 +27,8 @@ pub(super) enum Role {
 pub(super) const INTERRUPT: &[u8] = b"[interrupt]";
 /// Root of the paths of preemption.
 pub(super) const PREEMPTION: &[u8] = b"[preemption]";
+/// Root of the paths of timer samples that hit the tracer while it noted a tracepoint.
+pub(super) const TRACING: &[u8] = b"[tracing]";
 
 /// Beginnings of system calls' functions, by architecture and age of the kernel. What follows is the name of the call.
 const SYSTEM_CALLS: [&[u8]; 8] = [
