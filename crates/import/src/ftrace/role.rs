@@ -55,7 +55,7 @@ const DISPATCHERS: [&[u8]; 8] = [
 ];
 
 /// Entries of interrupts as the tracer shows them: the outermost ones are not traced.
-const INTERRUPTS: [&[u8]; 19] = [
+const INTERRUPTS: [&[u8]; 20] = [
     b"irq_enter",
     b"irq_exit",
     b"__irq_exit",
@@ -69,6 +69,8 @@ const INTERRUPTS: [&[u8]; 19] = [
     b"do_IRQ",
     b"__do_softirq",
     b"handle_softirqs",
+    // The same, in lists of symbols of kernels up to 6.6.
+    b"__softirqentry_text_start",
     b"__do_IRQ",
     b"gic_handle_irq",
     b"el1_interrupt",
