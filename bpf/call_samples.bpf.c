@@ -18,8 +18,30 @@ struct {
 	__uint(max_entries, 4 << 20);
 } call_samples SEC(".maps");
 
+/* Descriptor of the timer in the process that loads this. */
+const volatile __u32 timer_descriptor = 0;
+
 /* Samples for which there was no room. */
 __u64 samples_lost = 0;
+/* Address of the kernel's struct hrtimer that the samples are taken by. */
+__u64 timer_address = 0;
+
+/* The timer itself passes tracepoints whenever it fires: they name it by its address. Run by whoever reads the iterator. */
+SEC("iter/task_file")
+int find_timer(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct perf_event *event;
+
+	if (!task || !file || ctx->fd != timer_descriptor)
+		return 0;
+	if ((__u32)task->tgid != (__u32)(bpf_get_current_pid_tgid() >> 32))
+		return 0;
+	event = file->private_data;
+	timer_address = (__u64)&event->hw.hrtimer;
+	return 0;
+}
 
 SEC("perf_event")
 int on_timer(struct bpf_perf_event_data *ctx)

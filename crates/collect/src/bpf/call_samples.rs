@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilde
 
 use super::call_samples_skeleton::CallSamplesSkelBuilder;
 use super::call_samples_skeleton::types::bss;
-use super::load::task_clock;
+use super::load::{attach_iterator, run_iterator, task_clock};
 use super::messages::refusals;
 use crate::CollectError;
 
@@ -43,6 +43,7 @@ pub(crate) struct CallSamples {
     ring: RingBuffer<'static>,
     samples: Rc<RefCell<Vec<CallSample>>>,
     bss: MapHandle,
+    timer_address: u64,
     link: Option<Link>,
 }
 
@@ -54,9 +55,14 @@ impl CallSamples {
     pub(crate) fn attach(task: u32, period_ns: u64) -> Result<CallSamples, CollectError> {
         let failed = refusals("timer samples of calls");
         let mut storage = MaybeUninit::uninit();
-        let open = CallSamplesSkelBuilder::default()
+        let mut open = CallSamplesSkelBuilder::default()
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
+        let timer = task_clock(task, period_ns)
+            .map_err(|e| CollectError::Kernel(format!("perf_event_open(cpu-clock of task {task}): {e}")))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.timer_descriptor = timer.as_raw_fd().cast_unsigned();
+        }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let samples = Rc::new(RefCell::new(Vec::new()));
         let taken = Rc::clone(&samples);
@@ -67,14 +73,26 @@ impl CallSamples {
                 0
             })
             .map_err(|e| failed("ring buffer", e))?;
-        let timer = task_clock(task, period_ns)
-            .map_err(|e| CollectError::Kernel(format!("perf_event_open(cpu-clock of task {task}): {e}")))?;
+        let bss = MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?;
+        attach_iterator(&skel.progs.find_timer)
+            .map_err(|e| failed("iterator", e))
+            .and_then(|link| {
+                run_iterator(&link).map_err(|e| CollectError::Kernel(format!("iterator: {e}")))
+            })?;
+        let timer_address = read(&bss).map_or(0, |bss| bss.timer_address);
+        if timer_address == 0 {
+            return Err(CollectError::Kernel(
+                "the kernel does not tell which timer takes the samples, so that its own tracepoints would hide the call's"
+                    .to_string(),
+            ));
+        }
         // The link closes the timer's descriptor.
         let link = skel.progs.on_timer.attach_perf_event(timer.into_raw_fd());
         Ok(CallSamples {
             ring: builder.build().map_err(|e| failed("ring buffer", e))?,
             samples,
-            bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,
+            bss,
+            timer_address,
             link: Some(link.map_err(|e| failed("perf_event", e))?),
         })
     }
@@ -97,14 +115,19 @@ impl CallSamples {
 
     /// Samples that were not noted, because there was no room.
     pub(crate) fn lost(&self) -> u64 {
-        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let value = value.unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return 0;
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        unsafe { value.as_ptr().cast::<bss>().read_unaligned() }.samples_lost
+        read(&self.bss).map_or(0, |bss| bss.samples_lost)
     }
+
+    /// Where the kernel has the timer: its tracepoints name it so.
+    pub(crate) fn timer_address(&self) -> u64 {
+        self.timer_address
+    }
+}
+
+fn read(map: &MapHandle) -> Option<bss> {
+    let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+    (value.len() >= size_of::<bss>()).then(|| unsafe { value.as_ptr().cast::<bss>().read_unaligned() })
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Loads and attaches the programs of the sampled tier; finds out by trying what this kernel takes.
 
+use std::fs;
+use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::{fs, io};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, libbpf_sys};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
 use super::histograms::Histograms;
@@ -528,10 +529,10 @@ pub(super) fn set_pass(map: &MapHandle, slots: u32, totals: bool) -> Result<(), 
     )
 }
 
-fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Link> {
+pub(super) fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Link> {
     // SAFETY: the program is loaded; without options it iterates over all tasks.
     let link = unsafe {
-        libbpf_rs::libbpf_sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), std::ptr::null())
+        libbpf_sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), std::ptr::null())
     };
     match std::ptr::NonNull::new(link) {
         // SAFETY: libbpf made the link and hands over its ownership.
@@ -540,6 +541,21 @@ fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Lin
             io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL),
         )),
     }
+}
+
+/// Lets the program of an iterator look at everything once.
+pub(super) fn run_iterator(link: &impl AsFd) -> io::Result<()> {
+    // SAFETY: the link's descriptor is open while it is borrowed.
+    let fd: RawFd = unsafe { libbpf_sys::bpf_iter_create(link.as_fd().as_raw_fd()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    let mut iterator = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    // The programs write nothing: reading to the end is what makes them visit everything.
+    let mut nothing = [0u8; 64];
+    while iterator.read(&mut nothing)? > 0 {}
+    Ok(())
 }
 
 /// Room for half a second of full samples of all CPUs and some hundred sleepers: 16 to 64 MB.

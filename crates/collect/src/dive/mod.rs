@@ -210,19 +210,10 @@ impl Dive {
                 }
             };
             notes.extend(armed.notes);
-            let samples = (engine == DiveEngine::Tracepoints).then(|| Samples::begin(options.pid));
-            let samples = samples.and_then(|begun| match begun {
-                Ok(samples) => {
-                    notes.push(samples.note());
-                    Some(samples)
-                }
-                Err(e) => {
-                    // What libbpf and the verifier had to say stands in more lines.
-                    let why = e.to_string().lines().next().unwrap_or_default().to_string();
-                    notes.push(format!("no timer samples of the kernel stack: {why}"));
-                    None
-                }
-            });
+            let samples = match engine {
+                DiveEngine::Tracepoints => sampled(options.pid, &mut source, &mut notes),
+                _ => None,
+            };
             let mut spool = Spool::create(&options.file, &armed.ends)?;
             let header = source.start()?;
             // Formats are told apart by their first line, which ftrace writes.
@@ -341,8 +332,12 @@ impl Dive {
         self.spool.finish()?;
         self.source.end()?;
         let pid = self.target.pid;
-        self.facts.notes.extend(self.noted.iter().flat_map(NotedCalls::notes));
-        self.facts.notes.extend(self.samples.iter().flat_map(Samples::notes));
+        self.facts
+            .notes
+            .extend(self.noted.iter().flat_map(NotedCalls::notes));
+        self.facts
+            .notes
+            .extend(self.samples.iter().flat_map(Samples::notes));
         let calls = self.noted.iter().flat_map(|noted| noted.lines(pid));
         let samples = self.samples.iter().flat_map(|samples| samples.lines(pid));
         if self.noted.is_some() || self.samples.is_some() {
@@ -396,6 +391,26 @@ fn arm(engine: DiveEngine, changes: Changes, options: &DiveOptions) -> Result<At
         Ok(armed) => Attempt::SetUp(Source::Ftrace(trace), armed),
         Err(e) => Attempt::Refused(e.to_string(), trace.end()?),
     })
+}
+
+/// Begins to sample the task beside its tracepoints; without samples they are still of use.
+fn sampled(pid: u32, source: &mut Source, notes: &mut Vec<String>) -> Option<Samples> {
+    let begun = Samples::begin(pid).and_then(|samples| {
+        source.leave_out_timer(samples.timer_address())?;
+        Ok(samples)
+    });
+    match begun {
+        Ok(samples) => {
+            notes.push(samples.note());
+            Some(samples)
+        }
+        Err(e) => {
+            // What libbpf and the verifier had to say stands in more lines.
+            let why = e.to_string().lines().next().unwrap_or_default().to_string();
+            notes.push(format!("no timer samples of the kernel stack: {why}"));
+            None
+        }
+    }
 }
 
 /// What is to be said of the task.

@@ -55,6 +55,11 @@ impl Samples {
         })
     }
 
+    /// Address of the timer in the kernel.
+    pub(super) fn timer_address(&self) -> u64 {
+        self.program.timer_address()
+    }
+
     /// Takes over what has come.
     ///
     /// # Errors

@@ -85,7 +85,10 @@ impl Samples {
             }
         };
         self.noted += 1;
-        self.by_pid.entry(pid).or_default().push_back(Sample { at_ns, stack });
+        self.by_pid
+            .entry(pid)
+            .or_default()
+            .push_back(Sample { at_ns, stack });
         Some(())
     }
 

@@ -9,8 +9,8 @@ mod paths;
 mod samples;
 mod summary;
 
-use dbtime_model::{Fidelity, Frame, State};
 use dbtime_model::recording::{KernelTrace, Meta, Problem};
+use dbtime_model::{Fidelity, Frame, State};
 
 pub use difference::{DiveChange, DiveDiff, DiveSide, dive_diff};
 pub use one_call::{CallChoice, SpanLine, TracedCall};

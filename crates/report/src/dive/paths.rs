@@ -165,9 +165,7 @@ impl Paths {
 
     /// Adds an amount of what is no time, as it were on a CPU, at a path.
     pub(super) fn add_amount(&mut self, frames: &[Frame], amount: u64) {
-        let leaf = frames
-            .iter()
-            .fold(None, |at, frame| Some(self.below(at, frame)));
+        let leaf = frames.iter().fold(None, |at, frame| Some(self.below(at, frame)));
         if let Some(node) = leaf {
             self.nodes[node].own[0] += u128::from(amount);
         }

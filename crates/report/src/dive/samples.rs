@@ -90,7 +90,10 @@ impl Samples {
         let frames = dimensions.stack(row.kernel_stack).unwrap_or(&[]);
         let (functions, interval) = without_interval(frames);
         self.paths.add_amount(functions, row.samples);
-        if !functions.first().is_some_and(|root| is_foreign_root(&root.symbol)) {
+        if !functions
+            .first()
+            .is_some_and(|root| is_foreign_root(&root.symbol))
+        {
             let interval = interval.map_or("", |interval| &interval.symbol);
             *self.intervals.entry(interval.to_string()).or_default() += u128::from(row.samples);
         }
@@ -133,8 +136,10 @@ impl Samples {
             own: of.own_ns,
             total: of.total_ns,
         });
-        let (other_functions, other_intervals) =
-            (functions.len().saturating_sub(top), intervals.len().saturating_sub(top));
+        let (other_functions, other_intervals) = (
+            functions.len().saturating_sub(top),
+            intervals.len().saturating_sub(top),
+        );
         functions.truncate(top);
         intervals.truncate(top);
         Some(TimerSamples {

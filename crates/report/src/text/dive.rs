@@ -5,8 +5,8 @@ use dbtime_model::recording::KernelTrace;
 
 use super::page::{Page, Table, percent};
 use crate::dive::{
-    CallSummary, ChildrenOf, DiveAnswer, DiveReport, Durations, FunctionDurations, PathTree,
-    TimerSamples, TracedCall, named,
+    CallSummary, ChildrenOf, DiveAnswer, DiveReport, Durations, FunctionDurations, PathTree, TimerSamples,
+    TracedCall, named,
 };
 use crate::number::{duration, microseconds, milliseconds};
 use crate::sums;
