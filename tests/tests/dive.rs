@@ -290,6 +290,12 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
             .sum::<i64>(),
         all[0]
     );
+    // A timer that never fired is told from none.
+    let none = target.home.path().join("none");
+    let lines = text.lines().filter(|line| !line.starts_with("# dbtime sample:"));
+    fs::write(&none, lines.collect::<Vec<_>>().join("\n") + "\n").expect("an own file");
+    let shown = dbtime(&["report", &none.to_string_lossy()]).expect_code(0).stdout;
+    assert!(shown.contains("None: the timer fires every 97"), "{shown}");
     let shown = dbtime(&["report", &recording.to_string_lossy()])
         .expect_code(0)
         .stdout;

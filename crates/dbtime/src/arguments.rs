@@ -583,7 +583,7 @@ pub enum EngineKind {
     OwnFunctionGraph,
     /// Some functions, by programs in the kernel (kprobe.multi), beside whoever else traces
     Probes,
-    /// Tracepoints with stacks, in a private instance
+    /// Tracepoints with stacks, in a private instance, and timer samples of the kernel stack
     Tracepoints,
 }
 

@@ -563,7 +563,7 @@ fn timer_samples_are_at_the_call_and_the_interval_in_which_they_fell() {
     let expected = [
         (format!("sys_pread64;vfs_read;filemap_read;{first}"), 2),
         (
-            format!("sys_pread64;vfs_read;filemap_read;sys_enter → mm_filemap_get_pages"),
+            "sys_pread64;vfs_read;filemap_read;sys_enter → mm_filemap_get_pages".to_string(),
             1,
         ),
         (

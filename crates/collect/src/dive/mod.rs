@@ -49,7 +49,7 @@ pub enum DiveEngine {
     OwnFunctionGraph,
     /// Some functions, by programs in the kernel.
     Probes,
-    /// Tracepoints with stacks.
+    /// Tracepoints with stacks, and timer samples of the kernel stack.
     Tracepoints,
 }
 

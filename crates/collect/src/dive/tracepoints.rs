@@ -1,7 +1,7 @@
 //! The engine that works everywhere: tracepoints of one task, with the kernel stack of each, in a private instance.
 //!
 //! It shows where inside the call the task was, not how long each function took: what is read from it are the intervals
-//! from one tracepoint to the next.
+//! from one tracepoint to the next. What ran in between is for `samples` to say.
 
 use std::time::Instant;
 

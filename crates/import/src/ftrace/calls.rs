@@ -364,19 +364,11 @@ impl Calls {
 
     /// Timer samples that fell between two tracepoints of the call that the task is in. What came before lies in no call.
     fn take_samples(&mut self, at: usize, found: &Interval<'_>, label: Function) {
-        let samples = &mut self.tasks[at].samples;
-        while samples
-            .pop_front_if(|sample| sample.at_ns < found.from_ns)
-            .is_some()
-        {}
-        while let Some(sample) = self.tasks[at]
-            .samples
-            .pop_front_if(|sample| sample.at_ns < found.to_ns)
-        {
-            let Some((call, start_ns)) = self.tasks[at].open.last().map(|open| (open.path, open.start_ns))
-            else {
-                return;
-            };
+        let Some((call, start_ns)) = self.tasks[at].open.last().map(|open| (open.path, open.start_ns)) else {
+            return;
+        };
+        while self.tasks[at].next_sample(found.from_ns).is_some() {}
+        while let Some(sample) = self.tasks[at].next_sample(found.to_ns) {
             let mut path = match sample.stack.apart {
                 Some(apart) => {
                     let root = self.root_of_call(at, start_ns);

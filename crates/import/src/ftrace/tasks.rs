@@ -215,6 +215,12 @@ impl Task {
         self.cpu = place.cpu.or(self.cpu);
     }
 
+    /// The next timer sample, if it was taken before this moment.
+    pub(super) fn next_sample(&mut self, before_ns: i64) -> Option<Sample> {
+        self.samples.front().filter(|sample| sample.at_ns < before_ns)?;
+        self.samples.pop_front()
+    }
+
     /// Nothing of the call that the task is in is needed any longer.
     pub(super) fn forget_call(&mut self) {
         self.steps.clear();
