@@ -84,10 +84,14 @@ fn about(report: &DiveReport, page: &mut Page) {
     };
     page.paragraph(&text);
     if trace.tracer.contains("tracepoints") {
-        page.paragraph(
+        let between = match report.samples {
+            Some(_) => "what ran in between is known by timer samples alone",
+            None => "what ran in between is not known",
+        };
+        page.paragraph(&format!(
             "Only tracepoints were traced: times are intervals between two of them, named by both (a → b), at the stack \
-             of the second; what ran in between is not known but by timer samples.",
-        );
+             of the second; {between}."
+        ));
     }
 }
 
