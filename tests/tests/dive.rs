@@ -205,10 +205,6 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
     let path = target.text();
     let text = fs::read_to_string(&path).expect("the text was written");
     assert!(text.contains(&format!("\n# dbtime sampling: period_ns={PERIOD_NS} missing=")));
-    assert!(
-        !text.contains("perf_swevent_hrtimer"),
-        "the timer's own tracepoints are not those of the call"
-    );
     let told = Told::read(&text, target.program.pid());
     assert_eq!(told.calls.len() as i64, CALLS);
     let is_inside = |at: i64| told.calls.iter().any(|(begin, end)| (*begin..*end).contains(&at));
@@ -219,6 +215,12 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
         .map(|(_, stack)| stack.as_str())
         .collect();
     let count = inside.len() as i64;
+    // The timer's own tracepoints would be as many as the samples. Other recorders of this host have timers too, slower ones.
+    let timers = text
+        .lines()
+        .filter(|line| line.contains(" hrtimer_expire_entry: ") && line.contains("perf_swevent_hrtimer"));
+    let timers = timers.count();
+    assert!(timers < inside.len() / 2, "{timers} for {count} samples");
     // A piece of CPU time has one sample more than whole periods at most. There may be fewer of them: a timer that comes
     // late, as when another machine has the CPU, leaves out the periods that it missed. Half of them do not come late.
     let periods = told.on_cpu_ns / PERIOD_NS;
