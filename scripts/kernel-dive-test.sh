@@ -140,6 +140,8 @@ equal "it left the CPU to sleep, at most once a call ($asleep)" $((asleep > 0 &&
 dive nanosleep 20 -- --engine tracepoints
 equal "calls by tracepoints" "$(grep -c 'sys_exit: NR 35 = ' text)" 20
 equal "timers by tracepoints" "$(grep -c " hrtimer_start: .*function=hrtimer_wakeup" text)" 20
+equal "timer of samples" "$(grep -c '^# dbtime sampling: period_ns=' text)" 1
+equal "its own tracepoints" "$(grep -c perf_swevent_hrtimer text)" 0
 unchanged "after tracepoints"
 
 # Killed in the middle, what it changed is given back by the next one.

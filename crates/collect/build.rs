@@ -8,11 +8,12 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Objects to build: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const OBJECTS: [&str; 6] = [
+const OBJECTS: [&str; 7] = [
     "recorder",
     "block",
     "oracle",
     "call_waits",
+    "call_samples",
     "call_functions",
     "sched",
 ];

@@ -1,4 +1,4 @@
-/* Makes a known number of system calls and ends: CALL COUNT [FILE]. It stops itself first, so that whoever wants to
+/* Makes a known number of system calls and ends: CALL COUNT [FILE [BYTES]]. It stops itself first, so that whoever wants to
  * look at the calls has time to begin. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -12,15 +12,17 @@
 
 int main(int argc, char **argv)
 {
-	char block[8192];
+	static char small[8192];
+	size_t size = argc > 4 ? (size_t)atol(argv[4]) : sizeof(small);
+	char *block = argc > 4 ? malloc(size) : small;
 	int file = -1;
 
-	if (argc < 3)
+	if (argc < 3 || !block)
 		return 2;
 	if (argc > 3) {
 		file = open(argv[3], O_RDONLY);
 		/* The page cache holds it from now on. */
-		if (file < 0 || pread(file, block, sizeof(block), 0) < 0) {
+		if (file < 0 || pread(file, block, size, 0) < 0) {
 			perror(argv[3]);
 			return 1;
 		}
@@ -33,7 +35,7 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], "nanosleep"))
 			syscall(SYS_nanosleep, &millisecond, NULL);
 		else if (!strcmp(argv[1], "pread64"))
-			syscall(SYS_pread64, file, block, sizeof(block), 0L);
+			syscall(SYS_pread64, file, block, size, 0L);
 		else
 			return 2;
 	}

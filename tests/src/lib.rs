@@ -11,6 +11,7 @@ mod diving;
 mod host;
 mod iolat;
 mod latencies;
+mod loaded;
 mod loop_device;
 mod namespaces;
 pub mod pgbench;
@@ -31,6 +32,7 @@ pub use diving::{Diving, instances, trace_settings};
 pub use host::{can_record, say, skip, stolen};
 pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};
 pub use latencies::Latencies;
+pub use loaded::{program_is_loaded, programs_of};
 pub use loop_device::{DiskStat, LoopDevice};
 pub use namespaces::{NO_BTF, NO_PROCESSES, SmallDisk, dbtime_after};
 pub use process::{

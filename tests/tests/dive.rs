@@ -3,12 +3,13 @@
 //! Here the engine that works everywhere; `make test-kernels` tests those that trace functions.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
 use dbtime_tests::{
-    Diving, Programs, Running, Session, dbtime, dbtime_after, dbtime_as_nobody, distribution, instances,
-    needs_recording, trace_settings, wait_for_state,
+    Diving, NO_BTF, Programs, Running, Session, dbtime, dbtime_after, dbtime_as_nobody, distribution,
+    instances, needs_recording, program_is_loaded, programs_of, trace_settings, wait_for_state,
 };
 use tempfile::TempDir;
 
@@ -21,14 +22,24 @@ struct Target {
 
 impl Target {
     fn new(call: &str, count: u32) -> Target {
+        Target::of_size(call, count, 8192)
+    }
+
+    /// One whose reads are this long, and of cached data.
+    fn of_size(call: &str, count: u32, bytes: usize) -> Target {
         let compiled = Programs::default();
         let calls = compiled.compile("cc", "calls.c", "calls", &[]);
         let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
         let file = home.path().join("file");
-        fs::write(&file, [0; 8192]).expect("an own file");
+        fs::write(&file, vec![0; bytes]).expect("an own file");
         let program = Running::start(
             &calls,
-            &[call, &count.to_string(), file.to_str().expect("a plain path")],
+            &[
+                call,
+                &count.to_string(),
+                file.to_str().expect("a plain path"),
+                &bytes.to_string(),
+            ],
         );
         wait_for_state(program.pid(), 'T');
         Target {
@@ -111,6 +122,219 @@ fn every_call_is_in_the_text_and_nothing_is_left_behind() {
         assert_eq!(report["calls"][0]["function"], format!("sys_{call}"));
         assert_eq!(report["calls"][0]["count"], CALLS);
     }
+}
+
+/// What a task did by the lines of its trace, counted here: nanoseconds.
+struct Told {
+    /// On a CPU inside of calls.
+    on_cpu_ns: i64,
+    /// Stays off CPU inside of calls.
+    stays: i64,
+    /// Begin and end of each call.
+    calls: Vec<(i64, i64)>,
+    /// Moment and stack of each sample.
+    samples: Vec<(i64, String)>,
+}
+
+impl Told {
+    fn read(text: &str, pid: u32) -> Told {
+        let ns = |seconds: &str| -> i64 {
+            let (seconds, fraction) = seconds.split_once('.').expect("seconds have a point");
+            let digits = format!("{fraction:0<9}");
+            let parse = |digits: &str| digits.parse::<i64>().expect("digits");
+            parse(seconds) * 1_000_000_000 + parse(&digits)
+        };
+        let mut told = Told {
+            on_cpu_ns: 0,
+            stays: 0,
+            calls: Vec::new(),
+            samples: Vec::new(),
+        };
+        let (mut begin, mut left) = (None, None);
+        for line in text.lines() {
+            if let Some(sample) = line.strip_prefix(&format!("# dbtime sample: pid={pid} at=")) {
+                let (at, stack) = sample.split_once(" stack=").expect("a stack");
+                told.samples.push((ns(at), stack.to_string()));
+                continue;
+            }
+            let Some((head, said)) = line.split_once(": ").filter(|_| !line.starts_with('#')) else {
+                continue;
+            };
+            let at = head.rsplit(' ').next().expect("a time");
+            if said.starts_with("sys_enter: ") {
+                begin = Some(ns(at));
+            } else if said.starts_with("sys_exit: ") {
+                if let Some(begin) = begin.take() {
+                    told.calls.push((begin, ns(at)));
+                    told.on_cpu_ns += ns(at) - begin;
+                }
+            } else if begin.is_some() && said.contains(&format!(" prev_pid={pid} ")) {
+                left = Some(ns(at));
+            } else if begin.is_some() && said.contains(&format!(" next_pid={pid} ")) {
+                told.on_cpu_ns -= left.take().map_or(0, |left| ns(at) - left);
+                told.stays += 1;
+            }
+        }
+        told
+    }
+}
+
+/// Reads of 16 MB from the page cache: all that they do is to copy.
+#[test]
+fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
+    needs_recording!();
+    const CALLS: i64 = 50;
+    const PERIOD_NS: i64 = 97_000;
+    let target = Target::of_size("pread64", 50, 16 << 20);
+    let before = trace_settings();
+    let dive = target.dive("pread64", &["-d", "60"]);
+    let programs = programs_of(dive.pid());
+    assert!(!programs.is_empty(), "a program samples");
+    target.program.go_on();
+    let outcome = dive.wait().expect_code(0);
+    outcome.expect_stderr(&["sampled every 97 us", "traced 50 calls"]);
+    assert_eq!(trace_settings(), before, "settings of the kernel");
+    // A program goes when the kernel has time for it, after the process.
+    let loaded = || programs.iter().any(|id| program_is_loaded(*id));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while loaded() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!loaded(), "no program is left behind");
+
+    let path = target.text();
+    let text = fs::read_to_string(&path).expect("the text was written");
+    assert!(text.contains(&format!("\n# dbtime sampling: period_ns={PERIOD_NS} missing=")));
+    let told = Told::read(&text, target.program.pid());
+    assert_eq!(told.calls.len() as i64, CALLS);
+    let is_inside = |at: i64| told.calls.iter().any(|(begin, end)| (*begin..*end).contains(&at));
+    let inside: Vec<&str> = told
+        .samples
+        .iter()
+        .filter(|(at, _)| is_inside(*at))
+        .map(|(_, stack)| stack.as_str())
+        .collect();
+    let count = inside.len() as i64;
+    // The timer's own tracepoints would be as many as the samples. Other recorders of this host have timers too, slower ones.
+    let timers = text
+        .lines()
+        .filter(|line| line.contains(" hrtimer_expire_entry: ") && line.contains("perf_swevent_hrtimer"));
+    let timers = timers.count();
+    assert!(timers < inside.len() / 2, "{timers} for {count} samples");
+    // A piece of CPU time has one sample more than whole periods at most. There may be fewer of them: a timer that comes
+    // late, as when another machine has the CPU, leaves out the periods that it missed. Half of them do not come late.
+    let periods = told.on_cpu_ns / PERIOD_NS;
+    assert!(
+        (periods / 2..=periods + CALLS + told.stays).contains(&count),
+        "{count} samples in {periods} periods of CPU time, {} stays off CPU",
+        told.stays
+    );
+    let share = |is: &dyn Fn(&&&str) -> bool| inside.iter().filter(is).count() as f64 / inside.len() as f64;
+    // The rest: what notes the tracepoints at begin and end, and stacks that the kernel cannot walk.
+    let of_call = share(&|stack| stack.contains("sys_pread64;"));
+    assert!(
+        of_call > 0.9,
+        "{of_call} of the samples are below the call's entry"
+    );
+    // By its entry function, `__x64_sys_…` or `__arm64_sys_…`: tracepoints have `_sys_` in their names too.
+    let others = inside
+        .iter()
+        .filter(|stack| stack.contains("64_sys_") && !stack.contains("64_sys_pread64"));
+    assert_eq!(others.count(), 0, "inside of the call there is no other one");
+    let is_copy = |function: &str| function.contains("copy") || function.contains("rep_movs");
+    let copies = share(&|stack| stack.rsplit(';').take(3).any(is_copy));
+    // Much of what else there is is done by the tracer, for each of some 800 tracepoints.
+    assert!(copies > 0.2, "{copies} of the samples copy");
+
+    // All of that is in the report, in that of a recording too, and no time is other for it.
+    let recording = target.home.path().join("name.dbt");
+    dbtime(&[
+        "import",
+        &path.to_string_lossy(),
+        "-o",
+        &recording.to_string_lossy(),
+    ])
+    .expect_code(0);
+    let without = target.home.path().join("without");
+    let lines = text.lines().filter(|line| !line.starts_with("# dbtime sampl"));
+    fs::write(&without, lines.collect::<Vec<_>>().join("\n") + "\n").expect("an own file");
+    let report = |path: &Path| -> serde_json::Value {
+        let arguments = [
+            "report",
+            &path.to_string_lossy(),
+            "--format",
+            "json",
+            "--top",
+            "1000",
+        ];
+        serde_json::from_str(&dbtime(&arguments).expect_code(0).stdout).expect("JSON")
+    };
+    let (of_text, of_recording, of_rest) = (report(&path), report(&recording), report(&without));
+    assert_eq!(of_text["samples"], of_recording["samples"]);
+    assert_eq!(of_rest["samples"], serde_json::Value::Null);
+    for key in ["calls", "layers", "functions", "interrupts_ns", "preemption_ns"] {
+        assert_eq!(of_text[key], of_rest[key], "{key} without samples");
+    }
+    let number = |value: &serde_json::Value| value.as_i64().expect("a number");
+    let samples = &of_text["samples"];
+    let all = ["own", "interrupts", "preemption", "tracing"].map(|key| number(&samples[key]));
+    // A moment of the trace is a microsecond long: at both ends of a call a sample may be on either side.
+    assert!(
+        (all.iter().sum::<i64>() - count).abs() <= 2 * CALLS,
+        "{all:?} of {count}"
+    );
+    assert_eq!(number(&samples["functions"][0]["total"]).max(all[0]), all[0]);
+    let own = samples["functions"].as_array().expect("a list").iter();
+    assert_eq!(own.map(|function| number(&function["own"])).sum::<i64>(), all[0]);
+    let intervals = samples["intervals"].as_array().expect("a list").iter();
+    assert_eq!(
+        intervals
+            .map(|interval| number(&interval["samples"]))
+            .sum::<i64>(),
+        all[0]
+    );
+    // A timer that never fired is told from none.
+    let none = target.home.path().join("none");
+    let lines = text.lines().filter(|line| !line.starts_with("# dbtime sample:"));
+    fs::write(&none, lines.collect::<Vec<_>>().join("\n") + "\n").expect("an own file");
+    let shown = dbtime(&["report", &none.to_string_lossy()]).expect_code(0).stdout;
+    assert!(shown.contains("None: the timer fires every 97"), "{shown}");
+    let shown = dbtime(&["report", &recording.to_string_lossy()])
+        .expect_code(0)
+        .stdout;
+    assert!(
+        shown.contains(&format!("{} samples of the calls' own work", all[0])),
+        "{shown}"
+    );
+}
+
+#[test]
+fn without_programs_in_the_kernel_there_are_tracepoints_all_the_same() {
+    needs_recording!();
+    let before = trace_settings();
+    let target = Target::new("nanosleep", 100_000);
+    target.program.go_on();
+    let (pid, text) = (target.pid(), target.text());
+    let text = text.to_str().expect("a plain path");
+    let arguments = [
+        "dive",
+        "-p",
+        &pid,
+        "--call",
+        "nanosleep",
+        "--engine",
+        "tracepoints",
+        "-n",
+        "5",
+        "--raw",
+        text,
+    ];
+    dbtime_after(NO_BTF, &arguments)
+        .expect_code(0)
+        .expect_stderr(&["no timer samples of the kernel stack: ", "wrote "]);
+    assert_eq!(trace_settings(), before, "settings of the kernel");
+    let shown = dbtime(&["report", text]).expect_code(0).stdout;
+    assert!(!shown.contains("Timer samples"), "{shown}");
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
-use dbtime_tests::{Recorder, Session, children, distribution, needs_recording, state_and_tracer};
+use dbtime_tests::{
+    Recorder, Session, children, distribution, needs_recording, program_is_loaded, programs_of,
+    state_and_tracer,
+};
 
 /// Everything of the kernel that a tracer might be tempted to switch.
 const SETTINGS: [&str; 13] = [
@@ -31,46 +33,6 @@ fn settings() -> BTreeMap<&'static str, Option<String>> {
         .iter()
         .map(|&path| (path, fs::read_to_string(path).ok()))
         .collect()
-}
-
-/// Ids of the BPF programs that a process holds open.
-fn programs_of(pid: u32) -> Vec<u32> {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the recorder lives");
-    let mut programs: Vec<u32> = descriptors
-        .flatten()
-        .filter_map(|descriptor| fs::read_to_string(descriptor.path()).ok())
-        .flat_map(|text| {
-            let ids = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok());
-            ids.collect::<Vec<u32>>()
-        })
-        .collect();
-    programs.sort_unstable();
-    programs.dedup();
-    programs
-}
-
-fn program_is_loaded(id: u32) -> bool {
-    const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
-    let attributes: [u32; 3] = [id, 0, 0];
-    // SAFETY: the pointer is to live memory of the size given; the call creates a file descriptor or fails.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_PROG_GET_FD_BY_ID,
-            attributes.as_ptr(),
-            size_of_val(&attributes),
-        )
-    };
-    if fd < 0 {
-        let error = io::Error::last_os_error();
-        assert_eq!(error.raw_os_error(), Some(libc::ENOENT), "{error}");
-        return false;
-    }
-    // SAFETY: the descriptor was just created and is used nowhere else.
-    unsafe { libc::close(fd as libc::c_int) };
-    true
 }
 
 #[test]

@@ -585,7 +585,7 @@ pub enum EngineKind {
     Fentry,
     /// The same by probes (kprobe.multi, or kprobes one by one)
     Probes,
-    /// Tracepoints with stacks, in a private instance
+    /// Tracepoints with stacks, in a private instance, and timer samples of the kernel stack
     Tracepoints,
 }
 

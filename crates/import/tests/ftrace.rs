@@ -476,3 +476,218 @@ fn only_the_calls_that_are_asked_for_are_taken() {
     assert_eq!(calls(Some("pread64"), Some("WALWrite"), None), 1);
     assert_eq!(calls(None, None, Some(3)), 3);
 }
+
+/// Two reads of 1 ms each, with a tracepoint in the middle of either, and an interrupt of 100 us in the first. Moments are
+/// microseconds after 50 s.
+fn reads() -> String {
+    let line = |us: u32, flags: &str, said: &str| {
+        format!("           calls-7       [000] {flags} 50.{us:06}: {said}\n")
+    };
+    let read = |from: u32, interrupt: bool| {
+        let mut text = line(from, ".....", "sys_enter: NR 17 (3, 0, 100000, 0, 0, 0)");
+        if interrupt {
+            text += &line(
+                from + 100,
+                "d.h1.",
+                "hrtimer_expire_entry: hrtimer=1 function=f now=1",
+            );
+            text += &line(from + 200, "d.h1.", "hrtimer_expire_exit: hrtimer=1");
+        }
+        text += &line(from + 500, ".....", "mm_filemap_get_pages: dev 8:1 ino 9 ofs=0");
+        text += &line(from + 500, ".....", "<stack trace>");
+        text += " => filemap_read\n => vfs_read\n => __x64_sys_pread64\n => do_syscall_64\n";
+        text + &line(from + 1_000, ".....", "sys_exit: NR 17 = 1048576")
+    };
+    "# tracer: nop\n".to_string() + &read(1_000, true) + &read(3_000, false)
+}
+
+const READ: &str = "entry_SYSCALL_64_after_hwframe;do_syscall_64;__x64_sys_pread64;vfs_read";
+
+fn sample(us: u32, stack: &str) -> String {
+    format!("# dbtime sample: pid=7 at=50.{us:06}500 stack={stack}\n")
+}
+
+/// What of the rows are samples: at which path, and how many.
+fn sampled(whole: &Whole) -> BTreeMap<String, u64> {
+    let frames = frames(whole);
+    let mut found = BTreeMap::new();
+    for row in whole.rows.activity.iter().filter(|row| row.samples > 0) {
+        assert_eq!(
+            (row.ns, row.count, row.state),
+            (0, 0, State::Kernel),
+            "a sample has no length"
+        );
+        assert_eq!(row.fidelity, dbtime_model::Fidelity::Sampled);
+        let path: Vec<String> = frames[&row.kernel_stack].iter().map(name).collect();
+        *found.entry(path.join(";")).or_default() += row.samples;
+    }
+    found
+}
+
+#[test]
+fn timer_samples_are_at_the_call_and_the_interval_in_which_they_fell() {
+    let samples = [
+        // Before any call, between the two, and after the last.
+        sample(900, READ),
+        sample(2_500, "do_syscall_64;__x64_sys_lseek;vfs_llseek"),
+        sample(9_000, READ),
+        // Not in the order of time.
+        sample(3_800, &format!("{READ};ext4_file_read_iter [ext4];_copy_to_iter")),
+        sample(1_300, &format!("{READ};filemap_read")),
+        sample(3_100, &format!("{READ};filemap_read")),
+        sample(1_400, &format!("{READ};filemap_read")),
+        // Not the call's own work.
+        sample(
+            1_700,
+            &format!(
+                "{READ};asm_sysvec_apic_timer_interrupt;sysvec_apic_timer_interrupt;irq_exit_rcu;run_timer"
+            ),
+        ),
+        sample(
+            3_600,
+            &format!("{READ};filemap_read;trace_event_raw_event_x;__ftrace_trace_stack;unwind_next_frame"),
+        ),
+        sample(
+            3_700,
+            &format!("{READ};__cond_resched;preempt_schedule_common;__schedule"),
+        ),
+        // Another task's.
+        sample(1_500, READ).replace("pid=7", "pid=8"),
+    ];
+    let head = "# dbtime sampling: period_ns=97000 missing=3\n".to_string() + &samples.concat();
+    let whole = of_text(reads().replacen('\n', &format!("\n{head}"), 1)).unwrap_or_else(|e| panic!("{e}"));
+    let (first, second) = (
+        "hrtimer_expire_exit → mm_filemap_get_pages",
+        "mm_filemap_get_pages → sys_exit",
+    );
+    let expected = [
+        (format!("sys_pread64;vfs_read;filemap_read;{first}"), 2),
+        (
+            "sys_pread64;vfs_read;filemap_read;sys_enter → mm_filemap_get_pages".to_string(),
+            1,
+        ),
+        (
+            format!("sys_pread64;vfs_read;ext4_file_read_iter [ext4];_copy_to_iter;{second}"),
+            1,
+        ),
+        (
+            format!(
+                "[interrupt];asm_sysvec_apic_timer_interrupt;sysvec_apic_timer_interrupt;irq_exit_rcu;run_timer;{second}"
+            ),
+            1,
+        ),
+        (
+            format!("[tracing];trace_event_raw_event_x;__ftrace_trace_stack;unwind_next_frame;{second}"),
+            1,
+        ),
+        (
+            format!("[preemption];preempt_schedule_common;__schedule;{second}"),
+            1,
+        ),
+    ];
+    assert_eq!(sampled(&whole), BTreeMap::from(expected));
+    let told = about(&whole);
+    assert_eq!((told.calls, told.sampled_calls), (2, 2));
+    assert_eq!((told.samples, told.samples_elsewhere), (7, 4));
+    assert_eq!((told.sample_period_ns, told.samples_missing), (97_000, 3));
+    assert_eq!(whole.file().unknown_lines, 0);
+    // Kept with the call, each where it fell.
+    let moments: Vec<(u64, i64)> = whole
+        .rows
+        .spans
+        .iter()
+        .filter(|row| row.kind == span::kind::SAMPLE)
+        .map(|row| {
+            assert_eq!(row.ns, 0);
+            (row.call, row.start_ns / 1_000 - 50_000_000)
+        })
+        .collect();
+    let expected = [
+        (1, 1_300),
+        (1, 1_400),
+        (1, 1_700),
+        (2, 3_100),
+        (2, 3_600),
+        (2, 3_700),
+        (2, 3_800),
+    ];
+    assert_eq!(moments, expected);
+    // And no time is other than without them.
+    let without = of_text(reads()).unwrap_or_else(|e| panic!("{e}"));
+    let exact = |whole: &Whole| -> Vec<dbtime_model::ActivityRow> {
+        let rows = whole.rows.activity.iter();
+        let mut rows: Vec<_> = rows.filter(|row| row.samples == 0).cloned().collect();
+        rows.sort_by_key(|row| (row.kernel_stack, row.state));
+        rows
+    };
+    assert_eq!(exact(&whole), exact(&without));
+    assert_eq!(exact(&whole).iter().map(|row| row.ns).sum::<u64>(), 2_000_000);
+    assert_eq!(whole.rows.latency.len(), without.rows.latency.len());
+    assert_eq!(about(&without).sample_period_ns, 0, "there was no timer");
+}
+
+#[test]
+fn samples_of_calls_that_are_cut_or_not_asked_for_count_for_nothing() {
+    let head = "# dbtime sampling: period_ns=97000 missing=0\n".to_string()
+        + &sample(1_300, READ)
+        + &sample(3_300, READ);
+    let text = reads().replacen('\n', &format!("\n{head}"), 1);
+    // Lost events: the first call is cut.
+    let lost = text.replacen(
+        "           calls-7       [000] ..... 50.002000",
+        "CPU:0 [LOST 5 EVENTS]\n           calls-7       [000] ..... 50.002000",
+        1,
+    );
+    let whole = of_text(lost).unwrap_or_else(|e| panic!("{e}"));
+    let told = about(&whole);
+    assert_eq!(
+        (told.calls, told.cut_calls, told.samples, told.samples_elsewhere),
+        (1, 1, 1, 1)
+    );
+    assert_eq!(sampled(&whole).values().sum::<u64>(), 1);
+    let options = Options {
+        calls: CallOptions {
+            name: Some("read".to_string()),
+            ..CallOptions::default()
+        },
+        ..Options::default()
+    };
+    let whole = whole::of_text_with(&options, text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((about(&whole).samples, about(&whole).samples_elsewhere), (0, 2));
+    assert!(sampled(&whole).is_empty());
+}
+
+#[test]
+fn lines_of_samples_that_are_not_understood_are_counted() {
+    let good = sample(1_300, READ);
+    let wrong = [
+        "# dbtime sample: nonsense",
+        "# dbtime sample: pid=7 at=50.001300",
+        "# dbtime sample: pid=7 at=50 stack=vfs_read",
+        "# dbtime sample: pid=7 stack=at=50.001300",
+        "# dbtime sample: pid=99999999999 at=50.001300 stack=vfs_read",
+        "# dbtime sample: pid=-7 at=50.001300 stack=vfs_read",
+        "# dbtime sample: pid=7 at=999999999999999999999.1 stack=vfs_read",
+        "# dbtime sample: pid=7 at=50.001300 stack=",
+        "# dbtime sample: pid=7 at=50.001300 stack=vfs_read;;filemap_read",
+        "# dbtime sampling: missing=0",
+        "# dbtime sampling: period_ns=0 missing=0",
+        "# dbtime sampling: period_ns=97000 missing=some",
+    ];
+    let head = wrong.join("\n") + "\n# dbtime samples: of a version to come\n" + &good;
+    let whole = of_text(reads().replacen('\n', &format!("\n{head}"), 1)).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(whole.file().unknown_lines, wrong.len() as u64);
+    assert_eq!(sampled(&whole).values().sum::<u64>(), 1);
+    // Wherever the line is cut, it is a shorter stack, or not understood: never more.
+    for end in 0..good.len() {
+        let cut = format!("\n{}\n", &good[..end]);
+        let whole = of_text(reads().replacen('\n', &cut, 1)).unwrap_or_else(|e| panic!("{e}"));
+        assert!(sampled(&whole).values().sum::<u64>() <= 1, "cut at {end}");
+    }
+    // A stack deeper than any kernel walks is cut at its leaf.
+    let deep = sample(1_300, &vec!["f"; 10_000].join(";"));
+    let whole = of_text(reads().replacen('\n', &format!("\n{deep}"), 1)).unwrap_or_else(|e| panic!("{e}"));
+    let paths = sampled(&whole);
+    let depth = paths.keys().next().expect("a path").split(';').count();
+    assert_eq!(depth, 1 + 128 + 1, "the call, the stack, the interval");
+}

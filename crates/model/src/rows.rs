@@ -131,6 +131,8 @@ pub mod span {
         pub const OFF_CPU: &str = "off_cpu";
         /// From one tracepoint to the next; the leaf of `stack` names both.
         pub const INTERVAL: &str = "interval";
+        /// A timer sample: a moment, not a length. The leaf of `stack` names the interval that it fell into.
+        pub const SAMPLE: &str = "sample";
         /// A system call.
         pub const SYSCALL: &str = "syscall";
         /// A wait of the database's.

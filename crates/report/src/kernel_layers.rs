@@ -69,15 +69,18 @@ pub(crate) const INTERRUPT_ROOT: &str = "[interrupt]";
 /// Root of the paths of preemption there.
 pub(crate) const PREEMPTION_ROOT: &str = "[preemption]";
 
-/// True for the root of a call: not for interrupts and preemption, nor for the end of a switch that was under way when tracing
+/// Root of the paths of timer samples that hit the tracer at work.
+pub(crate) const TRACING_ROOT: &str = "[tracing]";
+
+/// True for the root of a call: not for interrupts, preemption and tracing, nor for the end of a switch that was under way when tracing
 /// began.
 pub(crate) fn is_call_root(symbol: &str) -> bool {
     !is_foreign_root(symbol) && !symbol.starts_with("finish_task_switch")
 }
 
-/// True for these two.
+/// True for these three.
 pub(crate) fn is_foreign_root(symbol: &str) -> bool {
-    symbol == INTERRUPT_ROOT || symbol == PREEMPTION_ROOT
+    [INTERRUPT_ROOT, PREEMPTION_ROOT, TRACING_ROOT].contains(&symbol)
 }
 
 /// Beginnings of functions, separated by blanks, without underscores before them.

@@ -80,8 +80,8 @@ pub use diff::{
 };
 pub use dive::{
     CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveChange, DiveDiff, DiveOptions, DiveReport,
-    DiveSide, DiveView, Durations, FunctionDurations, LayerPart, PathDurations, PathTree, SpanLine,
-    TracedCall, dive, dive_diff, has_kernel_trace,
+    DiveSide, DiveView, Durations, FunctionDurations, LayerPart, PathDurations, PathTree, SampledFunction,
+    SampledInterval, SampledPath, SpanLine, TimerSamples, TracedCall, dive, dive_diff, has_kernel_trace,
 };
 pub use filter::{Filter, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use dbtime_model::recording::{Meta, Problem, Unit};
-use dbtime_model::{ActivityRow, Session, Wait, WaitKind};
+use dbtime_model::{ActivityRow, Fidelity, Session, Wait, WaitKind};
 
+use crate::dive::has_kernel_trace;
 use crate::filter::{Filter, SECOND_US};
 use crate::ledger::Section;
 use crate::load::{Dimensions, Source};
@@ -52,7 +53,12 @@ pub(crate) fn scan(
     let not_sampled = Wait::not_sampled();
     let mut seconds: Option<(i64, i64)> = None;
     let unit = source.meta().collector.unit;
+    // Timer samples of a trace of the kernel are no part of its time: the report of the trace alone counts them.
+    let leaves_out_samples = has_kernel_trace(source.meta());
     let problems = source.activity(|row| {
+        if leaves_out_samples && row.fidelity == Fidelity::Sampled {
+            return;
+        }
         let weighed = weighed(row, unit);
         let row = weighed.as_ref();
         let (first, last) = seconds.unwrap_or((row.time, row.time));

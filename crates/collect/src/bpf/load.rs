@@ -1,12 +1,13 @@
 //! Loads and attaches the programs of the sampled tier; finds out by trying what this kernel takes.
 
+use std::fs;
+use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::{fs, io};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, libbpf_sys};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
 use super::histograms::Histograms;
@@ -528,10 +529,10 @@ pub(super) fn set_pass(map: &MapHandle, slots: u32, totals: bool) -> Result<(), 
     )
 }
 
-fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Link> {
+pub(super) fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Link> {
     // SAFETY: the program is loaded; without options it iterates over all tasks.
     let link = unsafe {
-        libbpf_rs::libbpf_sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), std::ptr::null())
+        libbpf_sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), std::ptr::null())
     };
     match std::ptr::NonNull::new(link) {
         // SAFETY: libbpf made the link and hands over its ownership.
@@ -540,6 +541,21 @@ fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Lin
             io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL),
         )),
     }
+}
+
+/// Lets the program of an iterator look at everything once.
+pub(super) fn run_iterator(link: &impl AsFd) -> io::Result<()> {
+    // SAFETY: the link's descriptor is open while it is borrowed.
+    let fd: RawFd = unsafe { libbpf_sys::bpf_iter_create(link.as_fd().as_raw_fd()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    let mut iterator = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    // The programs write nothing: reading to the end is what makes them visit everything.
+    let mut nothing = [0u8; 64];
+    while iterator.read(&mut nothing)? > 0 {}
+    Ok(())
 }
 
 /// Room for half a second of full samples of all CPUs and some hundred sleepers: 16 to 64 MB.
@@ -564,6 +580,19 @@ fn online_cpus() -> Result<Vec<i32>, CollectError> {
 
 /// A timer that fires `rate_hz` times a second on one CPU, whatever runs there.
 fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
+    open_timer(&mut timer(1_000_000_000 / u64::from(rate_hz)), -1, cpu)
+}
+
+/// A timer that fires whenever a task has used this much CPU time, wherever it runs; heard of in the kernel only.
+pub(super) fn task_clock(task: u32, period_ns: u64) -> io::Result<OwnedFd> {
+    let task = i32::try_from(task).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut attr = timer(period_ns);
+    attr.set_exclude_user(1);
+    attr.set_exclude_hv(1);
+    open_timer(&mut attr, task, -1)
+}
+
+fn timer(period_ns: u64) -> perf_event_attr {
     let mut attr = perf_event_attr {
         size: size_of::<perf_event_attr>() as u32,
         type_: PERF_TYPE_SOFTWARE,
@@ -571,10 +600,14 @@ fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
         ..perf_event_attr::default()
     };
     // A fixed period, not a frequency: nothing adapts, every sample stands for the same time.
-    attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(rate_hz);
+    attr.__bindgen_anon_1.sample_period = period_ns;
+    attr
+}
+
+fn open_timer(attr: &mut perf_event_attr, task: i32, cpu: i32) -> io::Result<OwnedFd> {
     let cloexec = libc::c_ulong::from(perf_event_open_sys::bindings::PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attribute is initialised and lives through the call.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(&mut attr, -1, cpu, -1, cloexec) };
+    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, task, cpu, -1, cloexec) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

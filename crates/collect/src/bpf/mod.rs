@@ -2,6 +2,7 @@
 
 mod block;
 mod call_functions;
+mod call_samples;
 mod call_waits;
 mod events;
 mod fentry;
@@ -18,6 +19,7 @@ mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 pub(crate) use call_functions::{CallFunctions, FunctionRow, FunctionStep, Probing};
+pub(crate) use call_samples::{CallSample, CallSamples};
 pub(crate) use call_waits::CallWaits;
 #[cfg(test)]
 pub(crate) use events::WaitSums;
@@ -56,5 +58,6 @@ skeleton!(recorder, "recorder");
 skeleton!(block_skeleton, "block");
 skeleton!(oracle_skeleton, "oracle");
 skeleton!(call_functions_skeleton, "call_functions");
+skeleton!(call_samples_skeleton, "call_samples");
 skeleton!(call_waits_skeleton, "call_waits");
 skeleton!(sched_skeleton, "sched");

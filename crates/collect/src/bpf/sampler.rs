@@ -2,8 +2,8 @@
 //! run. It does nothing else, because it runs at real-time priority: at a normal one it would itself wait for a CPU
 //! whenever the host is busy, and find the sessions that compete with it too seldom in the run queue.
 
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapHandle, libbpf_sys};
 
-use super::load::{PassHandle, Programs, set_pass};
+use super::load::{PassHandle, Programs, run_iterator, set_pass};
 use super::recorder::types::dbt_pass;
 use crate::CollectError;
 use crate::clock::{Clock, monotonic_ns};
@@ -187,17 +187,7 @@ impl Pass {
             }
             Pass::Iterator { link, argument } => {
                 set_pass(argument, slots, totals).map_err(io::Error::other)?;
-                // SAFETY: the link lives as long as `self`.
-                let fd: RawFd = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
-                if fd < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-                // SAFETY: the kernel has just made this descriptor for us.
-                let mut iterator = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-                // The program writes nothing: reading to the end is what makes it visit all tasks.
-                let mut nothing = [0u8; 64];
-                while iterator.read(&mut nothing)? > 0 {}
-                Ok(())
+                run_iterator(link)
             }
         }
     }

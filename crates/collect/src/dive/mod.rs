@@ -14,6 +14,7 @@ mod function_graph;
 mod functions;
 mod kernel_code;
 mod probes;
+mod samples;
 mod source;
 mod spool;
 mod state_file;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 pub use call::SystemCall;
 use probes::Probes;
+use samples::Samples;
 use source::Source;
 use spool::Spool;
 use state_file::Owner;
@@ -52,7 +54,7 @@ pub enum DiveEngine {
     Fentry,
     /// The same by probes.
     Probes,
-    /// Tracepoints with stacks.
+    /// Tracepoints with stacks, and timer samples of the kernel stack.
     Tracepoints,
 }
 
@@ -196,6 +198,7 @@ pub struct Dive {
     spool: Spool,
     file: PathBuf,
     noted: Option<NotedCalls>,
+    samples: Option<Samples>,
     target: Owner,
     facts: DiveFacts,
     cpu_at_start_ns: u64,
@@ -228,6 +231,10 @@ impl Dive {
                 }
             };
             notes.extend(armed.notes);
+            let samples = match engine {
+                DiveEngine::Tracepoints => sampled(options.pid, &mut source, &mut notes),
+                _ => None,
+            };
             let mut spool = Spool::create(&options.file, &armed.ends)?;
             let header = source.start()?;
             // Formats are told apart by their first line, which ftrace writes.
@@ -248,6 +255,7 @@ impl Dive {
                 spool,
                 file: options.file.clone(),
                 noted,
+                samples,
                 target,
                 facts,
                 cpu_at_start_ns,
@@ -303,6 +311,9 @@ impl Dive {
 
     /// How far it has come.
     fn count(&mut self) -> Result<(), CollectError> {
+        if let Some(samples) = &mut self.samples {
+            samples.step()?;
+        }
         self.facts.bytes = self.spool.bytes();
         self.facts.calls = match &mut self.noted {
             None => self.spool.calls(),
@@ -321,6 +332,9 @@ impl Dive {
     /// The file cannot be written, or something could not be given back.
     pub fn stop(mut self) -> Result<(DiveFacts, DiveRemains), CollectError> {
         self.source.pause()?;
+        if let Some(samples) = &mut self.samples {
+            samples.end();
+        }
         self.source.drain(&mut self.spool, || false)?;
         self.count()?;
         self.facts.lost = self.source.lost();
@@ -338,9 +352,17 @@ impl Dive {
         }
         self.spool.finish()?;
         let programs = self.source.end()?;
-        if let Some(noted) = &self.noted {
-            self.facts.notes.extend(noted.notes());
-            spool::put_before(&self.file, noted.lines(self.target.pid))?;
+        let pid = self.target.pid;
+        self.facts
+            .notes
+            .extend(self.noted.iter().flat_map(NotedCalls::notes));
+        self.facts
+            .notes
+            .extend(self.samples.iter().flat_map(Samples::notes));
+        let calls = self.noted.iter().flat_map(|noted| noted.lines(pid));
+        let samples = self.samples.iter().flat_map(|samples| samples.lines(pid));
+        if self.noted.is_some() || self.samples.is_some() {
+            spool::put_before(&self.file, calls.chain(samples))?;
         }
         self.facts.bytes = self.spool.bytes();
         self.facts.cpu = Duration::from_nanos(host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns));
@@ -395,6 +417,26 @@ fn arm(engine: DiveEngine, changes: Changes, options: &DiveOptions) -> Result<At
         Ok(armed) => Attempt::SetUp(Source::Ftrace(trace), armed),
         Err(e) => Attempt::Refused(e.to_string(), trace.end()?),
     })
+}
+
+/// Begins to sample the task beside its tracepoints; without samples they are still of use.
+fn sampled(pid: u32, source: &mut Source, notes: &mut Vec<String>) -> Option<Samples> {
+    let begun = Samples::begin(pid).and_then(|samples| {
+        source.leave_out_timer(samples.timer_address())?;
+        Ok(samples)
+    });
+    match begun {
+        Ok(samples) => {
+            notes.push(samples.note());
+            Some(samples)
+        }
+        Err(e) => {
+            // What libbpf and the verifier had to say stands in more lines.
+            let why = e.to_string().lines().next().unwrap_or_default().to_string();
+            notes.push(format!("no timer samples of the kernel stack: {why}"));
+            None
+        }
+    }
 }
 
 /// What is to be said of the task.

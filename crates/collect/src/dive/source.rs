@@ -3,6 +3,7 @@
 use super::probes::Probes;
 use super::spool::{CHUNK, Spool};
 use super::tracefs::{Changes, Trace};
+use super::tracepoints;
 use crate::CollectError;
 
 /// An engine that is set up, and the right to change settings.
@@ -15,6 +16,17 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// Leaves out the tracepoints of the kernel's timer at this address, where there are tracepoints.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub(super) fn leave_out_timer(&mut self, address: u64) -> Result<(), CollectError> {
+        match self {
+            Source::Ftrace(trace) => tracepoints::leave_out_timer(trace, address),
+            Source::Probes(..) => Ok(()),
+        }
+    }
+
     /// Begins to trace. Gives the lines above the text.
     ///
     /// # Errors

@@ -126,11 +126,11 @@ impl Spool {
     }
 }
 
-/// Puts calls, known only in the end, at the begin of a file that is finished.
+/// Puts lines that tell of the dive itself, `KEY: VALUE`, known only in the end, at the begin of a file that is finished.
 ///
 /// # Errors
 /// There is no room for it.
-pub(super) fn put_before(path: &Path, calls: impl Iterator<Item = String>) -> Result<(), CollectError> {
+pub(super) fn put_before(path: &Path, lines: impl Iterator<Item = String>) -> Result<(), CollectError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let new = PathBuf::from(name);
@@ -141,8 +141,8 @@ pub(super) fn put_before(path: &Path, calls: impl Iterator<Item = String>) -> Re
         let mut first = Vec::new();
         text.read_until(b'\n', &mut first)?;
         out.write_all(&first)?;
-        for call in calls {
-            writeln!(out, "# dbtime call: {call}")?;
+        for line in lines {
+            writeln!(out, "# dbtime {line}")?;
         }
         io::copy(&mut text, &mut out)?;
         out.flush()?;

@@ -1,7 +1,7 @@
 //! The engine that works everywhere: tracepoints of one task, with the kernel stack of each, in a private instance.
 //!
 //! It shows where inside the call the task was, not how long each function took: what is read from it are the intervals
-//! from one tracepoint to the next.
+//! from one tracepoint to the next. What ran in between is for `samples` to say.
 
 use std::time::Instant;
 
@@ -36,6 +36,13 @@ const EVENTS: [&str; 22] = [
 ];
 /// Begin and end of a call.
 const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
+/// What a high-resolution timer passes while it is in use.
+const TIMER_EVENTS: [&str; 4] = [
+    "hrtimer_start",
+    "hrtimer_expire_entry",
+    "hrtimer_expire_exit",
+    "hrtimer_cancel",
+];
 const OPTIONS: [(&str, &str); 5] = [
     ("stacktrace", "1"),
     ("latency-format", "0"),
@@ -73,4 +80,19 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions) -> Result<Armed, Col
         notes: Vec::new(),
         ends: vec![format!(" sys_exit: NR {} = ", options.call.number())],
     })
+}
+
+/// Leaves out what the kernel's timer at this address passes whenever it fires: it is dbtime's own, and would stand between
+/// the tracepoints of the call. Before tracing begins.
+///
+/// # Errors
+/// The kernel refuses it.
+pub(super) fn leave_out_timer(trace: &mut Trace, address: u64) -> Result<(), CollectError> {
+    for event in TIMER_EVENTS {
+        trace.set_if_there(
+            &format!("events/timer/{event}/filter"),
+            &format!("hrtimer != {address:#x}"),
+        )?;
+    }
+    Ok(())
 }

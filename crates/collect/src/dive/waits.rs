@@ -85,11 +85,11 @@ impl NotedCalls {
         self.matching
     }
 
-    /// All calls, as lines for the file: `pid=TID at=SECONDS wait=CLASS:EVENT`.
+    /// All calls, as lines for the file: `call: pid=TID at=SECONDS wait=CLASS:EVENT`.
     pub(super) fn lines(&self, pid: u32) -> impl Iterator<Item = String> {
         self.calls.iter().map(move |&(time_ns, wait)| {
             format!(
-                "pid={pid} at={}.{:09} wait={}",
+                "call: pid={pid} at={}.{:09} wait={}",
                 time_ns / 1_000_000_000,
                 time_ns % 1_000_000_000,
                 self.wait(wait)

@@ -11,13 +11,14 @@
 use dbtime_model::recording::KernelTrace;
 use dbtime_model::{CounterRow, SpanRow, StackId, State, Wait, counter, span};
 
-use super::line::Place;
-use super::paths::{Path, Paths};
+use super::line::{Place, argument};
+use super::paths::{Function, Path, Paths};
 use super::role::{INTERRUPT, Role, call_name};
 use super::step::{Inside, Interval, LastLeaf, Open, Step};
 use super::tasks::{Task, Tasks};
 use crate::Import;
 use crate::sched_fields::{switch, woken};
+use crate::text::decimal;
 
 /// Rows of spans that are kept of a file, and as many more for calls that are longer than every one before.
 const KEPT_SPANS: u64 = 400_000;
@@ -337,12 +338,49 @@ impl Calls {
                 let label = self.paths.function(found.label);
                 let path = self.paths.below(path, label);
                 self.add_step(at, (found.from_ns, found.to_ns), Some(path), None);
+                self.take_samples(at, found, label);
             }
         }
         if found.in_interrupt
             && let Some(open) = self.tasks[at].open.last_mut()
         {
             open.inside.foreign_ns += found.to_ns.saturating_sub(found.from_ns).max(0) as u64;
+        }
+    }
+
+    /// `pid=TID at=SECONDS stack=ROOT;…;LEAF`: a timer sample.
+    pub(super) fn note_sample(&mut self, sample: &[u8]) -> Option<()> {
+        self.tasks.samples.note(sample, &mut self.paths)
+    }
+
+    /// `period_ns=NANOSECONDS missing=COUNT`: that there was a timer, and how many of its samples are not there.
+    pub(super) fn note_sampling(&mut self, sampling: &[u8]) -> Option<()> {
+        let period_ns = decimal(argument(sampling, b"period_ns")?).filter(|ns| *ns > 0)?;
+        let missing = decimal(argument(sampling, b"missing")?)?;
+        self.about.sample_period_ns = period_ns;
+        self.about.samples_missing = self.about.samples_missing.saturating_add(missing);
+        Some(())
+    }
+
+    /// Timer samples that fell between two tracepoints of the call that the task is in. What came before lies in no call.
+    fn take_samples(&mut self, at: usize, found: &Interval<'_>, label: Function) {
+        let Some((call, start_ns)) = self.tasks[at].open.last().map(|open| (open.path, open.start_ns)) else {
+            return;
+        };
+        while self.tasks[at].next_sample(found.from_ns).is_some() {}
+        while let Some(sample) = self.tasks[at].next_sample(found.to_ns) {
+            let mut path = match sample.stack.apart {
+                Some(apart) => {
+                    let root = self.root_of_call(at, start_ns);
+                    self.paths.first(root, apart)
+                }
+                None => call,
+            };
+            for function in &sample.stack.functions {
+                path = self.paths.below(path, *function);
+            }
+            let path = self.paths.below(path, label);
+            self.tasks[at].sampled.push((sample.at_ns, path));
         }
     }
 
@@ -419,12 +457,12 @@ impl Calls {
         let task = &mut self.tasks[at];
         task.last_leaf = None;
         if std::mem::take(&mut task.is_cut) {
-            task.steps.clear();
+            task.forget_call();
             self.about.cut_calls += u64::from(is_call(root.role));
             return;
         }
         if !self.is_wanted(root, into) {
-            self.tasks[at].steps.clear();
+            self.tasks[at].forget_call();
             return;
         }
         let end = root
@@ -453,9 +491,19 @@ impl Calls {
         if is_call(root.role) {
             self.about.calls += 1;
             self.tasks[at].calls += 1;
+            self.count_samples(at);
             self.keep(at, ns, into);
         }
-        self.tasks[at].steps.clear();
+        self.tasks[at].forget_call();
+    }
+
+    fn count_samples(&mut self, at: usize) {
+        let sampled = &self.tasks[at].sampled;
+        self.about.samples += sampled.len() as u64;
+        self.about.sampled_calls += u64::from(!sampled.is_empty());
+        for (_, path) in sampled {
+            self.paths.add_sample(*path);
+        }
     }
 
     /// True when whoever imports asked for such calls.
@@ -470,7 +518,7 @@ impl Calls {
 
     /// Keeps the steps of a call, where there is room, or where it is longer than every one before.
     fn keep(&mut self, at: usize, ns: u64, into: &mut Import) {
-        let steps = self.tasks[at].steps.len() as u64;
+        let steps = (self.tasks[at].steps.len() + self.tasks[at].sampled.len()) as u64;
         let is_longest = ns > self.longest_ns;
         self.longest_ns = self.longest_ns.max(ns);
         let room = if is_longest { 2 * KEPT_SPANS } else { KEPT_SPANS };
@@ -480,31 +528,42 @@ impl Calls {
         self.spans += steps;
         self.about.kept_calls += 1;
         let task = &self.tasks[at];
-        for step in &task.steps {
-            let stack: StackId = self.paths.stack(step.path, into);
+        let number = self.about.calls;
+        let mut span = |kind: &str, path, depth, start_ns, ns, state| {
+            let stack: StackId = self.paths.stack(path, into);
             into.span(SpanRow {
                 session: task.session,
-                kind: match step.off {
-                    Some(_) => span::kind::OFF_CPU,
-                    None if step.depth > 0 && self.about.tracer == TRACEPOINTS => span::kind::INTERVAL,
-                    None => span::kind::FUNCTION,
-                }
-                .to_string(),
+                kind: kind.to_string(),
                 name: String::new(),
                 stack,
-                call: self.about.calls,
-                depth: step.depth,
-                start_ns: step.start_ns,
-                ns: step.ns,
-                state: step.off.unwrap_or(State::Kernel),
+                call: number,
+                depth,
+                start_ns,
+                ns,
+                state,
             });
+        };
+        let mut samples = task.sampled.iter().peekable();
+        for (place, step) in task.steps.iter().enumerate() {
+            let kind = match step.off {
+                Some(_) => span::kind::OFF_CPU,
+                None if step.depth > 0 && self.about.tracer == TRACEPOINTS => span::kind::INTERVAL,
+                None => span::kind::FUNCTION,
+            };
+            let state = step.off.unwrap_or(State::Kernel);
+            span(kind, step.path, step.depth, step.start_ns, step.ns, state);
+            // Behind the interval that they fell into.
+            let next = task.steps.get(place + 1).map_or(i64::MAX, |next| next.start_ns);
+            while let Some((at_ns, path)) = samples.next_if(|(at_ns, _)| *at_ns < next) {
+                span(span::kind::SAMPLE, *path, step.depth, *at_ns, 0, State::Kernel);
+            }
         }
     }
 
     /// Forgets the call that a task is in: its end is not there, or too much is.
     pub(super) fn cut(&mut self, at: usize) {
         let task = &mut self.tasks[at];
-        task.steps.clear();
+        task.forget_call();
         task.open.clear();
         task.is_cut = false;
         self.about.cut_calls += 1;
@@ -550,6 +609,9 @@ impl Calls {
             calls.next().is_some_and(|open| is_call(open.role))
         };
         self.about.cut_calls += self.tasks.iter().filter(|task| is_open(task)).count() as u64;
+        let samples = &self.tasks.samples;
+        self.about.samples_elsewhere = samples.noted().saturating_sub(self.about.samples);
+        self.about.samples_missing = self.about.samples_missing.saturating_add(samples.left_out());
         self.hand_on(into);
     }
 }

@@ -76,9 +76,8 @@ impl Intervals {
     /// A frame of the stack of the tracepoint before, leaf first.
     pub(super) fn frame(&mut self, name: &[u8]) {
         if let Some(waiting) = self.waiting.as_mut().filter(|_| self.takes_stack) {
-            let is = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| name.starts_with(beginning));
             let functions = &mut waiting.next.functions;
-            let is_around = is(&ENTRY) || (functions.is_empty() && is(&TRACER));
+            let is_around = is_entry(name) || (functions.is_empty() && is_tracer(name));
             if !is_around && functions.len() < DEEPEST {
                 functions.push(name.into());
             }
@@ -202,6 +201,16 @@ impl Intervals {
         self.settle(calls, into);
         self.last.drain().for_each(|(task, _)| calls.cut(task));
     }
+}
+
+/// True for what is around every system call.
+pub(super) fn is_entry(name: &[u8]) -> bool {
+    ENTRY.iter().any(|beginning| name.starts_with(beginning))
+}
+
+/// True for what a tracepoint calls.
+pub(super) fn is_tracer(name: &[u8]) -> bool {
+    TRACER.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The system call that begins here, as a function's name.

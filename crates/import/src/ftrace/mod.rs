@@ -7,7 +7,7 @@
 //!
 //! # Rows
 //! A session is a task. A call path is a kernel stack; `activity` has the time of its own that was spent there, on a CPU or
-//! off it, and how often; `latency` (kind `function`) how long the calls at that path were; `spans` some calls whole. Time
+//! off it, and how often, and of timer samples how many fell there; `latency` (kind `function`) how long the calls at that path were; `spans` some calls whole. Time
 //! outside of calls is not there. A call whose begin or end is missing, or that lost events, counts for nothing; how many
 //! these were is told.
 
@@ -16,6 +16,7 @@ mod intervals;
 mod line;
 mod paths;
 mod role;
+mod samples;
 mod step;
 mod tasks;
 
@@ -140,6 +141,12 @@ impl Reader<'_> {
     fn own(&mut self, key: &[u8], value: &[u8], bytes: &[u8], number: u64) {
         match key {
             b"call" if self.calls.tasks.note_wait(value).is_none() => {
+                unknown_line(&mut self.file, number, bytes);
+            }
+            b"sample" if self.calls.note_sample(value).is_none() => {
+                unknown_line(&mut self.file, number, bytes);
+            }
+            b"sampling" if self.calls.note_sampling(value).is_none() => {
                 unknown_line(&mut self.file, number, bytes);
             }
             b"target" | b"engine" | b"note" => {

@@ -76,6 +76,8 @@ struct Sums {
     calls: u64,
     /// By [`STATES`]: time of its own, and how many stays.
     own: [(u64, u64); STATES.len()],
+    /// Timer samples.
+    samples: u64,
     /// By bucket, in order.
     durations: Vec<(u16, Bucket)>,
 }
@@ -207,9 +209,14 @@ impl Paths {
         own.1 += 1;
     }
 
+    /// A timer sample at this path: a moment, so that no time is added.
+    pub(super) fn add_sample(&mut self, path: Path) {
+        self.touch(path).samples += 1;
+    }
+
     fn touch(&mut self, path: Path) -> &mut Sums {
         let sums = &mut self.nodes[path as usize].sums;
-        if sums.calls == 0 && sums.own.iter().all(|(_, count)| *count == 0) {
+        if sums.calls == 0 && sums.samples == 0 && sums.own.iter().all(|(_, count)| *count == 0) {
             self.touched.push(path);
         }
         sums
@@ -261,21 +268,29 @@ impl Paths {
             let sums = std::mem::take(&mut self.nodes[path as usize].sums);
             let name = self.symbol(self.nodes[path as usize].function).to_string();
             let Root { session, wait } = self.root_of(path);
+            let row = |state, ns, count| ActivityRow {
+                time,
+                session: *session,
+                statement: 0,
+                wait_class: wait.class.to_string(),
+                wait_event: wait.event.to_string(),
+                idle: wait.idle,
+                state,
+                kernel_stack: stack,
+                user_stack: StackId(0),
+                ns,
+                count,
+                samples: 0,
+                fidelity: Fidelity::Exact,
+            };
             for (state, (ns, count)) in STATES.into_iter().zip(sums.own).filter(|(_, own)| own.1 > 0) {
+                into.activity(row(state, ns, count));
+            }
+            if sums.samples > 0 {
                 into.activity(ActivityRow {
-                    time,
-                    session: *session,
-                    statement: 0,
-                    wait_class: wait.class.to_string(),
-                    wait_event: wait.event.to_string(),
-                    idle: wait.idle,
-                    state,
-                    kernel_stack: stack,
-                    user_stack: StackId(0),
-                    ns,
-                    count,
-                    samples: 0,
-                    fidelity: Fidelity::Exact,
+                    samples: sums.samples,
+                    fidelity: Fidelity::Sampled,
+                    ..row(State::Kernel, 0, 0)
                 });
             }
             for (bucket, durations) in sums.durations {

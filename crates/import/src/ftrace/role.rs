@@ -27,6 +27,8 @@ pub(super) enum Role {
 pub(super) const INTERRUPT: &[u8] = b"[interrupt]";
 /// Root of the paths of preemption.
 pub(super) const PREEMPTION: &[u8] = b"[preemption]";
+/// Root of the paths of timer samples that hit the tracer while it noted a tracepoint.
+pub(super) const TRACING: &[u8] = b"[tracing]";
 
 /// Beginnings of system calls' functions, by architecture and age of the kernel. What follows is the name of the call.
 const SYSTEM_CALLS: [&[u8]; 8] = [
@@ -53,7 +55,7 @@ const DISPATCHERS: [&[u8]; 8] = [
 ];
 
 /// Entries of interrupts as the tracer shows them: the outermost ones are not traced.
-const INTERRUPTS: [&[u8]; 19] = [
+const INTERRUPTS: [&[u8]; 20] = [
     b"irq_enter",
     b"irq_exit",
     b"__irq_exit",
@@ -67,6 +69,8 @@ const INTERRUPTS: [&[u8]; 19] = [
     b"do_IRQ",
     b"__do_softirq",
     b"handle_softirqs",
+    // The same, in lists of symbols of kernels up to 6.6.
+    b"__softirqentry_text_start",
     b"__do_IRQ",
     b"gic_handle_irq",
     b"el1_interrupt",

@@ -1,11 +1,14 @@
 //! Tasks of a trace, and which of them a line is about.
 
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use dbtime_model::{BackendType, SessionId, SessionRow, State, Wait};
 
 use super::line::{Place, argument, comm_of, pid_of, seconds};
+use super::paths::Path;
 use super::role::Role;
+use super::samples::{Sample, Samples};
 use super::step::{LastLeaf, Open, Step};
 use crate::Import;
 use crate::samples::Table;
@@ -33,6 +36,10 @@ pub(super) struct Task {
     pub(super) is_cut: bool,
     /// What dbtime's recorder knows: when a call began, and in which wait.
     pub(super) waits: Vec<(i64, Wait)>,
+    /// Timer samples that are still to come, in the order of time.
+    pub(super) samples: VecDeque<Sample>,
+    /// Those of the call that the task is in: when, and at which path.
+    pub(super) sampled: Vec<(i64, Path)>,
 }
 
 /// All tasks of a trace.
@@ -45,6 +52,7 @@ pub(super) struct Tasks {
     last_name: Vec<u8>,
     last: usize,
     waits: Table<u32, Vec<(i64, Wait)>>,
+    pub(super) samples: Samples,
 }
 
 impl Index<usize> for Tasks {
@@ -163,6 +171,8 @@ impl Tasks {
             left: false,
             is_cut: false,
             waits: self.waits.remove(&pid).unwrap_or_default(),
+            samples: self.samples.of(pid),
+            sampled: Vec::new(),
         });
         let task = self.all.len() - 1;
         self.by_name.insert(name.into(), task);
@@ -203,6 +213,18 @@ impl Task {
             self.last_ns = Some(at.saturating_add(i64::try_from(later_ns).unwrap_or(0)));
         }
         self.cpu = place.cpu.or(self.cpu);
+    }
+
+    /// The next timer sample, if it was taken before this moment.
+    pub(super) fn next_sample(&mut self, before_ns: i64) -> Option<Sample> {
+        self.samples.front().filter(|sample| sample.at_ns < before_ns)?;
+        self.samples.pop_front()
+    }
+
+    /// Nothing of the call that the task is in is needed any longer.
+    pub(super) fn forget_call(&mut self) {
+        self.steps.clear();
+        self.sampled.clear();
     }
 
     /// Functions of the call that the task is in: what stands around calls is none of them.

@@ -245,6 +245,17 @@ pub struct KernelTrace {
     pub lost_events: u64,
     /// Context switches were traced: time off CPU is measured. Otherwise it is the gap before `finish_task_switch`.
     pub has_switches: bool,
+    /// Of the timer that sampled the kernel stack of the task: its CPU time from one sample to the next, nanoseconds. 0 = there
+    /// was none.
+    pub sample_period_ns: u64,
+    /// Samples inside of the calls that are there from begin to end.
+    pub samples: u64,
+    /// Of these calls, those that have a sample.
+    pub sampled_calls: u64,
+    /// Samples outside of them: in other calls, or in none.
+    pub samples_elsewhere: u64,
+    /// Samples that are missing: there was no room for them, or they had no stack.
+    pub samples_missing: u64,
 }
 
 /// What is known of context switches as a whole, and what their source does not say.

@@ -6,14 +6,16 @@
 mod difference;
 mod one_call;
 mod paths;
+mod samples;
 mod summary;
 
-use dbtime_model::State;
 use dbtime_model::recording::{KernelTrace, Meta, Problem};
+use dbtime_model::{Fidelity, Frame, State};
 
 pub use difference::{DiveChange, DiveDiff, DiveSide, dive_diff};
 pub use one_call::{CallChoice, SpanLine, TracedCall};
 pub use paths::{ChildOf, ChildrenOf, Durations, FunctionDurations, PathDurations, PathTree};
+pub use samples::{SampledFunction, SampledInterval, SampledPath, TimerSamples};
 pub use summary::{CallSummary, LayerPart};
 
 use crate::filter::Filter;
@@ -21,6 +23,7 @@ use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, finish};
 use paths::Paths;
+use samples::Samples;
 
 /// States that time inside of calls may be in, as they are shown.
 pub(crate) const STATES: [State; 6] = [
@@ -94,6 +97,8 @@ pub struct DiveReport {
     pub preemption_ns: u128,
     /// Time of the calls by layer of the kernel and by state, the most first. Sums to that of `calls`.
     pub layers: Vec<LayerPart>,
+    /// What a timer found the calls at; none when there was no timer.
+    pub samples: Option<TimerSamples>,
     /// The answer.
     pub answer: DiveAnswer,
     /// Functions or paths that are not shown.
@@ -114,6 +119,7 @@ pub fn has_kernel_trace(meta: &Meta) -> bool {
 pub fn dive(source: &Source, options: &DiveOptions) -> Result<DiveReport, ReportError> {
     let Read {
         paths,
+        samples,
         period,
         mut dimensions,
         mut problems,
@@ -148,11 +154,13 @@ pub fn dive(source: &Source, options: &DiveOptions) -> Result<DiveReport, Report
             &mut problems,
         )?),
     };
+    let trace = known(source.meta());
     Ok(DiveReport {
+        samples: samples.answer(&trace, options.top, options.depth),
         meta: source.meta().clone(),
         filter: options.filter.clone(),
         period,
-        trace: known(source.meta()),
+        trace,
         calls,
         interrupts_ns,
         preemption_ns,
@@ -166,6 +174,7 @@ pub fn dive(source: &Source, options: &DiveOptions) -> Result<DiveReport, Report
 /// All rows of a trace.
 struct Read {
     paths: Paths,
+    samples: Samples,
     period: Period,
     dimensions: Dimensions,
     problems: Vec<Problem>,
@@ -174,13 +183,17 @@ struct Read {
 fn read(source: &Source, filter: &Filter) -> Result<Read, ReportError> {
     let mut dimensions = load(source, filter)?;
     let mut paths = Paths::default();
+    let mut samples = Samples::default();
     let mut seconds: Option<(i64, i64)> = None;
     let mut problems = Vec::new();
     problems.extend(source.activity(|row| {
         let (first, last) = seconds.unwrap_or((row.time, row.time));
         seconds = Some((first.min(row.time), last.max(row.time)));
         if filter.takes_time(row.time) && filter.takes_session(dimensions.session(row.session)) {
-            paths.add_own(row, &dimensions);
+            match row.fidelity {
+                Fidelity::Exact => paths.add_own(row, &dimensions),
+                Fidelity::Sampled => samples.add(row, &dimensions),
+            }
         }
     }));
     problems.extend(source.latency(|row| {
@@ -194,6 +207,7 @@ fn read(source: &Source, filter: &Filter) -> Result<Read, ReportError> {
     problems.extend(scan.problems);
     Ok(Read {
         paths,
+        samples,
         period: scan.period,
         dimensions,
         problems,
@@ -213,9 +227,22 @@ fn known(meta: &Meta) -> KernelTrace {
         sum.cut_calls += trace.cut_calls;
         sum.lost_events += trace.lost_events;
         sum.has_switches |= trace.has_switches;
+        sum.sample_period_ns = sum.sample_period_ns.max(trace.sample_period_ns);
+        sum.samples += trace.samples;
+        sum.sampled_calls += trace.sampled_calls;
+        sum.samples_elsewhere += trace.samples_elsewhere;
+        sum.samples_missing += trace.samples_missing;
     }
     sum.tracer = tracers.join(", ");
     sum
+}
+
+/// The module of a function; empty for the kernel itself.
+fn module_of(frame: &Frame) -> &str {
+    match frame.module.trim_matches(['[', ']']) {
+        "kernel" => "",
+        module => module,
+    }
 }
 
 /// A function as traces write it: `NAME`, or `NAME [MODULE]`.

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use dbtime_model::recording::Problem;
 use dbtime_model::{SpanRow, State, span};
 
-use super::DiveOptions;
+use super::samples::without_interval;
+use super::{DiveOptions, module_of};
 use crate::kernel_layers::is_foreign_root;
 use crate::load::{Dimensions, Source};
 use crate::report::ReportError;
@@ -69,7 +70,9 @@ pub struct SpanLine {
     pub ns: u64,
     /// Off CPU in this state; none = a function, or an interval.
     pub off: Option<State>,
-    /// True for what an interrupt did, or preemption.
+    /// A timer sample found the task in this function: a moment.
+    pub is_sample: bool,
+    /// True for what an interrupt did, or preemption; of a sample, or the tracer.
     pub is_foreign: bool,
 }
 
@@ -126,15 +129,19 @@ pub(super) fn one_call(
             continue;
         }
         let frames = dimensions.stack(row.stack).unwrap_or(&[]);
-        let leaf = frames.last();
-        let module = leaf.map_or("", |leaf| leaf.module.trim_matches(['[', ']']));
+        let is_sample = row.kind == span::kind::SAMPLE;
+        let leaf = match is_sample {
+            true => without_interval(frames).0.last(),
+            false => frames.last(),
+        };
         call.spans.push(SpanLine {
             function: leaf.map_or_else(String::new, |leaf| leaf.symbol.clone()),
-            module: if module == "kernel" { "" } else { module }.to_string(),
+            module: leaf.map_or_else(String::new, |leaf| module_of(leaf).to_string()),
             depth: row.depth,
             from_ns: row.start_ns.saturating_sub(begin),
             ns: row.ns,
             off: (row.kind == span::kind::OFF_CPU).then_some(row.state),
+            is_sample,
             is_foreign: frames.first().is_some_and(|root| is_foreign_root(&root.symbol)),
         });
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::latency::kind;
 use dbtime_model::{ActivityRow, Frame, LatencyRow};
 
-use super::STATES;
+use super::{STATES, module_of};
 use crate::histogram::Histogram;
 use crate::kernel_layers::{is_call_root, is_foreign_root};
 use crate::load::Dimensions;
@@ -163,6 +163,14 @@ impl Paths {
         }
     }
 
+    /// Adds an amount of what is no time, as it were on a CPU, at a path.
+    pub(super) fn add_amount(&mut self, frames: &[Frame], amount: u64) {
+        let leaf = frames.iter().fold(None, |at, frame| Some(self.below(at, frame)));
+        if let Some(node) = leaf {
+            self.nodes[node].own[0] += u128::from(amount);
+        }
+    }
+
     fn node(&mut self, stack: u64, dimensions: &Dimensions) -> Option<usize> {
         if let Some(node) = self.stacks.get(&stack) {
             return *node;
@@ -177,10 +185,7 @@ impl Paths {
     }
 
     fn below(&mut self, parent: Option<usize>, frame: &Frame) -> usize {
-        let module = match frame.module.trim_matches(['[', ']']) {
-            "kernel" => "",
-            module => module,
-        };
+        let module = module_of(frame);
         let key = (parent, frame.symbol.clone(), module.to_string());
         if let Some(node) = self.places.get(&key) {
             return *node;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::MetaJson;
-use crate::dive::{DiveAnswer, DiveReport, Durations, FunctionDurations};
+use crate::dive::{DiveAnswer, DiveReport, Durations, FunctionDurations, TimerSamples};
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -13,6 +13,8 @@ pub(super) struct Document<'a> {
     interrupts_ns: u128,
     preemption_ns: u128,
     layers: Vec<LayerJson<'a>>,
+    /// null: there was no timer.
+    samples: Option<SamplesJson<'a>>,
     #[serde(flatten)]
     answer: AnswerJson<'a>,
     not_shown: usize,
@@ -57,6 +59,87 @@ struct LayerJson<'a> {
     layer: &'a str,
     state: &'static str,
     ns: u128,
+}
+
+/// What a timer found the calls at, in samples.
+#[derive(Serialize)]
+struct SamplesJson<'a> {
+    period_ns: u64,
+    own: u128,
+    interrupts: u128,
+    preemption: u128,
+    tracing: u128,
+    functions: Vec<SampledFunctionJson<'a>>,
+    functions_not_shown: usize,
+    intervals: Vec<SampledIntervalJson<'a>>,
+    intervals_not_shown: usize,
+    paths: Vec<SampledPathJson<'a>>,
+    paths_not_shown: usize,
+}
+
+#[derive(Serialize)]
+struct SampledFunctionJson<'a> {
+    function: &'a str,
+    module: &'a str,
+    own: u128,
+    total: u128,
+}
+
+#[derive(Serialize)]
+struct SampledIntervalJson<'a> {
+    interval: &'a str,
+    samples: u128,
+}
+
+#[derive(Serialize)]
+struct SampledPathJson<'a> {
+    function: &'a str,
+    module: &'a str,
+    depth: usize,
+    own: u128,
+    total: u128,
+}
+
+fn samples(of: &TimerSamples) -> SamplesJson<'_> {
+    SamplesJson {
+        period_ns: of.period_ns,
+        own: of.own,
+        interrupts: of.interrupts,
+        preemption: of.preemption,
+        tracing: of.tracing,
+        functions: of
+            .functions
+            .iter()
+            .map(|of| SampledFunctionJson {
+                function: &of.function,
+                module: &of.module,
+                own: of.own,
+                total: of.total,
+            })
+            .collect(),
+        functions_not_shown: of.other_functions,
+        intervals: of
+            .intervals
+            .iter()
+            .map(|of| SampledIntervalJson {
+                interval: &of.interval,
+                samples: of.samples,
+            })
+            .collect(),
+        intervals_not_shown: of.other_intervals,
+        paths: of
+            .paths
+            .iter()
+            .map(|of| SampledPathJson {
+                function: &of.function,
+                module: &of.module,
+                depth: of.depth,
+                own: of.own,
+                total: of.total,
+            })
+            .collect(),
+        paths_not_shown: of.other_paths,
+    }
 }
 
 #[derive(Serialize)]
@@ -127,7 +210,9 @@ struct SpanJson<'a> {
     ns: u64,
     /// Off CPU in this state.
     off: Option<&'static str>,
-    /// Of an interrupt, or preemption.
+    /// A moment at which a timer found the task in this function.
+    sample: bool,
+    /// Of an interrupt, or preemption; of a sample, or the tracer.
     foreign: bool,
 }
 
@@ -173,6 +258,7 @@ pub(super) fn document(report: &DiveReport) -> Document<'_> {
                 ns: part.ns,
             })
             .collect(),
+        samples: report.samples.as_ref().map(samples),
         answer: match &report.answer {
             DiveAnswer::Summary(of) | DiveAnswer::Functions(of) => AnswerJson::Functions {
                 functions: functions(of),
@@ -223,6 +309,7 @@ pub(super) fn document(report: &DiveReport) -> Document<'_> {
                         from_ns: span.from_ns,
                         ns: span.ns,
                         off: span.off.map(|state| state.as_str()),
+                        sample: span.is_sample,
                         foreign: span.is_foreign,
                     })
                     .collect(),

@@ -1,11 +1,12 @@
 //! A trace of the kernel: what system calls do inside.
 
 use dbtime_model::State;
+use dbtime_model::recording::KernelTrace;
 
 use super::page::{Page, Table, percent};
 use crate::dive::{
-    CallSummary, ChildrenOf, DiveAnswer, DiveReport, Durations, FunctionDurations, PathTree, TracedCall,
-    named,
+    CallSummary, ChildrenOf, DiveAnswer, DiveReport, Durations, FunctionDurations, PathTree, TimerSamples,
+    TracedCall, named,
 };
 use crate::number::{duration, microseconds, milliseconds};
 use crate::sums;
@@ -32,6 +33,9 @@ pub(super) fn answer(report: &DiveReport, page: &mut Page) {
                 report.others,
                 page,
             );
+            if let Some(samples) = &report.samples {
+                self::samples(samples, &report.trace, page);
+            }
         }
         DiveAnswer::Functions(functions) => self::functions(
             functions,
@@ -39,7 +43,12 @@ pub(super) fn answer(report: &DiveReport, page: &mut Page) {
             report.others,
             page,
         ),
-        DiveAnswer::Tree(paths) => tree(paths, page),
+        DiveAnswer::Tree(paths) => {
+            tree(paths, page);
+            if let Some(samples) = &report.samples {
+                sampled_paths(samples, page);
+            }
+        }
         DiveAnswer::Children(of) => children(of, page),
         DiveAnswer::Call(call) => one_call(call, page),
     }
@@ -75,10 +84,14 @@ fn about(report: &DiveReport, page: &mut Page) {
     };
     page.paragraph(&text);
     if trace.tracer.contains("tracepoints") {
-        page.paragraph(
+        let between = match report.samples {
+            Some(_) => "what ran in between is known by timer samples alone",
+            None => "what ran in between is not known",
+        };
+        page.paragraph(&format!(
             "Only tracepoints were traced: times are intervals between two of them, named by both (a → b), at the stack \
-             of the second; what ran in between is not known.",
-        );
+             of the second; {between}."
+        ));
     }
 }
 
@@ -214,6 +227,97 @@ fn functions(functions: &[FunctionDurations], heading: &str, others: usize, page
     }
 }
 
+/// What a timer found the calls at.
+fn samples(of: &TimerSamples, trace: &KernelTrace, page: &mut Page) {
+    let period = duration(of.period_ns.into());
+    page.heading("Timer samples of the kernel stack inside the calls: sampled, no durations");
+    let mut text = match trace.samples {
+        0 => format!(
+            "None: the timer fires every {period} of the task's CPU time, and never did in a call that is shown. Calls \
+             are shorter than that, or off CPU; more of them have samples."
+        ),
+        _ => format!(
+            "Every {period} of the task's CPU time: {} samples of the calls' own work; {} of {} calls have any.",
+            of.own, trace.sampled_calls, trace.calls
+        ),
+    };
+    let apart: Vec<String> = [
+        ("interrupts", of.interrupts),
+        ("preemption", of.preemption),
+        ("the tracer, which is what looking costs", of.tracing),
+    ]
+    .into_iter()
+    .filter(|(_, samples)| *samples > 0)
+    .map(|(what, samples)| format!("{samples} in {what}"))
+    .collect();
+    if !apart.is_empty() {
+        text += &format!(" Besides: {}.", apart.join("; "));
+    }
+    if trace.samples_missing > 0 {
+        text += &format!(" {} samples are missing.", trace.samples_missing);
+    }
+    page.paragraph(&text);
+    if of.own == 0 {
+        return;
+    }
+    let share = |samples: u128| percent(sums::percent(samples, of.own));
+    let mut table = Table::new(&["function"], &["own samples", "%", "in all", "%"]);
+    for function in &of.functions {
+        table.row(vec![
+            named(&function.function, &function.module),
+            function.own.to_string(),
+            share(function.own),
+            function.total.to_string(),
+            share(function.total),
+        ]);
+    }
+    page.table(&table);
+    if of.other_functions > 0 {
+        page.paragraph(&format!(
+            "  {} functions are not shown, see --top",
+            of.other_functions
+        ));
+    }
+    let mut table = Table::new(&["between the tracepoints"], &["samples", "%"]);
+    for interval in &of.intervals {
+        table.row(vec![
+            interval.interval.clone(),
+            interval.samples.to_string(),
+            share(interval.samples),
+        ]);
+    }
+    page.table(&table);
+    if of.other_intervals > 0 {
+        page.paragraph(&format!(
+            "  {} intervals are not shown, see --top",
+            of.other_intervals
+        ));
+    }
+}
+
+fn sampled_paths(of: &TimerSamples, page: &mut Page) {
+    if of.paths.is_empty() {
+        return;
+    }
+    page.heading("Timer samples by call path (total = with all that was called)");
+    page.line(&format!("  {:>7} {:>7}  function", "total", "own"));
+    for path in &of.paths {
+        page.line(&format!(
+            "  {:>7} {:>7}  {}{}",
+            path.total,
+            path.own,
+            "  ".repeat(path.depth),
+            named(&path.function, &path.module)
+        ));
+    }
+    if of.other_paths > 0 {
+        page.paragraph(&format!(
+            "  {} call paths are not shown, see --top and --depth",
+            of.other_paths
+        ));
+    }
+}
+
 fn tree(tree: &PathTree, page: &mut Page) {
     page.heading(
         "All calls merged (total = with all that was called; own = on a CPU in it; off = off CPU in it)",
@@ -324,6 +428,7 @@ fn one_call(call: &TracedCall, page: &mut Page) {
         let indent = "  ".repeat((span.depth as usize).min(NAME));
         let text = match span.off {
             Some(state) => format!("/* off CPU: {} */", words(state)),
+            None if span.is_sample => format!("/* sample: {} */", named(&span.function, &span.module)),
             None if span.function.contains('→') => format!("/* {} */", span.function),
             None => {
                 let name = named(&span.function, &span.module);

@@ -1,0 +1,150 @@
+//! Loads and attaches `bpf/call_samples.bpf.c`: the kernel stack of one task, whenever a timer of its own CPU time fires.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::rc::Rc;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+
+use super::call_samples_skeleton::CallSamplesSkelBuilder;
+use super::call_samples_skeleton::types::bss;
+use super::load::{attach_iterator, run_iterator, task_clock};
+use super::messages::refusals;
+use crate::CollectError;
+
+/// A sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallSample {
+    /// CLOCK_MONOTONIC.
+    pub(crate) time_ns: u64,
+    /// Addresses in the kernel, leaf first; empty when they could not be read.
+    pub(crate) frames: Box<[u64]>,
+}
+
+impl CallSample {
+    /// From `struct dbt_call_sample`: a number of 64 bits, the length of the stack in bytes, the stack.
+    fn read(bytes: &[u8]) -> Option<CallSample> {
+        let (words, _) = bytes.as_chunks();
+        let (time, rest) = words.split_first()?;
+        let (length, frames) = rest.split_first()?;
+        let length = usize::try_from(i64::from_ne_bytes(*length)).unwrap_or(0) / size_of::<u64>();
+        let frames = frames.iter().take(length).copied();
+        Some(CallSample {
+            time_ns: u64::from_ne_bytes(*time),
+            frames: frames.map(u64::from_ne_bytes).collect(),
+        })
+    }
+}
+
+/// The attached program; dropping it ends the timer and detaches it.
+pub(crate) struct CallSamples {
+    ring: RingBuffer<'static>,
+    samples: Rc<RefCell<Vec<CallSample>>>,
+    bss: MapHandle,
+    timer_address: u64,
+    link: Option<Link>,
+}
+
+impl CallSamples {
+    /// Samples the task from now on, whenever it has used so much CPU time more and is in the kernel.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn attach(task: u32, period_ns: u64) -> Result<CallSamples, CollectError> {
+        let failed = refusals("timer samples of calls");
+        let mut storage = MaybeUninit::uninit();
+        let mut open = CallSamplesSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|e| failed("open", e))?;
+        let timer = task_clock(task, period_ns)
+            .map_err(|e| CollectError::Kernel(format!("perf_event_open(cpu-clock of task {task}): {e}")))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.timer_descriptor = timer.as_raw_fd().cast_unsigned();
+        }
+        let skel = open.load().map_err(|e| failed("load", e))?;
+        let samples = Rc::new(RefCell::new(Vec::new()));
+        let taken = Rc::clone(&samples);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.call_samples, move |bytes| {
+                taken.borrow_mut().extend(CallSample::read(bytes));
+                0
+            })
+            .map_err(|e| failed("ring buffer", e))?;
+        let bss = MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?;
+        attach_iterator(&skel.progs.find_timer)
+            .map_err(|e| failed("iterator", e))
+            .and_then(|link| {
+                run_iterator(&link).map_err(|e| CollectError::Kernel(format!("iterator: {e}")))
+            })?;
+        let timer_address = read(&bss).map_or(0, |bss| bss.timer_address);
+        if timer_address == 0 {
+            return Err(CollectError::Kernel(
+                "the kernel does not tell which timer takes the samples, so that its own tracepoints would hide the call's"
+                    .to_string(),
+            ));
+        }
+        // The link closes the timer's descriptor.
+        let link = skel.progs.on_timer.attach_perf_event(timer.into_raw_fd());
+        Ok(CallSamples {
+            ring: builder.build().map_err(|e| failed("ring buffer", e))?,
+            samples,
+            bss,
+            timer_address,
+            link: Some(link.map_err(|e| failed("perf_event", e))?),
+        })
+    }
+
+    /// Ends the timer: what was sampled can still be taken.
+    pub(crate) fn detach(&mut self) {
+        self.link = None;
+    }
+
+    /// Takes the samples since the last time.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn take(&mut self) -> Result<Vec<CallSample>, CollectError> {
+        self.ring
+            .consume()
+            .map_err(|e| CollectError::Kernel(format!("ring buffer of samples: {e}")))?;
+        Ok(self.samples.take())
+    }
+
+    /// Samples that were not noted, because there was no room.
+    pub(crate) fn lost(&self) -> u64 {
+        read(&self.bss).map_or(0, |bss| bss.samples_lost)
+    }
+
+    /// Where the kernel has the timer: its tracepoints name it so.
+    pub(crate) fn timer_address(&self) -> u64 {
+        self.timer_address
+    }
+}
+
+fn read(map: &MapHandle) -> Option<bss> {
+    let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
+    (value.len() >= size_of::<bss>()).then(|| unsafe { value.as_ptr().cast::<bss>().read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_as_many_frames_as_it_says_and_as_are_there() {
+        let read = |words: &[u64]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            CallSample::read(&bytes).map(|sample| sample.frames.to_vec())
+        };
+        assert_eq!(read(&[5, 16, 7, 8, 9]), Some(vec![7, 8]));
+        assert_eq!(read(&[5, 0, 7]), Some(vec![]));
+        // -EFAULT: the stack could not be read.
+        assert_eq!(read(&[5, (-14_i64).cast_unsigned(), 7]), Some(vec![]));
+        assert_eq!(read(&[5, u64::MAX >> 1, 7]), Some(vec![7]));
+        assert_eq!(read(&[5]), None);
+    }
+}
