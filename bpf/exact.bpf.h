@@ -72,6 +72,8 @@ struct dbt_account {
 	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; with `waker` written by the waker's CPU */
 	__u32 waker;     /* pid of the task that woke it; 0 = an interrupt */
 	__u32 statement; /* that was executed when this was last read */
+	__u32 wanted;    /* the sampler wants the sums and could not copy them: the task is to send them itself */
+	__u32 pad;
 	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
@@ -337,14 +339,16 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 
 #define ROOM 8 /* cells that may come into use between two looks at how many are left */
 
-/* Where statements are told apart there are more cells in the long run than there is room for. When it becomes scarce all that
- * was counted is sent, and counting begins anew. The account is settled up to `now`, and is being written. */
-static __always_inline void make_room(struct dbt_account *account, __u64 now, __u64 on_cpu, __u64 run_delay)
+/* Sends the sums when the sampler wants them. And where statements are told apart there are more cells in the long run than
+ * there is room for: when it becomes scarce all that was counted is sent, and counting begins anew. The account is settled
+ * up to `now`, and is being written. */
+static __always_inline void send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, __u64 run_delay)
 {
+	bool is_scarce = account->source.kind == SOURCE_NUMBERS && account->sums.used >= MAX_WAITS - ROOM;
 	struct dbt_totals *totals = &account->sums.totals;
 	__u32 i;
 
-	if (account->source.kind != SOURCE_NUMBERS || account->sums.used < MAX_WAITS - ROOM)
+	if (!is_scarce && !account->wanted)
 		return;
 	totals->event.kind = EVENT_TOTALS;
 	totals->event.time_ns = now;
@@ -352,6 +356,9 @@ static __always_inline void make_room(struct dbt_account *account, __u64 now, __
 	totals->run_queue_ns = run_delay;
 	if (bpf_ringbuf_output(&events, &account->sums, sums_size(&account->sums), BPF_RB_NO_WAKEUP))
 		return; /* no room there either: tried again at the next boundary */
+	account->wanted = 0;
+	if (!is_scarce)
+		return;
 	/* A loop each turn of which the compiler sees: the whole at once would be a call of memset(), which there is not. */
 	for (i = 0; i < MAX_WAITS; i++) {
 		account->wait_histograms[i] = 0;
@@ -441,13 +448,13 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		account->run_time = run_time;
 		account->on_cpu = 0;
 		if (!account->in_call)
-			make_room(account, now, run_time, run_delay);
+			send_sums(account, now, run_time, run_delay);
 		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait, account->statement);
 	} else {
 		if (account->switches && switches > account->switches + 1)
 			account->sums.missed += switches - account->switches - 1;
 		settle_switches(account, now, run_time, run_delay, true);
-		make_room(account, now, run_time, run_delay);
+		send_sums(account, now, run_time, run_delay);
 		/* Not each time: a wrong one would last for some switches at the very end of a process. */
 		wait = read_wait(account, switches & 15);
 		account->off_cell = cell_of(&account->sums, wait, account->statement);
@@ -547,7 +554,7 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 	begin_write(account);
 	wait = read_wait(account, is_work(id));
 	settle_calls(account, task, now, task->sched_info.run_delay, 0, switches_of(task), true);
-	make_room(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
+	send_sums(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
 	account->call_cell = cell_of(&account->sums, wait, account->statement);
 	count(account, account->call_cell, EXACT_CALL);
 	account->in_call = 1;

@@ -183,9 +183,15 @@ static __always_inline bool copy_account(struct task_struct *task, struct dbt_ac
 	return *(volatile __u64 *)&account->sequence == sequence;
 }
 
-/* Completes the totals by the exact sums as of now, from a copy of the task's account. False = there is none, or the
- * task never left it alone. */
-static __always_inline bool report_sums(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
+enum dbt_reported {
+	NOT_REPORTED,
+	REPORTED,
+	ASKED_FOR, /* the task sends the sums itself, at its next boundary */
+};
+
+/* Completes the totals by the exact sums as of now, from a copy of the task's account, if there is one. A task that never
+ * leaves it alone, as it makes call after call, is asked to send them itself. */
+static __always_inline enum dbt_reported report_sums(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0), *copy;
 	__u32 zero = 0;
@@ -193,25 +199,28 @@ static __always_inline bool report_sums(struct task_struct *task, struct dbt_tot
 
 	copy = bpf_map_lookup_elem(&account_scratch, &zero);
 	if (!account || !copy || account->status != ACCOUNT_OPEN)
-		return false;
+		return NOT_REPORTED;
 	for (attempts = 0; attempts < READ_ATTEMPTS; attempts++)
 		if (copy_account(task, account, copy, totals, visit))
 			break;
-	if (attempts == READ_ATTEMPTS)
-		return false;
+	if (attempts == READ_ATTEMPTS) {
+		account->wanted = 1;
+		return ASKED_FOR;
+	}
 	if (trace_calls)
 		settle_calls(copy, task, totals->event.time_ns, totals->run_queue_ns, 0, switches_of(task), false);
 	else
 		settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
 	copy->sums.totals = *totals;
 	emit(&copy->sums, sums_size(&copy->sums), BPF_RB_NO_WAKEUP);
-	return true;
+	return REPORTED;
 }
 
-/* True when exact sums were among them. */
+/* True when exact sums are among them, or will follow. */
 static __always_inline bool report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	struct dbt_totals totals = {};
+	enum dbt_reported sums;
 
 	fill_event(&totals.event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
 	totals.repeats = slot->repeats;
@@ -219,11 +228,12 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	totals.torn_stacks = slot->torn_stacks;
 	totals.displaced = slot->displaced;
 	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = 0;
-	if (exact && report_sums(task, &totals, visit))
+	sums = exact ? report_sums(task, &totals, visit) : NOT_REPORTED;
+	if (sums == REPORTED)
 		return true;
 	read_totals(task, &totals, visit);
 	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
-	return false;
+	return sums == ASKED_FOR;
 }
 
 /* First look: which state is it in now? Quick, so that all sessions are looked at within microseconds. */

@@ -3,14 +3,14 @@
 //!
 //! The bounds hold however busy the machine is: a session's `Life` is bracketed by what the test saw before and after.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options, page_cache};
 use dbtime_model::{State, counter};
 use dbtime_tests::{
-    Life, Recorded, Recorder, SchedStat, Session, Unreaped, age, assert_between, assert_close, children,
-    distribution, is_exiting, needs_recording, pgbench, say, schedstat, state_and_tracer, stolen,
+    Life, Recorded, Recorder, Running, SchedStat, Session, Unreaped, age, assert_between, assert_close,
+    children, distribution, is_exiting, needs_recording, pgbench, say, schedstat, state_and_tracer, stolen,
 };
 
 const CALLS: &str = "--exact=calls";
@@ -536,4 +536,49 @@ fn known_sessions_where_calls_are_traced() {
 fn known_sessions_where_switches_are_traced() {
     needs_recording!();
     known_sessions(SWITCH);
+}
+
+/// It writes its account more often than a copy of it takes, so that it sends its sums itself.
+#[test]
+fn a_task_that_makes_call_after_call_is_accounted_for() {
+    needs_recording!();
+    for level in [CALLS, SWITCH] {
+        for _ in 0..5 {
+            let reader = Running::start(Path::new("/bin/dd"), &["if=/dev/zero", "of=/dev/null", "bs=512"]);
+            let pid = reader.pid();
+            let recorder = Recorder::start(&["--process", &pid.to_string(), level]);
+            let before = (Instant::now(), schedstat(pid).expect("it runs"));
+            std::thread::sleep(Duration::from_millis(1_100));
+            let (elapsed, after) = (before.0.elapsed(), schedstat(pid).expect("it runs"));
+            let recorded = recorder.stop();
+            let session = recorded.session(pid);
+            let accounted = session.accounted_ns() as f64 / 1e9;
+            let cpu = session.cpu_ns() as f64 / 1e9;
+            say(&format!(
+                "{level}: accounted {accounted:.4} s in {:.4}, CPU {cpu:.4} s",
+                seconds(elapsed)
+            ));
+            // It is told that recording has begun after it has, and to end before it does. Where only switches are traced a
+            // task that is on a CPU is accounted for from its first switch on, which the sampler brings about soon.
+            let late = if level == SWITCH { 0.9 } else { 1.0 };
+            assert!(
+                accounted >= seconds(elapsed) * late,
+                "{accounted} s\n{}",
+                session.ledger()
+            );
+            assert_close(
+                "accounted for",
+                accounted,
+                session.elapsed_ns as f64 / 1e9,
+                0.001,
+                0.0,
+            );
+            let least = seconds(after.on_cpu - before.1.on_cpu);
+            assert!(
+                cpu >= least * late * 0.99,
+                "{cpu} s of CPU, {least} by the kernel\n{}",
+                session.ledger()
+            );
+        }
+    }
 }
