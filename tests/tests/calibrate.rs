@@ -12,14 +12,17 @@ use dbtime_tests::{can_record, children, dbtime_binary, needs_recording, say};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const LOOKS: [&str; 9] = [
+const LOOKS: [&str; 12] = [
     look::NOTHING,
     look::SAMPLED,
     look::SWITCH,
     look::CALLS,
     look::AGAIN,
+    look::DIVE_TRACEPOINTS,
+    look::DIVE_FENTRY,
+    look::DIVE_PROBES,
+    look::DIVE_GRAPH,
     look::TRACEFS,
-    look::GRAPH,
     look::STRACE,
     look::PERF_TRACE,
 ];
@@ -52,7 +55,7 @@ fn instances() -> usize {
         .flatten();
     let names = folder.flatten().map(|entry| entry.file_name());
     names
-        .filter(|name| name.to_string_lossy().starts_with("dbtime-calibrate-"))
+        .filter(|name| name.to_string_lossy().starts_with("dbtime-"))
         .count()
 }
 
@@ -146,7 +149,7 @@ fn every_way_to_look_is_measured_or_refused_with_a_reason() {
         }
     }
     if can_record() {
-        for name in [look::SAMPLED, look::SWITCH, look::CALLS] {
+        for name in [look::SAMPLED, look::SWITCH, look::CALLS, look::DIVE_TRACEPOINTS] {
             assert!(
                 found.cell(name, workload::PREAD).is_some(),
                 "{name}: {:?}",

@@ -21,8 +21,14 @@ pub mod look {
     pub const CALLS: &str = "dbtime record --exact=calls";
     /// Tracepoints in a private instance of tracefs.
     pub const TRACEFS: &str = "tracefs: system calls, scheduler";
-    /// The function graph tracer in a private instance of tracefs.
-    pub const GRAPH: &str = "ftrace function_graph";
+    /// A dive with tracepoints, their stacks, and timer samples.
+    pub const DIVE_TRACEPOINTS: &str = "dbtime dive, tracepoints";
+    /// A dive with programs that five functions call.
+    pub const DIVE_FENTRY: &str = "dbtime dive, fentry/fexit of 5";
+    /// A dive with probes at five functions.
+    pub const DIVE_PROBES: &str = "dbtime dive, probes at 5";
+    /// A dive with the function graph tracer, all functions.
+    pub const DIVE_GRAPH: &str = "dbtime dive, function_graph";
     /// strace with the time of each call.
     pub const STRACE: &str = "strace -T";
     /// perf trace.

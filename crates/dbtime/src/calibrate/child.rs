@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// How long a child may take to end in good order before it is killed.
-const END: Duration = Duration::from_secs(3);
+const END: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether waiting should end.
 const LOOK: Duration = Duration::from_millis(5);
@@ -122,8 +122,15 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
-    fn drop(&mut self) {
+impl Kept {
+    /// Asks it to end, and returns what it said from then on.
+    pub(super) fn end(mut self) -> Vec<String> {
+        self.ask_to_end();
+        // The thread that reads ends with the stream.
+        self.lines.iter().collect()
+    }
+
+    fn ask_to_end(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             // SAFETY: a plain call; the child has not been waited for, so the number is still its own.
             unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
@@ -134,6 +141,12 @@ impl Drop for Kept {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.ask_to_end();
     }
 }
 

@@ -53,24 +53,6 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The function graph tracer on one process.
-    ///
-    /// # Errors
-    /// The kernel has no such tracer, or not in an instance. The global one is nobody's to take for a measurement.
-    pub(super) fn function_graph(pid: u32) -> Result<Instance, String> {
-        let instance = Instance::create()?;
-        let available = fs::read_to_string(instance.0.join("../../available_tracers")).unwrap_or_default();
-        if !available
-            .split_whitespace()
-            .any(|tracer| tracer == "function_graph")
-        {
-            return Err("this kernel has no function_graph".to_string());
-        }
-        instance.write("set_ftrace_pid", &pid.to_string())?;
-        instance.write("current_tracer", "function_graph")?;
-        Ok(instance)
-    }
-
     fn write(&self, file: &str, text: &str) -> Result<(), String> {
         fs::write(self.0.join(file), text).map_err(|e| format!("{file}: {e}"))
     }
@@ -96,7 +78,6 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         // What does not go in the first place goes with the directory.
-        let _ = self.write("current_tracer", "nop");
         for event in EVENTS {
             let _ = self.write(event, "0");
         }

@@ -6,13 +6,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dbtime_model::calibration::look;
+use dbtime_model::calibration::{look, workload};
 
 use super::child::Kept;
 use super::instance::Instance;
 
 /// How long a tool may take until it looks.
 const READY: Duration = Duration::from_secs(10);
+
+/// Seconds that no turn takes.
+const LONGER: &str = "600";
 
 /// perf trace says nowhere when it has begun: its events are open before that, and this is how long it may still take.
 const PERF_BEGINS: Duration = Duration::from_millis(150);
@@ -25,36 +28,90 @@ pub(super) enum Looking {
     /// A tool that writes a line for each call to this file.
     Lines(Kept, PathBuf),
     Instance(Instance),
+    Dive(Kept),
 }
 
 /// All ways, in the order of the table.
-pub(super) const ALL: [&str; 9] = [
+pub(super) const ALL: [&str; 12] = [
     look::NOTHING,
     look::SAMPLED,
     look::SWITCH,
     look::CALLS,
     look::AGAIN,
+    look::DIVE_TRACEPOINTS,
+    look::DIVE_FENTRY,
+    look::DIVE_PROBES,
+    look::DIVE_GRAPH,
     look::TRACEFS,
-    look::GRAPH,
     look::STRACE,
     look::PERF_TRACE,
 ];
 
-/// Begins to look at a process. `folder`: for what tools write.
+/// A few functions, of which each call makes two.
+const FUNCTIONS: &str = "vfs_read,filemap_read,hrtimer_nanosleep,do_nanosleep";
+
+/// The workloads that are looked at without beginning anew: a dive is about one system call.
+pub(super) fn at_once(name: &str) -> &'static [&'static [&'static str]] {
+    match name {
+        look::DIVE_TRACEPOINTS | look::DIVE_FENTRY | look::DIVE_PROBES | look::DIVE_GRAPH => {
+            &[&[workload::NANOSLEEP, workload::NANOSLEEP_RR], &[workload::PREAD]]
+        }
+        _ => &[&workload::ALL],
+    }
+}
+
+/// Begins to look at a process that is about to make the calls of a workload. `folder`: for what tools write.
 ///
 /// # Errors
 /// It is not possible here: why, in words.
-pub(super) fn begin(name: &str, pid: u32, folder: &Path, stop: &AtomicBool) -> Result<Looking, String> {
+pub(super) fn begin(
+    name: &str,
+    workload: &str,
+    pid: u32,
+    folder: &Path,
+    stop: &AtomicBool,
+) -> Result<Looking, String> {
+    let few = ["--functions", FUNCTIONS];
     match name {
+        look::DIVE_TRACEPOINTS => dive("tracepoints", &[], workload, pid, folder, stop),
+        look::DIVE_FENTRY => dive("fentry", &few, workload, pid, folder, stop),
+        look::DIVE_PROBES => dive("probes", &few, workload, pid, folder, stop),
+        look::DIVE_GRAPH => dive("function-graph", &[], workload, pid, folder, stop),
         look::SAMPLED => recorder(&[], pid, folder, stop),
         look::SWITCH => recorder(&["--exact"], pid, folder, stop),
         look::CALLS => recorder(&["--exact=calls"], pid, folder, stop),
         look::TRACEFS => Instance::tracepoints(pid).map(Looking::Instance),
-        look::GRAPH => Instance::function_graph(pid).map(Looking::Instance),
         look::STRACE => strace(pid, folder, stop),
         look::PERF_TRACE => perf_trace(pid, folder, stop),
         _ => Ok(Looking::Nothing),
     }
+}
+
+fn dive(
+    engine: &str,
+    options: &[&str],
+    workload: &str,
+    pid: u32,
+    folder: &Path,
+    stop: &AtomicBool,
+) -> Result<Looking, String> {
+    let call = match workload {
+        workload::PREAD => "pread64",
+        _ => "nanosleep",
+    };
+    let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+    command
+        .args(["dive", "-p", &pid.to_string(), "--call", call, "--engine", engine])
+        .args(["-d", LONGER, "--raw"])
+        .arg(folder.join("dive"))
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let mut child = Kept::start(&mut command).map_err(|e| e.to_string())?;
+    child
+        .wait_for_line(READY, stop, |line| line.starts_with("looking into "))
+        .map_err(|said| said.trim_start_matches("dbtime: ").to_string())?;
+    Ok(Looking::Dive(child))
 }
 
 fn recorder(options: &[&str], pid: u32, folder: &Path, stop: &AtomicBool) -> Result<Looking, String> {
@@ -119,6 +176,14 @@ impl Looking {
         match self {
             Looking::Nothing | Looking::Recorder(_) => None,
             Looking::Instance(instance) => Some(instance.entries()),
+            // What it says at the end: `traced 1050 calls in 1.2 s, …`.
+            Looking::Dive(child) => {
+                let said = child.end();
+                let traced = said.iter().find_map(|line| line.strip_prefix("traced "));
+                traced
+                    .and_then(|line| line.split(' ').next()?.parse().ok())
+                    .or(Some(0))
+            }
             Looking::Lines(child, output) => {
                 // It writes the rest when it ends.
                 drop(child);

@@ -165,35 +165,36 @@ fn one_turn(
     stop: &AtomicBool,
     turns: &mut Turns,
 ) -> anyhow::Result<()> {
-    let looking = match looks::begin(name, worker.child.pid(), folder, stop) {
-        Ok(looking) => looking,
-        Err(why) => {
-            turns.refused = Some(why);
-            return Ok(());
-        }
-    };
-    let mut made = 0;
     let mut taken = Vec::new();
-    for workload in of::ALL {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        // A workload that is refused is so under all of them: there is no cell.
-        if let Said::Turn(turn) = worker.turn(workload, calls)? {
-            made += u64::from(calls);
-            taken.push((workload, turn));
-        }
-    }
-    // What did not look costs nothing: it must have seen the calls that were made. Half of them, as buffers overflow.
-    match looking.end() {
-        Some(seen) if seen < made / 2 => {
-            turns.refused = Some(format!("it saw {seen} of {made} calls"));
-        }
-        _ => {
-            for (workload, turn) in taken {
-                turns.turns.entry(workload).or_default().push(turn);
+    for workloads in looks::at_once(name) {
+        let looking = match looks::begin(name, workloads[0], worker.child.pid(), folder, stop) {
+            Ok(looking) => looking,
+            Err(why) => {
+                turns.refused = Some(why);
+                return Ok(());
+            }
+        };
+        let mut made = 0;
+        for workload in *workloads {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            // A workload that is refused is so under all of them: there is no cell.
+            if let Said::Turn(turn) = worker.turn(workload, calls)? {
+                made += u64::from(calls);
+                taken.push((*workload, turn));
             }
         }
+        // What did not look costs nothing: it must have seen the calls that were made. Half of them, as buffers overflow.
+        if let Some(seen) = looking.end()
+            && seen < made / 2
+        {
+            turns.refused = Some(format!("it saw {seen} of {made} calls"));
+            return Ok(());
+        }
+    }
+    for (workload, turn) in taken {
+        turns.turns.entry(workload).or_default().push(turn);
     }
     Ok(())
 }
