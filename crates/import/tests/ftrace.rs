@@ -637,6 +637,19 @@ fn functions_of_trace_cmd_are_those_of_the_lines() {
     }
 }
 
+/// Tracing begins before the function of interest is called: tracepoints alone may fill the first part of a file.
+#[test]
+fn functions_may_come_late() {
+    let before = "          <idle>-0     [000]    13.500000: sched_waking:         comm=sleep pid=113 prio=120 target_cpu=000\n";
+    let text = std::fs::read_to_string(trace_cmd("sleep.txt")).expect("text");
+    let late = of_text(before.repeat(10_000) + &text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(about(&late).tracer, "function_graph");
+    assert_eq!(
+        by_function(&late),
+        by_function(&imported(&trace_cmd("sleep.txt")))
+    );
+}
+
 /// The wait of each call, as dbtime's own recorder writes it at the head.
 #[test]
 fn calls_have_the_wait_that_they_were_made_in() {
