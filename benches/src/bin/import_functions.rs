@@ -2,8 +2,8 @@
 //! Markdown.
 //!
 //! All run in turn, as processes of their own on one CPU. grep runs twice: the second one is the control. What is read is a
-//! trace of function_graph, repeated, each time later by whole seconds: once until it is large enough to take times, and
-//! once much larger, to see that memory does not grow. A benchmark asserts nothing about time.
+//! trace of function_graph, repeated, each time right behind the time before: once until it is large enough to take times,
+//! and once much larger, to see that memory does not grow. A benchmark asserts nothing about time.
 
 #[path = "../child.rs"]
 mod child;
@@ -36,6 +36,9 @@ struct Arguments {
     #[arg(long, default_value_t = 0)]
     cpu: usize,
 }
+
+/// From the last line of a repetition to the first one of the next.
+const BETWEEN_US: u64 = 1_000;
 
 fn main() -> ExitCode {
     match compare(&Arguments::parse()) {
@@ -95,15 +98,18 @@ fn compare(arguments: &Arguments) -> Result<()> {
 
 /// Writes the text again and again until it is about so long; how many lines that were.
 fn make(path: &Path, text: &str, bytes: u64) -> Result<u64> {
-    let moments = || text.lines().filter_map(moment).map(|(seconds, _)| seconds);
-    let first = moments().next().context("no line begins with a moment")?;
-    let span = moments().max().unwrap_or(first) - first + 1;
+    let moments = || text.lines().filter_map(moment).map(|(us, _)| us);
+    let first = moments().min().context("no line begins with a moment")?;
+    let span = moments().max().unwrap_or(first) - first + BETWEEN_US;
     let mut out = BufWriter::new(File::create(path)?);
     let (mut written, mut lines, mut later) = (0, 0, 0);
     while written < bytes {
         for line in text.lines() {
             let line = match moment(line) {
-                Some((seconds, behind)) => format!("{:5}.{behind}\n", seconds + later),
+                Some((us, behind)) => {
+                    let us = us + later;
+                    format!("{:5}.{:06}{behind}\n", us / 1_000_000, us % 1_000_000)
+                }
                 None => format!("{line}\n"),
             };
             out.write_all(line.as_bytes())?;
@@ -116,8 +122,10 @@ fn make(path: &Path, text: &str, bytes: u64) -> Result<u64> {
     Ok(lines)
 }
 
-/// `   20.949637 | …`: the seconds, and what stands behind the point.
+/// `   20.949637 | …`: microseconds, and what stands behind them.
 fn moment(line: &str) -> Option<(u64, &str)> {
     let (seconds, behind) = line.split_once('.')?;
-    Some((seconds.trim_start().parse().ok()?, behind))
+    let (fraction, _) = behind.split_at_checked(6)?;
+    let us = seconds.trim_start().parse::<u64>().ok()? * 1_000_000 + fraction.parse::<u64>().ok()?;
+    Some((us, &behind[6..]))
 }
