@@ -47,11 +47,13 @@ test-kernels:
 	scripts/kernel-test.sh
 	scripts/kernel-dive-test.sh
 
-# How fast SQL traces are read, beside grep and wc; and, of FILES="perf.txt …", perf script beside inferno-collapse-perf.
+# How fast SQL traces and traces of the kernel's functions are read, beside grep and wc; and, of FILES="perf.txt …", perf script
+# beside inferno-collapse-perf.
 bench-import:
 	scripts/deps.sh build
 	cargo build --release --workspace --locked
 	target/release/import_traces
+	target/release/import_functions $(wildcard ../shared/data/ftrace/vm-6.1/pread_direct_ext4.fgraph)
 	$(if $(FILES),target/release/import_stacks $(FILES))
 
 bench:

@@ -37,6 +37,7 @@ for target in "$@"; do
         folded) seeds+=(../shared/data/perf_script ../shared/data/dtrace) ;;
         esac
     fi
+    if [ "$target" = ftrace ]; then seeds+=(crates/import/tests/fixtures/trace_cmd); fi
     if [ -d "fuzz/seeds/$target" ]; then seeds+=("fuzz/seeds/$target"); fi
     echo "fuzz.sh: $target, $seconds s"
     cargo +nightly fuzz run "$target" "$corpus" "${seeds[@]}" -- \

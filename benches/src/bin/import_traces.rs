@@ -6,6 +6,8 @@
 
 #[path = "../child.rs"]
 mod child;
+#[path = "../turns.rs"]
+mod turns;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -78,35 +80,13 @@ fn compare(arguments: &Arguments) -> Result<()> {
     if let Some(parsetrc) = &arguments.parsetrc {
         programs.push(("parsetrc.pl", command(parsetrc, &[])));
     }
-    let mut times = vec![Vec::new(); programs.len()];
-    let mut memory = vec![0; programs.len()];
-    // The first round warms the page cache.
-    for round in 0..=arguments.rounds {
-        for turn in 0..programs.len() {
-            let which = (turn + round) % programs.len();
-            let (time, max_rss_bytes) = child::run(&programs[which].1, arguments.cpu)?;
-            memory[which] = memory[which].max(max_rss_bytes);
-            if round > 0 {
-                times[which].push(time.as_secs_f64());
-            }
-        }
-    }
+    let turns = turns::run(&programs, arguments.rounds, arguments.cpu)?;
     let megabytes = file.metadata()?.len() as f64 / 1e6;
-    let grep = child::median(times[0].clone());
-    let mut page = format!(
-        "{megabytes:.0} MB, CPU time, median of {} rounds in turn\n\n",
-        arguments.rounds
+    let page = format!(
+        "{megabytes:.0} MB, CPU time, median of {} rounds in turn\n\n{}",
+        arguments.rounds,
+        turns.table(megabytes)
     );
-    page += "| | s | MB/s | speed of grep | largest resident set, MB |\n|---|---:|---:|---:|---:|\n";
-    for (((name, _), times), memory) in programs.iter().zip(times).zip(memory) {
-        let seconds = child::median(times);
-        page += &format!(
-            "| {name} | {seconds:.3} | {:.0} | {:.3} | {:.0} |\n",
-            megabytes / seconds,
-            grep / seconds,
-            memory as f64 / 1e6
-        );
-    }
     to_stdout(|out| out.write_all(page.as_bytes()))
 }
 

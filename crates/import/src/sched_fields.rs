@@ -33,6 +33,30 @@ pub(crate) fn switch(fields: &[u8]) -> Option<Switch<'_>> {
     // Names may have an arrow in them: the right one has a task on either side.
     memchr::memmem::find_iter(fields, b" ==> ")
         .find_map(|arrow| switch_between(&fields[..arrow], fields[arrow + 5..].trim_ascii()))
+        .or_else(|| raw_switch(fields.trim_ascii()))
+}
+
+/// `prev_comm=… prev_state=256 next_comm=…`: the fields as they are stored (`trace-cmd report -R`).
+fn raw_switch(fields: &[u8]) -> Option<Switch<'_>> {
+    let (prev, next) = cut(fields.strip_prefix(b"prev_comm=")?, b" next_comm=")?;
+    let (prev, state) = cut(prev, b" prev_state=")?;
+    Some(Switch {
+        prev: named_party(prev, b" prev_pid=", b" prev_prio=")?,
+        state: state_of_bits(decimal(state)?),
+        next: named_party(next, b" next_pid=", b" next_prio=")?,
+    })
+}
+
+/// The kernel's bits of a state (`__trace_sched_switch_state`): eight of those that are reported, then that the task was
+/// pushed off.
+fn state_of_bits(bits: u64) -> State {
+    match bits & 0xff {
+        0 => State::Runnable,
+        reported => usize::try_from(reported.trailing_zeros())
+            .ok()
+            .and_then(|bit| b"SDTtXZPI".get(bit..))
+            .map_or(State::Unknown, state_of),
+    }
 }
 
 fn switch_between<'a>(prev: &'a [u8], next: &'a [u8]) -> Option<Switch<'a>> {
@@ -155,6 +179,31 @@ mod tests {
         assert_eq!(
             (short.state, short.next.tid, short.next.priority),
             (State::Disk, 8, 0)
+        );
+    }
+
+    #[test]
+    fn a_switch_of_stored_fields_has_bits_for_a_state() {
+        for (bits, state) in [
+            ("0", State::Runnable),
+            ("1", State::Sleep),
+            ("2", State::Disk),
+            ("128", State::Sleep),
+            ("256", State::Runnable),
+        ] {
+            let fields = format!(
+                "prev_comm=a next_comm=b prev_pid=7 prev_prio=120 prev_state={bits} next_comm=c next_pid=8 next_prio=0"
+            );
+            let found = switch(fields.as_bytes()).expect("a switch");
+            assert_eq!(
+                (found.prev.tid, found.state, found.next.tid),
+                (7, state, 8),
+                "{bits}"
+            );
+        }
+        assert_eq!(
+            switch(b"prev_comm=a prev_pid=7 prev_prio=120 prev_state=x next_comm=c next_pid=8 next_prio=0"),
+            None
         );
     }
 

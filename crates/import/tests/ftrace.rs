@@ -52,15 +52,15 @@ fn graphs() -> Vec<PathBuf> {
 
 /// What awk makes of the lines; none where there is no awk.
 fn by_awk(path: &Path) -> Option<BTreeMap<String, u64>> {
-    let text = samples::by_awk("ftrace.awk", path)?;
-    let pairs = text
-        .lines()
-        .map(|line| line.split_once('\t').expect("name and value"));
-    Some(
-        pairs
-            .map(|(name, value)| (name.to_string(), value.parse().expect("a number")))
-            .collect(),
-    )
+    samples::by_awk("ftrace.awk", path).map(|text| named_numbers(&text))
+}
+
+/// Lines of a name and a number.
+fn named_numbers(text: &str) -> BTreeMap<String, u64> {
+    text.lines()
+        .map(|line| line.split_once('\t').expect("name and value"))
+        .map(|(name, value)| (name.to_string(), value.parse().expect("a number")))
+        .collect()
 }
 
 /// Calls and durations by function, from the rows.
@@ -249,16 +249,12 @@ fn a_function_may_return_right_after_a_switch() {
         + &line(1_003, "# 1002.000 us", "  } /* do_nanosleep */")
         + &line(1_005, "# 1005.000 us", "} /* __x64_sys_nanosleep */");
     let whole = of_text(text).unwrap_or_else(|e| panic!("{e}"));
-    let mut states: BTreeMap<State, u64> = BTreeMap::new();
-    for row in &whole.rows.activity {
-        *states.entry(row.state).or_default() += row.ns;
-    }
     let expected = [
         (State::Kernel, 5_000),
         (State::Runnable, 500_000),
         (State::Sleep, 500_000),
     ];
-    assert_eq!(states, BTreeMap::from(expected));
+    assert_eq!(states(&whole), BTreeMap::from(expected));
 }
 
 /// The same trace in fewer columns, and as trace-cmd prints it.
@@ -429,6 +425,229 @@ fn intervals_between_tracepoints_add_up_to_the_calls() {
             path.display()
         );
     }
+}
+
+/// A file that trace-cmd printed.
+fn trace_cmd(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/trace_cmd")
+        .join(name)
+}
+
+fn states(whole: &Whole) -> BTreeMap<State, u64> {
+    let mut states: BTreeMap<State, u64> = BTreeMap::new();
+    for row in &whole.rows.activity {
+        *states.entry(row.state).or_default() += row.ns;
+    }
+    states
+}
+
+/// One recording, printed with each of the options that change the columns: awk pairs the same calls in all of them.
+#[test]
+fn columns_of_trace_cmd_do_not_matter() {
+    for name in ["", "_full", "_latency", "_raw", "_bare", "_difference", "_debug"] {
+        let path = trace_cmd(&format!("reads{name}.txt"));
+        let expected = samples::by_awk("tracepoints.awk", &path).map(|text| named_numbers(&text));
+        let whole = imported(&path);
+        let path = path.display();
+        // Three reads from a disk, and the writes of them; by hand from the lines.
+        assert_eq!((about(&whole).calls, about(&whole).cut_calls), (6, 0), "{path}");
+        assert_eq!(whole.file().unknown_lines, 0, "{path}");
+        let found = states(&whole);
+        if name != "_full" {
+            let by_hand = [
+                (State::Kernel, 121_000),
+                (State::Runnable, 15_000),
+                (State::Disk, 272_000),
+            ];
+            assert_eq!(found, BTreeMap::from(by_hand), "{path}");
+        }
+        let Some(expected) = expected else { continue };
+        assert_eq!(expected["calls"], 6, "{path}");
+        assert_eq!(found.values().sum::<u64>(), expected["ns"], "{path}");
+        assert_eq!(found[&State::Disk], expected["asleep"], "{path}");
+        assert_eq!(found[&State::Runnable], expected["woken"], "{path}");
+    }
+}
+
+#[test]
+fn stacks_of_trace_cmd_are_below_their_calls() {
+    let asleep = |whole: &Whole| -> Vec<String> {
+        let frames = frames(whole);
+        let mut disk = whole.rows.activity.iter().filter(|row| row.state == State::Disk);
+        let row = disk.next().expect("the read waited for the disk");
+        assert!(disk.next().is_none(), "in one place");
+        frames[&row.kernel_stack].iter().map(name).collect()
+    };
+    let expected = [
+        "sys_read",
+        "ksys_read",
+        "vfs_read",
+        "ext4_file_read_iter",
+        "iomap_dio_rw",
+        "__iomap_dio_rw",
+        "io_schedule_timeout",
+        "schedule_timeout",
+        "schedule",
+        "__schedule",
+    ];
+    let text = std::fs::read_to_string(trace_cmd("stacks.txt")).expect("text");
+    let whole = imported(&trace_cmd("stacks.txt"));
+    assert_eq!(asleep(&whole), expected);
+    assert_eq!(whole.file().unknown_lines, 0);
+    // In the order of time, events of another CPU stand between an event and its stack; a stack of user code may follow.
+    let mixed: String = text
+        .lines()
+        .map(|line| match line.contains("kernel_stack:") {
+            true => format!(
+                "             cat-9     [000] 48857.409600: sys_enter: NR 0 (0, 0, 0, 0, 0, 0)\n{line}\n"
+            ),
+            false => format!("{line}\n"),
+        })
+        .collect();
+    let mixed = of_text(mixed).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(asleep(&mixed), expected);
+    let user = "              dd-8755  [001] 48857.409700: user_stack:           <user stack trace>\n=> 0x7f73dac084f0\n";
+    let with_user = text.replace("          <idle>-0", &format!("{user}          <idle>-0"));
+    let with_user = of_text(with_user).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(asleep(&with_user), expected);
+    assert_eq!(states(&with_user), states(&whole));
+    // Without its plugins trace-cmd cuts stacks: what is left of them would stand in the wrong place.
+    let cut = imported(&trace_cmd("stacks_bare.txt"));
+    assert_eq!(asleep(&cut), ["sys_read"]);
+    assert_eq!(states(&cut), states(&whole));
+}
+
+#[test]
+fn events_that_trace_cmd_says_were_dropped_cut_calls() {
+    let whole = imported(&trace_cmd("dropped.txt"));
+    // One write is open where events are missing, one read at the end.
+    let about = about(&whole);
+    assert_eq!((about.calls, about.cut_calls, about.lost_events), (6, 2, 5_798));
+    let Some(text) = samples::by_awk("tracepoints.awk", &trace_cmd("dropped.txt")) else {
+        return;
+    };
+    let expected = named_numbers(&text);
+    assert_eq!(
+        (expected["calls"], expected["dropped"]),
+        (about.calls, about.lost_events)
+    );
+    assert_eq!(states(&whole).into_values().sum::<u64>(), expected["ns"]);
+}
+
+/// `raw_syscalls` and `syscalls` traced together tell every call twice.
+#[test]
+fn calls_that_are_told_twice_count_once() {
+    let whole = imported(&trace_cmd("both.txt"));
+    assert_eq!((about(&whole).calls, about(&whole).cut_calls), (3, 1));
+    // Two reads and a close, from sys_enter to sys_exit, by hand.
+    assert_eq!(states(&whole).into_values().sum::<u64>(), 1_593 + 791 + 1_042);
+    let text = std::fs::read_to_string(trace_cmd("both.txt")).expect("text");
+    let single: String = text
+        .lines()
+        .filter(|line| !line.contains(" sys_enter: ") && !line.contains(" sys_exit: "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let single = of_text(single).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(about(&single).calls, 3);
+}
+
+/// `trace-cmd report --cpu` and filters leave lines out: the end of one call is not that of another.
+#[test]
+fn a_call_does_not_end_with_another_ones_end() {
+    let text = std::fs::read_to_string(trace_cmd("reads.txt")).expect("text");
+    let without = |left_out: fn(&str) -> bool| {
+        let text: String = text
+            .lines()
+            .filter(|line| !left_out(line))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let whole = of_text(text).unwrap_or_else(|e| panic!("{e}"));
+        (about(&whole).calls, about(&whole).cut_calls)
+    };
+    // Each read seems to last until the end of the write behind it.
+    let between = |line: &str| {
+        line.contains("sys_exit:             NR 0") || line.contains("sys_enter:            NR 1")
+    };
+    assert_eq!(without(between), (0, 3));
+    assert_eq!(without(|line| line.contains("sys_exit:")), (0, 6));
+}
+
+/// What calls hang on and cannot be read is counted, and cuts what is open.
+#[test]
+fn events_that_cannot_be_read_are_counted() {
+    let text = std::fs::read_to_string(trace_cmd("reads.txt")).expect("text");
+    for (from, to, calls, cut) in [
+        ("dd:10148 [120] D ==>", "dd?", 3, 3),
+        ("NR 0 (", "? (", 3, 0),
+        ("comm=dd pid=10148", "?", 6, 0),
+    ] {
+        let whole = of_text(text.replace(from, to)).unwrap_or_else(|e| panic!("{e}"));
+        let about = about(&whole);
+        assert_eq!((about.calls, about.cut_calls), (calls, cut), "{from}");
+        assert_eq!(whole.file().unknown_lines, 3, "{from}");
+    }
+    // Functions as trace-cmd prints them without its plugins.
+    let bare = std::fs::read_to_string(trace_cmd("sleep_bare.txt")).expect("text");
+    let whole = of_text(bare.clone()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(about(&whole).calls, 0);
+    assert_eq!(
+        whole.file().unknown_lines,
+        bare.lines().filter(|line| line.contains("funcgraph_")).count() as u64
+    );
+}
+
+/// function_graph as trace-cmd prints it, with and without names at the ends, with and without other columns.
+#[test]
+fn functions_of_trace_cmd_are_those_of_the_lines() {
+    let plain = imported(&trace_cmd("sleep.txt"));
+    let named = imported(&trace_cmd("sleep_names.txt"));
+    let found = by_function(&named);
+    assert_eq!(by_function(&plain), found);
+    for whole in [&plain, &named] {
+        assert_eq!(about(whole).tracer, "function_graph");
+        assert_eq!((about(whole).calls, whole.file().unknown_lines), (1, 0));
+    }
+    // From switch to wakeup, to switch, and the rest, by hand.
+    let by_hand = [
+        (State::Sleep, 13_587_059_000 - 13_566_618_000),
+        (State::Runnable, 13_587_224_000 - 13_587_059_000),
+        (State::Kernel, 20_932_545 - (13_587_224_000 - 13_566_618_000)),
+    ];
+    assert_eq!(states(&plain), BTreeMap::from(by_hand));
+    // What stands before the columns of the functions is trace-cmd's, the depth behind them too.
+    let text = std::fs::read_to_string(trace_cmd("sleep_names.txt")).expect("text");
+    let columns: String = text
+        .lines()
+        .filter_map(|line| line.split_once("funcgraph_"))
+        .filter_map(|(_, behind)| behind.split_once(": "))
+        .map(|(_, columns)| format!("{}\n", &columns[..columns.rfind(" (").expect("the depth")]))
+        .collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("columns");
+    std::fs::write(&path, columns).expect("a file");
+    let Some(expected) = by_awk(&path) else { return };
+    assert_eq!(
+        (expected["roots"], expected["whole"]),
+        (1, found["__x64_sys_clock_nanosleep"].1)
+    );
+    for (name, (calls, ns)) in &found {
+        assert_eq!(*calls, expected[&format!("calls {name}")], "{name}");
+        assert_eq!(*ns, expected[&format!("ns {name}")], "{name}");
+    }
+}
+
+/// Tracing begins before the function of interest is called: tracepoints alone may fill the first part of a file.
+#[test]
+fn functions_may_come_late() {
+    let before = "          <idle>-0     [000]    13.500000: sched_waking:         comm=sleep pid=113 prio=120 target_cpu=000\n";
+    let text = std::fs::read_to_string(trace_cmd("sleep.txt")).expect("text");
+    let late = of_text(before.repeat(10_000) + &text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(about(&late).tracer, "function_graph");
+    assert_eq!(
+        by_function(&late),
+        by_function(&imported(&trace_cmd("sleep.txt")))
+    );
 }
 
 /// The wait of each call, as dbtime's own recorder writes it at the head.

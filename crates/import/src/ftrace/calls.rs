@@ -70,12 +70,14 @@ impl Calls {
         }
     }
 
-    /// A tracepoint among functions: switches and wakeups are what counts here.
-    pub(super) fn event(&mut self, place: &Place<'_>, name: &[u8], arguments: &[u8]) {
-        let Some(at) = place.at_ns else { return };
+    /// A tracepoint among functions: switches and wakeups are what counts here. False when it is one and cannot be read.
+    pub(super) fn event(&mut self, place: &Place<'_>, name: &[u8], arguments: &[u8]) -> bool {
+        let Some(at) = place.at_ns else { return true };
         match name {
             b"sched_switch" => {
-                let Some(switch) = switch(arguments) else { return };
+                let Some(switch) = switch(arguments) else {
+                    return false;
+                };
                 self.about.has_switches = true;
                 self.saw_switches = true;
                 if let Some(task) = self.tasks.with_pid(switch.prev.tid) {
@@ -87,12 +89,16 @@ impl Calls {
                 }
             }
             b"sched_wakeup" | b"sched_waking" | b"sched_wakeup_new" => {
-                if let Some(task) = woken(arguments).and_then(|of| self.tasks.with_pid(of.tid)) {
+                let Some(woken) = woken(arguments) else {
+                    return false;
+                };
+                if let Some(task) = self.tasks.with_pid(woken.tid) {
                     self.tasks[task].woken = Some(at);
                 }
             }
             _ => {}
         }
+        true
     }
 
     /// A function is entered.

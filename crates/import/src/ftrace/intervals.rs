@@ -9,7 +9,7 @@ use dbtime_model::State;
 use syscalls::Sysno;
 
 use super::calls::Calls;
-use super::line::{Place, pid_of};
+use super::line::{Place, argument, pid_of};
 use super::step::Interval;
 use crate::Import;
 use crate::samples::Table;
@@ -58,24 +58,66 @@ struct Last {
 /// A tracepoint whose stack may follow.
 #[derive(Debug)]
 struct Waiting {
-    task: usize,
     next: Last,
     ends: bool,
+}
+
+/// What the tracepoints that begin and end system calls say of the call; a trace may have both kinds of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Which {
+    /// `sys_enter`, `sys_exit`: its number; none where the kernel has forgotten it (`NR -1`).
+    Number(Option<usize>),
+    /// `sys_enter_read`, `sys_exit_read`.
+    Name(Box<[u8]>),
+}
+
+impl Which {
+    fn is_number(&self) -> bool {
+        matches!(self, Which::Number(_))
+    }
+
+    /// True when what ends may be the call that began so.
+    fn may_be(&self, ends: &Which) -> bool {
+        match (self, ends) {
+            // A program that replaces itself is another architecture's, or another call's, at the end of the call.
+            (Which::Number(Some(begun)), Which::Number(Some(ends))) => {
+                begun == ends || replaces_program(*begun)
+            }
+            (Which::Name(begun), Which::Name(ends)) => begun == ends || begun.starts_with(b"exec"),
+            _ => true,
+        }
+    }
+}
+
+fn replaces_program(number: usize) -> bool {
+    matches!(Sysno::new(number), Some(Sysno::execve | Sysno::execveat))
+}
+
+/// The call that a task is in.
+#[derive(Debug)]
+struct Call {
+    began: Which,
+    /// Its other kind of tracepoint has been seen too.
+    is_told_twice: bool,
+    last: Last,
 }
 
 /// Tasks in calls.
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
-    last: Table<usize, Last>,
+    calls: Table<usize, Call>,
     by_pid: Table<u32, usize>,
-    waiting: Option<Waiting>,
-    takes_stack: bool,
+    /// By task: in the order of time, the events of other CPUs stand between a tracepoint and its stack.
+    waiting: Table<usize, Waiting>,
+    /// The task whose stack is being told.
+    stack_of: Option<usize>,
 }
 
 impl Intervals {
-    /// A frame of the stack of the tracepoint before, leaf first.
+    /// A frame of the stack of a tracepoint before, leaf first.
     pub(super) fn frame(&mut self, name: &[u8]) {
-        if let Some(waiting) = self.waiting.as_mut().filter(|_| self.takes_stack) {
+        let waiting = self.stack_of.and_then(|task| self.waiting.get_mut(&task));
+        if let Some(waiting) = waiting {
             let functions = &mut waiting.next.functions;
             let is_around = is_entry(name) || (functions.is_empty() && is_tracer(name));
             if !is_around && functions.len() < DEEPEST {
@@ -84,12 +126,18 @@ impl Intervals {
         }
     }
 
-    /// The stack of the tracepoint before begins.
-    pub(super) fn stack_begins(&mut self) {
-        self.takes_stack = true;
+    /// The stack of this task's tracepoint begins; one that is not whole says too little.
+    pub(super) fn stack_begins(
+        &mut self,
+        place: &Place<'_>,
+        is_whole: bool,
+        calls: &mut Calls,
+        into: &mut Import,
+    ) {
+        self.stack_of = is_whole.then(|| calls.tasks.of(place, into));
     }
 
-    /// A tracepoint.
+    /// A tracepoint; false when it is one that counts here and cannot be read. Where calls hang on it, what is open is cut.
     pub(super) fn event(
         &mut self,
         place: &Place<'_>,
@@ -97,21 +145,29 @@ impl Intervals {
         arguments: &[u8],
         calls: &mut Calls,
         into: &mut Import,
-    ) {
-        self.settle(calls, into);
-        let Some(at_ns) = place.at_ns else { return };
-        let switch = (name == b"sched_switch").then(|| switch(arguments)).flatten();
+    ) -> bool {
+        self.stack_of = None;
+        let Some(at_ns) = place.at_ns else { return true };
+        let switch = (name == b"sched_switch").then(|| switch(arguments));
+        let (begins, ends) = (begins(name, arguments), ends(name, arguments));
+        if matches!(switch, Some(None)) || matches!(begins, Some(None)) || matches!(ends, Some(None)) {
+            self.lost(calls, into);
+            return false;
+        }
+        let (switch, begins, ends) = (switch.flatten(), begins.flatten(), ends.flatten());
         if let Some(switch) = &switch
             && let Some(task) = self.by_pid.get(&switch.next.tid).copied()
         {
+            self.settle(task, calls, into);
             self.back(task, at_ns, calls);
         }
         // A wakeup is noted for the task that it is about.
-        calls.event(place, name, arguments);
+        let is_known = calls.event(place, name, arguments);
         let task = calls.tasks.of(place, into);
         if let Some(pid) = pid_of(place.task).filter(|pid| *pid > 0) {
             self.by_pid.insert(pid, task);
         }
+        self.settle(task, calls, into);
         let next = |name: &[u8]| Last {
             at_ns,
             name: name.into(),
@@ -119,41 +175,56 @@ impl Intervals {
             off: None,
             functions: Vec::new(),
         };
-        if let Some(call) = begins(name, arguments) {
-            if self.last.remove(&task).is_some() {
+        if let Some(began) = begins {
+            if let Some(call) = self.calls.get_mut(&task) {
+                if !call.is_told_twice && call.began.is_number() != began.is_number() {
+                    call.is_told_twice = true;
+                    return is_known;
+                }
                 // The end of the call before is not there.
+                self.calls.remove(&task);
                 calls.cut(task);
             }
             let place = Place { indent: 2, ..*place };
-            calls.enter(&place, call.as_bytes(), into);
-            self.last.insert(task, next(b"sys_enter"));
-            return;
+            calls.enter(&place, function(&began).as_bytes(), into);
+            self.calls.insert(
+                task,
+                Call {
+                    began,
+                    is_told_twice: false,
+                    last: next(b"sys_enter"),
+                },
+            );
+            return is_known;
         }
-        if !self.last.contains_key(&task) {
-            return;
+        let Some(call) = self.calls.get(&task) else {
+            return is_known;
+        };
+        if ends.as_ref().is_some_and(|ends| !call.began.may_be(ends)) {
+            // Its end and the begin of this one are not there: a CPU's lines were left out.
+            self.calls.remove(&task);
+            calls.cut(task);
+            return is_known;
         }
-        let mut next = next(match ends(name, arguments) {
-            true => b"sys_exit",
-            false => name,
+        let mut next = next(match ends {
+            Some(_) => b"sys_exit",
+            None => name,
         });
         next.off = switch
             .filter(|switch| Some(switch.prev.tid) == pid_of(place.task))
             .map(|switch| switch.state);
-        self.waiting = Some(Waiting {
-            task,
-            next,
-            ends: ends(name, arguments),
-        });
-        self.takes_stack = false;
+        let ends = ends.is_some();
+        self.waiting.insert(task, Waiting { next, ends });
+        is_known
     }
 
-    /// The tracepoint before is whole, its stack included.
-    pub(super) fn settle(&mut self, calls: &mut Calls, into: &mut Import) {
-        let Some(Waiting { task, mut next, ends }) = self.waiting.take() else {
+    /// The tracepoint before of a task is whole, its stack included.
+    fn settle(&mut self, task: usize, calls: &mut Calls, into: &mut Import) {
+        let Some(Waiting { mut next, ends }) = self.waiting.remove(&task) else {
             return;
         };
         next.functions.reverse();
-        let Some(last) = self.last.remove(&task) else {
+        let Some(Call { last, .. }) = self.calls.get(&task) else {
             return;
         };
         let label = [&last.name[..], " → ".as_bytes(), &next.name[..]].concat();
@@ -164,23 +235,37 @@ impl Intervals {
                 from_ns: last.at_ns,
                 to_ns: next.at_ns,
                 label: &label,
-                functions: &next.functions,
+                // Where the switch back is not traced, the task stays off until now, where it left.
+                functions: match last.off {
+                    Some(_) => &last.functions,
+                    None => &next.functions,
+                },
                 off: last.off,
                 in_interrupt: last.in_interrupt && next.in_interrupt,
             },
         );
         if ends {
+            self.calls.remove(&task);
             calls.end(task, next.at_ns, into);
-        } else {
-            self.last.insert(task, next);
+        } else if let Some(call) = self.calls.get_mut(&task) {
+            call.last = next;
+        }
+    }
+
+    /// All that waits is whole.
+    pub(super) fn settle_all(&mut self, calls: &mut Calls, into: &mut Import) {
+        let tasks: Vec<usize> = self.waiting.keys().copied().collect();
+        for task in tasks {
+            self.settle(task, calls, into);
         }
     }
 
     /// The task is on a CPU again.
     fn back(&mut self, task: usize, at_ns: i64, calls: &mut Calls) {
-        let Some(last) = self.last.get_mut(&task).filter(|last| last.off.is_some()) else {
+        let Some(call) = self.calls.get_mut(&task).filter(|call| call.last.off.is_some()) else {
             return;
         };
+        let last = &mut call.last;
         calls.interval(
             task,
             &Interval {
@@ -196,10 +281,10 @@ impl Intervals {
         last.in_interrupt = false;
     }
 
-    /// Events of this CPU were lost: what is open there is cut.
+    /// Events were lost: what is open is cut.
     pub(super) fn lost(&mut self, calls: &mut Calls, into: &mut Import) {
-        self.settle(calls, into);
-        self.last.drain().for_each(|(task, _)| calls.cut(task));
+        self.settle_all(calls, into);
+        self.calls.drain().for_each(|(task, _)| calls.cut(task));
     }
 }
 
@@ -213,25 +298,56 @@ pub(super) fn is_tracer(name: &[u8]) -> bool {
     TRACER.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// The system call that begins here, as a function's name.
-fn begins(name: &[u8], arguments: &[u8]) -> Option<String> {
+/// The system call that begins here; none inside when it cannot be read.
+fn begins(name: &[u8], arguments: &[u8]) -> Option<Option<Which>> {
     if name == b"sys_enter" {
-        let number = arguments.strip_prefix(b"NR ")?;
-        let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let number = usize::try_from(decimal(&number[..digits])?).ok()?;
-        return Some(match Sysno::new(number) {
-            Some(call) => format!("sys_{}", call.name()),
-            None => format!("sys_{number}"),
-        });
+        return Some(number(arguments).filter(|of| *of != Which::Number(None)));
     }
     if let Some(call) = name.strip_prefix(b"sys_enter_") {
-        return Some(format!("sys_{}", String::from_utf8_lossy(call)));
+        return Some(Some(Which::Name(call.into())));
     }
-    let is_single = name.starts_with(b"sys_") && !name.starts_with(b"sys_exit");
-    (is_single && !arguments.starts_with(b"->")).then(|| String::from_utf8_lossy(name).into_owned())
+    let is_single = name.starts_with(b"sys_") && !name.starts_with(b"sys_exit_") && name != b"sys_exit";
+    let call = name
+        .strip_prefix(b"sys_")
+        .filter(|_| is_single && !arguments.starts_with(b"->"));
+    call.map(|call| Some(Which::Name(call.into())))
 }
 
-/// True when a system call ends here.
-fn ends(name: &[u8], arguments: &[u8]) -> bool {
-    name.starts_with(b"sys_exit") || (name.starts_with(b"sys_") && arguments.starts_with(b"->"))
+/// The system call that ends here; none inside when it cannot be read.
+fn ends(name: &[u8], arguments: &[u8]) -> Option<Option<Which>> {
+    if name == b"sys_exit" {
+        return Some(number(arguments));
+    }
+    let call = match name.strip_prefix(b"sys_exit_") {
+        Some(call) => call,
+        None => name
+            .strip_prefix(b"sys_")
+            .filter(|_| arguments.starts_with(b"->"))?,
+    };
+    Some(Some(Which::Name(call.into())))
+}
+
+/// `NR 17 (…)`, `NR 17 = 8192`, and `id=17 …` as `trace-cmd report -R` has it.
+fn number(arguments: &[u8]) -> Option<Which> {
+    let text = match arguments.strip_prefix(b"NR ") {
+        Some(behind) => behind,
+        None => argument(arguments, b"id")?,
+    };
+    if text.starts_with(b"-") {
+        return Some(Which::Number(None));
+    }
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number = usize::try_from(decimal(&text[..digits])?).ok()?;
+    Some(Which::Number(Some(number)))
+}
+
+/// The call as a function's name.
+fn function(call: &Which) -> String {
+    match call {
+        Which::Name(name) => format!("sys_{}", String::from_utf8_lossy(name)),
+        Which::Number(number) => match number.and_then(Sysno::new) {
+            Some(call) => format!("sys_{}", call.name()),
+            None => format!("sys_{}", number.unwrap_or_default()),
+        },
+    }
 }

@@ -4,10 +4,9 @@
 //! `[TIME |] [CPU)] [TASK-PID |] [FLAGS |] [DURATION |]  NAME() {`, or `NAME();`, `} /* NAME */`, `/* event: … */`. Options of the
 //! tracer decide which columns there are; the first lines show it. The file of a live trace (`trace_pipe`) has no heading.
 //!
-//! # Tracepoints, and `trace-cmd report`
-//! `TASK-PID [(TGID)] [CPU] [FLAGS] TIME: EVENT: ARGUMENTS`; trace-cmd prints functions as the events `funcgraph_entry` and
-//! `funcgraph_exit`.
+//! Tracepoints, and all that `trace-cmd report` prints, are in `event_line.rs`.
 
+use super::event_line::{event_line, latency_line};
 use crate::text::{billionths, decimal, trim_start};
 
 /// Begin of lines that `dbtime dive` writes into the text.
@@ -44,8 +43,8 @@ pub(super) enum Said<'a> {
     },
     /// Events that the kernel says it lost; none when it does not know how many.
     Lost { cpu: Option<u32>, events: Option<u64> },
-    /// The stack of the event before begins.
-    StackBegins,
+    /// The stack of this task's event before begins. What is no stack of the kernel with all its functions is none.
+    StackBegins { place: Place<'a>, is_whole: bool },
     /// A frame of it, leaf first.
     Frame(&'a [u8]),
     /// What dbtime itself has written into the file: of what, and what.
@@ -71,7 +70,7 @@ pub(super) struct Place<'a> {
 }
 
 /// Reads a line of either form.
-pub(super) fn said(line: &[u8]) -> Said<'_> {
+pub(super) fn said<'a>(line: &'a [u8]) -> Said<'a> {
     let text = trim_start(line);
     match text.first() {
         None => return Said::Nothing,
@@ -79,19 +78,35 @@ pub(super) fn said(line: &[u8]) -> Said<'_> {
         Some(b'-') if text.starts_with(b"-------") => return Said::Nothing,
         Some(b'C') if text.starts_with(b"CPU:") || text.starts_with(b"CPU ") => return lost(text),
         Some(b'[') if memchr::memmem::find(text, b"EVENTS").is_some() => return lost(text),
-        Some(b'=') if text.starts_with(b"=> ") => return Said::Frame(text[3..].trim_ascii()),
+        Some(b'=') if text.starts_with(b"=> ") => return Said::Frame(frame(&text[3..])),
         Some(b'c') if text.starts_with(b"cpus=") => return Said::Nothing,
         Some(b'v') if text.starts_with(b"version =") => return Said::Nothing,
         _ => {}
     }
     // The separator of columns is a bar; events in columns of their own have none before their name.
+    let or = |said: Said<'a>, other: fn(&'a [u8]) -> Said<'a>, text: &'a [u8]| match said {
+        Said::Unknown => other(text),
+        said => said,
+    };
     match memchr::memchr2(b'|', b'[', line) {
-        Some(at) if line[at] == b'|' => graph(line),
-        Some(_) => match event_line(text) {
-            Said::Unknown => graph(line),
-            said => said,
-        },
-        None => switch(text),
+        Some(at) if line[at] == b'|' => or(graph(line), latency_line, text),
+        Some(_) => or(or(event_line(text), latency_line, text), graph, line),
+        None => or(latency_line(text), switch, text),
+    }
+}
+
+/// `vfs_read`, and `vfs_read (ffffffff816ba971)` as trace-cmd has it.
+fn frame(text: &[u8]) -> &[u8] {
+    let text = text.trim_ascii();
+    let Some(open) = text
+        .strip_suffix(b")")
+        .and_then(|_| memchr::memmem::rfind(text, b" ("))
+    else {
+        return text;
+    };
+    match text[open + 2..text.len() - 1].iter().all(u8::is_ascii_hexdigit) {
+        true => &text[..open],
+        false => text,
     }
 }
 
@@ -115,7 +130,7 @@ fn heading(text: &[u8]) -> Said<'_> {
     }
 }
 
-/// `CPU:1 [LOST 13 EVENTS]`, `CPU 1: lost 13 events`, `CPU 0 is empty`.
+/// `CPU:1 [LOST 13 EVENTS]`, `CPU:1 [13 EVENTS DROPPED]` of trace-cmd, `CPU 1: lost 13 events`, `CPU 0 is empty`.
 fn lost(text: &[u8]) -> Said<'_> {
     let cpu = text
         .strip_prefix(b"CPU")
@@ -123,12 +138,17 @@ fn lost(text: &[u8]) -> Said<'_> {
     let behind = [&b"LOST "[..], b"lost "]
         .iter()
         .find_map(|word| memchr::memmem::find(text, word).map(|at| at + word.len()));
-    match behind {
-        Some(at) => Said::Lost {
-            cpu,
-            events: number(&text[at..]).map(u64::from),
-        },
-        None => Said::Nothing,
+    // The number stands before the word or behind it, or is not known.
+    let number_at = match behind {
+        Some(at) => at,
+        None if memchr::memmem::find(text, b"DROPPED]").is_some() => {
+            memchr::memchr(b'[', text).map_or(text.len(), |open| open + 1)
+        }
+        None => return Said::Nothing,
+    };
+    Said::Lost {
+        cpu,
+        events: number(&text[number_at..]).map(u64::from),
     }
 }
 
@@ -200,7 +220,7 @@ fn graph(line: &[u8]) -> Said<'_> {
     text_of_graph(rest, place, ns)
 }
 
-fn text_of_graph<'a>(rest: &'a [u8], mut place: Place<'a>, ns: Option<u64>) -> Said<'a> {
+pub(super) fn text_of_graph<'a>(rest: &'a [u8], mut place: Place<'a>, ns: Option<u64>) -> Said<'a> {
     let text = trim_start(rest);
     place.indent = (rest.len() - text.len()) as u32;
     let text = text.trim_ascii_end();
@@ -243,89 +263,13 @@ fn comment(text: &[u8]) -> Option<&[u8]> {
     Some(inside)
 }
 
-/// A line of an event with its columns in front. `text` begins with the task.
-fn event_line(text: &[u8]) -> Said<'_> {
-    // The name of a task may have any bytes: the CPU in brackets is searched for.
-    let mut from = 0;
-    let (open, close, cpu) = loop {
-        let Some(open) = memchr::memchr(b'[', &text[from..]).map(|at| from + at) else {
-            return Said::Unknown;
-        };
-        let Some(close) = memchr::memchr(b']', &text[open..]).map(|at| open + at) else {
-            return Said::Unknown;
-        };
-        match decimal(&text[open + 1..close]).and_then(|cpu| u32::try_from(cpu).ok()) {
-            // Three digits at least: the name of a task may have brackets too.
-            Some(cpu) if open > 0 && close - open > 3 => break (open, close, cpu),
-            _ => from = open + 1,
-        }
-    };
-    let mut task = text[..open].trim_ascii_end();
-    // `(  1234)` or `(-----)`: the process of the thread.
-    if task.ends_with(b")")
-        && let Some(at) = memchr::memrchr(b'(', task)
-        && at > 0
-    {
-        task = task[..at].trim_ascii_end();
-    }
-    let behind = trim_start(&text[close + 1..]);
-    let Some(colon) = memchr::memmem::find(behind, b": ") else {
-        return Said::Unknown;
-    };
-    let head = &behind[..colon];
-    let (flags, time) = match memchr::memrchr(b' ', head) {
-        Some(blank) => (head[..blank].trim_ascii(), &head[blank + 1..]),
-        None => (&b""[..], head),
-    };
-    let Some(at_ns) = seconds(time) else {
-        return Said::Unknown;
-    };
-    let mut place = Place {
-        task,
-        cpu: Some(cpu),
-        at_ns: Some(at_ns),
-        indent: 0,
-        in_interrupt: in_interrupt(flags),
-    };
-    let said = trim_start(&behind[colon + 2..]);
-    if said.starts_with(b"<stack trace>") {
-        return Said::StackBegins;
-    }
-    // `sys_pread64(fd: 3, …)` and `sys_pread64 -> 0x2000`: the tracepoints of single system calls.
-    let (name, arguments) = match (
-        memchr::memchr2(b':', b'(', said),
-        memchr::memmem::find(said, b" -> "),
-    ) {
-        (Some(end), None) => (&said[..end], &said[end + 1..]),
-        (Some(end), Some(arrow)) if end < arrow => (&said[..end], &said[end + 1..]),
-        (_, Some(arrow)) => (&said[..arrow], &said[arrow..]),
-        (None, None) => return Said::Unknown,
-    };
-    let (name, arguments) = (name.trim_ascii_end(), trim_start(arguments));
-    match name {
-        b"funcgraph_entry" | b"funcgraph_exit" => {
-            let Some(bar) = memchr::memchr(b'|', arguments) else {
-                return Said::Unknown;
-            };
-            let ns = duration(arguments[..bar].trim_ascii());
-            place.in_interrupt = false;
-            text_of_graph(&arguments[bar + 1..], place, ns)
-        }
-        _ => Said::Event {
-            place,
-            name,
-            arguments,
-        },
-    }
-}
-
 /// `20.949637`: seconds as nanoseconds. A number without a point is no moment.
 pub(super) fn seconds(text: &[u8]) -> Option<i64> {
     memchr::memchr(b'.', text).and_then(|_| billionths(text))
 }
 
 /// `+ 76.655 us`: microseconds behind a mark for long ones.
-fn duration(text: &[u8]) -> Option<u64> {
+pub(super) fn duration(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b"us")?.trim_ascii();
     let text = match text.first()? {
         b'+' | b'!' | b'#' | b'*' | b'@' | b'$' => trim_start(&text[1..]),
@@ -350,12 +294,12 @@ fn cpu_column(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::try_from(decimal(&text[..digits])?).ok()?, behind))
 }
 
-fn has_pid(text: &[u8]) -> bool {
+pub(super) fn has_pid(text: &[u8]) -> bool {
     memchr::memrchr(b'-', text).is_some_and(|dash| dash > 0 && decimal(&text[dash + 1..]).is_some())
 }
 
 /// `d.h2.`, and `d..1.` with blanks and marks of the latency format.
-fn flags(text: &[u8]) -> bool {
+pub(super) fn flags(text: &[u8]) -> bool {
     text.len() <= 12
         && text
             .iter()
@@ -363,12 +307,12 @@ fn flags(text: &[u8]) -> bool {
 }
 
 /// Third of the flags: in a hard or soft interrupt.
-fn in_interrupt(flags: &[u8]) -> bool {
+pub(super) fn in_interrupt(flags: &[u8]) -> bool {
     matches!(flags.get(2), Some(b'h' | b'H' | b's' | b'z' | b'Z'))
 }
 
 /// The digits at the beginning of a text.
-fn number(text: &[u8]) -> Option<u32> {
+pub(super) fn number(text: &[u8]) -> Option<u32> {
     let text = trim_start(text);
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     u32::try_from(decimal(&text[..digits])?).ok()
@@ -528,7 +472,10 @@ mod tests {
         );
         assert_eq!(
             said(b"            bash-17665   [001] d..3.  3038.945728: <stack trace>"),
-            Said::StackBegins
+            Said::StackBegins {
+                place: at("bash-17665", 1, 3_038_945_728),
+                is_whole: true
+            }
         );
         assert_eq!(said(b" => do_syscall_64"), Said::Frame(b"do_syscall_64"));
         assert_eq!(

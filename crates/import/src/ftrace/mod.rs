@@ -12,6 +12,7 @@
 //! these were is told.
 
 mod calls;
+mod event_line;
 mod intervals;
 mod line;
 mod paths;
@@ -48,7 +49,7 @@ impl Importer for Ftrace {
         // Two lines that are nothing else: other formats have single ones that look like these.
         const LINES: usize = 400;
         let is_ours = |line: &&[u8]| match said(line) {
-            Said::Entry { .. } | Said::Leaf { .. } | Said::Close { .. } => true,
+            said if is_function(&said) => true,
             Said::Event { place, .. } => line::pid_of(place.task).is_some(),
             _ => false,
         };
@@ -88,12 +89,13 @@ impl Importer for Ftrace {
 /// True when a trace tells of functions, not of tracepoints alone.
 fn tells_functions(head: &[u8]) -> bool {
     head.starts_with(b"# tracer: function_graph")
-        || head.split(|byte| *byte == b'\n').any(|line| {
-            matches!(
-                said(line),
-                Said::Entry { .. } | Said::Leaf { .. } | Said::Close { .. }
-            )
-        })
+        || head
+            .split(|byte| *byte == b'\n')
+            .any(|line| is_function(&said(line)))
+}
+
+fn is_function(said: &Said<'_>) -> bool {
+    matches!(said, Said::Entry { .. } | Said::Leaf { .. } | Said::Close { .. })
 }
 
 struct Reader<'a> {
@@ -107,7 +109,14 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn line(&mut self, bytes: &[u8], number: u64) {
         let into = &mut *self.into;
-        match said(bytes) {
+        let said = said(bytes);
+        if !self.has_functions && is_function(&said) {
+            // Functions say more: what tracepoints had told until now stays.
+            self.intervals.lost(&mut self.calls, into);
+            self.has_functions = true;
+            self.calls.about.tracer = FUNCTION_GRAPH.to_string();
+        }
+        match said {
             Said::Entry { place, name } => {
                 self.calls.enter(&place, name, into);
             }
@@ -117,19 +126,32 @@ impl Reader<'_> {
                 place,
                 name,
                 arguments,
-            } => match self.has_functions {
-                true => self.calls.event(&place, name, arguments),
-                false => self
-                    .intervals
-                    .event(&place, name, arguments, &mut self.calls, into),
-            },
+            } => {
+                let is_known = match self.has_functions {
+                    true => self.calls.event(&place, name, arguments),
+                    false => self
+                        .intervals
+                        .event(&place, name, arguments, &mut self.calls, into),
+                };
+                if !is_known {
+                    unknown_line(&mut self.file, number, bytes);
+                }
+            }
             Said::Switch { cpu, from, to } => self.calls.tasks.switch(cpu, from, to, into),
             Said::Lost { cpu, events } => {
                 self.intervals.lost(&mut self.calls, into);
                 self.calls.lost(cpu, events);
                 into.reason("events were lost: calls in which they are missing are left out");
             }
-            Said::StackBegins => self.intervals.stack_begins(),
+            Said::StackBegins { place, is_whole } => {
+                if !is_whole {
+                    into.reason(
+                        "stacks of user code, and those that trace-cmd cuts (report -N) or prints as addresses (-R), are left out",
+                    );
+                }
+                self.intervals
+                    .stack_begins(&place, is_whole, &mut self.calls, into);
+            }
             Said::Frame(name) => self.intervals.frame(name),
             Said::Own { key, value } => self.own(key, value, bytes, number),
             Said::Nothing => {}
@@ -159,7 +181,7 @@ impl Reader<'_> {
     }
 
     fn finish(mut self, lines: u64) {
-        self.intervals.settle(&mut self.calls, self.into);
+        self.intervals.settle_all(&mut self.calls, self.into);
         self.calls.finish(self.into);
         self.file.lines = lines;
         let path = &self.file.path;
