@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
 use dbtime_tests::{
-    Diving, NO_BTF, Programs, Running, Session, dbtime, dbtime_after, dbtime_as_nobody, distribution,
-    instances, needs_recording, program_is_loaded, programs_of, trace_settings, wait_for_state,
+    Diving, NO_BTF, Programs, Running, Session, StandIn, dbtime, dbtime_after, dbtime_as_nobody,
+    distribution, event, instances, needs_recording, program_is_loaded, programs_of, trace_settings,
+    wait_for_state,
 };
 use tempfile::TempDir;
 
@@ -480,6 +481,45 @@ fn calls_of_a_wait_event_are_told_from_others() {
     ])
     .expect_code(1)
     .expect_stderr(&["not a PostgreSQL server process"]);
+}
+
+/// The stand-in for Oracle says how often it read in which event: past the page cache, and from it.
+#[test]
+fn calls_of_a_wait_event_of_oracle_are_those_of_the_log() {
+    needs_recording!();
+    let mut stand_in = StandIn::start(2.0, 1, "cached,direct,sleep");
+    let map = stand_in.map();
+    let pid = stand_in.pids()[0];
+    let dive = Diving::start(&[
+        "-p",
+        &pid.to_string(),
+        "--call",
+        "pread64",
+        "--wait",
+        "direct path read",
+        "--oracle",
+        map.to_str().expect("a plain path"),
+        "--engine",
+        "tracepoints",
+        "-d",
+        "60",
+    ]);
+    let truth = stand_in.work();
+    dive.signal(libc::SIGINT);
+    let count = |event: u32| -> u64 {
+        truth
+            .iter()
+            .filter(|row| row.event == event)
+            .map(|row| row.count)
+            .sum()
+    };
+    let (direct, cached) = (count(event::DIRECT_READ), count(event::SEQUENTIAL_READ));
+    assert!(direct > 20 && cached > 20, "{truth:?}");
+    dive.wait().expect_code(0).expect_stderr(&[
+        &format!("traced {direct} calls"),
+        &format!("User I/O:direct path read {direct}"),
+        &format!("User I/O:db file sequential read {cached}"),
+    ]);
 }
 
 #[test]

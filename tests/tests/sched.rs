@@ -11,8 +11,8 @@ use dbtime::throwaway::Options;
 use dbtime_model::recording::{Meta, Recording};
 use dbtime_model::{Rows, SessionId, State, SwitchRow};
 use dbtime_tests::{
-    Outcome, Programs, Running, Session, assert_close, dbtime, dbtime_binary, distribution, needs_recording,
-    say, wait_for_state,
+    Outcome, Programs, Running, Session, StandIn, assert_close, dbtime, dbtime_binary, distribution, event,
+    needs_recording, say, wait_for_state,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -335,6 +335,35 @@ fn of_two_that_wake_each_other_each_is_the_others_waker() {
     );
     assert_conserved(&of_child);
     assert_conserved(&of_parent);
+}
+
+/// The stand-in for Oracle says how often and how long it slept in which event.
+#[test]
+fn sleeps_of_an_oracle_session_are_in_their_wait_events() {
+    needs_recording!();
+    let mut stand_in = StandIn::start(2.0, 1, "sleep,semaphore,cached");
+    let map = stand_in.map();
+    let watched = Watched::start(&["--oracle", map.to_str().expect("a plain path")]);
+    let truth = stand_in.work();
+    let switches = watched.stop();
+    let rows = switches.of(stand_in.pids()[0]);
+    assert_conserved(&rows);
+    for (event, name) in [
+        (event::QUANTUM, "resmgr:cpu quantum"),
+        (event::ROW_LOCK, "enq: TX - row lock contention"),
+    ] {
+        let of_event = truth.iter().filter(|row| row.event == event);
+        let (count, ns) = of_event.fold((0, 0), |(count, ns), row| (count + row.count, ns + row.ns));
+        let turns: Vec<&SwitchRow> = rows
+            .iter()
+            .copied()
+            .filter(|row| row.wait_event == name && row.wait_state == State::Sleep)
+            .collect();
+        assert_eq!(turns.len() as u64, count, "{name}");
+        // The log has the way into the kernel and back too, and whatever pushed the session off its CPU on it.
+        let off = sum(&turns, |row| row.wait_ns) + sum(&turns, |row| row.delay_ns);
+        assert!(off <= ns && off >= count * 4_900_000, "{name}: {off} of {ns} ns");
+    }
 }
 
 #[test]
