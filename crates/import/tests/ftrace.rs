@@ -845,6 +845,19 @@ fn timer_samples_are_at_the_call_and_the_interval_in_which_they_fell() {
     assert_eq!(about(&without).sample_period_ns, 0, "there was no timer");
 }
 
+/// No switch in the text: the task may have left its CPU unseen, unless whoever traced says that switches were traced.
+#[test]
+fn who_is_not_seen_to_leave_its_cpu_stays_where_switches_are_traced() {
+    let text = reads();
+    let told = text.replacen('\n', "\n# dbtime switches: traced\n", 1);
+    let [unknown, known] = [text, told].map(|text| of_text(text).unwrap_or_else(|e| panic!("{e}")));
+    assert!(!about(&unknown).has_switches && about(&known).has_switches);
+    let of_calls = |whole: &Whole| states(whole).into_iter().collect::<Vec<_>>();
+    let ns: u64 = states(&unknown).values().sum();
+    assert_eq!(of_calls(&unknown), [(State::Unknown, ns)]);
+    assert_eq!(of_calls(&known), [(State::Kernel, ns)]);
+}
+
 #[test]
 fn samples_of_calls_that_are_cut_or_not_asked_for_count_for_nothing() {
     let head = "# dbtime sampling: period_ns=97000 missing=0\n".to_string()

@@ -275,6 +275,8 @@ impl Dive {
             "target",
             &format!("pid={} call={} nr={}", options.pid, call.name(), call.number()),
         )?;
+        // All engines do that: who is not seen to leave its CPU has not left it, from the first call on.
+        self.spool.comment("switches", "traced")?;
         for note in facts
             .refused
             .iter()

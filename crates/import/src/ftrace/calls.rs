@@ -70,6 +70,12 @@ impl Calls {
         }
     }
 
+    /// A task that is not seen to leave its CPU does not.
+    pub(super) fn switches_are_traced(&mut self) {
+        self.about.has_switches = true;
+        self.saw_switches = true;
+    }
+
     /// A tracepoint among functions: switches and wakeups are what counts here. False when it is one and cannot be read.
     pub(super) fn event(&mut self, place: &Place<'_>, name: &[u8], arguments: &[u8]) -> bool {
         let Some(at) = place.at_ns else { return true };
@@ -78,8 +84,7 @@ impl Calls {
                 let Some(switch) = switch(arguments) else {
                     return false;
                 };
-                self.about.has_switches = true;
-                self.saw_switches = true;
+                self.switches_are_traced();
                 if let Some(task) = self.tasks.with_pid(switch.prev.tid) {
                     self.tasks[task].off_since = Some((at, switch.state));
                     self.tasks[task].off_until = None;

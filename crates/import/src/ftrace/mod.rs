@@ -171,6 +171,7 @@ impl Reader<'_> {
             b"sampling" if self.calls.note_sampling(value).is_none() => {
                 unknown_line(&mut self.file, number, bytes);
             }
+            b"switches" if value == b"traced" => self.calls.switches_are_traced(),
             b"target" | b"engine" | b"note" => {
                 let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
                 self.into.reason(&format!("{key}: {value}"));
