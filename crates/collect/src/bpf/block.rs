@@ -1,7 +1,7 @@
 //! Loads and attaches the programs of `bpf/block.bpf.c`; takes out what they have counted.
 
 use std::ffi::CString;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::MaybeUninit;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys};
@@ -10,6 +10,7 @@ use super::block_skeleton::BlockSkelBuilder;
 use super::block_skeleton::types::{bss, dbt_block_volume_key, dbt_latency, dbt_latency_key};
 use super::latency::LatencyMaps;
 use super::messages::refusals;
+use super::plain::{Plain, globals, read};
 use crate::CollectError;
 
 /// Which requests count, and from when on.
@@ -208,9 +209,9 @@ impl BlockPrograms {
         let keys: Vec<Vec<u8>> = self.volume.keys().collect();
         let mut volumes = Vec::new();
         for bytes in keys {
-            assert_eq!(bytes.len(), size_of::<dbt_block_volume_key>());
-            // SAFETY: the length is checked, the read is unaligned, and the key holds integers only.
-            let key = unsafe { bytes.as_ptr().cast::<dbt_block_volume_key>().read_unaligned() };
+            let Some(key) = read::<dbt_block_volume_key>(&bytes) else {
+                continue;
+            };
             if u64::from(key.odd) != ended & 1 {
                 continue;
             }
@@ -234,20 +235,17 @@ impl BlockPrograms {
     /// # Errors
     /// The kernel refused.
     pub(crate) fn losses(&self) -> Result<BlockLosses, CollectError> {
-        let value = self
-            .bss
-            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|e| CollectError::Kernel(format!("BPF map of losses: {e}")))?
-            .unwrap_or_default();
-        assert!(value.len() >= size_of::<bss>());
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        let bss = unsafe { value.as_ptr().cast::<bss>().read_unaligned() };
+        let bss = globals::<bss>(&self.bss)
+            .ok_or_else(|| CollectError::Kernel("the BPF map of losses cannot be read".to_string()))?;
         Ok(BlockLosses {
             lost: bss.block_lost + bss.latency_lost,
             without_begin: bss.block_without_begin,
         })
     }
 }
+
+impl Plain for bss {}
+impl Plain for dbt_block_volume_key {}
 
 fn need(tracepoint: &str, without: &str) -> Result<(), CollectError> {
     if has_tracepoint(tracepoint) {

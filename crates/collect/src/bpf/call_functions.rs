@@ -7,15 +7,14 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{
-    KprobeMultiOpts, KprobeOpts, Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{KprobeMultiOpts, KprobeOpts, Link, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::call_functions_skeleton::CallFunctionsSkelBuilder;
 use super::call_functions_skeleton::types::bss;
 use super::fentry::{self, AtFunction};
 use super::kernel_functions::KernelFunctions;
 use super::messages::refusals;
+use super::plain::{Plain, globals};
 use crate::CollectError;
 
 /// What happened.
@@ -215,15 +214,11 @@ impl CallFunctions {
 
     /// Steps that were not noted, because there was no room.
     pub(crate) fn lost(&self) -> u64 {
-        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let value = value.unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return 0;
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        unsafe { value.as_ptr().cast::<bss>().read_unaligned() }.rows_lost
+        globals::<bss>(&self.bss).map_or(0, |bss| bss.rows_lost)
     }
 }
+
+impl Plain for bss {}
 
 /// `struct dbt_function_row`: a number of 64 bits, four of 32.
 fn row(bytes: &[u8]) -> Option<FunctionRow> {

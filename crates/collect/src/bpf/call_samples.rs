@@ -6,12 +6,13 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::call_samples_skeleton::CallSamplesSkelBuilder;
 use super::call_samples_skeleton::types::bss;
 use super::load::{attach_iterator, run_iterator, task_clock};
 use super::messages::refusals;
+use super::plain::{Plain, globals};
 use crate::CollectError;
 
 /// A sample.
@@ -79,7 +80,7 @@ impl CallSamples {
             .and_then(|link| {
                 run_iterator(&link).map_err(|e| CollectError::Kernel(format!("iterator: {e}")))
             })?;
-        let timer_address = read(&bss).map_or(0, |bss| bss.timer_address);
+        let timer_address = globals::<bss>(&bss).map_or(0, |bss| bss.timer_address);
         if timer_address == 0 {
             return Err(CollectError::Kernel(
                 "the kernel does not tell which timer takes the samples, so that its own tracepoints would hide the call's"
@@ -115,7 +116,7 @@ impl CallSamples {
 
     /// Samples that were not noted, because there was no room.
     pub(crate) fn lost(&self) -> u64 {
-        read(&self.bss).map_or(0, |bss| bss.samples_lost)
+        globals::<bss>(&self.bss).map_or(0, |bss| bss.samples_lost)
     }
 
     /// Where the kernel has the timer: its tracepoints name it so.
@@ -124,11 +125,7 @@ impl CallSamples {
     }
 }
 
-fn read(map: &MapHandle) -> Option<bss> {
-    let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-    // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-    (value.len() >= size_of::<bss>()).then(|| unsafe { value.as_ptr().cast::<bss>().read_unaligned() })
-}
+impl Plain for bss {}
 
 #[cfg(test)]
 mod tests {

@@ -5,12 +5,13 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::call_waits_skeleton::CallWaitsSkelBuilder;
 use super::call_waits_skeleton::types::bss;
 use super::load::source_to;
 use super::messages::refusals;
+use super::plain::{Plain, globals};
 use crate::CollectError;
 use crate::database::WaitSource;
 
@@ -94,12 +95,8 @@ impl CallWaits {
 
     /// Calls that were not noted, because there was no room.
     pub(crate) fn lost(&self) -> u64 {
-        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let value = value.unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return 0;
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        unsafe { value.as_ptr().cast::<bss>().read_unaligned() }.calls_lost
+        globals::<bss>(&self.bss).map_or(0, |bss| bss.calls_lost)
     }
 }
+
+impl Plain for bss {}

@@ -10,6 +10,7 @@ use dbtime_model::{Frame, State};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::load::source_from;
+use super::plain::{Plain, read};
 use super::recorder::types::{dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums};
 
 use crate::database::WaitSource;
@@ -289,20 +290,11 @@ fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
     }))
 }
 
-/// A struct that came from C: every bit pattern is a value of it.
-trait Plain: Copy {}
 impl Plain for dbt_event {}
 impl Plain for dbt_sample {}
 impl Plain for dbt_totals {}
 impl Plain for dbt_begin {}
 impl Plain for dbt_wait_sums {}
-impl Plain for u32 {}
-impl Plain for u64 {}
-
-fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: the length is checked, the read is unaligned, and T holds integers only.
-    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
-}
 
 #[cfg(test)]
 mod tests {

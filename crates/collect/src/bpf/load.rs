@@ -13,6 +13,7 @@ use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE,
 use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{refusals, verdict};
+use super::plain::{Plain, globals, look_up};
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
     bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
@@ -344,10 +345,7 @@ impl Programs {
     }
 
     fn target(&self, pid: u32) -> Option<dbt_target> {
-        let value = self.targets.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
-        // SAFETY: the length is checked, the read is unaligned, and `dbt_target` holds integers only.
-        (value.len() >= size_of::<dbt_target>())
-            .then(|| unsafe { value.as_ptr().cast::<dbt_target>().read_unaligned() })
+        look_up(&self.targets, pid)
     }
 
     /// The task is no target any longer.
@@ -382,17 +380,9 @@ impl Programs {
     /// What the sampler has counted in a slot since the last totals, for a session that has ended and will not be
     /// visited again: passes that found it unchanged, and those of no use.
     pub(crate) fn read_slot(&self, index: u32) -> (u32, Unused) {
-        let value = self
-            .slots
-            .lookup(&index.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        if value.len() < size_of::<dbt_slot>() {
+        let Some(slot) = look_up::<dbt_slot>(&self.slots, index) else {
             return (0, Unused::default());
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `dbt_slot` holds integers only.
-        let slot = unsafe { value.as_ptr().cast::<dbt_slot>().read_unaligned() };
+        };
         (
             slot.repeats,
             Unused {
@@ -446,11 +436,13 @@ impl Programs {
     }
 
     fn read_bss(&self) -> Option<bss> {
-        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        (value.len() >= size_of::<bss>()).then(|| unsafe { value.as_ptr().cast::<bss>().read_unaligned() })
+        globals(&self.bss)
     }
 }
+
+impl Plain for bss {}
+impl Plain for dbt_slot {}
+impl Plain for dbt_target {}
 
 /// What found no room in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod latency;
 mod load;
 mod messages;
 mod oracle;
+mod plain;
 mod run_time;
 mod sampler;
 mod sched;

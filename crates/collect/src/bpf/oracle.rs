@@ -12,6 +12,7 @@ use super::latency::LatencyMaps;
 use super::messages::refusals;
 use super::oracle_skeleton::OracleSkelBuilder;
 use super::oracle_skeleton::types::{bss, dbt_latency, dbt_latency_key, dbt_oracle_wait};
+use super::plain::{Plain, globals};
 use super::{Latency, LatencyKey};
 use crate::oracle::wait_functions::{Places, places};
 use crate::{CollectError, executable};
@@ -27,6 +28,8 @@ pub(crate) struct OracleProbes {
     latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     _links: Vec<Link>,
 }
+
+impl Plain for bss {}
 
 impl OracleProbes {
     /// Puts probes into the executables of these processes. The second value says where they stand.
@@ -137,13 +140,7 @@ impl OracleProbes {
 
     /// Latencies for which there was no room, and ends of waits whose begin was not seen.
     pub(crate) fn losses(&self) -> (u64, u64) {
-        let value = self.bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let value = value.unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return (0, 0);
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        let bss = unsafe { value.as_ptr().cast::<bss>().read_unaligned() };
-        (bss.latency_lost, bss.ends_without_begin)
+        let bss = globals::<bss>(&self.bss);
+        bss.map_or((0, 0), |bss| (bss.latency_lost, bss.ends_without_begin))
     }
 }

@@ -12,6 +12,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::messages::refusals;
+use super::plain::{Plain, globals, read};
 use super::run_time::RunTimes;
 use super::sched_skeleton::SchedSkelBuilder;
 use super::sched_skeleton::types::{
@@ -213,17 +214,7 @@ impl SchedPrograms {
 
     /// Events for which there was no room so far.
     pub(crate) fn lost(&self) -> u64 {
-        let value = self
-            .bss
-            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        if value.len() < size_of::<bss>() {
-            return 0;
-        }
-        // SAFETY: the length is checked, the read is unaligned, and `bss` holds integers only.
-        unsafe { value.as_ptr().cast::<bss>().read_unaligned() }.lost
+        globals::<bss>(&self.bss).map_or(0, |bss| bss.lost)
     }
 
     /// What the programs cost so far.
@@ -244,16 +235,9 @@ fn source_to(source: WaitSource) -> dbt_wait_source {
     }
 }
 
-/// A struct that came from C: every bit pattern is a value of it.
-trait Plain: Copy {}
-impl Plain for u32 {}
+impl Plain for bss {}
 impl Plain for dbt_sched_life {}
 impl Plain for dbt_turn {}
-
-fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: the length is checked, the read is unaligned, and T holds integers only.
-    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
-}
 
 /// A name as the kernel keeps it: up to a zero.
 fn name(comm: &[libc::c_char]) -> String {

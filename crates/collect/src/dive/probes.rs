@@ -48,14 +48,8 @@ const MOST_ONE_BY_ONE: usize = 100;
 /// The kernel refuses.
 pub(super) fn arm_fentry(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes, Armed), CollectError> {
     privilege::check_programs()?;
-    let begin = Instant::now();
-    let entry = options.call.entry_function()?;
     let types = KernelFunctions::read()?;
-    let has_type = |name: &str| types.get(name).is_some();
-    let chosen = choose(fs, &entry, &options.functions, MOST_ONE_BY_ONE, has_type)?;
-    let probing = Probing::Fentry(&types);
-    let attached = CallFunctions::attach(options.pid, &chosen.functions, probing)?;
-    Ok(armed(options, chosen, attached, probing, Vec::new(), begin))
+    arm_by(Probing::Fentry(&types), MOST_ONE_BY_ONE, Vec::new(), fs, options)
 }
 
 /// Attaches probes.
@@ -64,42 +58,31 @@ pub(super) fn arm_fentry(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes,
 /// The kernel refuses.
 pub(super) fn arm(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes, Armed), CollectError> {
     privilege::check_programs()?;
-    let begin = Instant::now();
-    let entry = options.call.entry_function()?;
-    let chosen = choose(fs, &entry, &options.functions, MOST, |_| true)?;
-    match CallFunctions::attach(options.pid, &chosen.functions, Probing::KprobeMulti) {
-        Ok(attached) => Ok(armed(
-            options,
-            chosen,
-            attached,
-            Probing::KprobeMulti,
-            Vec::new(),
-            begin,
-        )),
-        Err(e) => {
-            let notes = vec![format!(
-                "the functions are probed one by one, which costs more: {e}"
-            )];
-            let chosen = choose(fs, &entry, &options.functions, MOST_ONE_BY_ONE, |_| true)?;
-            let attached = CallFunctions::attach(options.pid, &chosen.functions, Probing::Kprobes)?;
-            Ok(armed(options, chosen, attached, Probing::Kprobes, notes, begin))
-        }
-    }
+    arm_by(Probing::KprobeMulti, MOST, Vec::new(), fs, options).or_else(|e| {
+        let note = format!("the functions are probed one by one, which costs more: {e}");
+        arm_by(Probing::Kprobes, MOST_ONE_BY_ONE, vec![note], fs, options)
+    })
 }
 
-fn armed(
-    options: &DiveOptions,
-    chosen: Chosen,
-    (programs, refused): (CallFunctions, Vec<usize>),
+fn arm_by(
     probing: Probing<'_>,
+    most: usize,
     mut notes: Vec<String>,
-    begin: Instant,
-) -> (Probes, Armed) {
+    fs: &TraceFs,
+    options: &DiveOptions,
+) -> Result<(Probes, Armed), CollectError> {
+    let begin = Instant::now();
+    let entry = options.call.entry_function()?;
+    let can_be_traced = |name: &str| match probing {
+        Probing::Fentry(types) => types.get(name).is_some(),
+        Probing::KprobeMulti | Probing::Kprobes => true,
+    };
     let Chosen {
         functions,
         left_out,
         unknown,
-    } = chosen;
+    } = choose(fs, &entry, &options.functions, most, can_be_traced)?;
+    let (programs, refused) = CallFunctions::attach(options.pid, &functions, probing)?;
     if let Some(why) = unknown {
         notes.push(format!(
             "well-known functions are traced: which ones the call reaches is not known ({why})"
@@ -117,7 +100,7 @@ fn armed(
         functions: Some(traced as u64),
         took: begin.elapsed(),
         notes,
-        ends: vec![format!("}} /* {} */", functions[0])],
+        ends: vec![format!("}} /* {entry} */")],
     };
     let probes = Probes {
         programs,
@@ -133,7 +116,7 @@ fn armed(
         open: Vec::new(),
         missing: 0,
     };
-    (probes, armed)
+    Ok((probes, armed))
 }
 
 impl Probes {

@@ -196,6 +196,13 @@ fn lengths(of: &Durations, median: bool) -> Vec<String> {
     cells
 }
 
+/// Says how many lines are not there, and what shows them.
+fn say_left_out(page: &mut Page, others: usize, what: &str, options: &str) {
+    if others > 0 {
+        page.paragraph(&format!("  {others} {what} are not shown, see {options}"));
+    }
+}
+
 fn functions(functions: &[FunctionDurations], heading: &str, others: usize, page: &mut Page) {
     page.heading(&format!("{heading} (own = on a CPU in it; off = off CPU in it)"));
     let numbers = [
@@ -222,9 +229,7 @@ fn functions(functions: &[FunctionDurations], heading: &str, others: usize, page
         table.row(row);
     }
     page.table(&table);
-    if others > 0 {
-        page.paragraph(&format!("  {others} functions are not shown, see --top"));
-    }
+    say_left_out(page, others, "functions", "--top");
 }
 
 /// What a timer found the calls at.
@@ -272,12 +277,7 @@ fn samples(of: &TimerSamples, trace: &KernelTrace, page: &mut Page) {
         ]);
     }
     page.table(&table);
-    if of.other_functions > 0 {
-        page.paragraph(&format!(
-            "  {} functions are not shown, see --top",
-            of.other_functions
-        ));
-    }
+    say_left_out(page, of.other_functions, "functions", "--top");
     let mut table = Table::new(&["between the tracepoints"], &["samples", "%"]);
     for interval in &of.intervals {
         table.row(vec![
@@ -287,12 +287,7 @@ fn samples(of: &TimerSamples, trace: &KernelTrace, page: &mut Page) {
         ]);
     }
     page.table(&table);
-    if of.other_intervals > 0 {
-        page.paragraph(&format!(
-            "  {} intervals are not shown, see --top",
-            of.other_intervals
-        ));
-    }
+    say_left_out(page, of.other_intervals, "intervals", "--top");
 }
 
 fn sampled_paths(of: &TimerSamples, page: &mut Page) {
@@ -310,12 +305,7 @@ fn sampled_paths(of: &TimerSamples, page: &mut Page) {
             named(&path.function, &path.module)
         ));
     }
-    if of.other_paths > 0 {
-        page.paragraph(&format!(
-            "  {} call paths are not shown, see --top and --depth",
-            of.other_paths
-        ));
-    }
+    say_left_out(page, of.other_paths, "call paths", "--top and --depth");
 }
 
 fn tree(tree: &PathTree, page: &mut Page) {
@@ -358,12 +348,7 @@ fn tree(tree: &PathTree, page: &mut Page) {
             ),
         );
     }
-    if tree.others > 0 {
-        page.paragraph(&format!(
-            "  {} call paths are not shown, see --top and --depth",
-            tree.others
-        ));
-    }
+    say_left_out(page, tree.others, "call paths", "--top and --depth");
 }
 
 fn children(of: &ChildrenOf, page: &mut Page) {

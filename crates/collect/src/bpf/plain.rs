@@ -1,0 +1,24 @@
+//! What programs share with user space: structs of C, read from bytes of the kernel and from maps.
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+/// A struct that came from C: it holds integers only, so that every bit pattern is a value of it.
+pub(super) trait Plain: Copy {}
+impl Plain for u32 {}
+impl Plain for u64 {}
+
+/// Reads a struct from the begin of these bytes; none when they are too few.
+pub(super) fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: the length is checked, the read is unaligned, and T holds integers only.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The value of a map at this key; none when there is none, or it cannot be read.
+pub(super) fn look_up<T: Plain>(map: &MapHandle, key: u32) -> Option<T> {
+    read(&map.lookup(&key.to_ne_bytes(), MapFlags::ANY).ok()??)
+}
+
+/// The global variables of programs that are zero at first (`.bss`), as the skeleton names them.
+pub(super) fn globals<T: Plain>(bss: &MapHandle) -> Option<T> {
+    look_up(bss, 0)
+}
