@@ -1,20 +1,20 @@
 //! Loads and attaches `bpf/call_functions.bpf.c`: entry and return of some functions inside a call of one task.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::rc::Rc;
+use std::os::fd::OwnedFd;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{KprobeMultiOpts, KprobeOpts, Link, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{KprobeMultiOpts, KprobeOpts, Link, MapHandle};
 
 use super::call_functions_skeleton::CallFunctionsSkelBuilder;
 use super::call_functions_skeleton::types::bss;
-use super::fentry::{self, AtFunction};
+use super::fentry;
 use super::kernel_functions::KernelFunctions;
 use super::messages::refusals;
 use super::plain::{Plain, globals};
+use super::rows::Rows;
 use crate::CollectError;
 
 /// What happened.
@@ -60,28 +60,15 @@ impl fmt::Display for Probing<'_> {
     }
 }
 
-/// What keeps a program attached.
+/// What keeps a program attached: it is taken out when this is dropped.
 enum Attached {
-    ByLibbpf { _link: Link },
-    AtFunction { _program: AtFunction },
-}
-
-impl From<Link> for Attached {
-    fn from(link: Link) -> Attached {
-        Attached::ByLibbpf { _link: link }
-    }
-}
-
-impl From<AtFunction> for Attached {
-    fn from(program: AtFunction) -> Attached {
-        Attached::AtFunction { _program: program }
-    }
+    ByLibbpf(#[expect(dead_code, reason = "it ends when it is dropped")] Link),
+    ToFunction(#[expect(dead_code, reason = "it ends when it is dropped")] OwnedFd),
 }
 
 /// The attached programs; dropping them detaches them.
 pub(crate) struct CallFunctions {
-    ring: RingBuffer<'static>,
-    rows: Rc<RefCell<Vec<FunctionRow>>>,
+    rows: Rows<FunctionRow>,
     bss: MapHandle,
     _attached: Vec<Attached>,
 }
@@ -130,17 +117,11 @@ impl CallFunctions {
             }
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
-        let rows = Rc::new(RefCell::new(Vec::new()));
-        let taken = Rc::clone(&rows);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.rows, move |bytes| {
-                taken.borrow_mut().extend(row(bytes));
-                0
-            })
-            .map_err(|e| failed("ring buffer", e))?;
+        let rows = Rows::of("functions", &skel.maps.rows, row).map_err(|e| failed("ring buffer", e))?;
         let on_switch = skel.progs.on_switch.attach_trace();
-        let mut attached = vec![Attached::from(on_switch.map_err(|e| failed("sched_switch", e))?)];
+        let mut attached = vec![Attached::ByLibbpf(
+            on_switch.map_err(|e| failed("sched_switch", e))?,
+        )];
         let mut refused = Vec::new();
         // Returns first, and the call itself last: what is seen to begin is seen to end.
         if is_multi {
@@ -152,7 +133,7 @@ impl CallFunctions {
                     ..KprobeMultiOpts::default()
                 };
                 let link = program.attach_kprobe_multi_with_opts(options);
-                attached.push(link.map_err(|e| failed("kprobe.multi", e))?.into());
+                attached.push(Attached::ByLibbpf(link.map_err(|e| failed("kprobe.multi", e))?));
             }
         } else {
             for (number, function) in functions.iter().enumerate().rev() {
@@ -161,7 +142,7 @@ impl CallFunctions {
                         let progs = &skel.progs;
                         let program = if is_return { &progs.on_exit } else { &progs.on_call };
                         let there = types.get(function).ok_or(io::ErrorKind::NotFound)?;
-                        fentry::attach(program, types, there, number as u64).map(Attached::from)
+                        fentry::attach(program, types, there, number as u64).map(Attached::ToFunction)
                     }
                     _ => {
                         let progs = &skel.progs;
@@ -175,7 +156,7 @@ impl CallFunctions {
                             ..KprobeOpts::default()
                         };
                         let link = program.attach_kprobe_with_opts(is_return, function, options);
-                        link.map(Attached::from).map_err(io::Error::other)
+                        link.map(Attached::ByLibbpf).map_err(io::Error::other)
                     }
                 };
                 match attach(true).and_then(|exit| Ok([exit, attach(false)?])) {
@@ -188,7 +169,6 @@ impl CallFunctions {
             }
         }
         let attached = CallFunctions {
-            ring: builder.build().map_err(|e| failed("ring buffer", e))?,
             rows,
             bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,
             _attached: attached,
@@ -201,10 +181,7 @@ impl CallFunctions {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn take(&mut self) -> Result<Vec<FunctionRow>, CollectError> {
-        self.ring
-            .consume()
-            .map_err(|e| CollectError::Kernel(format!("ring buffer of functions: {e}")))?;
-        Ok(self.rows.take())
+        self.rows.take()
     }
 
     /// How many programs are attached.

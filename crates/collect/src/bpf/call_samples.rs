@@ -1,18 +1,17 @@
 //! Loads and attaches `bpf/call_samples.bpf.c`: the kernel stack of one task, whenever a timer of its own CPU time fires.
 
-use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapHandle};
 
 use super::call_samples_skeleton::CallSamplesSkelBuilder;
 use super::call_samples_skeleton::types::bss;
 use super::load::{attach_iterator, run_iterator, task_clock};
 use super::messages::refusals;
 use super::plain::{Plain, globals};
+use super::rows::Rows;
 use crate::CollectError;
 
 /// A sample.
@@ -41,8 +40,7 @@ impl CallSample {
 
 /// The attached program; dropping it ends the timer and detaches it.
 pub(crate) struct CallSamples {
-    ring: RingBuffer<'static>,
-    samples: Rc<RefCell<Vec<CallSample>>>,
+    samples: Rows<CallSample>,
     bss: MapHandle,
     timer_address: u64,
     link: Option<Link>,
@@ -65,14 +63,7 @@ impl CallSamples {
             constants.timer_descriptor = timer.as_raw_fd().cast_unsigned();
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
-        let samples = Rc::new(RefCell::new(Vec::new()));
-        let taken = Rc::clone(&samples);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.call_samples, move |bytes| {
-                taken.borrow_mut().extend(CallSample::read(bytes));
-                0
-            })
+        let samples = Rows::of("samples", &skel.maps.call_samples, CallSample::read)
             .map_err(|e| failed("ring buffer", e))?;
         let bss = MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?;
         attach_iterator(&skel.progs.find_timer)
@@ -90,7 +81,6 @@ impl CallSamples {
         // The link closes the timer's descriptor.
         let link = skel.progs.on_timer.attach_perf_event(timer.into_raw_fd());
         Ok(CallSamples {
-            ring: builder.build().map_err(|e| failed("ring buffer", e))?,
             samples,
             bss,
             timer_address,
@@ -108,10 +98,7 @@ impl CallSamples {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn take(&mut self) -> Result<Vec<CallSample>, CollectError> {
-        self.ring
-            .consume()
-            .map_err(|e| CollectError::Kernel(format!("ring buffer of samples: {e}")))?;
-        Ok(self.samples.take())
+        self.samples.take()
     }
 
     /// Samples that were not noted, because there was no room.

@@ -1,17 +1,16 @@
 //! Loads and attaches `bpf/call_waits.bpf.c`: in which wait event the calls of one task begin.
 
-use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::rc::Rc;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapHandle};
 
 use super::call_waits_skeleton::CallWaitsSkelBuilder;
 use super::call_waits_skeleton::types::bss;
 use super::load::source_to;
 use super::messages::refusals;
 use super::plain::{Plain, globals};
+use super::rows::Rows;
 use crate::CollectError;
 use crate::database::WaitSource;
 
@@ -26,8 +25,7 @@ pub(crate) struct CallWait {
 
 /// The attached program; dropping it detaches it.
 pub(crate) struct CallWaits {
-    ring: RingBuffer<'static>,
-    calls: Rc<RefCell<Vec<CallWait>>>,
+    calls: Rows<CallWait>,
     bss: MapHandle,
     _link: Link,
 }
@@ -53,25 +51,9 @@ impl CallWaits {
             constants.wait_source_statement = source.statement;
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
-        let calls = Rc::new(RefCell::new(Vec::new()));
-        let taken = Rc::clone(&calls);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.call_waits, move |bytes| {
-                // struct dbt_call_wait: a number of 64 bits, one of 32.
-                if let Some((time, rest)) = bytes.split_first_chunk()
-                    && let Some((wait, _)) = rest.split_first_chunk()
-                {
-                    taken.borrow_mut().push(CallWait {
-                        time_ns: u64::from_ne_bytes(*time),
-                        wait: u32::from_ne_bytes(*wait),
-                    });
-                }
-                0
-            })
-            .map_err(|e| failed("ring buffer", e))?;
+        let calls =
+            Rows::of("calls", &skel.maps.call_waits, call_wait).map_err(|e| failed("ring buffer", e))?;
         Ok(CallWaits {
-            ring: builder.build().map_err(|e| failed("ring buffer", e))?,
             calls,
             bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,
             _link: skel
@@ -87,10 +69,7 @@ impl CallWaits {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn take(&mut self) -> Result<Vec<CallWait>, CollectError> {
-        self.ring
-            .consume()
-            .map_err(|e| CollectError::Kernel(format!("ring buffer of calls: {e}")))?;
-        Ok(self.calls.take())
+        self.calls.take()
     }
 
     /// Calls that were not noted, because there was no room.
@@ -100,3 +79,13 @@ impl CallWaits {
 }
 
 impl Plain for bss {}
+
+/// `struct dbt_call_wait`: a number of 64 bits, one of 32.
+fn call_wait(bytes: &[u8]) -> Option<CallWait> {
+    let (time, rest) = bytes.split_first_chunk()?;
+    let (wait, _) = rest.split_first_chunk()?;
+    Some(CallWait {
+        time_ns: u64::from_ne_bytes(*time),
+        wait: u32::from_ne_bytes(*wait),
+    })
+}

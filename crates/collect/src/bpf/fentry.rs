@@ -12,13 +12,8 @@ use super::kernel_functions::{FunctionType, KernelFunctions};
 
 const LICENSE: &CStr = c"Dual BSD/GPL";
 
-/// A program at a function; dropping it takes it out.
-#[derive(Debug)]
-pub(super) struct AtFunction {
-    _link: OwnedFd,
-}
-
 /// Loads a program, which is loaded already, for another function, and attaches it with this number as its cookie.
+/// Dropping what is returned takes it out.
 ///
 /// # Errors
 /// The kernel refuses: it does not allow such programs, or not at this function.
@@ -27,7 +22,7 @@ pub(super) fn attach(
     types: &KernelFunctions,
     function: FunctionType,
     cookie: u64,
-) -> io::Result<AtFunction> {
+) -> io::Result<OwnedFd> {
     let attach_type = program.attach_type() as u32;
     let mut options = bpf_prog_load_opts {
         sz: size_of::<bpf_prog_load_opts>() as _,
@@ -53,11 +48,9 @@ pub(super) fn attach(
         ..bpf_link_create_opts::default()
     };
     options.__bindgen_anon_1.tracing.cookie = cookie;
-    // SAFETY: as above.
-    let link =
-        descriptor(unsafe { libbpf_sys::bpf_link_create(loaded.as_raw_fd(), 0, attach_type, &options) })?;
     // The link keeps the program.
-    Ok(AtFunction { _link: link })
+    // SAFETY: as above.
+    descriptor(unsafe { libbpf_sys::bpf_link_create(loaded.as_raw_fd(), 0, attach_type, &options) })
 }
 
 /// What libbpf gives: a descriptor, or the negative number of an error.

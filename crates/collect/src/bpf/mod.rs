@@ -13,6 +13,7 @@ mod load;
 mod messages;
 mod oracle;
 mod plain;
+mod rows;
 mod run_time;
 mod sampler;
 mod sched;

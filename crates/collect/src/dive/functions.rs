@@ -57,17 +57,16 @@ const KNOWN: &str = "
     pipe_read pipe_write sk_wait_data lock_sock_nested release_sock mutex_lock down_read down_write
     rwsem_down_read_slowpath rwsem_down_write_slowpath __mutex_lock_slowpath";
 
-/// The functions to trace, the entry of the call first, the nearest to it next.
+/// What there is to trace.
 #[derive(Debug)]
 pub(super) struct Chosen {
+    /// The entry of the call first, then what is worth most.
     pub(super) functions: Vec<String>,
-    /// How many more would have been.
-    pub(super) left_out: usize,
     /// Why it is not known what the call reaches.
     pub(super) unknown: Option<String>,
 }
 
-/// Chooses so many functions at most: those like the patterns, or those that the call reaches.
+/// Chooses functions: those like the patterns, or those that the call reaches.
 ///
 /// # Errors
 /// It cannot be read which functions can be traced, or the entry of the call is none of them.
@@ -75,7 +74,6 @@ pub(super) fn choose(
     fs: &TraceFs,
     entry: &str,
     patterns: &[String],
-    most: usize,
     can_be_traced: impl Fn(&str) -> bool,
 ) -> Result<Chosen, CollectError> {
     let path = fs.path("available_filter_functions");
@@ -115,18 +113,11 @@ pub(super) fn choose(
         };
         names().filter(is_wanted).collect()
     };
-    let mut functions = vec![entry.to_string()];
-    let wanted: Vec<&str> = wanted
+    let others = wanted
         .into_iter()
-        .filter(|name| *name != entry && is_traceable(name))
-        .collect();
-    let left_out = wanted.len().saturating_sub(most - 1);
-    functions.extend(wanted.into_iter().take(most - 1).map(str::to_string));
-    Ok(Chosen {
-        functions,
-        left_out,
-        unknown,
-    })
+        .filter(|name| *name != entry && is_traceable(name));
+    let functions = [entry].into_iter().chain(others).map(str::to_string).collect();
+    Ok(Chosen { functions, unknown })
 }
 
 /// What the call reaches: through calls that its code shows, then through tables; the well-known functions first.

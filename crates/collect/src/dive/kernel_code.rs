@@ -103,15 +103,14 @@ impl KernelCode {
     /// The functions that these call, directly or through others, down to a depth; the nearest first. Those of some length, and
     /// those that call others.
     pub(super) fn below(&self, roots: &[&str], depth: usize) -> Vec<String> {
-        let addresses: HashMap<&str, u64> = self
-            .symbols
-            .iter()
-            .map(|(address, name)| (name.as_str(), *address))
-            .collect();
-        let mut level: Vec<u64> = roots
-            .iter()
-            .filter_map(|root| addresses.get(root).copied())
-            .collect();
+        // Of 200,000 symbols a few are asked for.
+        let mut addresses: HashMap<&str, Option<u64>> = roots.iter().map(|root| (*root, None)).collect();
+        for (address, name) in &self.symbols {
+            if let Some(of_root) = addresses.get_mut(name.as_str()) {
+                *of_root = Some(*address);
+            }
+        }
+        let mut level: Vec<u64> = roots.iter().filter_map(|root| addresses[root]).collect();
         let mut seen: HashSet<u64> = level.iter().copied().collect();
         let mut names = Vec::new();
         for down in 0..=depth {

@@ -48,8 +48,18 @@ const MOST_ONE_BY_ONE: usize = 100;
 /// The kernel refuses.
 pub(super) fn arm_fentry(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes, Armed), CollectError> {
     privilege::check_programs()?;
+    let begin = Instant::now();
     let types = KernelFunctions::read()?;
-    arm_by(Probing::Fentry(&types), MOST_ONE_BY_ONE, Vec::new(), fs, options)
+    let has_type = |name: &str| types.get(name).is_some();
+    let chosen = choose(fs, &options.call.entry_function()?, &options.functions, has_type)?;
+    arm_by(
+        Probing::Fentry(&types),
+        MOST_ONE_BY_ONE,
+        &chosen,
+        Vec::new(),
+        options,
+        begin,
+    )
 }
 
 /// Attaches probes.
@@ -58,36 +68,38 @@ pub(super) fn arm_fentry(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes,
 /// The kernel refuses.
 pub(super) fn arm(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes, Armed), CollectError> {
     privilege::check_programs()?;
-    arm_by(Probing::KprobeMulti, MOST, Vec::new(), fs, options).or_else(|e| {
+    let begin = Instant::now();
+    let chosen = choose(fs, &options.call.entry_function()?, &options.functions, |_| true)?;
+    arm_by(Probing::KprobeMulti, MOST, &chosen, Vec::new(), options, begin).or_else(|e| {
         let note = format!("the functions are probed one by one, which costs more: {e}");
-        arm_by(Probing::Kprobes, MOST_ONE_BY_ONE, vec![note], fs, options)
+        arm_by(
+            Probing::Kprobes,
+            MOST_ONE_BY_ONE,
+            &chosen,
+            vec![note],
+            options,
+            begin,
+        )
     })
 }
 
+/// Attaches programs to so many of the chosen functions at most.
 fn arm_by(
     probing: Probing<'_>,
     most: usize,
+    chosen: &Chosen,
     mut notes: Vec<String>,
-    fs: &TraceFs,
     options: &DiveOptions,
+    begin: Instant,
 ) -> Result<(Probes, Armed), CollectError> {
-    let begin = Instant::now();
-    let entry = options.call.entry_function()?;
-    let can_be_traced = |name: &str| match probing {
-        Probing::Fentry(types) => types.get(name).is_some(),
-        Probing::KprobeMulti | Probing::Kprobes => true,
-    };
-    let Chosen {
-        functions,
-        left_out,
-        unknown,
-    } = choose(fs, &entry, &options.functions, most, can_be_traced)?;
+    let functions: Vec<String> = chosen.functions.iter().take(most).cloned().collect();
     let (programs, refused) = CallFunctions::attach(options.pid, &functions, probing)?;
-    if let Some(why) = unknown {
+    if let Some(why) = &chosen.unknown {
         notes.push(format!(
             "well-known functions are traced: which ones the call reaches is not known ({why})"
         ));
     }
+    let left_out = chosen.functions.len() - functions.len();
     if left_out > 0 {
         notes.push(format!(
             "{left_out} more functions are not traced, which are further from the call or beyond the limit"
@@ -100,7 +112,7 @@ fn arm_by(
         functions: Some(traced as u64),
         took: begin.elapsed(),
         notes,
-        ends: vec![format!("}} /* {entry} */")],
+        ends: vec![format!("}} /* {} */", functions[0])],
     };
     let probes = Probes {
         programs,

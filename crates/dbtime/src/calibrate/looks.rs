@@ -99,38 +99,42 @@ fn dive(
         workload::PREAD => "pread64",
         _ => "nanosleep",
     };
-    let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-    command
-        .args(["dive", "-p", &pid.to_string(), "--call", call, "--engine", engine])
-        .args(["-d", LONGER, "--raw"])
-        .arg(folder.join("dive"))
-        .args(options)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    let mut child = Kept::start(&mut command).map_err(|e| e.to_string())?;
-    child
-        .wait_for_line(READY, stop, |line| line.starts_with("looking into "))
-        .map_err(|said| said.trim_start_matches("dbtime: ").to_string())?;
+    let child = this_program("looking into ", stop, |command| {
+        command
+            .args(["dive", "-p", &pid.to_string(), "--call", call, "--engine", engine])
+            .args(["-d", LONGER, "--raw"])
+            .arg(folder.join("dive"))
+            .args(options)
+    })?;
     Ok(Looking::Dive(child))
 }
 
 fn recorder(options: &[&str], pid: u32, folder: &Path, stop: &AtomicBool) -> Result<Looking, String> {
-    let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let output = folder.join("recording.dbt");
     // The turn before made one too.
     let _ = fs::remove_dir_all(&output);
-    let mut command = Command::new(program);
-    command
-        .args(["record", "--process", &pid.to_string(), "-o"])
-        .arg(output)
-        .args(options)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
+    let child = this_program("recording ", stop, |command| {
+        command
+            .args(["record", "--process", &pid.to_string(), "-o"])
+            .arg(output)
+            .args(options)
+    })?;
+    Ok(Looking::Recorder(child))
+}
+
+/// Starts this program itself with some arguments, and waits for the line by which it says that it looks.
+fn this_program(
+    begin: &str,
+    stop: &AtomicBool,
+    arguments: impl FnOnce(&mut Command) -> &mut Command,
+) -> Result<Kept, String> {
+    let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+    arguments(&mut command).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = Kept::start(&mut command).map_err(|e| e.to_string())?;
     child
-        .wait_for_line(READY, stop, |line| line.starts_with("recording "))
+        .wait_for_line(READY, stop, |line| line.starts_with(begin))
         .map_err(|said| said.trim_start_matches("dbtime: ").to_string())?;
-    Ok(Looking::Recorder(child))
+    Ok(child)
 }
 
 fn strace(pid: u32, folder: &Path, stop: &AtomicBool) -> Result<Looking, String> {
