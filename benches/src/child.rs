@@ -1,10 +1,18 @@
 //! A program that is measured: run to its end on one CPU, with what it used.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+
+/// The dbtime that was built with this program.
+pub(crate) fn dbtime() -> Result<PathBuf> {
+    let dbtime = std::env::current_exe()?.with_file_name("dbtime");
+    ensure!(dbtime.is_file(), "{} is not built", dbtime.display());
+    Ok(dbtime)
+}
 
 /// Runs a command on one CPU. Returns its CPU time, user and kernel (on a machine with other work, elapsed time is that of
 /// the others too), and its largest resident set in bytes. What it prints goes into a file that is forgotten: programs stop early that write to nowhere.

@@ -15,7 +15,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Parser;
 use dbtime::output::{say, to_stdout};
 
@@ -51,9 +51,7 @@ fn main() -> ExitCode {
 }
 
 fn compare(arguments: &Arguments) -> Result<()> {
-    let own = std::env::current_exe()?;
-    let dbtime = own.parent().context("a program lies in a folder")?.join("dbtime");
-    ensure!(dbtime.is_file(), "{} is not built", dbtime.display());
+    let dbtime = child::dbtime()?;
     let of_tests =
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/import/tests/fixtures/kernel.fgraph");
     let source = arguments.file.clone().unwrap_or_else(of_tests);

@@ -12,7 +12,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use dbtime::output::{say, to_stdout};
 use inferno::collapse::Collapse;
@@ -80,8 +80,7 @@ fn read(files: &[PathBuf]) -> Result<()> {
 
 fn compare(arguments: &Arguments) -> Result<()> {
     let own = std::env::current_exe()?;
-    let dbtime = own.parent().context("a program lies in a folder")?.join("dbtime");
-    ensure!(dbtime.is_file(), "{} is not built", dbtime.display());
+    let dbtime = child::dbtime()?;
     let mut page = String::from(
         "| file | MB | inferno-collapse-perf, s | dbtime: rows, s | times as fast (range of pairs) | dbtime: recording, s | \
          times as fast |\n|---|---:|---:|---:|---:|---:|---:|\n",

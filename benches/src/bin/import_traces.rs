@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Parser;
 use dbtime::output::{say, to_stdout};
 
@@ -47,9 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn compare(arguments: &Arguments) -> Result<()> {
-    let own = std::env::current_exe()?;
-    let dbtime = own.parent().context("a program lies in a folder")?.join("dbtime");
-    ensure!(dbtime.is_file(), "{} is not built", dbtime.display());
+    let dbtime = child::dbtime()?;
     let scratch = tempfile::tempdir()?;
     let file = match &arguments.file {
         Some(file) => file.clone(),
