@@ -33,8 +33,10 @@ pub fn bounds_of(bucket: u16) -> (u64, u64) {
 
 /// What the values of `LatencyRow::kind` mean.
 pub mod kind {
-    /// A wait event, once: one system call made in it, or, where calls are not traced, one stay off CPU in it.
+    /// A wait, from entering the wait event until leaving it; where calls are not traced, one stay off CPU in it.
     pub const WAIT: &str = "wait";
+    /// A part of a wait: one system call made in the wait event.
+    pub const WAIT_CALL: &str = "wait_call";
     /// A system call.
     pub const SYSCALL: &str = "syscall";
     /// Scheduling delay: from runnable to running; `name` is the wait event at that time.

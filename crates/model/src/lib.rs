@@ -1,12 +1,15 @@
 //! The words of dbtime, and nothing that touches a kernel, a database or a terminal.
 //!
-//! Collectors and importers make [`Rows`]; a [`recording`] keeps them; reports ask questions of them.
+//! Collectors and importers make [`Rows`]; a [`recording`] keeps them; reports ask questions of them. Whatever is written to
+//! disk is written by [`output`].
 //! `docs/SCHEMA.md` is the contract of what is written to disk.
 
 mod block;
 pub mod calibration;
 pub mod latency;
+pub mod output;
 pub mod recording;
+mod resolution;
 mod rows;
 mod session;
 mod stack;
@@ -15,9 +18,10 @@ mod turn;
 mod wait;
 
 pub use block::BlockOperation;
+pub use resolution::Windows;
 pub use rows::{
-    ActivityRow, Caller, CounterRow, Fidelity, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow, Table, counter, span,
+    ActivityRow, BindSet, Caller, CounterRow, Fidelity, LatencyRow, PlanStep, Rows, SessionRow, SpanRow,
+    StackRow, StatementRow, SwitchRow, Table, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
 pub use stack::{Frame, NO_STACK, StackId, stack_id};

@@ -16,7 +16,7 @@ pub enum Fidelity {
 }
 
 /// In this second this session spent `ns` in this wait event and state, at these stacks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ActivityRow {
     /// Start of the second, microseconds since the Unix epoch.
     pub time: i64,
@@ -45,6 +45,10 @@ pub struct ActivityRow {
     pub samples: u64,
     /// Exact or sampled.
     pub fidelity: Fidelity,
+    /// The session was too short to be sampled often: this part of its exact total was given to it by samples of others of
+    /// its kind, not by its own. Since 1.4.
+    #[serde(default)]
+    pub pooled: bool,
 }
 
 impl ActivityRow {
@@ -55,7 +59,7 @@ impl ActivityRow {
 }
 
 /// `count` events of this kind fell into this latency bucket in this second.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LatencyRow {
     /// Start of the second, microseconds since the Unix epoch.
     pub time: i64,
@@ -174,7 +178,7 @@ pub struct SwitchRow {
 }
 
 /// A source says that this named value grew by `value` in this second.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CounterRow {
     /// Start of the second, microseconds since the Unix epoch.
     pub time: i64,
@@ -217,6 +221,8 @@ pub mod counter {
     pub const MISSED: &str = "missed_switch";
     /// A database's: transactions that ended.
     pub const TRANSACTIONS: &str = "transactions";
+    /// Source of [`TRANSACTIONS`] that are read from the memory of PostgreSQL's sessions.
+    pub const SESSION_MEMORY: &str = "PostgreSQL, session memory";
     /// A database's: executions of statements that clients asked for.
     pub const EXECUTIONS: &str = "executions";
     /// `kernel`: calls in a trace of the kernel that are there from begin to end.
@@ -256,7 +262,8 @@ pub mod counter {
     /// What an Oracle SQL trace (event 10046) says: the names that its importer and reports both know. Rules and units
     /// are in `docs/SCHEMA.md`.
     pub mod oracle {
-        /// `e` of the calls that parsetrc.pl counts. This and the next three are of no statement.
+        /// `e` of the PARSE, EXEC and FETCH calls that no other call of the trace holds. This and the next three are of no
+        /// statement. A call adds what it says less what the calls in it have added, so a value may be below zero.
         pub const CALL_ELAPSED_US: &str = "call_elapsed_us";
         /// `c` of the same calls.
         pub const CALL_CPU_US: &str = "call_cpu_us";
@@ -264,11 +271,17 @@ pub mod counter {
         pub const CALL_WAIT_US: &str = "call_wait_us";
         /// Waits for the client's next message.
         pub const CALL_IDLE_US: &str = "call_idle_us";
-        /// CPU of calls for which their waits leave no room: it was burnt inside them.
+        /// Of the waits but those for the client's next message, what lies in none of these calls. Since 1.4.
+        pub const WAIT_OUTSIDE_CALLS_US: &str = "wait_outside_calls_us";
+        /// CPU of calls for which their waits leave no room: it was burnt inside them. Only of clocks that count CPU in steps
+        /// below 1 ms.
         pub const CPU_INSIDE_WAITS_NS: &str = "cpu_inside_waits_ns";
-        /// Waits that add up to more than the call they are in.
+        /// CPU for which there is no room in its call, waits included, nor in the calls beside it. Below zero: calls say less
+        /// CPU than those in them. Since 1.4.
+        pub const CPU_BEYOND_CALLS_NS: &str = "cpu_beyond_calls_ns";
+        /// Waits and calls that add up to more than the call they are in.
         pub const WAITS_BEYOND_CALLS_NS: &str = "waits_beyond_calls_ns";
-        /// PARSE, EXEC and FETCH calls. This and the next ten are by statement and plan.
+        /// PARSE, EXEC and FETCH calls. This and the next fourteen are by statement and plan.
         pub const CALLS: &str = "calls";
         /// Of these, EXEC.
         pub const EXECUTIONS: &str = "executions";
@@ -276,10 +289,17 @@ pub mod counter {
         pub const ELAPSED_US: &str = "elapsed_us";
         /// `c` of the calls, the statements called inside included.
         pub const CPU_US: &str = "cpu_us";
+        /// `e` of the calls less that of the calls in them. Since 1.4.
+        pub const OWN_ELAPSED_US: &str = "own_elapsed_us";
+        /// `c` of the calls less that of the calls in them. Since 1.4.
+        pub const OWN_CPU_US: &str = "own_cpu_us";
         /// Its own waits but those for the client's next message.
         pub const WAIT_US: &str = "wait_us";
         /// Its own waits for the client's next message.
         pub const IDLE_US: &str = "idle_us";
+        /// Of both, waits of cursor #0 that were given to the statement before them because no call says whose they are.
+        /// Since 1.4.
+        pub const ASSUMED_WAIT_US: &str = "assumed_wait_us";
         /// Rows processed.
         pub const ROWS: &str = "rows";
         /// Blocks got in consistent mode.
@@ -290,6 +310,61 @@ pub mod counter {
         pub const PHYSICAL_READS: &str = "physical_reads";
         /// Misses in the library cache.
         pub const MISSES: &str = "misses";
+        /// What is summed up over calls.
+        pub const CALL_SUMS: [&str; 8] = [
+            CALLS,
+            ELAPSED_US,
+            CPU_US,
+            ROWS,
+            CONSISTENT_GETS,
+            CURRENT_GETS,
+            PHYSICAL_READS,
+            MISSES,
+        ];
+        /// The same of PARSE calls alone. What is neither of these nor of FETCH is of EXEC. Since 1.4.
+        pub const PARSE_SUMS: [&str; 8] = [
+            "parse_calls",
+            "parse_elapsed_us",
+            "parse_cpu_us",
+            "parse_rows",
+            "parse_consistent_gets",
+            "parse_current_gets",
+            "parse_physical_reads",
+            "parse_misses",
+        ];
+        /// The same of FETCH calls alone. Since 1.4.
+        pub const FETCH_SUMS: [&str; 8] = [
+            "fetch_calls",
+            "fetch_elapsed_us",
+            "fetch_cpu_us",
+            "fetch_rows",
+            "fetch_consistent_gets",
+            "fetch_current_gets",
+            "fetch_physical_reads",
+            "fetch_misses",
+        ];
+        /// Errors of a statement at run time (`ERROR` lines), followed by their number. Since 1.4.
+        pub const ERRORS: &str = "errors:";
+        /// Statements that could not be parsed, followed by the number of the error. Since 1.4.
+        pub const PARSE_ERRORS: &str = "parse_errors:";
+        /// Transactions committed that had changed something. This and the next two are by second, of no statement. Since 1.4.
+        pub const COMMITS: &str = "commits";
+        /// Transactions rolled back. Since 1.4.
+        pub const ROLLBACKS: &str = "rollbacks";
+        /// Transactions that had changed nothing, however they ended. Since 1.4.
+        pub const READ_ONLY_ENDS: &str = "read_only_ends";
+        /// Waits by object, followed by `OBJ#:EVENT`. Since 1.4.
+        pub const OBJECT_WAITS: &str = "object_waits:";
+        /// Their time.
+        pub const OBJECT_WAIT_US: &str = "object_wait_us:";
+        /// Blocks that they moved.
+        pub const OBJECT_BLOCKS: &str = "object_blocks:";
+        /// Waits by file, followed by `FILE#:EVENT`. Since 1.4.
+        pub const FILE_WAITS: &str = "file_waits:";
+        /// Their time.
+        pub const FILE_WAIT_US: &str = "file_wait_us:";
+        /// Blocks that they moved.
+        pub const FILE_BLOCKS: &str = "file_blocks:";
         /// Waits for reads of data files and temporary files. This and the next three are by second, of no statement.
         pub const READS: &str = "reads";
         /// Blocks that they read.
@@ -298,10 +373,10 @@ pub mod counter {
         pub const WRITES: &str = "writes";
         /// Blocks that they wrote.
         pub const WRITTEN_BLOCKS: &str = "written_blocks";
-        /// From the begin of the first call to the last `tim`. This and the next three stand in the last second of the
-        /// session.
+        /// From the begin of the first call or wait to the last `tim`. This and the next three stand in the last second of
+        /// the session.
         pub const INTERVAL_DURATION_US: &str = "interval_duration_us";
-        /// `c` at depth 0.
+        /// `c` of the calls that no other call of the trace holds, but CLOSE.
         pub const INTERVAL_CPU_US: &str = "interval_cpu_us";
         /// All waits.
         pub const INTERVAL_WAIT_US: &str = "interval_wait_us";
@@ -343,6 +418,9 @@ pub struct SessionRow {
     /// See [`Session::client_id`].
     #[serde(default)]
     pub client_id: String,
+    /// See [`Session::sid`]. Since 1.4.
+    #[serde(default)]
+    pub sid: String,
 }
 
 impl From<Session> for SessionRow {
@@ -361,6 +439,7 @@ impl From<Session> for SessionRow {
             module: session.module,
             action: session.action,
             client_id: session.client_id,
+            sid: session.sid,
         }
     }
 }
@@ -381,6 +460,7 @@ impl From<SessionRow> for Session {
             module: row.module,
             action: row.action,
             client_id: row.client_id,
+            sid: row.sid,
         }
     }
 }
@@ -410,6 +490,34 @@ pub struct StatementRow {
     /// Statements in whose calls it ran; whoever is not here was called by nobody or by an unknown one.
     #[serde(default)]
     pub callers: Vec<Caller>,
+    /// The name it had in the database before it had an `sql_id` (Oracle: hash value); 0 = not known. Since 1.4.
+    #[serde(default)]
+    pub hash_value: u64,
+    /// The user who parsed it, by the database's number; 0 is SYS. Since 1.4.
+    #[serde(default)]
+    pub user_id: Option<u32>,
+    /// The least depth at which it was parsed: more than 0 is recursive. Since 1.4.
+    #[serde(default)]
+    pub depth: Option<u32>,
+    /// Kind of command, by the database's number. Since 1.4.
+    #[serde(default)]
+    pub command: Option<u32>,
+    /// Values that its bind variables had, where they were asked for. Since 1.4.
+    #[serde(default)]
+    pub binds: Vec<BindSet>,
+}
+
+/// Executions of a statement with the same values of its bind variables.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BindSet {
+    /// Values in the order of the variables, as the source writes them; long ones are cut.
+    pub values: Vec<String>,
+    /// Executions.
+    pub executions: u64,
+    /// Elapsed time of these and of the fetches that followed, microseconds.
+    pub elapsed_us: u64,
+    /// Rows.
+    pub rows: u64,
 }
 
 /// A step of a plan: what it did over all executions that the source tells of, the steps below it included.

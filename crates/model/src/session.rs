@@ -79,4 +79,6 @@ pub struct Session {
     pub action: String,
     /// Whom the application works for, as it says; empty when it does not.
     pub client_id: String,
+    /// How the database numbers it (Oracle: `sid.serial#`); empty when not known.
+    pub sid: String,
 }

@@ -26,6 +26,12 @@ pub struct Frame {
     pub offset: u64,
 }
 
+impl AsRef<Frame> for Frame {
+    fn as_ref(&self) -> &Frame {
+        self
+    }
+}
+
 impl Frame {
     /// The text that stands for this frame in flame graphs and folded stacks.
     pub fn label(&self) -> String {

@@ -93,7 +93,12 @@ impl FromStr for State {
     fn from_str(name: &str) -> Result<State, String> {
         State::ALL
             .into_iter()
-            .find(|state| state.as_str() == name)
-            .ok_or_else(|| format!("unknown state '{name}'"))
+            .find(|state| state.as_str().eq_ignore_ascii_case(name))
+            .ok_or_else(|| {
+                format!(
+                    "unknown state '{name}': choose from {}",
+                    State::ALL.map(State::as_str).join(", ")
+                )
+            })
     }
 }

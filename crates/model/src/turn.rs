@@ -207,6 +207,7 @@ impl Turns {
                 count: sum.count,
                 samples: 0,
                 fidelity: Fidelity::Exact,
+                pooled: false,
             })
             .collect();
         activity.sort_by(|a, b| {

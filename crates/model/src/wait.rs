@@ -31,6 +31,8 @@ impl Wait {
     pub const NONE: &'static str = "CPU";
     /// Class of time whose wait event is not known.
     pub const UNKNOWN: &'static str = "unknown";
+    /// What the name of an idle wait ends in when the session had no CPU to leave it.
+    pub const NO_CPU: &'static str = " (no CPU)";
 
     /// A wait event in the database's words.
     pub fn event(class: &str, event: &str, idle: bool) -> Wait {
@@ -66,9 +68,17 @@ impl Wait {
         Wait::event(Wait::UNKNOWN, "not recorded", false)
     }
 
-    /// True when this is what is meant by `name`: the class, the event, or both as they are written.
+    /// The same idle wait of a session that is ready to run and has no CPU: as a rule work has come for it. The database still
+    /// calls that idle; whoever sent the work waits.
+    pub fn without_cpu(&self) -> Wait {
+        Wait::event(&self.class, &format!("{}{}", self.event, Wait::NO_CPU), self.idle)
+    }
+
+    /// True when this is what is meant by `name`: the class, the event, or both as they are written, in capitals or not.
     pub fn is_called(&self, name: &str) -> bool {
-        *name == *self.class || *name == *self.event || name == self.to_string()
+        name.eq_ignore_ascii_case(&self.class)
+            || name.eq_ignore_ascii_case(&self.event)
+            || name.eq_ignore_ascii_case(&self.to_string())
     }
 
     /// No wait, a wait, or not known.
@@ -85,6 +95,10 @@ impl Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
+            // A foreign file may call it idle.
+            WaitKind::None if self.event.ends_with(Wait::NO_CPU) => {
+                f.pad(&format!("{}{}", Wait::NONE, Wait::NO_CPU))
+            }
             WaitKind::None => f.pad(Wait::NONE),
             WaitKind::Unknown => f.pad(&format!("[{}]", self.event)),
             WaitKind::Event => f.pad(&format!("{}:{}", self.class, self.event)),

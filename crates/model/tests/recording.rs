@@ -5,8 +5,8 @@ use std::path::Path;
 
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
-    ActivityRow, Caller, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows, SessionId,
-    SessionRow, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
+    ActivityRow, BindSet, Caller, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows,
+    SessionId, SessionRow, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -53,6 +53,7 @@ prop_compose! {
             count,
             samples,
             fidelity: if exact { Fidelity::Exact } else { Fidelity::Sampled },
+            pooled: false,
         }
     }
 }
@@ -79,6 +80,11 @@ prop_compose! {
                 sql_id: text.clone(),
                 plan_steps: vec![PlanStep { plan: text.len() as u64, operation: text.clone(), ..PlanStep::default() }; text.len() % 3],
                 callers: vec![Caller { statement: 7, calls: 1, elapsed_us: text.len() as u64 }; text.len() % 2],
+                hash_value: text.len() as u64,
+                user_id: Some(3),
+                depth: None,
+                command: Some(text.len() as u32),
+                binds: vec![BindSet { values: vec![text.clone()], executions: 2, elapsed_us: 9, rows: 1 }; text.len() % 2],
             }).collect(),
             sessions: texts.iter().map(|text| SessionRow {
                 id: SessionId(text.len() as u64),
@@ -94,6 +100,7 @@ prop_compose! {
                 module: text.clone(),
                 action: text.clone(),
                 client_id: text.clone(),
+                sid: text.clone(),
             }).collect(),
             latency: numbers.iter().map(|&(n, _)| LatencyRow {
                 time: 5,
@@ -215,6 +222,7 @@ fn some_activity(n: u64) -> Rows {
         count: 0,
         samples: 1,
         fidelity: Fidelity::Sampled,
+        pooled: false,
     };
     Rows {
         activity: vec![row; 3],
@@ -367,4 +375,79 @@ fn a_newer_minor_version_is_read_and_a_newer_major_version_refused() {
             .to_string()
             .contains("schema version 2.0")
     );
+}
+
+/// A segment of stacks with dictionaries, as a recording has.
+fn some_stacks() -> Rows {
+    let frame = |n: u64| Frame {
+        symbol: format!("function_{n}"),
+        module: ["postgres", "libc.so.6", "[kernel]"][n as usize % 3].into(),
+        build_id: format!("{:040x}", n % 3),
+        offset: n * 64,
+    };
+    let stacks = (0..40u64).map(|n| {
+        (0..n % 9 + 1)
+            .map(|depth| frame(n * depth % 13))
+            .collect::<Vec<_>>()
+    });
+    Rows {
+        stacks: stacks
+            .map(|frames| StackRow {
+                id: stack_id(&frames),
+                frames,
+            })
+            .collect(),
+        ..Rows::default()
+    }
+}
+
+#[test]
+fn a_wrong_byte_anywhere_costs_its_segment_at_most_and_never_the_reader() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("r.dbt");
+    let mut writer = RecordingWriter::create(&path, meta()).unwrap();
+    writer.write(&some_stacks()).unwrap();
+    writer.write(&some_stacks()).unwrap();
+    let all = 2 * some_stacks().stacks.len();
+    let victim = path.join("stacks/000001.parquet");
+    let whole = fs::read(&victim).unwrap();
+    let mut named = 0;
+    for at in 0..whole.len() {
+        for wrong in [0x01, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= wrong;
+            fs::write(&victim, &bytes).unwrap();
+            let recording = Recording::open(&path).unwrap();
+            let mut found = 0;
+            let problems = recording.read::<StackRow>(|rows| found += rows.len());
+            assert!(found >= all / 2, "byte {at}: the other segment is read");
+            if !problems.is_empty() {
+                named += 1;
+                assert!(
+                    problems[0].0.contains("stacks/000001.parquet"),
+                    "byte {at}: {problems:?}"
+                );
+            } else {
+                assert_eq!(found, all, "byte {at}");
+            }
+        }
+    }
+    assert!(named > whole.len(), "{named} of {} are noticed", 2 * whole.len());
+}
+
+#[test]
+fn what_is_said_of_a_recording_is_bounded() {
+    let home = tempfile::tempdir().unwrap();
+    let path = three_segments(home.path());
+    let text = fs::read_to_string(path.join("meta.json")).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["database"]["version"] = "9".repeat(10_000_000).into();
+    fs::write(path.join("meta.json"), json.to_string()).unwrap();
+    let version = Recording::open(&path).unwrap().meta().database.version.clone();
+    assert_eq!(version.chars().count(), 4_097);
+    // One that would not fit into memory.
+    let long = fs::File::create(path.join("meta.json")).unwrap();
+    long.set_len(1 << 40).unwrap();
+    let error = Recording::open(&path).unwrap_err().to_string();
+    assert!(error.contains("longer than 64 MB"), "{error}");
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.3";
+pub const SCHEMA_VERSION: &str = "1.4";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,9 @@ pub struct CollectorMeta {
     pub unit: Unit,
     /// What the moments in the rows are. Since 1.2.
     pub clock: Clock,
+    /// Rows stand for windows of so many seconds, each at the beginning of its window; at the beginning of the recording
+    /// there may be rows of single seconds. 0 is as 1. Since 1.4.
+    pub resolution_s: u32,
 }
 
 /// What the rows of `activity` count: the column in which the weight of a row stands.
@@ -123,6 +126,26 @@ pub struct Segments {
     pub last: u64,
     /// Rows written per table, over all segments.
     pub rows: std::collections::BTreeMap<String, u64>,
+    /// Segments that lie in one file, in order. Since 1.4.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<Merged>,
+}
+
+/// Segments that lie in one file of each table: in that of the last of them, or, as long as it is there, in a file of its
+/// number that ends in `.merged`. Files of the others do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merged {
+    /// Number of the first of them.
+    pub first: u64,
+    /// Number of the last of them.
+    pub last: u64,
+}
+
+impl Merged {
+    /// Whether a segment is one of them.
+    pub fn contains(&self, segment: u64) -> bool {
+        (self.first..=self.last).contains(&segment)
+    }
 }
 
 /// What is known to be missing or doubtful, over the whole recording. What belongs to a session is in the
@@ -309,12 +332,46 @@ pub struct SqlTrace {
     pub first_tim_us: Option<i64>,
     /// Last moment in it.
     pub last_tim_us: Option<i64>,
-    /// When its first call began; none when there is no call in it.
+    /// The earliest begin of a call or wait; none when there is none in it.
     pub begin_us: Option<i64>,
-    /// CPU of all calls of depth 0.
+    /// CPU of the calls that no other call of the trace holds, but CLOSE.
     pub cpu_us: i64,
     /// All waits, idle ones included.
     pub wait_us: i64,
+    /// Sum of the same interval of each session in it. More than that of the file: sessions overlap. Since 1.4.
+    pub sessions_us: i64,
+    /// Waits in it. Since 1.4.
+    pub waits: u64,
+    /// Calls in it. Since 1.4.
+    pub calls: u64,
+    /// Recursive calls whose outer call is not in it, although the trace went on at depth 0. Since 1.4.
+    pub calls_without_outer: u64,
+    /// Their elapsed time. Since 1.4.
+    pub calls_without_outer_us: u64,
+    /// Step in which CPU was counted: 1,000 or 10,000 when all values are multiples of it, 1 when it is finer, 0 = not known.
+    /// Since 1.4.
+    pub cpu_step_us: u64,
+    /// Its clock counts units of 1,024 ns: times are corrected, and those of tools that do not correct them are shorter by
+    /// 2.34 %. Since 1.4.
+    pub counts_1024_ns: bool,
+    /// Times that the 32 bits of a clock were full. Since 1.4.
+    pub clock_wraps: u64,
+    /// Times that a clock was set back otherwise. Since 1.4.
+    pub clock_steps: u64,
+    /// By how much in all. Since 1.4.
+    pub clock_steps_us: u64,
+    /// Lines that are cut: they are not counted. Since 1.4.
+    pub cut_lines: u64,
+    /// Number of the first of them. Since 1.4.
+    pub first_cut_line: u64,
+    /// The last line has no end. Since 1.4.
+    pub ends_in_line: bool,
+    /// It ends inside the text of a statement. Since 1.4.
+    pub ends_in_text: bool,
+    /// Files that it says it continues. Since 1.4.
+    pub continued_from: Vec<String>,
+    /// Files that it says continue it. Since 1.4.
+    pub continues_in: Vec<String>,
     /// The database stopped writing at its size limit.
     pub size_limited: bool,
     /// Stretches of a second or more of which no line tells.
@@ -359,4 +416,8 @@ pub struct CallInFlight {
     pub wait_us: u64,
     /// The line of the last of them.
     pub line: u64,
+    /// Calls made in it that had ended. Since 1.4.
+    pub calls: u64,
+    /// Their elapsed time, microseconds. Since 1.4.
+    pub call_us: u64,
 }

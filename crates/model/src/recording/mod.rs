@@ -6,23 +6,28 @@
 //! NAME.dbt/stacks/000001.parquet
 //! ```
 //!
-//! A segment is written table by table under a temporary name, synced and renamed; `meta.json` comes last
+//! A segment is written table by table, each file synced before it gets its name; `meta.json` comes last
 //! and is what makes the segment part of the recording. Killing the writer at any instant therefore loses
-//! the open segment and nothing else.
+//! the open segment and nothing else. How files are made is in [`crate::output`].
 
+mod compaction;
 mod meta;
 mod reader;
 mod segment;
 mod writer;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub use meta::{
-    CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, KernelTrace, Meta, Note,
-    ProgramCost, Quality, SCHEMA_VERSION, Scheduling, Segments, SqlTrace, TraceGap, Unit, UnknownLine,
+    CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, KernelTrace, Merged,
+    Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Scheduling, Segments, SqlTrace, TraceGap, Unit,
+    UnknownLine,
 };
 pub use reader::{Problem, Recording};
 pub use writer::RecordingWriter;
+
+use crate::output::Directory;
 
 /// Name of the file that makes a directory a recording.
 pub const META_FILE: &str = "meta.json";
@@ -67,7 +72,25 @@ impl RecordingError {
     }
 }
 
-/// Path of one table in one segment. Segments count from 1.
-fn segment_path(directory: &Path, table: &str, segment: u64) -> PathBuf {
-    directory.join(table).join(format!("{segment:06}.parquet"))
+/// Name of the file into which segments are merged, the last of which has this number.
+fn merged_name(last: u64) -> OsString {
+    format!("{last:06}.merged").into()
+}
+
+/// Numbers of the segments of which a table has a file, in order.
+fn segments_in(table: &Directory) -> Vec<u64> {
+    let mut numbers: Vec<u64> = table
+        .names()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|name| name.to_str()?.strip_suffix(".parquet")?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// Name of the file of a table in one segment. Segments count from 1.
+fn segment_name(segment: u64) -> OsString {
+    format!("{segment:06}.parquet").into()
 }

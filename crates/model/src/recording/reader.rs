@@ -1,19 +1,46 @@
 //! Reads a recording. What is damaged is named and counted; the rest is read.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
 
-use super::{META_FILE, Meta, RecordingError, SCHEMA_VERSION, segment, segment_path};
+use serde_json::Value;
+
+use super::{
+    META_FILE, Meta, RecordingError, SCHEMA_VERSION, merged_name, segment, segment_name, segments_in,
+};
 use crate::Table;
+use crate::output::Directory;
 
 /// Something of the recording that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem(pub String);
 
+/// Bytes of `meta.json`: what dbtime writes is a thousandth of it.
+const LONGEST_META: u64 = 64 << 20;
+/// Characters of a text in `meta.json`: the longest that dbtime writes is a line of a file, a few hundred.
+const LONGEST_TEXT: usize = 4_096;
+
+/// Cuts texts that are longer than any that dbtime writes.
+fn shorten(json: &mut Value) {
+    match json {
+        Value::String(text) => {
+            if let Some((end, _)) = text.char_indices().nth(LONGEST_TEXT) {
+                text.truncate(end);
+                text.push('…');
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// A recording on disk.
 #[derive(Debug)]
 pub struct Recording {
-    directory: PathBuf,
+    directory: Directory,
     meta: Meta,
 }
 
@@ -23,29 +50,36 @@ impl Recording {
     /// # Errors
     /// No directory, no readable `meta.json`, or a schema version with another major number.
     pub fn open(directory: &Path) -> Result<Recording, RecordingError> {
-        let path = directory.join(META_FILE);
-        let text = match fs::read_to_string(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && directory.is_dir() => {
+        let directory = Directory::open_to_read(directory).map_err(|e| RecordingError::io(directory, e))?;
+        let path = directory.path().join(META_FILE);
+        let mut text = String::new();
+        match directory
+            .open_file(META_FILE.as_ref())
+            .and_then(|file| file.take(LONGEST_META + 1).read_to_string(&mut text))
+        {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(RecordingError::format(
-                    directory,
+                    directory.path(),
                     format!("not a recording of dbtime: it has no {META_FILE}"),
                 ));
             }
-            Err(e) => {
-                return Err(RecordingError::io(
-                    if directory.exists() { &path } else { directory },
-                    e,
-                ));
-            }
-            Ok(text) => text,
+            other => other.map_err(|e| RecordingError::io(&path, e))?,
         };
-        let version = serde_json::from_str::<serde_json::Value>(&text)
-            .map_err(|e| RecordingError::format(&path, e))?
+        if text.len() as u64 > LONGEST_META {
+            return Err(RecordingError::format(
+                &path,
+                format!("longer than {} MB: no recording of dbtime", LONGEST_META >> 20),
+            ));
+        }
+        let mut json: Value = serde_json::from_str(&text).map_err(|e| RecordingError::format(&path, e))?;
+        drop(text);
+        shorten(&mut json);
+        let version = json
             .get("schema")
-            .and_then(|v| v.as_str().map(str::to_string))
+            .and_then(Value::as_str)
             .ok_or_else(|| RecordingError::format(&path, "not a recording of dbtime: no field 'schema'"))?;
         let major = |version: &str| version.split('.').next().map(str::to_string);
-        if major(&version) != major(SCHEMA_VERSION) {
+        if major(version) != major(SCHEMA_VERSION) {
             return Err(RecordingError::format(
                 &path,
                 format!(
@@ -53,11 +87,8 @@ impl Recording {
                 ),
             ));
         }
-        let meta = serde_json::from_str(&text).map_err(|e| RecordingError::format(&path, e))?;
-        Ok(Recording {
-            directory: directory.to_path_buf(),
-            meta,
-        })
+        let meta = serde_json::from_value(json).map_err(|e| RecordingError::format(&path, e))?;
+        Ok(Recording { directory, meta })
     }
 
     /// What `meta.json` says.
@@ -67,7 +98,7 @@ impl Recording {
 
     /// Where it is.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// Hands every row of a table to `take`, in the order of the segments, a batch at a time. Segments that
@@ -76,9 +107,21 @@ impl Recording {
     pub fn read<T: Table>(&self, mut take: impl FnMut(Vec<T>)) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut found = 0u64;
-        for number in self.segments(T::NAME) {
-            let path = segment_path(&self.directory, T::NAME, number);
-            let read = segment::read::<T>(&path, &mut |rows| {
+        let table = match self.directory.open_directory(T::NAME.as_ref()) {
+            Ok(table) => Some(table),
+            // A table that was not known to the writer.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => {
+                let path = self.directory().join(T::NAME);
+                problems.push(Problem(RecordingError::io(&path, e).to_string()));
+                None
+            }
+        };
+        for (table, name) in table
+            .iter()
+            .flat_map(|table| self.files(table).into_iter().map(move |name| (table, name)))
+        {
+            let read = segment::read::<T>(table, &name, &mut |rows| {
                 found += rows.len() as u64;
                 take(rows);
             });
@@ -90,25 +133,34 @@ impl Recording {
         if found != written {
             problems.push(Problem(format!(
                 "{}: {found} of {written} rows of the table {} could be read",
-                self.directory.display(),
+                self.directory().display(),
                 T::NAME
             )));
         }
         problems
     }
 
-    /// Numbers of the segments of a table that are part of the recording, in order.
-    fn segments(&self, table: &str) -> Vec<u64> {
-        let Ok(entries) = fs::read_dir(self.directory.join(table)) else {
-            return Vec::new();
-        };
-        let mut numbers: Vec<u64> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".parquet")?.parse().ok())
-            .filter(|&number| number <= self.meta.segments.last)
+    /// The files of a table that are part of the recording, in the order of their segments.
+    fn files(&self, table: &Directory) -> Vec<OsString> {
+        let segments = &self.meta.segments;
+        let mut files: BTreeMap<u64, OsString> = segments_in(table)
+            .into_iter()
+            .filter(|&number| number <= segments.last)
+            .filter(|&number| {
+                segments
+                    .merged
+                    .iter()
+                    .all(|of| !of.contains(number) || number == of.last)
+            })
+            .map(|number| (number, segment_name(number)))
             .collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
+        for of in &segments.merged {
+            let name = merged_name(of.last);
+            // One that cannot be looked at is named when it is read.
+            if table.contains(&name).unwrap_or(true) {
+                files.insert(of.last, name);
+            }
+        }
+        files.into_values().collect()
     }
 }

@@ -1,23 +1,28 @@
 //! One table of one segment: rows to a Parquet file and back.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::ChunkReader;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use super::RecordingError;
 use crate::Table;
+use crate::output::Directory;
 
-/// Rows that are decoded at a time: bounds the memory of a reader whatever the file's size.
-const READ_BATCH: usize = 16_384;
+/// Values of a column that are decoded at a time: bounds the memory of a reader whatever the file's size.
+pub(super) const READ_BATCH: usize = 16_384;
 
 /// Columns of a table as Arrow types.
 fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
@@ -42,79 +47,99 @@ fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
     Ok(fields)
 }
 
-/// Writes `rows` as `path`: under a temporary name, synced, mode 0600, then renamed. Returns bytes written.
-pub(super) fn write<T: Table>(path: &Path, rows: &[T]) -> Result<u64, RecordingError> {
-    let fields = fields::<T>().map_err(|what| RecordingError::format(path, what))?;
-    let batch = serde_arrow::to_record_batch(&fields, &rows).map_err(|e| RecordingError::format(path, e))?;
-    let properties = WriterProperties::builder()
+/// How files are written.
+pub(super) fn properties() -> WriterProperties {
+    WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_created_by(concat!("dbtime ", env!("CARGO_PKG_VERSION")).to_string())
-        .build();
-    atomically(path, |file| {
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties))?;
+        .build()
+}
+
+/// Writes `rows` as the file `name` of a table, whole or not at all. Returns bytes written.
+pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Result<u64, RecordingError> {
+    let path = table.path().join(name);
+    let fields = fields::<T>().map_err(|what| RecordingError::format(&path, what))?;
+    let batch = serde_arrow::to_record_batch(&fields, &rows).map_err(|e| RecordingError::format(&path, e))?;
+    let fill = |file: &mut File| -> Result<(), ParquetError> {
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties()))?;
         writer.write(&batch)?;
         writer.close().map(|_| ())
+    };
+    table
+        .replace(name, fill)
+        .map_err(|e| RecordingError::io(&path, e))
+}
+
+/// Hands the rows of a file of a table to `take`, a batch at a time; stops at the first batch that cannot be read.
+pub(super) fn read<T: Table>(
+    table: &Directory,
+    name: &OsStr,
+    take: &mut dyn FnMut(Vec<T>),
+) -> Result<(), RecordingError> {
+    let path = &table.path().join(name);
+    let file = table.open_file(name).map_err(|e| RecordingError::io(path, e))?;
+    let mut reader = contained(move || {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
+        let rows = rows_at_a_time(&builder);
+        builder.with_batch_size(rows).build().map_err(|e| e.to_string())
     })
-}
-
-/// Creates `path` with what `fill` writes, or leaves nothing behind.
-pub(super) fn atomically<E>(
-    path: &Path,
-    fill: impl FnOnce(&mut File) -> Result<(), E>,
-) -> Result<u64, RecordingError>
-where
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let temporary = path.with_extension("tmp");
-    let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        fill(&mut file).map_err(as_io_error)?;
-        file.sync_all()?;
-        let bytes = file.metadata()?.len();
-        fs::rename(&temporary, path)?;
-        if let Some(parent) = path.parent() {
-            File::open(parent)?.sync_all()?;
-        }
-        Ok(bytes)
-    })();
-    written.map_err(|e| {
-        // The temporary file is of no use to anyone; that it cannot be removed adds nothing to the error.
-        let _ = fs::remove_file(&temporary);
-        RecordingError::io(path, e)
-    })
-}
-
-/// Finds the operating system's error under whatever a writing library wrapped around it, so that a full
-/// disk is still recognised as one.
-fn as_io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> std::io::Error {
-    let error = error.into();
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
-    while let Some(e) = cause {
-        if let Some(code) = e.downcast_ref::<std::io::Error>().and_then(|e| e.raw_os_error()) {
-            return std::io::Error::from_raw_os_error(code);
-        }
-        cause = e.source();
-    }
-    std::io::Error::other(error)
-}
-
-/// Hands the rows of `path` to `take`, a batch at a time; stops at the first batch that cannot be read.
-pub(super) fn read<T: Table>(path: &Path, take: &mut dyn FnMut(Vec<T>)) -> Result<(), RecordingError> {
-    let file = File::open(path).map_err(|e| RecordingError::io(path, e))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.with_batch_size(READ_BATCH).build())
-        .map_err(|e| RecordingError::format(path, e))?;
-    for batch in reader {
-        let batch: RecordBatch = batch.map_err(|e| RecordingError::format(path, e))?;
-        let rows: Vec<T> = serde_arrow::from_record_batch(&batch).map_err(|e| {
-            RecordingError::format(path, format!("not a segment of the table {}: {e}", T::NAME))
-        })?;
+    .map_err(|e| RecordingError::format(path, e))?;
+    let mut next = || -> Result<Option<Vec<T>>, String> {
+        let Some(batch) = reader.next() else {
+            return Ok(None);
+        };
+        let batch: RecordBatch = batch.map_err(|e| e.to_string())?;
+        serde_arrow::from_record_batch(&batch)
+            .map(Some)
+            .map_err(|e| format!("not a segment of the table {}: {e}", T::NAME))
+    };
+    while let Some(rows) = contained(&mut next).map_err(|e| RecordingError::format(path, e))? {
         take(rows);
     }
     Ok(())
+}
+
+/// As many rows as have some ten thousand values in every column: rows of stacks have one for each frame.
+fn rows_at_a_time<R: ChunkReader + 'static>(builder: &ParquetRecordBatchReaderBuilder<R>) -> usize {
+    let groups = builder.metadata().row_groups();
+    let rows: i64 = groups
+        .iter()
+        .map(RowGroupMetaData::num_rows)
+        .fold(0, i64::saturating_add);
+    let values = groups
+        .iter()
+        .filter_map(|group| group.columns().iter().map(ColumnChunkMetaData::num_values).max())
+        .fold(0, i64::saturating_add);
+    // A file may say anything of itself.
+    let values_of_a_row = usize::try_from(values / rows.max(1)).unwrap_or(usize::MAX).max(1);
+    (READ_BATCH / values_of_a_row).clamp(1, READ_BATCH)
+}
+
+thread_local! {
+    /// A panic is caught, and nobody needs to hear of it.
+    static CONTAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Decodes, and makes an error of a panic: the Parquet reader panics on some damaged pages, and damage is to cost its own
+/// segment only. What it worked on is not used again.
+fn contained<R>(decode: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !CONTAINED.get() {
+                usual(panic);
+            }
+        }));
+    });
+    CONTAINED.set(true);
+    let decoded = panic::catch_unwind(AssertUnwindSafe(decode));
+    CONTAINED.set(false);
+    decoded.unwrap_or_else(|panic| {
+        let said = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("damaged: {}", said.unwrap_or("it cannot be decoded")))
+    })
 }

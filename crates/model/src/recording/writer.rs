@@ -1,21 +1,55 @@
 //! Writes a recording, segment by segment.
 
-use std::fs::{self, DirBuilder};
-use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use super::{META_FILE, Meta, RecordingError, segment, segment_path};
+use super::{META_FILE, Merged, Meta, RecordingError, compaction, segment, segment_name};
+use crate::output::{Directory, Place};
 use crate::{
     ActivityRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow, SwitchRow, Table,
 };
 
+/// Every table has a folder, written to or not.
+const TABLES: [&str; 8] = [
+    ActivityRow::NAME,
+    LatencyRow::NAME,
+    CounterRow::NAME,
+    SessionRow::NAME,
+    StackRow::NAME,
+    StatementRow::NAME,
+    SpanRow::NAME,
+    SwitchRow::NAME,
+];
+
 /// An open recording. Dropping it leaves what was committed.
+///
+/// Its directories stay open: whoever owns the directory that it is in can rename it, but not lead the writer elsewhere.
 #[derive(Debug)]
 pub struct RecordingWriter {
-    directory: PathBuf,
+    place: Place,
+    directory: Directory,
+    tables: Vec<(&'static str, Directory)>,
     meta: Meta,
+    compaction: Compaction,
 }
+
+/// How far the merging of segments is; see [`compaction`].
+#[derive(Debug, Default)]
+enum Compaction {
+    #[default]
+    None,
+    /// A thread writes the files.
+    Merging(Merged, JoinHandle<Result<u64, RecordingError>>),
+    /// The single files are no part of the recording any longer, since then.
+    Merged(Merged, Instant),
+}
+
+/// A nice value.
+const LEAST_IMPORTANT: i32 = 19;
+/// Who has opened the recording before segments were merged finds their single files for so long.
+const READERS_MAY_TAKE: Duration = Duration::from_secs(60);
 
 impl RecordingWriter {
     /// Creates the directory (mode 0700) with a first `meta.json`.
@@ -23,34 +57,41 @@ impl RecordingWriter {
     /// # Errors
     /// The path exists, or cannot be created.
     pub fn create(directory: &Path, meta: Meta) -> Result<RecordingWriter, RecordingError> {
-        let io = |e| RecordingError::io(directory, e);
-        match DirBuilder::new().mode(0o700).create(directory) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(RecordingError::Exists(directory.to_path_buf()));
+        let place = Place::of(directory).map_err(|e| RecordingError::io(directory, e))?;
+        RecordingWriter::create_at(place, meta)
+    }
+
+    /// As [`RecordingWriter::create`], in a directory that is open.
+    ///
+    /// # Errors
+    /// The name is taken, or cannot be created: nothing is left behind.
+    pub fn create_at(place: Place, meta: Meta) -> Result<RecordingWriter, RecordingError> {
+        let directory = match place.create_directory() {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(RecordingError::Exists(place.path()));
             }
-            other => other.map_err(io)?,
-        }
-        for table in [
-            ActivityRow::NAME,
-            LatencyRow::NAME,
-            CounterRow::NAME,
-            SessionRow::NAME,
-            StackRow::NAME,
-            StatementRow::NAME,
-            SpanRow::NAME,
-            SwitchRow::NAME,
-        ] {
-            DirBuilder::new()
-                .mode(0o700)
-                .create(directory.join(table))
-                .map_err(io)?;
-        }
-        let writer = RecordingWriter {
-            directory: directory.to_path_buf(),
-            meta,
+            other => other.map_err(|e| RecordingError::io(&place.path(), e))?,
         };
-        writer.write_meta(&writer.meta)?;
-        Ok(writer)
+        let made = TABLES
+            .iter()
+            .map(|&table| Ok((table, directory.create_directory(table.as_ref())?)))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|e| RecordingError::io(directory.path(), e))
+            .and_then(|tables| write_meta(&directory, &meta).map(|()| tables));
+        match made {
+            Ok(tables) => Ok(RecordingWriter {
+                place,
+                directory,
+                tables,
+                meta,
+                compaction: Compaction::None,
+            }),
+            Err(e) => {
+                // It would only block the name; the error is the one before.
+                let _ = place.remove_directory();
+                Err(e)
+            }
+        }
     }
 
     /// What `meta.json` says, or will say with the next segment.
@@ -58,25 +99,131 @@ impl RecordingWriter {
         &mut self.meta
     }
 
+    /// Where the recording was begun: for messages.
+    pub fn path(&self) -> PathBuf {
+        self.place.path()
+    }
+
+    /// Where the recording is now, if it was moved since it was begun.
+    pub fn moved(&self) -> Option<PathBuf> {
+        self.place.moved(&self.directory)
+    }
+
     /// Writes one segment and makes it part of the recording. Tables without rows get no file.
     ///
     /// # Errors
-    /// Nothing of the segment counts when one of its files cannot be written: the caller may keep the rows
-    /// and try again, the same segment is then written anew.
+    /// Nothing of the segment counts when one of its files cannot be written, and none of them is left: the caller may keep
+    /// the rows and try again, the same segment is then written anew.
     pub fn write(&mut self, rows: &Rows) -> Result<(), RecordingError> {
         let mut meta = self.meta.clone();
         meta.segments.last += 1;
+        match self.write_segment(&mut meta, rows) {
+            Ok(()) => {
+                self.meta = meta;
+                Ok(())
+            }
+            Err(e) => {
+                // They would take the room that the next attempt needs. What stays is no part of the recording.
+                for (_, table) in &self.tables {
+                    let _ = table.remove_file(&segment_name(meta.segments.last));
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn write_segment(&self, meta: &mut Meta, rows: &Rows) -> Result<(), RecordingError> {
         // Dimensions first: a reader that sees the facts can always resolve them.
-        self.write_table(&mut meta, &rows.stacks)?;
-        self.write_table(&mut meta, &rows.statements)?;
-        self.write_table(&mut meta, &rows.sessions)?;
-        self.write_table(&mut meta, &rows.counters)?;
-        self.write_table(&mut meta, &rows.latency)?;
-        self.write_table(&mut meta, &rows.spans)?;
-        self.write_table(&mut meta, &rows.switches)?;
-        self.write_table(&mut meta, &rows.activity)?;
-        self.write_meta(&meta)?;
-        self.meta = meta;
+        self.write_table(meta, &rows.stacks)?;
+        self.write_table(meta, &rows.statements)?;
+        self.write_table(meta, &rows.sessions)?;
+        self.write_table(meta, &rows.counters)?;
+        self.write_table(meta, &rows.latency)?;
+        self.write_table(meta, &rows.spans)?;
+        self.write_table(meta, &rows.switches)?;
+        self.write_table(meta, &rows.activity)?;
+        write_meta(&self.directory, meta)
+    }
+
+    /// Begins to merge all segments that are not merged yet, beside what else happens; [`RecordingWriter::go_on_compacting`]
+    /// ends it. Nothing is begun while another one is under way, or when there is nothing to merge.
+    ///
+    /// # Errors
+    /// There can be no thread for it.
+    pub fn begin_compacting(&mut self) -> Result<(), RecordingError> {
+        let segments = &self.meta.segments;
+        let range = Merged {
+            first: segments.merged.last().map_or(1, |merged| merged.last + 1),
+            last: segments.last,
+        };
+        if !matches!(self.compaction, Compaction::None) || range.first >= range.last {
+            return Ok(());
+        }
+        let failed = |e| RecordingError::io(self.directory.path(), e);
+        let tables: Vec<Directory> = self
+            .tables
+            .iter()
+            .map(|(_, table)| table.try_clone())
+            .collect::<io::Result<_>>()
+            .map_err(failed)?;
+        let thread = std::thread::Builder::new()
+            .name("dbtime-compact".to_string())
+            .spawn(move || {
+                // Nobody waits for it. Where that is refused it is as important as the rest.
+                let _ = rustix::process::setpriority_process(None, LEAST_IMPORTANT);
+                tables.iter().map(|table| compaction::merge(table, range)).sum()
+            })
+            .map_err(failed)?;
+        self.compaction = Compaction::Merging(range, thread);
+        Ok(())
+    }
+
+    /// Makes the steps of a compaction that can be made now; with `wait`, all of them.
+    ///
+    /// # Errors
+    /// Segments could not be merged. They are as they were, and part of the recording.
+    pub fn go_on_compacting(&mut self, wait: bool) -> Result<(), RecordingError> {
+        self.compact_while(wait, &mut || true)
+    }
+
+    /// The same, as long as `may_go_on` says so before each step: what a killed writer leaves.
+    pub(super) fn compact_while(
+        &mut self,
+        wait: bool,
+        may_go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), RecordingError> {
+        let range = match std::mem::take(&mut self.compaction) {
+            Compaction::None => return Ok(()),
+            Compaction::Merging(range, thread) if wait || thread.is_finished() => {
+                let bytes = thread.join().unwrap_or_else(|_| {
+                    Err(RecordingError::format(
+                        self.directory.path(),
+                        "segments could not be merged",
+                    ))
+                })?;
+                if !may_go_on() {
+                    return Ok(());
+                }
+                let mut meta = self.meta.clone();
+                meta.segments.merged.push(range);
+                meta.cost.bytes_written += bytes;
+                write_meta(&self.directory, &meta)?;
+                self.meta = meta;
+                self.compaction = Compaction::Merged(range, Instant::now());
+                range
+            }
+            Compaction::Merged(range, since) if wait || since.elapsed() >= READERS_MAY_TAKE => range,
+            other => {
+                self.compaction = other;
+                return Ok(());
+            }
+        };
+        if wait || !matches!(self.compaction, Compaction::Merged(..)) {
+            self.compaction = Compaction::None;
+            for (_, table) in &self.tables {
+                compaction::tidy(table, range, may_go_on)?;
+            }
+        }
         Ok(())
     }
 
@@ -86,28 +233,43 @@ impl RecordingWriter {
     /// `meta.json` cannot be written; the recording then reads as one whose recorder was killed.
     pub fn finish(mut self) -> Result<(), RecordingError> {
         self.meta.complete = true;
-        self.write_meta(&self.meta)
+        write_meta(&self.directory, &self.meta)
+    }
+
+    /// Removes the recording: there is nothing in it that anyone wants.
+    ///
+    /// # Errors
+    /// Something cannot be removed.
+    pub fn discard(self) -> Result<(), RecordingError> {
+        self.place
+            .remove_directory()
+            .map_err(|e| RecordingError::io(&self.place.path(), e))
     }
 
     fn write_table<T: Table>(&self, meta: &mut Meta, rows: &[T]) -> Result<(), RecordingError> {
-        let path = segment_path(&self.directory, T::NAME, meta.segments.last);
+        let (_, table) = self
+            .tables
+            .iter()
+            .find(|(name, _)| *name == T::NAME)
+            .expect("every table has a folder");
         if rows.is_empty() {
             // An earlier attempt at this segment may have left the file.
-            return match fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(RecordingError::io(&path, e)),
-                _ => Ok(()),
-            };
+            return table
+                .remove_file(&segment_name(meta.segments.last))
+                .map_err(|e| RecordingError::io(table.path(), e));
         }
-        meta.cost.bytes_written += segment::write(&path, rows)?;
+        meta.cost.bytes_written += segment::write(table, &segment_name(meta.segments.last), rows)?;
         *meta.segments.rows.entry(T::NAME.to_string()).or_default() += rows.len() as u64;
         Ok(())
     }
+}
 
-    fn write_meta(&self, meta: &Meta) -> Result<(), RecordingError> {
-        segment::atomically(&self.directory.join(META_FILE), |file| {
-            serde_json::to_writer_pretty(&mut *file, meta).map_err(std::io::Error::from)?;
+fn write_meta(directory: &Directory, meta: &Meta) -> Result<(), RecordingError> {
+    directory
+        .replace(META_FILE.as_ref(), |file| {
+            serde_json::to_writer_pretty(&mut *file, meta).map_err(io::Error::from)?;
             file.write_all(b"\n")
         })
         .map(|_| ())
-    }
+        .map_err(|e| RecordingError::io(&directory.path().join(META_FILE), e))
 }

@@ -1,0 +1,334 @@
+//! Rows of single seconds to rows of longer windows: for recordings that go on for days.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::{ActivityRow, CounterRow, LatencyRow, Rows, SessionId};
+
+const SECOND_US: i64 = 1_000_000;
+/// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
+const STRAGGLERS_US: i64 = 4 * SECOND_US;
+
+/// Adds rows up that differ only in their second, window by window. Nothing is lost: sums stay what they are.
+///
+/// A window begins at a multiple of its length since the Unix epoch, and its rows stand at its beginning.
+#[derive(Debug)]
+pub struct Windows {
+    length_us: i64,
+    /// Rows of seconds before are handed on as they are.
+    begin_us: i64,
+    activity: Sums<ActivityRow>,
+    counters: Sums<CounterRow>,
+    latency: Sums<LatencyRow>,
+}
+
+impl Windows {
+    /// Windows of so many seconds (1 = rows stay as they are), for rows from this moment on (microseconds since the Unix
+    /// epoch): what was recorded before keeps its seconds, and is handed on at once.
+    pub fn new(seconds: u32, begin_us: i64) -> Windows {
+        let length_us = i64::from(seconds.max(1)) * SECOND_US;
+        Windows {
+            length_us,
+            begin_us: begin_us
+                .div_euclid(length_us)
+                .saturating_add(1)
+                .saturating_mul(length_us),
+            activity: Sums::default(),
+            counters: Sums::default(),
+            latency: Sums::default(),
+        }
+    }
+
+    /// Takes rows, and gives back those of windows that are over at this moment.
+    pub fn pass(&mut self, mut rows: Rows, now_us: i64) -> Rows {
+        if self.length_us == SECOND_US {
+            return rows;
+        }
+        let (length_us, begin_us) = (self.length_us, self.begin_us);
+        rows.activity = self.activity.take(rows.activity, length_us, begin_us);
+        rows.counters = self.counters.take(rows.counters, length_us, begin_us);
+        rows.latency = self.latency.take(rows.latency, length_us, begin_us);
+        let over = |time: i64| time + length_us + STRAGGLERS_US <= now_us;
+        self.hand_on(over, &mut rows);
+        rows
+    }
+
+    /// Gives back what is left.
+    pub fn finish(&mut self) -> Rows {
+        let mut rows = Rows::default();
+        self.hand_on(|_| true, &mut rows);
+        rows
+    }
+
+    fn hand_on(&mut self, is_over: impl Fn(i64) -> bool, rows: &mut Rows) {
+        rows.activity.append(&mut self.activity.hand_on(&is_over));
+        rows.counters.append(&mut self.counters.hand_on(&is_over));
+        rows.latency.append(&mut self.latency.hand_on(&is_over));
+    }
+}
+
+/// A row that stands in a second, and whose amounts can be added up.
+trait Summable: Clone + Eq + Hash {
+    fn time(&self) -> i64;
+    fn set_time(&mut self, time: i64);
+    fn session(&self) -> SessionId;
+    /// The row without its amounts: what has to be equal.
+    fn key(&self) -> Self;
+    fn add(&mut self, other: &Self);
+}
+
+impl Summable for ActivityRow {
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn set_time(&mut self, time: i64) {
+        self.time = time;
+    }
+
+    fn session(&self) -> SessionId {
+        self.session
+    }
+
+    fn key(&self) -> ActivityRow {
+        ActivityRow {
+            ns: 0,
+            count: 0,
+            samples: 0,
+            ..self.clone()
+        }
+    }
+
+    fn add(&mut self, other: &ActivityRow) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.count = self.count.saturating_add(other.count);
+        self.samples = self.samples.saturating_add(other.samples);
+    }
+}
+
+impl Summable for CounterRow {
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn set_time(&mut self, time: i64) {
+        self.time = time;
+    }
+
+    fn session(&self) -> SessionId {
+        self.session
+    }
+
+    fn key(&self) -> CounterRow {
+        CounterRow {
+            value: 0,
+            ..self.clone()
+        }
+    }
+
+    fn add(&mut self, other: &CounterRow) {
+        self.value = self.value.saturating_add(other.value);
+    }
+}
+
+impl Summable for LatencyRow {
+    fn time(&self) -> i64 {
+        self.time
+    }
+
+    fn set_time(&mut self, time: i64) {
+        self.time = time;
+    }
+
+    fn session(&self) -> SessionId {
+        self.session
+    }
+
+    fn key(&self) -> LatencyRow {
+        LatencyRow {
+            count: 0,
+            sum_ns: 0,
+            max_ns: 0,
+            min_ns: 0,
+            ..self.clone()
+        }
+    }
+
+    fn add(&mut self, other: &LatencyRow) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        // 0 = not recorded, of one of them: then the shortest of both is not known.
+        self.min_ns = self.min_ns.min(other.min_ns);
+    }
+}
+
+/// Rows of open windows.
+#[derive(Debug)]
+struct Sums<R> {
+    rows: Vec<R>,
+    places: HashMap<R, usize>,
+}
+
+impl<R> Default for Sums<R> {
+    fn default() -> Sums<R> {
+        Sums {
+            rows: Vec::new(),
+            places: HashMap::new(),
+        }
+    }
+}
+
+impl<R: Summable> Sums<R> {
+    /// Takes the rows that stand in windows; gives back the others.
+    fn take(&mut self, rows: Vec<R>, length_us: i64, begin_us: i64) -> Vec<R> {
+        let mut others = Vec::new();
+        for mut row in rows {
+            if row.time() < begin_us {
+                others.push(row);
+                continue;
+            }
+            row.set_time(row.time().div_euclid(length_us) * length_us);
+            match self.places.get(&row.key()) {
+                Some(&place) => self.rows[place].add(&row),
+                None => {
+                    self.places.insert(row.key(), self.rows.len());
+                    self.rows.push(row);
+                }
+            }
+        }
+        others
+    }
+
+    /// Session by session: what is alike lies together, and takes less room on disk.
+    fn hand_on(&mut self, is_over: &impl Fn(i64) -> bool) -> Vec<R> {
+        if !self.rows.iter().any(|row| is_over(row.time())) {
+            return Vec::new();
+        }
+        let (mut over, open): (Vec<R>, Vec<R>) = std::mem::take(&mut self.rows)
+            .into_iter()
+            .partition(|row| is_over(row.time()));
+        self.places = open
+            .iter()
+            .enumerate()
+            .map(|(place, row)| (row.key(), place))
+            .collect();
+        self.rows = open;
+        over.sort_by_key(|row| (row.time(), row.session()));
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fidelity, NO_STACK, State};
+
+    fn row(second: i64, session: u64, ns: u64) -> ActivityRow {
+        ActivityRow {
+            time: second * SECOND_US,
+            session: SessionId(session),
+            statement: 0,
+            wait_class: "CPU".to_string(),
+            wait_event: "CPU".to_string(),
+            idle: false,
+            state: State::User,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            ns,
+            count: 1,
+            samples: 2,
+            fidelity: Fidelity::Sampled,
+            pooled: false,
+        }
+    }
+
+    fn activity(rows: Vec<ActivityRow>) -> Rows {
+        Rows {
+            activity: rows,
+            ..Rows::default()
+        }
+    }
+
+    #[test]
+    fn rows_of_a_window_become_one_and_sums_stay() {
+        let mut windows = Windows::new(10, 99 * SECOND_US);
+        let (mut found, mut put_in) = (Vec::new(), 0);
+        for second in 90..135 {
+            let rows = activity(vec![row(second, 1, 7), row(second, 2, 5), row(second, 1, 3)]);
+            put_in += 15;
+            found.append(&mut windows.pass(rows, (second + 1) * SECOND_US).activity);
+        }
+        found.append(&mut windows.finish().activity);
+        assert_eq!(found.iter().map(|row| row.ns).sum::<u64>(), put_in);
+        assert_eq!(found.iter().map(|row| row.samples).sum::<u64>(), 45 * 6);
+        // Ten seconds as they were, then windows at 100, 110, 120, 130 of two sessions.
+        let later: Vec<_> = found.iter().filter(|row| row.time >= 100 * SECOND_US).collect();
+        let stand_in: Vec<_> = later
+            .iter()
+            .map(|row| (row.time / SECOND_US, row.session.0, row.ns))
+            .collect();
+        assert_eq!(
+            stand_in,
+            [
+                (100, 1, 100),
+                (100, 2, 50),
+                (110, 1, 100),
+                (110, 2, 50),
+                (120, 1, 100),
+                (120, 2, 50),
+                (130, 1, 50),
+                (130, 2, 25)
+            ]
+        );
+        assert_eq!(found.len() - later.len(), 10 * 3);
+    }
+
+    #[test]
+    fn a_window_is_handed_on_when_it_is_over_and_a_straggler_is_not_lost() {
+        let mut windows = Windows::new(10, 0);
+        assert!(
+            windows
+                .pass(activity(vec![row(10, 1, 1), row(19, 1, 1)]), 20 * SECOND_US)
+                .is_empty()
+        );
+        let over = windows.pass(Rows::default(), 24 * SECOND_US).activity;
+        assert_eq!((over.len(), over[0].time, over[0].ns), (1, 10 * SECOND_US, 2));
+        let late = windows
+            .pass(activity(vec![row(12, 1, 4)]), 25 * SECOND_US)
+            .activity;
+        assert_eq!((late.len(), late[0].time, late[0].ns), (1, 10 * SECOND_US, 4));
+    }
+
+    #[test]
+    fn of_latencies_the_extremes_are_kept() {
+        let latency = |second, min_ns, max_ns| LatencyRow {
+            time: second * SECOND_US,
+            count: 2,
+            sum_ns: 30,
+            min_ns,
+            max_ns,
+            ..LatencyRow::default()
+        };
+        let mut windows = Windows::new(10, 0);
+        let rows = Rows {
+            latency: vec![latency(11, 10, 20), latency(12, 5, 25)],
+            ..Rows::default()
+        };
+        assert!(windows.pass(rows, 12 * SECOND_US).is_empty());
+        let found = windows.finish().latency;
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].count, found[0].sum_ns, found[0].min_ns, found[0].max_ns),
+            (4, 60, 5, 25)
+        );
+    }
+
+    #[test]
+    fn windows_of_a_second_change_nothing() {
+        let mut windows = Windows::new(1, 0);
+        let rows = activity(vec![row(10, 1, 1), row(10, 1, 1)]);
+        assert_eq!(windows.pass(rows.clone(), 10 * SECOND_US), rows);
+        assert!(windows.finish().is_empty());
+    }
+}
