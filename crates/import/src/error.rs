@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file cannot be opened or read.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Io {
         /// What was read.
         path: PathBuf,
         /// What the operating system or the decompressor said.
-        source: io::Error,
+        error: io::Error,
     },
     /// There is not one byte in it, or none in the compressed stream.
     #[error("{0}: the file is empty")]
@@ -36,10 +36,10 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    pub(crate) fn io(path: &Path, source: io::Error) -> ImportError {
+    pub(crate) fn io(path: &Path, error: io::Error) -> ImportError {
         ImportError::Io {
             path: path.to_path_buf(),
-            source,
+            error,
         }
     }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use dbtime_model::recording::{
-    Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Scheduling, Unit,
+    Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Scheduling,
+    SqlTrace, Unit,
 };
 use dbtime_model::{
     ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, SpanRow, StackId, StackRow,
@@ -78,6 +79,8 @@ pub(crate) struct About {
     host: HostMeta,
     database: DatabaseMeta,
     scheduling: Option<Scheduling>,
+    /// When the last thing that a file tells of ended, microseconds since the Unix epoch: of files that say it exactly.
+    ends_us: Vec<i64>,
 }
 
 impl Import {
@@ -184,6 +187,11 @@ impl Import {
         self.about.database.version = version.to_string();
     }
 
+    /// When the last thing that the file tells of ended, exactly; else it is the end of the last second of its rows.
+    pub(crate) fn ends(&mut self, us: i64) {
+        self.about.ends_us.push(us);
+    }
+
     /// What the file was.
     pub(crate) fn file(&mut self, file: ImportedFile) {
         self.about.problems.extend(problems(&file));
@@ -284,9 +292,11 @@ impl About {
         };
         self.files.extend(other.files);
         self.problems.extend(other.problems);
-        if !other.database.product.is_empty() {
+        // A file that does not say its release takes nothing from one that does.
+        if !other.database.version.is_empty() || self.database.product.is_empty() {
             self.database = other.database;
         }
+        self.ends_us.extend(other.ends_us);
         if other.host != HostMeta::default() {
             self.host = other.host;
         }
@@ -311,6 +321,22 @@ impl About {
         }
         if known.sql_id.is_empty() {
             known.sql_id = row.sql_id;
+        }
+        if known.hash_value == 0 {
+            known.hash_value = row.hash_value;
+        }
+        known.user_id = known.user_id.or(row.user_id);
+        known.command = known.command.or(row.command);
+        known.depth = known.depth.into_iter().chain(row.depth).min();
+        for set in row.binds {
+            match known.binds.iter_mut().find(|of| of.values == set.values) {
+                Some(sum) => {
+                    sum.executions = sum.executions.saturating_add(set.executions);
+                    sum.elapsed_us = sum.elapsed_us.saturating_add(set.elapsed_us);
+                    sum.rows = sum.rows.saturating_add(set.rows);
+                }
+                None => known.binds.push(set),
+            }
         }
         for step in row.plan_steps {
             let same = |of: &&mut dbtime_model::PlanStep| (of.plan, of.id) == (step.plan, step.id);
@@ -347,16 +373,24 @@ impl About {
     }
 
     /// What is said about the rows, given the first and the last second of activity.
-    pub(crate) fn finish(self, sessions: &[SessionRow], last_us: Option<i64>, engine: &str) -> Imported {
+    pub(crate) fn finish(mut self, sessions: &[SessionRow], last_us: Option<i64>, engine: &str) -> Imported {
         // Rows stand where their time ended: what was imported began earlier.
         let begins = sessions.iter().map(|row| row.started);
-        let start_us = begins
-            .min()
-            .map_or(0, |begin| begin.div_euclid(SECOND_US) * SECOND_US);
+        let begin_us = begins.min().unwrap_or(0);
+        let is_exact = !self.files.is_empty() && self.ends_us.len() == self.files.len();
+        let start_us = if is_exact {
+            begin_us
+        } else {
+            begin_us.div_euclid(SECOND_US) * SECOND_US
+        };
         let end_us = match self.nature.clock {
             Clock::None => start_us,
+            Clock::Utc | Clock::Relative if is_exact => {
+                self.ends_us.iter().copied().max().unwrap_or(start_us)
+            }
             Clock::Utc | Clock::Relative => last_us.map_or(start_us, |last| last.saturating_add(SECOND_US)),
         };
+        self.problems.extend(twins(&self.files));
         let names: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         let target = names.join(" ");
         let note = |text: &String| Note {
@@ -381,6 +415,7 @@ impl About {
                 reasons: self.reasons,
                 unit: self.nature.unit,
                 clock: self.nature.clock,
+                ..CollectorMeta::default()
             },
             notes: self.problems.iter().map(note).collect(),
             files: self.files,
@@ -394,15 +429,91 @@ impl About {
     }
 }
 
-/// What a person should know about a file, in sentences.
-fn problems(file: &ImportedFile) -> Vec<String> {
-    let path = &file.path;
-    let mut problems = Vec::new();
-    if file.sql_trace.as_ref().is_some_and(|trace| trace.size_limited) {
-        problems.push(format!(
+/// Traces that say the same from the first line to the last.
+fn twins(files: &[ImportedFile]) -> Vec<String> {
+    let mut known: HashMap<_, Vec<&ImportedFile>> = HashMap::new();
+    let mut told = Vec::new();
+    for file in files {
+        let Some(trace) = &file.sql_trace else { continue };
+        let alike = known
+            .entry((file.lines, trace.first_tim_us, trace.last_tim_us, trace.wait_us))
+            .or_default();
+        if let Some(twin) = alike.iter().find(|of| of.sql_trace == file.sql_trace)
+            && trace.calls + trace.waits > 0
+        {
+            told.push(format!(
+                "{} and {} are the same trace: what is in it counts twice",
+                twin.path, file.path
+            ));
+        }
+        alike.push(file);
+    }
+    told
+}
+
+/// What a person should know about an SQL trace, in sentences.
+fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
+    let mut told = Vec::new();
+    if trace.size_limited {
+        told.push(format!(
             "{path}: the database stopped writing at its size limit (max_dump_file_size); what came later is missing"
         ));
     }
+    for other in &trace.continued_from {
+        told.push(format!(
+            "{path}: what came before is in {other}: give both files to see all of it"
+        ));
+    }
+    for other in &trace.continues_in {
+        told.push(format!(
+            "{path}: what came later is in {other}: give both files to see all of it"
+        ));
+    }
+    if trace.cut_lines > 0 {
+        told.push(format!(
+            "{path}: lines that are cut: {}, the first of them line {}; they are not counted",
+            trace.cut_lines, trace.first_cut_line
+        ));
+    }
+    if trace.ends_in_text {
+        told.push(format!("{path}: the file ends inside the text of a statement"));
+    } else if trace.ends_in_line {
+        told.push(format!(
+            "{path}: line {lines}, the last one, has no line end: the file was cut there, or is still being written"
+        ));
+    }
+    if trace.clock_wraps > 0 {
+        told.push(format!(
+            "{path}: the clock of the trace has 32 bits, which were full {}: times are counted on across it",
+            times(trace.clock_wraps)
+        ));
+    }
+    if trace.clock_steps > 0 {
+        told.push(format!(
+            "{path}: the clock of the trace goes back {}, by {}.{:06} s in all: times are counted on from where it \
+             stood, and how much time passed there is not known",
+            times(trace.clock_steps),
+            trace.clock_steps_us / 1_000_000,
+            trace.clock_steps_us % 1_000_000
+        ));
+    }
+    told
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_string(),
+        n => format!("{n} times"),
+    }
+}
+
+/// What a person should know about a file, in sentences.
+fn problems(file: &ImportedFile) -> Vec<String> {
+    let path = &file.path;
+    let mut problems = match &file.sql_trace {
+        Some(trace) => trace_problems(path, file.lines, trace),
+        None => Vec::new(),
+    };
     if file.unknown_lines > 0 {
         let first: Vec<String> = file
             .first_unknown

@@ -16,6 +16,8 @@ pub struct Options {
     /// Files of one session are laid beside each other: waits and system calls are kept as spans too, and the time of traces of
     /// system calls, which is the same time once more, is left out of `activity`.
     pub beside: bool,
+    /// Values of bind variables are kept. They are data of the application, so nobody gets them without asking.
+    pub binds: bool,
 }
 
 /// Which calls of a trace of the kernel are taken; all when nothing is said.

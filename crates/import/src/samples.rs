@@ -252,6 +252,7 @@ impl Samples {
                     count: weight.count,
                     samples: weight.samples,
                     fidelity,
+                    pooled: false,
                 }
             };
             let first = of_session.iter().map(|(place, _)| place.second).min();

@@ -7,40 +7,64 @@
 use super::line::{Place, Said, duration, flags, has_pid, in_interrupt, seconds, text_of_graph};
 use crate::text::{decimal, trim_start};
 
+/// A line as the kernel writes it, and trace-cmd: the name of the task takes 16 characters (`%16s-%-7d`; a name has 15 at most).
+pub(super) fn event_with_padded_task(line: &[u8]) -> Option<Said<'_>> {
+    const NAME: usize = 16;
+    let number = line.get(NAME..)?.strip_prefix(b"-")?;
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || !number[digits..].starts_with(b" ") {
+        return None;
+    }
+    let text = trim_start(line);
+    let blanks = line.len() - text.len();
+    let end = (NAME + 1 + digits).checked_sub(blanks)?;
+    match event_behind(text, end) {
+        Said::Unknown => None,
+        event => Some(event),
+    }
+}
+
 /// A line whose CPU stands in brackets. `text` begins with the task.
 pub(super) fn event_line(text: &[u8]) -> Said<'_> {
-    // The name of a task may have any bytes: the CPU in brackets is searched for, behind a task's number.
-    let mut from = 0;
-    let (task, close, cpu) = loop {
+    event_behind(text, 0)
+}
+
+/// The same, where the number of the task ends at `least` (0: that is not known).
+fn event_behind(text: &[u8], least: usize) -> Said<'_> {
+    let mut from = least;
+    // The name of a task may have any bytes: the CPU in brackets is searched for, behind a task's number and before a time.
+    loop {
         let Some(open) = memchr::memchr(b'[', &text[from..]).map(|at| from + at) else {
             return Said::Unknown;
         };
         let Some(close) = memchr::memchr(b']', &text[open..]).map(|at| open + at) else {
             return Said::Unknown;
         };
+        from = open + 1;
         let task = without_process(text[..open].trim_ascii_end());
-        match decimal(&text[open + 1..close]).and_then(|cpu| u32::try_from(cpu).ok()) {
-            // Three digits at least: the name of a task may have brackets too.
-            Some(cpu) if close - open > 3 && has_pid(task) => break (task, close, cpu),
-            _ => from = open + 1,
-        }
-    };
-    let behind = trim_start(&text[close + 1..]);
-    let Some(colon) = memchr::memmem::find(behind, b": ") else {
-        return Said::Unknown;
-    };
-    let (flags, time) = last_word(&behind[..colon]);
-    let Some(at_ns) = seconds(time) else {
-        return Said::Unknown;
-    };
-    let place = Place {
-        task,
-        cpu: Some(cpu),
-        at_ns: Some(at_ns),
-        indent: 0,
-        in_interrupt: in_interrupt(flags),
-    };
-    event(place, &behind[colon + 2..])
+        let cpu = decimal(&text[open + 1..close]).and_then(|cpu| u32::try_from(cpu).ok());
+        // Three digits at least: the name of a task may have brackets too.
+        let is_task = has_pid(task) || task.len() == least;
+        let Some(cpu) = cpu.filter(|_| close - open > 3 && is_task) else {
+            continue;
+        };
+        let behind = trim_start(&text[close + 1..]);
+        let Some(colon) = memchr::memmem::find(behind, b": ") else {
+            return Said::Unknown;
+        };
+        let (flags, time) = last_word(&behind[..colon]);
+        let Some(at_ns) = seconds(time).filter(|_| !flags.contains(&b' ')) else {
+            continue;
+        };
+        let place = Place {
+            task,
+            cpu: Some(cpu),
+            at_ns: Some(at_ns),
+            indent: 0,
+            in_interrupt: in_interrupt(flags),
+        };
+        return event(place, &behind[colon + 2..]);
+    }
 }
 
 /// A line in the latency format of trace-cmd (`-l`): `postgres-7      0d.h2. 47696.023344: EVENT: ARGUMENTS`.

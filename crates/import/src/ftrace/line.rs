@@ -6,7 +6,7 @@
 //!
 //! Tracepoints, and all that `trace-cmd report` prints, are in `event_line.rs`.
 
-use super::event_line::{event_line, latency_line};
+use super::event_line::{event_line, event_with_padded_task, latency_line};
 use crate::text::{billionths, decimal, trim_start};
 
 /// Begin of lines that `dbtime dive` writes into the text.
@@ -71,28 +71,52 @@ pub(super) struct Place<'a> {
 
 /// Reads a line of either form.
 pub(super) fn said<'a>(line: &'a [u8]) -> Said<'a> {
-    let text = trim_start(line);
-    match text.first() {
-        None => return Said::Nothing,
-        Some(b'#') => return heading(text),
-        Some(b'-') if text.starts_with(b"-------") => return Said::Nothing,
-        Some(b'C') if text.starts_with(b"CPU:") || text.starts_with(b"CPU ") => return lost(text),
-        Some(b'[') if memchr::memmem::find(text, b"EVENTS").is_some() => return lost(text),
-        Some(b'=') if text.starts_with(b"=> ") => return Said::Frame(frame(&text[3..])),
-        Some(b'c') if text.starts_with(b"cpus=") => return Said::Nothing,
-        Some(b'v') if text.starts_with(b"version =") => return Said::Nothing,
-        _ => {}
+    // A task may call itself anything, for example ` => 5) | f() {`: where its name stands in a column of its own, the column
+    // is believed and not the name.
+    if let Some(event) = event_with_padded_task(line) {
+        return event;
     }
-    // The separator of columns is a bar; events in columns of their own have none before their name.
+    let text = trim_start(line);
     let or = |said: Said<'a>, other: fn(&'a [u8]) -> Said<'a>, text: &'a [u8]| match said {
         Said::Unknown => other(text),
         said => said,
     };
+    if let Some(no_event) = without_columns(text) {
+        // What follows a line break in the name of a task begins a line.
+        return match memchr::memchr(b'[', text).map(|_| event_line(text)) {
+            None | Some(Said::Unknown) => no_event,
+            Some(event) => event,
+        };
+    }
+    // The separator of columns is a bar; events in columns of their own have none before their name.
     match memchr::memchr2(b'|', b'[', line) {
-        Some(at) if line[at] == b'|' => or(graph(line), latency_line, text),
-        Some(_) => or(or(event_line(text), latency_line, text), graph, line),
+        Some(at) if line[at] == b'|' => or(
+            or(or(graph(line), latency_line, text), event_line, text),
+            switch,
+            text,
+        ),
+        Some(_) => or(
+            or(or(event_line(text), latency_line, text), graph, line),
+            switch,
+            text,
+        ),
         None => or(latency_line(text), switch, text),
     }
+}
+
+/// What a line says that is told by how it begins.
+fn without_columns(text: &[u8]) -> Option<Said<'_>> {
+    Some(match text.first() {
+        None => Said::Nothing,
+        Some(b'#') => heading(text),
+        Some(b'-') if text.starts_with(b"-------") => Said::Nothing,
+        Some(b'C') if text.starts_with(b"CPU:") || text.starts_with(b"CPU ") => lost(text),
+        Some(b'[') if memchr::memmem::find(text, b"EVENTS").is_some() => lost(text),
+        Some(b'=') if text.starts_with(b"=> ") => Said::Frame(frame(&text[3..])),
+        Some(b'c') if text.starts_with(b"cpus=") => Said::Nothing,
+        Some(b'v') if text.starts_with(b"version =") => Said::Nothing,
+        _ => return None,
+    })
 }
 
 /// `vfs_read`, and `vfs_read (ffffffff816ba971)` as trace-cmd has it.
@@ -154,18 +178,35 @@ fn lost(text: &[u8]) -> Said<'_> {
 
 /// ` 1)     tb-143     =>    <idle>-0`
 fn switch(text: &[u8]) -> Said<'_> {
-    let Some(arrow) = memchr::memmem::find(text, b" => ") else {
-        return Said::Unknown;
+    let (cpu, tasks) = match cpu_column(text) {
+        Some((cpu, tasks)) => (Some(cpu), tasks),
+        None => (None, text),
     };
-    let (cpu, from) = match cpu_column(text) {
-        Some((cpu, from)) => (Some(cpu), &from[..arrow - (text.len() - from.len())]),
-        None => (None, &text[..arrow]),
-    };
-    Said::Switch {
-        cpu,
-        from: from.trim_ascii(),
-        to: text[arrow + 4..].trim_ascii(),
+    let between = |arrow: usize| (tasks[..arrow].trim_ascii(), &tasks[arrow + 4..]);
+    let parties = padded_task(tasks, b" => ").or_else(|| memchr::memmem::find(tasks, b" => ").map(between));
+    match parties {
+        Some((from, to)) => Said::Switch {
+            cpu,
+            from,
+            to: to.trim_ascii(),
+        },
+        None => Said::Unknown,
     }
+}
+
+/// The task in the column of function_graph that stands behind the CPU, and what stands behind its separator: 14 characters, or
+/// more where name (cut to 7) and number take them (`print_graph_proc` in kernel/trace/trace_functions_graph.c). The name may
+/// have separators in it.
+fn padded_task<'a>(behind: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    const WIDTHS: std::ops::RangeInclusive<usize> = 14..=18;
+    let field = behind.strip_prefix(b" ")?;
+    let end = WIDTHS.into_iter().find(|&width| {
+        let from_here = field.get(width..);
+        from_here.is_some_and(|text| text.starts_with(separator))
+    })?;
+    let task = field[..end].trim_ascii();
+    pid_of(task)?;
+    Some((task, &field[end + separator.len()..]))
 }
 
 /// A line of the function_graph tracer.
@@ -181,6 +222,15 @@ fn graph(line: &[u8]) -> Said<'_> {
     let mut rest = line;
     // At most: time, CPU and task, flags, duration.
     for _ in 0..4 {
+        if let Some((cpu, behind)) = cpu_column(trim_start(rest))
+            && let Some((task, behind)) = padded_task(behind, b" |")
+        {
+            (place.cpu, place.task, rest) = (Some(cpu), task, behind);
+            if memchr::memchr(b'|', rest).is_none() {
+                break;
+            }
+            continue;
+        }
         let Some(bar) = memchr::memchr(b'|', rest) else {
             return Said::Unknown;
         };
@@ -447,6 +497,78 @@ mod tests {
             "   20.949637 |   1)     tb-143     |               |  __x64_sys_nano",
         ] {
             assert_eq!(read(unknown), Said::Unknown, "{unknown}");
+        }
+    }
+
+    /// Names as long as the kernel lets them be: 15 characters, of which function_graph shows 7.
+    #[test]
+    fn a_task_may_call_itself_anything() {
+        for name in [
+            " => 5) | f() {",
+            "=> vfs_read",
+            "a | b",
+            "d | x() {",
+            "# dbtime lost:",
+            "# tracer: nop",
+            "CPU:1 [LOST 5 ",
+            "cpus=2",
+            "-------",
+            "a-1 [000] 1.0: ",
+            "a-1 [000] 1.0:",
+            "x[000] 1.0: y:",
+            "/* } */ |  |",
+            "",
+        ] {
+            let line = format!("{name:>16}-17670   [001] .....  3038.061349: sys_enter: NR 17 (3, 7f, 2000)");
+            let task = format!("{name}-17670");
+            let Said::Event {
+                place: at,
+                name: event,
+                arguments,
+            } = said(line.as_bytes())
+            else {
+                panic!("{line}: {:?}", said(line.as_bytes()));
+            };
+            assert_eq!(at.task, trim_start(task.as_bytes()), "{line}");
+            assert_eq!((at.cpu, at.at_ns), (Some(1), Some(3_038_061_349_000)), "{line}");
+            assert_eq!(
+                (event, arguments),
+                (&b"sys_enter"[..], &b"NR 17 (3, 7f, 2000)"[..]),
+                "{line}"
+            );
+
+            let cut = &name[..name.len().min(7)];
+            let spaces = 14 - cut.len() - 4;
+            let (before, after) = (spaces / 2, spaces - spaces / 2);
+            let task = format!("{cut}-143");
+            let line = format!(
+                "   20.949637 |   1) {:before$}{task}{:after$} |               |  __x64_sys_nanosleep() {{",
+                "", ""
+            );
+            let Said::Entry {
+                place: at,
+                name: function,
+            } = said(line.as_bytes())
+            else {
+                panic!("{line}: {:?}", said(line.as_bytes()));
+            };
+            assert_eq!(at.task, task.as_bytes().trim_ascii(), "{line}");
+            assert_eq!(function, b"__x64_sys_nanosleep");
+            let line = format!(" 1) {:before$}{task}{:after$} =>    <idle>-0    ", "", "");
+            let expected = Said::Switch {
+                cpu: Some(1),
+                from: task.as_bytes().trim_ascii(),
+                to: b"<idle>-0",
+            };
+            assert_eq!(said(line.as_bytes()), expected, "{line}");
+        }
+        // The name was broken by a line feed: the number is behind it all the same.
+        for rest in ["=> f", "# dbtime lost:", "a-1 [000] 1.0:", "a-1 [000] 1.: "] {
+            let line = format!("{rest}-17670   [001] .....  3038.061349: sys_enter: NR 17 (3, 7f, 2000)");
+            match said(line.as_bytes()) {
+                Said::Event { place, .. } => assert_eq!(pid_of(place.task), Some(17670), "{line}"),
+                other => panic!("{line}: {other:?}"),
+            }
         }
     }
 

@@ -282,6 +282,7 @@ impl Paths {
                 count,
                 samples: 0,
                 fidelity: Fidelity::Exact,
+                pooled: false,
             };
             for (state, (ns, count)) in STATES.into_iter().zip(sums.own).filter(|(_, own)| own.1 > 0) {
                 into.activity(row(state, ns, count));

@@ -11,6 +11,8 @@ pub(super) struct Cursor {
     pub dep: u32,
     /// The plan it ran last; 0 = none, or not told.
     pub plan: u64,
+    /// The values of the bind variables of its execution, see [`super::binds::BindSets`].
+    pub bind_set: Option<usize>,
     /// Calls and waits of which it is not known yet with which plan they were made.
     pub pending: StatementSums,
 }

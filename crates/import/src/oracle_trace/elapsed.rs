@@ -1,185 +1,606 @@
-//! How the time of a call splits into waits, CPU and the rest.
+//! How calls nest, and how the time of each call itself splits into waits, CPU and the rest.
 //!
-//! A trace says what ended: first the waits of a call, then the call with its elapsed time `e` and its CPU `c`.
-//! Waits that ended since the call before are kept until the next call of depth 0 comes; what of them lies
-//! between its begin (`tim − e`) and its end is inside the call, the rest is between calls.
+//! A trace says what ended: first the waits of a call and the calls made in it, then the call itself with its elapsed time
+//! `e` and its CPU `c`, which include those of the calls made in it. So whatever ended is kept here until a call turns out
+//! to be around it. A call holds the waits as far as they lie between its begin (`tim − e`) and its end, and the deeper
+//! calls whose middle lies there: begins and ends are read from the clock at slightly different moments.
+//!
+//! A call that no other one of the trace holds is an *outermost* call: one of depth 0, or a recursive one whose outer call is
+//! not in the trace. Each call adds its own share when it ends, so the shares of a call and of all calls in it add up to
+//! what the outermost one says, whether or not there will be one.
 
-/// A stretch of time that has its rows already.
+use super::record::CallKind;
+use super::statements::Callers;
+use super::views::signed;
+
+/// Waits, and calls, kept before neighbours are merged: bounds the memory of a trace without any call of depth 0.
+const MAX_KEPT: usize = 1 << 16;
+
+/// A wait that no call holds yet. Microseconds.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+pub(super) struct KeptWait {
+    /// The moments between which it lies; none when the trace does not say when it ended: then it lies in the next call
+    /// of its cursor.
+    pub when: Option<(u64, u64)>,
+    /// What no call holds of it.
+    pub us: u64,
+    pub cursor: u64,
+    pub line: u64,
+    /// `SQL*Net message from client`.
+    pub from_client: bool,
+    /// An event that lies between calls by its name.
+    pub between_calls: bool,
+    /// The wait is of no cursor: it was given to this one, the one before.
+    pub assumed_cursor: Option<u64>,
+    /// What the application did, see [`super::session::TracedSession`].
+    pub doing: u32,
+}
+
+/// A call that ended, as the trace says it. Microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    pub kind: CallKind,
+    pub cursor: u64,
+    pub statement: u64,
+    /// None of a LOB call: it lies in whatever call is around it.
+    pub dep: Option<u32>,
+    pub tim: u64,
+    pub e: u64,
+    pub c: u64,
+}
+
+/// What a call adds to sums over outermost calls: what it says less what the calls in it have added before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Added {
+    /// `e` of PARSE, EXEC and FETCH.
+    pub elapsed: i64,
+    /// `c` of PARSE, EXEC and FETCH.
+    pub cpu: i64,
+    /// `c` of all calls but CLOSE.
+    pub cpu_but_close: i64,
+    /// Waits in PARSE, EXEC and FETCH, but those for the client's next message.
+    pub waits: i64,
+}
+
+/// What is a call's own. Microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// `e` less that of the calls in it.
+    pub elapsed: i64,
+    /// `c` less that of the calls in it.
+    pub cpu: i64,
+    /// What its waits and the calls in it leave of `e`: CPU or unaccounted.
+    pub room: u64,
+    /// Its own waits.
+    pub waits: u64,
+    /// What its waits and the calls in it are longer than `e`.
+    pub beyond: u64,
+    /// See [`Added`].
+    pub added: Added,
+    /// Of its waits, those from a time in which the application did something else.
+    pub waits_elsewhere: Vec<(u32, u64)>,
+}
+
+/// A call that no other one holds yet.
+#[derive(Debug)]
+struct KeptCall {
     begin: u64,
     end: u64,
-    us: u64,
-    /// Of `us`, CPU: a LOB call inside a later call.
-    cpu: u64,
+    /// The least of what it was merged from; a LOB call is deeper than anything.
+    dep: u32,
+    e: u64,
+    c: u64,
+    total: Added,
+    /// Waits in it, whatever its kind, but those for the client's next message.
+    waits: i64,
+    /// Calls and their elapsed time by depth and statement, of PARSE, EXEC and FETCH. One as a rule.
+    who: Vec<(u32, u64, Called)>,
 }
 
-/// Spans kept before neighbours are merged: bounds the memory of a trace without any call of depth 0.
-const MAX_SPANS: usize = 1 << 16;
+/// Calls of a statement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Called {
+    pub calls: u64,
+    pub us: u64,
+}
 
-/// What has ended since the last call of depth 0. Microseconds.
-#[derive(Debug, Default)]
+/// What has ended and is in no call yet.
+#[derive(Debug)]
 pub(super) struct Open {
-    spans: Vec<Span>,
-    /// Waits inside the coming call that do not say when they ended.
-    untimed: u64,
+    /// How far a begin may be off, microseconds.
+    slack: u64,
+    waits: Vec<KeptWait>,
+    calls: Vec<KeptCall>,
 }
 
-/// A call of depth 0. Microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Split {
-    /// CPU for which the waits leave room.
-    pub cpu: u64,
-    /// CPU for which they do not: it was burnt inside them.
-    pub cpu_inside_waits: u64,
-    /// Neither CPU nor wait.
-    pub unaccounted: u64,
-    /// Waits that are longer than the call they are in.
-    pub waits_beyond: u64,
+/// What is left when a call of depth 0 ended, or the trace: it lies in no call.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub waits: Vec<KeptWait>,
+    /// Recursive calls whose outer call is not there.
+    pub recursive: Called,
 }
 
 impl Open {
-    /// A wait that ended at `tim`.
-    pub(super) fn wait(&mut self, tim: u64, us: u64) {
-        self.push(Span {
-            begin: tim.saturating_sub(us),
-            end: tim,
-            us,
-            cpu: 0,
-        });
-    }
-
-    /// A wait that does not say when it ended.
-    pub(super) fn wait_untimed(&mut self, us: u64, between_calls: bool) {
-        if !between_calls {
-            self.untimed = self.untimed.saturating_add(us);
+    /// `slack`: how far the begin of a call may be off by the clock of the trace, microseconds.
+    pub(super) fn new(slack: u64) -> Open {
+        Open {
+            slack,
+            waits: Vec::new(),
+            calls: Vec::new(),
         }
     }
 
-    /// A call of depth 0 ended: everything before it is settled.
-    pub(super) fn call(&mut self, tim: u64, e: u64, c: u64) -> Split {
-        let split = self.split(tim, e, c, self.spans.iter());
-        self.spans.clear();
-        self.untimed = 0;
-        split
-    }
-
-    /// A LOB call ended. It does not say its depth: a later call may turn out to have been around it.
-    pub(super) fn lob_call(&mut self, tim: u64, e: u64, c: u64) -> Split {
-        let begin = tim.saturating_sub(e);
-        // Nothing is settled by it, so only the last spans are looked at, or many LOB calls would cost their square.
-        let recent = self.spans.iter().rev().take_while(|span| span.end > begin);
-        let split = self.split(tim, e, c, recent);
-        self.push(Span {
-            begin,
-            end: tim,
-            us: split.cpu + split.unaccounted,
-            cpu: split.cpu,
-        });
-        split
-    }
-
-    fn split<'a>(&self, tim: u64, e: u64, c: u64, spans: impl Iterator<Item = &'a Span>) -> Split {
-        let begin = tim.saturating_sub(e);
-        let (mut inside, mut cpu_had) = (self.untimed, 0u64);
-        for span in spans {
-            let overlap = span.end.min(tim).saturating_sub(span.begin.max(begin));
-            inside = inside.saturating_add(span.us.min(overlap));
-            cpu_had = cpu_had.saturating_add(span.cpu.min(overlap));
+    /// A wait ended.
+    pub(super) fn wait(&mut self, wait: KeptWait) {
+        if self.waits.len() >= MAX_KEPT {
+            self.merge_waits();
         }
-        let c = c.saturating_sub(cpu_had);
-        let room = e.saturating_sub(inside);
-        let cpu = c.min(room);
-        Split {
-            cpu,
-            cpu_inside_waits: c - cpu,
-            unaccounted: room - cpu,
-            waits_beyond: inside.saturating_sub(e),
-        }
+        self.waits.push(wait);
     }
 
-    fn push(&mut self, span: Span) {
-        if self.spans.len() >= MAX_SPANS {
-            let merged = self.spans.chunks(2).map(|pair| {
-                let last = pair[pair.len() - 1];
-                let sum = |of: fn(&Span) -> u64| pair.iter().map(of).fold(0, u64::saturating_add);
-                Span {
-                    begin: pair[0].begin.min(last.begin),
-                    end: pair[0].end.max(last.end),
-                    us: sum(|span| span.us),
-                    cpu: sum(|span| span.cpu),
+    /// A call ended: takes what lies in it. `callers` learns which statements it called.
+    pub(super) fn call(
+        &mut self,
+        call: &Ended,
+        doing: u32,
+        callers: &mut Callers,
+        assumed: &mut Vec<KeptWait>,
+    ) -> Share {
+        let begin = call.tim.saturating_sub(call.e);
+        let mut share = Share::default();
+        let (mut e_inside, mut c_inside) = (0u64, 0u64);
+        let (mut before, mut waits) = (Added::default(), 0i64);
+        // A short call cannot hold what lies as far from it as it is long.
+        let slack = self.slack.min(call.e / 2);
+        let (first, last) = (begin.saturating_sub(slack), call.tim.saturating_add(slack));
+        let from = self
+            .calls
+            .iter()
+            .rposition(|kept| kept.end < first)
+            .map_or(0, |at| at + 1);
+        let holds = |kept: &KeptCall| {
+            let middle = kept.begin + (kept.end - kept.begin) / 2;
+            call.dep.is_none_or(|dep| kept.dep > dep) && (first..=last).contains(&middle)
+        };
+        for kept in self.calls.extract_if(from.., |kept| holds(kept)) {
+            e_inside = e_inside.saturating_add(kept.e);
+            c_inside = c_inside.saturating_add(kept.c);
+            before = before.plus(kept.total);
+            waits = waits.saturating_add(kept.waits);
+            if let Some(dep) = call.dep.filter(|_| call.kind.is_parse_exec_fetch()) {
+                // What is deeper still has no caller: the call between is not in the trace.
+                for (_, child, called) in kept.who.iter().filter(|(of, ..)| of.checked_sub(1) == Some(dep)) {
+                    callers.add(*child, call.statement, *called);
                 }
-            });
-            self.spans = merged.collect();
+            }
         }
-        self.spans.push(span);
+        let (inside, idle) = self.take_waits(call, begin, doing, &mut share.waits_elsewhere, assumed);
+        share.waits = inside;
+        waits = waits.saturating_add(signed(inside - idle));
+        let total = Added::of(call, before, waits);
+        share.added = total.minus(before);
+        share.elapsed = signed(call.e).saturating_sub(signed(e_inside));
+        share.cpu = signed(call.c).saturating_sub(signed(c_inside));
+        let used = share.waits.saturating_add(e_inside);
+        share.room = call.e.saturating_sub(used);
+        share.beyond = used.saturating_sub(call.e);
+        if call.dep != Some(0) {
+            self.keep(call, begin, total, waits);
+        }
+        share
+    }
+
+    /// How much of the waits lies in a call, and how much of that is for the client's next message; the rest stays.
+    fn take_waits(
+        &mut self,
+        call: &Ended,
+        begin: u64,
+        doing: u32,
+        elsewhere: &mut Vec<(u32, u64)>,
+        assumed: &mut Vec<KeptWait>,
+    ) -> (u64, u64) {
+        let (mut inside, mut idle) = (0u64, 0u64);
+        // Nothing before the begin of the call is looked at, or many calls would cost their square.
+        let from = self
+            .waits
+            .iter()
+            .rposition(|kept| kept.when.is_some_and(|(_, end)| end < begin));
+        self.waits
+            .extract_if(from.map_or(0, |at| at + 1).., |kept| {
+                let held = match &mut kept.when {
+                    Some((from, to)) => {
+                        let overlap = (*to)
+                            .min(call.tim)
+                            .saturating_sub((*from).max(begin))
+                            .min(kept.us);
+                        // What is left of it lies before the call.
+                        *to = begin.max(*from);
+                        overlap
+                    }
+                    None if kept.between_calls => 0,
+                    // A call of depth 0 holds whatever is not in a call of its own.
+                    None if kept.cursor == call.cursor || call.dep == Some(0) => kept.us,
+                    None => 0,
+                };
+                kept.us -= held;
+                inside = inside.saturating_add(held);
+                if kept.from_client {
+                    idle = idle.saturating_add(held);
+                }
+                if held > 0 && kept.doing != doing {
+                    elsewhere.push((kept.doing, held));
+                }
+                let is_gone = kept.us == 0 && kept.when.is_none_or(|(from, _)| from >= begin || held > 0);
+                if is_gone && kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor) {
+                    assumed.push(KeptWait { us: held, ..*kept });
+                }
+                is_gone
+            })
+            .for_each(drop);
+        (inside, idle)
+    }
+
+    fn keep(&mut self, call: &Ended, begin: u64, total: Added, waits: i64) {
+        if self.calls.len() >= MAX_KEPT {
+            self.merge_calls();
+        }
+        let dep = call.dep.unwrap_or(u32::MAX);
+        let who = match call.dep.filter(|_| call.kind.is_parse_exec_fetch()) {
+            Some(dep) => vec![(dep, call.statement, Called { calls: 1, us: call.e })],
+            None => Vec::new(),
+        };
+        self.calls.push(KeptCall {
+            begin,
+            end: call.tim,
+            dep,
+            e: call.e,
+            c: call.c,
+            total,
+            waits,
+            who,
+        });
+    }
+
+    /// Everything that no call holds, because the next call cannot hold it either.
+    pub(super) fn leave(&mut self) -> Left {
+        let (recursive, _) = self.recursive();
+        self.calls.clear();
+        Left {
+            waits: std::mem::take(&mut self.waits),
+            recursive,
+        }
+    }
+
+    /// Recursive calls that no call holds yet, and the least depth of them.
+    pub(super) fn recursive(&self) -> (Called, Option<u32>) {
+        let mut all = Called::default();
+        let mut least = None;
+        for (dep, _, called) in self.calls.iter().flat_map(|kept| &kept.who) {
+            all.add(*called);
+            least = Some(least.map_or(*dep, |least: u32| least.min(*dep)));
+        }
+        (all, least)
+    }
+
+    /// Waits that no call holds yet, in the order of the trace.
+    pub(super) fn waits(&self) -> &[KeptWait] {
+        &self.waits
+    }
+
+    fn merge_waits(&mut self) {
+        let merged = self.waits.chunks(2).map(|pair| {
+            let (first, last) = (pair[0], pair[pair.len() - 1]);
+            if pair.len() < 2 {
+                return first;
+            }
+            KeptWait {
+                when: match (first.when, last.when) {
+                    (Some((from, to)), Some((other_from, other_to))) => {
+                        Some((from.min(other_from), to.max(other_to)))
+                    }
+                    (one, other) => one.or(other),
+                },
+                us: first.us.saturating_add(last.us),
+                from_client: first.from_client && last.from_client,
+                between_calls: first.between_calls && last.between_calls,
+                assumed_cursor: first.assumed_cursor.or(last.assumed_cursor),
+                ..last
+            }
+        });
+        self.waits = merged.collect();
+    }
+
+    fn merge_calls(&mut self) {
+        let mut merged: Vec<KeptCall> = Vec::with_capacity(self.calls.len() / 2 + 1);
+        for (at, kept) in self.calls.drain(..).enumerate() {
+            let Some(into) = merged.last_mut().filter(|_| at % 2 == 1) else {
+                merged.push(kept);
+                continue;
+            };
+            into.begin = into.begin.min(kept.begin);
+            into.end = into.end.max(kept.end);
+            into.dep = into.dep.min(kept.dep);
+            into.e = into.e.saturating_add(kept.e);
+            into.c = into.c.saturating_add(kept.c);
+            into.total = into.total.plus(kept.total);
+            into.waits = into.waits.saturating_add(kept.waits);
+            into.who.extend(kept.who);
+            into.who
+                .sort_unstable_by_key(|(dep, statement, _)| (*dep, *statement));
+            into.who.dedup_by(|next, kept| {
+                let same = (next.0, next.1) == (kept.0, kept.1);
+                if same {
+                    kept.2.add(next.2);
+                }
+                same
+            });
+        }
+        self.calls = merged;
+    }
+}
+
+impl Added {
+    /// What a call and all calls in it say, when those in it said `inside`, and all of them have so many waits.
+    fn of(call: &Ended, inside: Added, waits: i64) -> Added {
+        let cpu_but_close = match call.kind {
+            CallKind::Close => inside.cpu_but_close,
+            _ => signed(call.c),
+        };
+        if !call.kind.is_parse_exec_fetch() {
+            return Added {
+                cpu_but_close,
+                ..inside
+            };
+        }
+        Added {
+            elapsed: signed(call.e),
+            cpu: signed(call.c),
+            cpu_but_close,
+            waits,
+        }
+    }
+
+    fn plus(self, other: Added) -> Added {
+        Added {
+            elapsed: self.elapsed.saturating_add(other.elapsed),
+            cpu: self.cpu.saturating_add(other.cpu),
+            cpu_but_close: self.cpu_but_close.saturating_add(other.cpu_but_close),
+            waits: self.waits.saturating_add(other.waits),
+        }
+    }
+
+    fn minus(self, other: Added) -> Added {
+        Added {
+            elapsed: self.elapsed.saturating_sub(other.elapsed),
+            cpu: self.cpu.saturating_sub(other.cpu),
+            cpu_but_close: self.cpu_but_close.saturating_sub(other.cpu_but_close),
+            waits: self.waits.saturating_sub(other.waits),
+        }
+    }
+}
+
+impl Called {
+    pub(super) fn add(&mut self, other: Called) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.us = self.us.saturating_add(other.us);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn split(cpu: u64, cpu_inside_waits: u64, unaccounted: u64, waits_beyond: u64) -> Split {
-        Split {
-            cpu,
-            cpu_inside_waits,
-            unaccounted,
-            waits_beyond,
+    fn wait(tim: u64, us: u64) -> KeptWait {
+        KeptWait {
+            when: Some((tim.saturating_sub(us), tim)),
+            us,
+            cursor: 1,
+            line: 1,
+            from_client: false,
+            between_calls: false,
+            assumed_cursor: None,
+            doing: 0,
         }
     }
 
-    #[test]
-    fn a_call_is_its_waits_its_cpu_and_the_rest() {
-        let mut open = Open::default();
-        open.wait(500, 6_000); // between calls
-        open.wait(1_300, 200);
-        assert_eq!(open.call(2_000, 1_000, 700), split(700, 0, 100, 0));
-        assert_eq!(open.call(2_010, 10, 0), split(0, 0, 10, 0), "the wait is settled");
+    fn exec(dep: u32, statement: u64, tim: u64, e: u64, c: u64) -> Ended {
+        Ended {
+            kind: CallKind::Exec,
+            cursor: statement,
+            statement,
+            dep: Some(dep),
+            tim,
+            e,
+            c,
+        }
+    }
+
+    fn close(tim: u64, e: u64) -> Ended {
+        Ended {
+            kind: CallKind::Close,
+            ..exec(0, 1, tim, e, 0)
+        }
+    }
+
+    fn share_of(open: &mut Open, call: &Ended) -> Share {
+        open.call(call, 0, &mut Callers::default(), &mut Vec::new())
+    }
+
+    /// Own waits, room, beyond.
+    fn parts(share: &Share) -> (u64, u64, u64) {
+        (share.waits, share.room, share.beyond)
     }
 
     #[test]
-    fn cpu_that_the_waits_leave_no_room_for_was_inside_them() {
-        let mut open = Open::default();
-        open.wait(1_900, 900);
-        assert_eq!(open.call(2_000, 1_000, 450), split(100, 350, 0, 0));
+    fn a_call_is_its_waits_and_the_rest() {
+        let mut open = Open::new(10);
+        open.wait(wait(500, 6_000)); // between calls
+        open.wait(wait(1_300, 200));
+        assert_eq!(
+            parts(&share_of(&mut open, &exec(0, 1, 2_000, 1_000, 700))),
+            (200, 800, 0)
+        );
+        assert_eq!(
+            open.leave().waits.iter().map(|left| left.us).collect::<Vec<_>>(),
+            [6_000]
+        );
+        assert_eq!(parts(&share_of(&mut open, &exec(0, 1, 2_010, 10, 0))), (0, 10, 0));
     }
 
     #[test]
     fn of_a_wait_that_began_before_the_call_only_the_part_inside_counts() {
-        let mut open = Open::default();
-        open.wait(1_003, 6_000);
-        assert_eq!(open.call(2_000, 1_000, 10), split(10, 0, 987, 0));
+        let mut open = Open::new(10);
+        open.wait(wait(1_003, 6_000));
+        assert_eq!(
+            parts(&share_of(&mut open, &exec(0, 1, 2_000, 1_000, 10))),
+            (3, 997, 0)
+        );
+        assert_eq!(open.leave().waits[0].us, 5_997);
     }
 
     #[test]
-    fn untimed_waits_are_inside_the_next_call_unless_their_name_says_between() {
-        let mut open = Open::default();
-        open.wait_untimed(30, false);
-        open.wait_untimed(5_000, true);
-        assert_eq!(open.call(100, 20, 5), split(0, 5, 0, 10));
+    fn untimed_waits_are_inside_the_next_call_of_their_cursor_unless_their_name_says_between() {
+        let mut open = Open::new(10_000);
+        let untimed = |cursor, us, between_calls| KeptWait {
+            when: None,
+            cursor,
+            between_calls,
+            ..wait(0, us)
+        };
+        open.wait(untimed(2, 30, false));
+        open.wait(untimed(1, 7, false));
+        open.wait(untimed(1, 5_000, true));
+        assert_eq!(parts(&share_of(&mut open, &exec(1, 2, 100, 20, 5))), (30, 0, 10));
+        assert_eq!(parts(&share_of(&mut open, &exec(0, 1, 200, 50, 5))), (7, 43, 0));
+    }
+
+    #[test]
+    fn the_share_of_a_call_is_without_the_calls_in_it() {
+        let mut open = Open::new(10);
+        let mut callers = Callers::default();
+        open.wait(wait(1_250, 100));
+        let inner = open.call(&exec(1, 8, 1_300, 200, 90), 0, &mut callers, &mut Vec::new());
+        assert_eq!(
+            (inner.elapsed, inner.cpu, parts(&inner)),
+            (200, 90, (100, 100, 0))
+        );
+        open.wait(wait(1_800, 50));
+        let outer = open.call(&exec(0, 7, 2_000, 1_000, 300), 0, &mut callers, &mut Vec::new());
+        assert_eq!(
+            (outer.elapsed, outer.cpu, parts(&outer)),
+            (800, 210, (50, 750, 0))
+        );
+        assert_eq!(inner.added.elapsed + outer.added.elapsed, 1_000);
+        assert_eq!(inner.added.cpu + outer.added.cpu, 300);
+        let mut told = Vec::new();
+        callers.finish(|statement, caller| {
+            told.push((statement, caller.statement, caller.calls, caller.elapsed_us))
+        });
+        assert_eq!(told, [(8, 7, 1, 200)]);
+    }
+
+    #[test]
+    fn a_call_holds_only_what_lies_in_its_time() {
+        let mut open = Open::new(10);
+        let mut callers = Callers::default();
+        let lost = open.call(&exec(1, 8, 1_300, 200, 90), 0, &mut callers, &mut Vec::new());
+        let closed = open.call(&close(1_305, 3), 0, &mut callers, &mut Vec::new());
+        assert_eq!((closed.elapsed, closed.added.elapsed), (3, 0));
+        assert_eq!(
+            lost.added,
+            Added {
+                elapsed: 200,
+                cpu: 90,
+                cpu_but_close: 90,
+                waits: 0
+            }
+        );
+        assert_eq!(open.leave().recursive, Called { calls: 1, us: 200 });
+        callers.finish(|statement, _| panic!("{statement} was called by nobody who is known"));
     }
 
     #[test]
     fn a_lob_call_inside_a_call_is_not_counted_twice() {
-        let mut open = Open::default();
-        assert_eq!(open.lob_call(1_500, 100, 60), split(60, 0, 40, 0));
-        assert_eq!(open.call(2_000, 1_000, 80), split(20, 0, 880, 0));
-        assert_eq!(open.lob_call(2_500, 100, 60), split(60, 0, 40, 0));
-        assert_eq!(
-            open.call(3_000, 400, 80),
-            split(80, 0, 320, 0),
-            "it was before the call"
-        );
+        let mut open = Open::new(10);
+        let lob = |tim, e, c| Ended {
+            kind: CallKind::Lob,
+            dep: None,
+            ..exec(0, 0, tim, e, c)
+        };
+        assert_eq!(share_of(&mut open, &lob(1_500, 100, 60)).room, 100);
+        let around = share_of(&mut open, &exec(0, 1, 2_000, 1_000, 80));
+        assert_eq!((around.cpu, around.room), (20, 900));
+        share_of(&mut open, &lob(2_500, 100, 60));
+        let behind = share_of(&mut open, &exec(0, 1, 3_000, 400, 80));
+        assert_eq!((behind.cpu, behind.room), (80, 400));
     }
 
     #[test]
-    fn memory_is_bounded_and_the_sum_of_the_waits_kept() {
-        let mut open = Open::default();
-        for n in 0..1_000_000 {
-            open.wait(10 * n + 10, 10);
+    fn memory_is_bounded_and_sums_are_kept() {
+        let mut open = Open::new(10);
+        let mut callers = Callers::default();
+        const CALLS: u64 = 300_000;
+        let mut elapsed = 0;
+        for n in 0..CALLS {
+            open.wait(wait(20 * n + 10, 10));
+            elapsed += open
+                .call(
+                    &exec(2, n % 3 + 1, 20 * n + 20, 5, 2),
+                    0,
+                    &mut callers,
+                    &mut Vec::new(),
+                )
+                .elapsed;
         }
-        assert!(open.spans.len() <= MAX_SPANS);
-        assert_eq!(open.call(10_000_000, 10_000_000, 7), split(0, 7, 0, 0));
+        assert!(open.waits.len() <= MAX_KEPT && open.calls.len() <= MAX_KEPT);
+        let end = 20 * CALLS;
+        let outer = open.call(
+            &exec(1, 9, end, end, 2 * CALLS + 7),
+            0,
+            &mut callers,
+            &mut Vec::new(),
+        );
+        assert_eq!((outer.waits, outer.cpu), (10 * CALLS, 7));
+        assert_eq!(elapsed + outer.elapsed, signed(end));
+        let mut calls = 0;
+        callers.finish(|_, caller| calls += caller.calls);
+        assert_eq!(calls, CALLS);
+    }
+
+    proptest! {
+        /// Whatever calls and waits there are: what a call holds, and what it leaves, is all there was.
+        #[test]
+        fn shares_add_up_to_the_outermost_calls(
+            lines in prop::collection::vec((any::<bool>(), 0..4u32, 0..50u64, 0..200u64, 0..200u64), 1..80)
+        ) {
+            let mut open = Open::new(10);
+            let (mut now, mut waited, mut held, mut left) = (10_000u64, 0u64, 0u64, 0u64);
+            let (mut rooms, mut beyond, mut added, mut own) = (0i64, 0i64, 0i64, 0i64);
+            let mut callers = Callers::default();
+            for (is_wait, dep, step, us, c) in lines {
+                now += step;
+                if is_wait {
+                    waited += us;
+                    open.wait(wait(now, us));
+                    continue;
+                }
+                let share = open.call(&exec(dep, 1, now, us, c), 0, &mut callers, &mut Vec::new());
+                held += share.waits;
+                rooms += signed(share.room);
+                beyond += signed(share.beyond);
+                added += share.added.elapsed;
+                own += share.elapsed;
+                if dep == 0 {
+                    left += open.leave().waits.iter().map(|wait| wait.us).sum::<u64>();
+                }
+            }
+            left += open.leave().waits.iter().map(|wait| wait.us).sum::<u64>();
+            prop_assert_eq!(held + left, waited);
+            prop_assert_eq!(signed(held) + rooms - beyond, own);
+            prop_assert_eq!(own, added);
+        }
     }
 }

@@ -125,6 +125,18 @@ const BLOCK_IO: [(&str, BlockIo); 8] = {
     ]
 };
 
+/// Classes whose events are about a block. `obj#` of any other wait is that of the block the session worked on last.
+const OBJECT_CLASSES: [&str; 2] = ["User I/O", "Cluster"];
+
+/// Further events that are about a block or a row. Source: Oracle Database Reference, `V$SESSION` (ROW_WAIT_OBJ#).
+const OBJECT_EVENTS: [&str; 5] = [
+    "buffer busy waits",
+    "write complete waits",
+    "enq: TX - row lock contention",
+    "enq: TX - index contention",
+    "enq: TX - allocate ITL entry",
+];
+
 /// An event, in the order in which the events of an import were met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EventId(u32);
@@ -139,6 +151,10 @@ pub(crate) struct Event {
     pub between_calls: bool,
     /// See [`BLOCK_IO`].
     pub block_io: Option<BlockIo>,
+    /// Its `obj#` is that of the wait: see [`OBJECT_CLASSES`] and [`OBJECT_EVENTS`].
+    pub has_object: bool,
+    /// Where releases name no parameters, the first one is a file.
+    pub p1_is_file: bool,
 }
 
 /// All events met.
@@ -170,6 +186,8 @@ impl Events {
             from_client: false,
             between_calls: false,
             block_io: None,
+            has_object: false,
+            p1_is_file: false,
         };
         Events {
             all: vec![
@@ -203,11 +221,14 @@ impl Events {
         let text = String::from_utf8_lossy(name);
         let class = self.classes.get(&*text).copied().unwrap_or(UNCLASSIFIED);
         let id = EventId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        let block_io = BLOCK_IO.iter().find(|(name, _)| *name == text).map(|(_, io)| *io);
         self.all.push(Event {
+            has_object: OBJECT_CLASSES.contains(&class) || OBJECT_EVENTS.contains(&&*text),
+            p1_is_file: class == "Cluster" || block_io.is_some_and(|io| io.place == b" p3"),
             wait: Wait::event(class, &text, class == IDLE),
             from_client: text == FROM_CLIENT,
             between_calls: BETWEEN_CALLS.contains(&&*text),
-            block_io: BLOCK_IO.iter().find(|(name, _)| *name == text).map(|(_, io)| *io),
+            block_io,
         });
         self.names.push(name.into());
         self.by_name.insert(name.into(), id);

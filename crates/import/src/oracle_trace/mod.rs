@@ -35,6 +35,9 @@
 //! `tim` is turned into a time of day by the first `***` line of the session that has one; without an offset from UTC it is
 //! taken for UTC. A `tim` that counts microseconds since 1970 is taken as it is.
 
+mod binds;
+mod clock;
+mod cpu_clock;
 mod cursors;
 mod elapsed;
 pub(crate) mod events;
@@ -59,16 +62,20 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::import::{file, unknown_line};
 use crate::lines::Line;
 use crate::{Import, ImportError, Importer, Lines};
+use binds::Binds;
+use clock::Clock;
 use events::Events;
 use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
-use session::{Call, Doing, Output, TracedSession, Wait};
-use statements::Statements;
+use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
+use statements::{Parsed, Statements};
 use views::IntervalView;
 use wall_clock::wall_clock;
 
 /// Longer times are damage: it is more than thirty years.
 const MAX_US: u64 = 1_000_000_000_000_000;
+
+const PRODUCT: &str = "Oracle Database";
 
 /// Longest text of a statement that is kept.
 const MAX_TEXT: usize = 64 * 1024;
@@ -116,23 +123,26 @@ impl Importer for OracleTrace {
 /// SQL text that is being read.
 #[derive(Debug)]
 struct Text {
+    /// None: it could not be parsed.
     cursor: Option<u64>,
     dep: u32,
     sql_id: Vec<u8>,
+    parsed: Parsed,
+    error: u64,
     len: u64,
     seen: u64,
     text: Vec<u8>,
 }
 
 /// Which lines are expected though they are no records.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Expected {
     /// Nothing else.
     Records,
     /// The header of a file; so many lines of it.
     Header(u64),
     /// Values of bind variables.
-    Binds,
+    Binds(Binds),
 }
 
 struct Reader<'a> {
@@ -153,10 +163,16 @@ struct Reader<'a> {
     text: Option<Text>,
     expected: Expected,
     wall_us: Option<i64>,
+    /// Clock of the session that told of the last moment.
+    clock: Clock,
+    /// Waits say when they ended, as since 10g: one that does not is cut.
+    waits_have_tim: bool,
 }
 
 impl<'a> Reader<'a> {
     fn new(path: &Path, preview: Preview, into: &'a mut Import) -> Reader<'a> {
+        // A merged trace, or one that was cut, may have no header that says so.
+        into.database(PRODUCT, "");
         Reader {
             into,
             preview,
@@ -175,12 +191,21 @@ impl<'a> Reader<'a> {
             text: None,
             expected: Expected::Header(0),
             wall_us: None,
+            clock: Clock::new(preview.unit),
+            waits_have_tim: false,
         }
     }
 
     fn line(&mut self, line: Line<'_>) {
+        self.trace.ends_in_line = !line.ended;
         if self.text.is_some() && self.text_line(line.bytes) {
             return;
+        }
+        if let Expected::Binds(binds) = &mut self.expected {
+            if binds.line(line.bytes) {
+                return;
+            }
+            self.end_binds();
         }
         match parse(line.bytes) {
             Some(record) => self.record(record, line),
@@ -188,16 +213,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn end_binds(&mut self) {
+        let Expected::Binds(binds) = std::mem::replace(&mut self.expected, Expected::Records) else {
+            return;
+        };
+        if self.into.options().binds {
+            let cursor = binds.cursor;
+            self.session().binds(cursor, binds.finish());
+        }
+    }
+
     fn record(&mut self, record: Record<'_>, line: Line<'_>) {
         match record {
             // A blank line ends nothing.
-            Record::Passed { tim: None } if line.bytes.trim_ascii().is_empty() => return,
+            Record::Passed if line.bytes.trim_ascii().is_empty() => return,
             Record::Header => {
                 self.begin_header();
                 return;
             }
-            Record::Binds => {
-                self.expected = Expected::Binds;
+            Record::Binds(cursor) => {
+                self.expected = Expected::Binds(Binds::new(cursor, self.into.options().binds));
                 return;
             }
             _ => self.expected = Expected::Records,
@@ -224,14 +259,33 @@ impl<'a> Reader<'a> {
                 }
                 None
             }
-            Record::Passed { tim } => {
-                if let Some(tim) = usable(tim, self.preview.unit).filter(|_| line.ended) {
-                    self.tick(tim);
-                    self.session().told(tim, line.number);
+            Record::TransactionEnd {
+                rolled_back,
+                read_only,
+                tim,
+            } => {
+                if self.is_whole(tim, line) {
+                    self.told(tim, line);
+                    let (session, mut out) = self.session_and_output();
+                    let end = TransactionEnd {
+                        rolled_back,
+                        read_only,
+                    };
+                    session.transaction(end, &mut out);
                 }
                 None
             }
-            Record::EndOfStatement | Record::Header | Record::Binds => None,
+            Record::Error { cursor, code, tim } => {
+                // Older releases count the time of errors in other units than all other times: it looks like a cut one.
+                if line.ended || self.is_whole(tim, line) {
+                    let clock = self.session().clock;
+                    self.told(tim.filter(|tim| !clock.is_before(*tim)), line);
+                    let (session, mut out) = self.session_and_output();
+                    session.error(cursor, code, &mut out);
+                }
+                None
+            }
+            Record::Passed | Record::EndOfStatement | Record::Header | Record::Binds(_) => None,
         };
         // Two writers of one file can share a line.
         if let Some(bytes) = rest.filter(|rest| !rest.trim_ascii().is_empty()) {
@@ -243,33 +297,50 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// True when the times of a record can be trusted: the last line of a file that was cut may end in the middle of
-    /// a number, and such a `tim` has fewer digits than the one before.
-    fn is_whole(&mut self, tim: Option<u64>, line: Line<'_>, otherwise: bool) -> bool {
-        if line.ended {
-            return true;
+    /// True when a record is there to its end. The last number of a line is its `tim`: where a line was cut in it, it has
+    /// fewer digits than the one before. What is cut is counted as such, and nothing else is made of it.
+    fn is_whole(&mut self, tim: Option<u64>, line: Line<'_>) -> bool {
+        let clock = &self.session().clock;
+        let is_whole = match tim {
+            Some(tim) => !clock.is_cut(tim) && (line.ended || clock.has_begun() && !clock.is_before(tim)),
+            None => line.ended,
+        };
+        if !is_whole {
+            self.cut(line);
         }
-        let unit = self.preview.unit;
-        match (tim, self.session().last_tim()) {
-            (Some(tim), Some(last)) => unit.us(tim) >= last,
-            (Some(_), None) => false,
-            (None, _) => otherwise,
+        is_whole
+    }
+
+    fn cut(&mut self, line: Line<'_>) {
+        if self.trace.cut_lines == 0 {
+            self.trace.first_cut_line = line.number;
         }
+        self.trace.cut_lines += 1;
     }
 
     fn wait<'l>(&mut self, wait: WaitLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let ela = unit.us(wait.ela);
-        if ela > MAX_US || !self.is_whole(wait.tim, line, wait.ela_is_whole) {
+        self.waits_have_tim |= wait.tim.is_some();
+        if wait.tim.is_none() && (self.waits_have_tim || !record::are_whole(wait.parameters)) {
+            self.cut(line);
+            return None;
+        }
+        // What stands before the parameters is whole when one of them is there.
+        if wait.tim.is_some() && !self.is_whole(wait.tim, line) {
+            return None;
+        }
+        if ela > MAX_US {
             self.unknown(line);
             return None;
         }
-        let tim = usable(wait.tim, unit);
-        if let Some(tim) = tim {
-            self.tick(tim);
-        }
+        let tim = usable(wait.tim, unit).map(|tim| self.tick(tim, ela));
         let event = self.events.id(wait.event);
+        self.trace.waits += 1;
         self.interval.wait_us = self.interval.wait_us.saturating_add(views::signed(ela));
+        if let Some(tim) = tim {
+            self.interval.began(tim, ela);
+        }
         let wait_of_session = Wait {
             cursor: wait.cursor,
             event,
@@ -285,35 +356,55 @@ impl<'a> Reader<'a> {
 
     fn call<'l>(&mut self, of: CallLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
-        let call = Call {
-            of: &of,
-            c: unit.us(of.c),
-            e: unit.us(of.e),
-            tim: usable(of.tim, unit),
-            line: line.number,
-        };
-        if call.c > MAX_US || call.e > MAX_US || !self.is_whole(of.tim, line, false) {
+        let (c, e) = (unit.cpu_us(of.c), unit.us(of.e));
+        if of.tim.is_none() {
+            self.cut(line);
+            return None;
+        }
+        if !self.is_whole(of.tim, line) {
+            return None;
+        }
+        if c > MAX_US || e > MAX_US {
             self.unknown(line);
             return None;
         }
-        if let Some(tim) = call.tim {
-            self.tick(tim);
-            let begin = views::signed(tim).saturating_sub(views::signed(call.e));
-            self.interval.begin_us.get_or_insert(begin);
+        let tim = usable(of.tim, unit).map(|tim| self.tick(tim, 0));
+        self.trace.calls += 1;
+        if let Some(tim) = tim {
+            self.interval.began(tim, e);
         }
+        let call = Call {
+            of: &of,
+            c,
+            e,
+            tim,
+            line: line.number,
+        };
         let (session, mut out) = self.session_and_output();
-        if session.call(call, &mut out) {
-            self.interval.cpu_us = self.interval.cpu_us.saturating_add(views::signed(call.c));
-        }
+        let added = session.call(call, &mut out);
+        self.interval.cpu_us = self.interval.cpu_us.saturating_add(added.cpu_but_close);
         Some(of.rest)
     }
 
-    fn tick(&mut self, tim: u64) {
-        let us = Some(views::signed(tim));
-        self.trace.first_tim_us = self.trace.first_tim_us.or(us);
-        self.interval.end_us = us;
+    /// A line that is neither a wait nor a call says `tim`.
+    fn told(&mut self, tim: Option<u64>, line: Line<'_>) {
+        if let Some(tim) = usable(tim, self.preview.unit) {
+            let moment = self.tick(tim, 0);
+            self.session().told(moment, line.number);
+        }
+    }
+
+    /// A line says `tim`; the moment that it is, microseconds.
+    fn tick(&mut self, tim: u64, us: u64) -> u64 {
         let (preview, wall_us) = (self.preview, self.wall_us);
-        self.session().tick(tim, &preview, wall_us);
+        let session = self.session();
+        let moment = session.tick(tim, us, &preview, wall_us);
+        let clock = session.clock;
+        self.clock = clock;
+        let us = Some(views::signed(moment));
+        self.trace.first_tim_us = self.trace.first_tim_us.or(us);
+        self.interval.tick(moment);
+        moment
     }
 
     fn mark(&mut self, mark: Mark<'_>, line: Line<'_>) {
@@ -341,6 +432,8 @@ impl<'a> Reader<'a> {
                 self.now_does(action, |doing| &mut doing.action);
             }
             Mark::SizeLimited => self.trace.size_limited = true,
+            Mark::ContinuedFrom(path) => note_file(&mut self.trace.continued_from, path),
+            Mark::ContinuesIn(path) => note_file(&mut self.trace.continues_in, path),
             Mark::Other => {}
         }
     }
@@ -354,7 +447,6 @@ impl<'a> Reader<'a> {
     /// A line that is no record: the header, values of bind variables, or text that is not understood.
     fn other_line(&mut self, line: Line<'_>) {
         match &mut self.expected {
-            Expected::Binds => {}
             Expected::Header(lines) if *lines < HEADER_LINES && is_header(line.bytes) => {
                 *lines += 1;
                 self.header(line.bytes);
@@ -397,7 +489,7 @@ impl<'a> Reader<'a> {
         } else if let Some((_, release)) = text.split_once("Release ").filter(|_| text.starts_with("Oracle"))
         {
             let release = release.split([' ', ',']).next().unwrap_or_default();
-            self.into.database("Oracle Database", release);
+            self.into.database(PRODUCT, release);
         }
     }
 
@@ -443,8 +535,13 @@ impl<'a> Reader<'a> {
                     index
                 }
                 None => {
-                    self.sessions
-                        .push(TracedSession::new(pid, sid.clone(), &self.instance, &self.image));
+                    self.sessions.push(TracedSession::new(
+                        pid,
+                        sid.clone(),
+                        &self.instance,
+                        &self.image,
+                        self.clock.of_next_session(),
+                    ));
                     self.sessions.len() - 1
                 }
             };
@@ -456,9 +553,8 @@ impl<'a> Reader<'a> {
     }
 
     fn begin_text(&mut self, parsing: &ParsingLine<'_>, has_cursor: bool, line: Line<'_>) {
-        if let Some(tim) = usable(parsing.tim, self.preview.unit).filter(|_| line.ended) {
-            self.tick(tim);
-            self.session().told(tim, line.number);
+        if parsing.tim.is_none_or(|_| self.is_whole(parsing.tim, line)) {
+            self.told(parsing.tim, line);
         }
         if has_cursor {
             let statement = parsing.sql_id.map_or(0, statement_id);
@@ -468,6 +564,13 @@ impl<'a> Reader<'a> {
             cursor: has_cursor.then_some(parsing.cursor),
             dep: parsing.dep,
             sql_id: parsing.sql_id.unwrap_or_default().to_vec(),
+            parsed: Parsed {
+                hash_value: parsing.hash_value,
+                user: parsing.user,
+                depth: parsing.dep,
+                command: parsing.command,
+            },
+            error: parsing.error,
             len: parsing.len,
             seen: 0,
             text: Vec::new(),
@@ -485,7 +588,7 @@ impl<'a> Reader<'a> {
         let may_end = text.seen >= text.len || text.cursor.is_none();
         let ends = may_end
             && match parse(line) {
-                Some(Record::Passed { .. }) => line.starts_with(b"="),
+                Some(Record::Passed) => line.starts_with(b"="),
                 Some(_) => true,
                 None => text.cursor.is_none() && text.seen >= text.len,
             };
@@ -505,20 +608,28 @@ impl<'a> Reader<'a> {
 
     fn end_text(&mut self) {
         let Some(text) = self.text.take() else { return };
-        let Some(cursor) = text.cursor else { return };
         let name = if text.sql_id.is_empty() {
             &text.text
         } else {
             &text.sql_id
         };
         let statement = statement_id(name);
-        self.statements.text(statement, &text.sql_id, &text.text);
-        self.session().parsing(cursor, statement, text.dep);
+        self.statements
+            .text(statement, &text.sql_id, &text.text, text.parsed);
+        let (session, mut out) = self.session_and_output();
+        match text.cursor {
+            Some(cursor) => session.parsing(cursor, statement, text.dep),
+            None => session.parse_error(statement, text.error, &mut out),
+        }
     }
 
     fn finish(mut self, lines: u64) {
+        self.trace.ends_in_text = self.text.as_ref().is_some_and(|text| text.cursor.is_some());
         self.end_text();
+        self.end_binds();
         let mut gaps = Vec::new();
+        let mut ends_us: Option<i64> = None;
+        let mut cpu_step_us: Option<u64> = None;
         for mut session in std::mem::take(&mut self.sessions) {
             let mut out = Output {
                 into: self.into,
@@ -526,17 +637,33 @@ impl<'a> Reader<'a> {
                 wall_us: self.wall_us,
                 path: &self.file.path,
             };
-            session.finish(&mut out);
+            let in_flight = session.finish(&mut out);
+            ends_us = ends_us.max(session.end_us());
+            cpu_step_us = cpu_step_us.into_iter().chain(session.cpu.step_us()).min();
+            let trace = &mut self.trace;
+            trace.in_flight.extend(in_flight);
+            trace.sessions_us = trace.sessions_us.saturating_add(session.interval.duration_us());
+            trace.calls_without_outer += session.without_outer.calls;
+            trace.calls_without_outer_us = trace
+                .calls_without_outer_us
+                .saturating_add(session.without_outer.us);
+            trace.clock_wraps += session.clock.wraps;
+            trace.clock_steps += session.clock.steps;
+            trace.clock_steps_us = trace.clock_steps_us.saturating_add(session.clock.steps_us);
             gaps.extend(session.longest_gaps());
             self.trace.gaps += session.gaps.count;
             self.trace.gaps_us = self.trace.gaps_us.saturating_add(session.gaps.us);
-            self.trace.in_flight.extend(session.in_flight());
             let statements = &mut self.statements;
+            std::mem::take(&mut session.bind_sets)
+                .finish(|statement, set| statements.bind_set(statement, set));
             session
-                .calls
+                .callers
                 .finish(|statement, caller| statements.called(statement, caller));
         }
         self.trace.longest_gaps = gaps::longest(gaps);
+        if let Some(end_us) = ends_us {
+            self.into.ends(end_us);
+        }
         let into = &mut *self.into;
         self.statements.finish(|row| into.statement(row));
         let interval = self.interval;
@@ -546,15 +673,28 @@ impl<'a> Reader<'a> {
             begin_us: interval.begin_us,
             cpu_us: interval.cpu_us,
             wait_us: interval.wait_us,
+            cpu_step_us: cpu_step_us.unwrap_or(0),
+            counts_1024_ns: self.preview.unit == Unit::Ns1024,
             ..self.trace
         });
         self.into.file(self.file);
     }
 }
 
-/// Microseconds; none when it is no time.
+/// A `tim` as it stands in the file; none when it is no time.
 fn usable(tim: Option<u64>, unit: Unit) -> Option<u64> {
-    tim.map(|tim| unit.us(tim)).filter(|tim| *tim <= 10 * MAX_US)
+    tim.filter(|tim| unit.us(*tim) <= 10 * MAX_US)
+}
+
+/// Files that a trace names and that are kept, at most.
+const MAX_NAMED_FILES: usize = 10;
+
+/// Keeps the name of another file.
+fn note_file(files: &mut Vec<String>, path: &[u8]) {
+    let path = String::from_utf8_lossy(path).into_owned();
+    if files.len() < MAX_NAMED_FILES && !files.contains(&path) {
+        files.push(path);
+    }
 }
 
 /// Identity of a statement: hash of its `sql_id`, or of its text when the trace says no `sql_id`.
@@ -577,6 +717,14 @@ fn is_header(line: &[u8]) -> bool {
         b"CLID:",
         b"Redo thread mounted",
     ];
+    // The options of the database, which may take several lines.
+    const ENDINGS: [&[u8]; 3] = [b" options", b" option", b","];
+    if ENDINGS
+        .iter()
+        .any(|ending| line.trim_ascii_end().ends_with(ending))
+    {
+        return true;
+    }
     if BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)) {
         return true;
     }

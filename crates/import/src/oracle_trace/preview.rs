@@ -5,10 +5,15 @@ use super::number::unsigned_prefix;
 use super::record::{Record, parse};
 use super::wall_clock::wall_clock;
 
-/// Unit of `c`, `e`, `ela` and `tim`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Unit of `e`, `ela` and `tim`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Unit {
+    #[default]
     Microseconds,
+    /// 1,024 nanoseconds: 9.2 and 10.2 on Linux and Solaris shift nanoseconds by ten bits instead of dividing them.
+    /// Source: A. Zitelli, "Oracle 10046 tim, e and ela Values use Nanoseconds/1024 not Microseconds, on some Platforms",
+    /// oracle-l, 30 March 2007.
+    Ns1024,
     Centiseconds,
 }
 
@@ -17,10 +22,27 @@ impl Unit {
     pub(super) fn us(self, value: u64) -> u64 {
         match self {
             Unit::Microseconds => value,
+            Unit::Ns1024 => value.saturating_add(value / 125 * 3 + value % 125 * 3 / 125),
             Unit::Centiseconds => value.saturating_mul(10_000),
         }
     }
+
+    /// CPU as microseconds: the operating system counts it, whatever the clock does.
+    pub(super) fn cpu_us(self, c: u64) -> u64 {
+        match self {
+            Unit::Microseconds | Unit::Ns1024 => c,
+            Unit::Centiseconds => c.saturating_mul(10_000),
+        }
+    }
 }
+
+/// A `tim` in this range counts from the Unix epoch (2000 to 2100), as on many Linux hosts; every other one from
+/// the start of the host. Microseconds.
+pub(super) const EPOCH_TIM_US: std::ops::Range<u64> = 946_684_800_000_000..4_102_444_800_000_000;
+
+/// How far `tim` and time of day of the same moment may be apart, microseconds: time zones, and what passes between the lines.
+/// Units of 1.024 µs make ten months of the decades since 1970.
+const SAME_TIME_US: u64 = 10 * 86_400 * 1_000_000;
 
 /// Read off the first lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +96,15 @@ impl Preview {
                 Unit::Centiseconds
             }
             Some(9) | None => Unit::Microseconds,
+        };
+        let counts_1024_ns = |tim: &u64| {
+            let wall = wall.and_then(|wall| u64::try_from(wall).ok());
+            EPOCH_TIM_US.contains(tim)
+                && wall.is_some_and(|wall| Unit::Ns1024.us(*tim).abs_diff(wall) < SAME_TIME_US)
+        };
+        let unit = match first_tim.filter(counts_1024_ns) {
+            Some(_) if unit == Unit::Microseconds => Unit::Ns1024,
+            _ => unit,
         };
         Preview {
             unit,
@@ -129,5 +160,17 @@ mod tests {
             Unit::Microseconds
         );
         assert_eq!(unit(""), Unit::Microseconds);
+    }
+
+    #[test]
+    fn the_time_of_day_tells_a_clock_of_1024_nanoseconds() {
+        // The example of the source: 2007-01-19 09:56:00 in a zone five hours behind UTC.
+        let trace = "*** SESSION ID:(52.55034) 2007-01-19 09:56:00.761\n\
+             PARSING IN CURSOR #1 len=147 dep=1 uid=0 oct=3 lid=0 tim=1141818516446923 hv=1 ad='1'\n";
+        assert_eq!(Preview::of(trace.as_bytes()).unit, Unit::Ns1024);
+        let plain = trace.replace("1141818516446923", "1169222160841649");
+        assert_eq!(Preview::of(plain.as_bytes()).unit, Unit::Microseconds);
+        assert_eq!(Unit::Ns1024.us(1_141_818_516_446_923), 1_169_222_160_841_649);
+        assert_eq!(Unit::Ns1024.us(1_000), 1_024);
     }
 }

@@ -16,16 +16,26 @@ pub(super) enum Record<'a> {
     /// `PARSE ERROR #N:len=…`: SQL text follows, without an end.
     ParseError(ParsingLine<'a>),
     /// `BINDS #N:`: values follow, which may be of any shape.
-    Binds,
+    Binds(u64),
     /// `*** …`
     Mark(Mark<'a>),
     /// `STAT #N id=…`
     Stat(StatLine<'a>),
-    /// Known, and nothing in it that is needed: `XCTEND`, `ERROR`, rulers, blank lines.
-    Passed {
-        /// When, if it says so.
+    /// `XCTEND rlbk=…, rd_only=…`
+    TransactionEnd {
+        rolled_back: bool,
+        read_only: bool,
+        /// Releases before 11g do not say when.
         tim: Option<u64>,
     },
+    /// `ERROR #N:err=…`
+    Error {
+        cursor: u64,
+        code: u64,
+        tim: Option<u64>,
+    },
+    /// Known, and nothing in it that is needed: rulers, blank lines.
+    Passed,
     /// First line of the header that every trace file starts with.
     Header,
 }
@@ -42,8 +52,6 @@ pub(super) struct WaitLine<'a> {
     pub rest: &'a [u8],
     /// What stands between `ela` and `tim`: its parameters.
     pub parameters: &'a [u8],
-    /// Something stands behind `ela`: its number is whole.
-    pub ela_is_whole: bool,
 }
 
 /// A database call that ended.
@@ -79,7 +87,8 @@ pub(super) enum CallKind {
     Parse,
     Exec,
     Fetch,
-    /// `CLOSE`, `UNMAP`, `SORT UNMAP`.
+    Close,
+    /// `UNMAP`, `SORT UNMAP`.
     Other,
     /// `LOBREAD` and its like: they say neither cursor nor depth.
     Lob,
@@ -114,6 +123,14 @@ pub(super) struct ParsingLine<'a> {
     pub dep: u32,
     pub tim: Option<u64>,
     pub sql_id: Option<&'a [u8]>,
+    /// The user who parsed it (`uid`), by its number.
+    pub user: Option<u32>,
+    /// Kind of command (`oct`).
+    pub command: Option<u32>,
+    /// `hv`, its name before 10g.
+    pub hash_value: u64,
+    /// Why it could not be parsed (`err`).
+    pub error: u64,
 }
 
 /// `*** KEY:(value) time`, `*** time (container)`.
@@ -131,13 +148,17 @@ pub(super) enum Mark<'a> {
     ModuleAndAction(&'a [u8], &'a [u8]),
     /// The file is not complete.
     SizeLimited,
+    /// `TRACE CONTINUED FROM FILE …`: what is before stands in another file.
+    ContinuedFrom(&'a [u8]),
+    /// `TRACE CONTINUES IN FILE …`: what follows stands in another file.
+    ContinuesIn(&'a [u8]),
     /// A time of day, or anything else.
     Other,
 }
 
 /// What the line says; none when it is not understood.
 pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
-    const PASSED: Record<'_> = Record::Passed { tim: None };
+    const PASSED: Record<'_> = Record::Passed;
     let Some(&first) = line.first() else {
         return Some(PASSED);
     };
@@ -150,7 +171,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
             if line.starts_with(b"END OF STMT") {
                 return Some(Record::EndOfStatement);
             }
-            line.strip_prefix(b"ERROR #").map(passed)
+            error(line.strip_prefix(b"ERROR #")?)
         }
         b'F' => call(CallKind::Fetch, line.strip_prefix(b"FETCH #")?),
         b'P' => {
@@ -163,7 +184,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
             let rest = line.strip_prefix(b"PARSE ERROR #")?;
             parsing(rest, b':').map(Record::ParseError)
         }
-        b'C' => call(CallKind::Other, line.strip_prefix(b"CLOSE #")?),
+        b'C' => call(CallKind::Close, line.strip_prefix(b"CLOSE #")?),
         b'U' => call(CallKind::Other, line.strip_prefix(b"UNMAP #")?),
         b'S' => {
             if let Some(rest) = line.strip_prefix(b"SORT UNMAP #") {
@@ -173,10 +194,10 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
         }
         b'L' => lob(line),
         b'B' => {
-            line.strip_prefix(b"BINDS #")?;
-            Some(Record::Binds)
+            let (cursor, _) = unsigned_prefix(line.strip_prefix(b"BINDS #")?)?;
+            Some(Record::Binds(cursor))
         }
-        b'X' => line.strip_prefix(b"XCTEND ").map(passed),
+        b'X' => line.strip_prefix(b"XCTEND ").map(transaction_end),
         b'=' => line.iter().all(|byte| *byte == b'=').then_some(PASSED),
         b'*' => line.strip_prefix(b"*** ").map(|rest| Record::Mark(mark(rest))),
         b'T' => line.starts_with(b"Trace file ").then_some(Record::Header),
@@ -200,7 +221,10 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
     if event.is_empty() {
         return None;
     }
-    let ela_is_whole = !rest.is_empty();
+    if rest.is_empty() {
+        // The number may be cut.
+        return None;
+    }
     let (tim, parameters, rest) = match find_tim(rest) {
         Some((tim, parameters, rest)) => (Some(tim), parameters, rest),
         None => (None, rest, &rest[rest.len()..]),
@@ -212,7 +236,6 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
         tim,
         rest,
         parameters,
-        ela_is_whole,
     })
 }
 
@@ -390,6 +413,10 @@ fn parsing(line: &[u8], behind_number: u8) -> Option<ParsingLine<'_>> {
                     .unwrap_or(0)
             }
             b"tim" => parsing.tim = unsigned(value),
+            b"uid" => parsing.user = unsigned(value).and_then(|uid| u32::try_from(uid).ok()),
+            b"oct" => parsing.command = unsigned(value).and_then(|oct| u32::try_from(oct).ok()),
+            b"hv" => parsing.hash_value = unsigned(value).unwrap_or(0),
+            b"err" => parsing.error = unsigned(value).unwrap_or(0),
             b"sqlid" => {
                 parsing.sql_id = value
                     .strip_prefix(b"'")
@@ -414,10 +441,59 @@ fn app_name(line: &[u8]) -> Option<Record<'_>> {
     )))
 }
 
-fn passed(line: &[u8]) -> Record<'_> {
-    Record::Passed {
+/// `N:err=1403 tim=…`
+fn error(line: &[u8]) -> Option<Record<'_>> {
+    let (cursor, rest) = unsigned_prefix(line)?;
+    let (code, _) = unsigned_prefix(rest.strip_prefix(b":err=")?)?;
+    Some(Record::Error {
+        cursor,
+        code,
+        tim: find_tim(rest).map(|(tim, ..)| tim),
+    })
+}
+
+/// `rlbk=0, rd_only=1, tim=…`
+fn transaction_end(line: &[u8]) -> Record<'_> {
+    let is_set = |name: &[u8]| {
+        let rest = memchr::memmem::find(line, name).map(|at| &line[at + name.len()..]);
+        rest.and_then(unsigned_prefix)
+            .is_some_and(|(value, _)| value != 0)
+    };
+    Record::TransactionEnd {
+        rolled_back: is_set(b"rlbk="),
+        read_only: is_set(b"rd_only="),
         tim: find_tim(line).map(|(tim, ..)| tim),
     }
+}
+
+/// Object that a wait was about: the last of its parameters; −1 = none.
+pub(super) fn object(parameters: &[u8]) -> Option<i64> {
+    let (name, value) = parameters.split_at(memchr::memrchr(b'=', parameters)?);
+    if !name.ends_with(b" obj#") {
+        return None;
+    }
+    let value = &value[1..];
+    match value.strip_prefix(b"-") {
+        Some(rest) => unsigned_prefix(rest)
+            .and_then(|(value, _)| i64::try_from(value).ok())
+            .map(|value| -value),
+        None => unsigned_prefix(value).and_then(|(value, _)| i64::try_from(value).ok()),
+    }
+}
+
+/// File that a wait was about: the first of its parameters, by its name or, where releases have no names for them, as `p1`.
+pub(super) fn file(parameters: &[u8], p1_is_file: bool) -> Option<u64> {
+    let parameters = parameters.trim_ascii_start();
+    let (name, value) = parameters.split_at(memchr::memchr(b'=', parameters)?);
+    let is_file = matches!(name, b"file#" | b"file number") || name == b"p1" && p1_is_file;
+    unsigned_prefix(&value[1..])
+        .filter(|_| is_file)
+        .map(|(file, _)| file)
+}
+
+/// True when the parameters of a wait that does not say when it ended are there to the last one: otherwise its line is cut.
+pub(super) fn are_whole(parameters: &[u8]) -> bool {
+    memchr::memmem::find(parameters, b" p3=").is_some()
 }
 
 fn mark(text: &[u8]) -> Mark<'_> {
@@ -448,6 +524,20 @@ fn mark(text: &[u8]) -> Mark<'_> {
     {
         return Mark::Process(u32::try_from(pid).unwrap_or(0));
     }
+    for (name, of) in [
+        (
+            &b"TRACE CONTINUED FROM FILE "[..],
+            Mark::ContinuedFrom as fn(_) -> _,
+        ),
+        (b"TRACE CONTINUES IN FILE ", Mark::ContinuesIn),
+    ] {
+        // A time of day may stand before it.
+        if let Some(at) = memchr::memmem::find(text, name) {
+            let path = &text[at + name.len()..];
+            let path = path.trim_ascii_end().strip_suffix(b"***").unwrap_or(path);
+            return of(path.trim_ascii());
+        }
+    }
     if text.starts_with(b"DUMP FILE SIZE IS LIMITED") {
         return Mark::SizeLimited;
     }
@@ -474,7 +564,10 @@ mod tests {
         assert_eq!(named.event, b"db file sequential read");
         let old = wait_of("WAIT #1: nam='db file sequential read' ela= 13 p1=1 p2=2 p3=1");
         assert_eq!((old.ela, old.tim), (13, None));
-        assert_eq!(wait_of("WAIT #0: nam='SQL*Net message to client' ela=2").ela, 2);
+        assert_eq!(
+            wait_of("WAIT #0: nam='SQL*Net message to client' ela=2 p1=1 p2=1 p3=0").ela,
+            2
+        );
     }
 
     #[test]
@@ -508,6 +601,8 @@ mod tests {
             "WAIT #: nam='x' ela= 1",
             "WAIT #1: nam='x ela= 1",
             "WAIT #1: nam='x' ela= ",
+            "WAIT #1: nam='x' ela= 12",
+            "ERROR #1:err=",
             "WAIT #99999999999999999999999: nam='x' ela= 1",
             "EXEC #1:c=7",
             "EXEC #1:c=7,e=8",

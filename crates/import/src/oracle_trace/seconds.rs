@@ -22,6 +22,9 @@ const SLOT_US: i64 = 60 * SECOND_US;
 /// Cells that are kept before rows are made of them, whatever the time: bounds the memory of a damaged trace.
 const MAX_CELLS: usize = 16_384;
 
+/// Calls in which a step of a coarse CPU clock may find room: as many as a step of 10 ms can hold.
+const MAX_ROOMY: usize = 256;
+
 /// What is added up of one session.
 #[derive(Debug, Default)]
 pub(super) struct Seconds {
@@ -31,6 +34,35 @@ pub(super) struct Seconds {
     open: Counters,
     latencies: Latencies,
     statements: Table<PlanKey, StatementSums>,
+    /// Unaccounted time of the last calls of the open second, by statement: room for CPU that a coarse clock counted later.
+    roomy: Vec<(u64, u64)>,
+    named: Table<Named, i64>,
+    places: Table<(Place, EventId), PlaceSums>,
+}
+
+/// Counters that are named after what they count, by statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Named {
+    /// Statement and number of an error at run time.
+    Error(u64, u64),
+    /// Statement and number of an error at parse time.
+    ParseError(u64, u64),
+}
+
+/// What a wait was about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Place {
+    /// `obj#`: −1 = none.
+    Object(i64),
+    /// `file#`
+    File(u64),
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct PlaceSums {
+    waits: u64,
+    us: u64,
+    blocks: u64,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +76,11 @@ struct Sum {
 pub(super) struct Counters {
     pub call_view: CallView,
     pub cpu_inside_waits_us: u64,
+    pub cpu_beyond_calls_us: i64,
     pub waits_beyond_calls_us: u64,
+    pub commits: u64,
+    pub rollbacks: u64,
+    pub read_only_ends: u64,
     reads: u64,
     read_blocks: u64,
     writes: u64,
@@ -81,6 +117,56 @@ impl Seconds {
         sum.count += 1;
     }
 
+    /// Adds a part of a call: its CPU, and what is unaccounted.
+    pub(super) fn call(&mut self, statement: u64, cpu_us: u64, unaccounted_us: u64) {
+        if cpu_us > 0 {
+            self.add(Events::CPU, statement, cpu_us);
+        }
+        if unaccounted_us > 0 {
+            self.add(Events::UNACCOUNTED, statement, unaccounted_us);
+            if self.roomy.len() >= MAX_ROOMY {
+                self.roomy.drain(..MAX_ROOMY / 2);
+            }
+            self.roomy.push((statement, unaccounted_us));
+        }
+    }
+
+    /// Makes CPU of what was unaccounted in the last calls, the last one first, up to so much. Returns how much it was.
+    pub(super) fn earlier_cpu(&mut self, wanted_us: u64) -> u64 {
+        let mut left = wanted_us;
+        while left > 0
+            && let Some((statement, room)) = self.roomy.last_mut()
+        {
+            let (statement, moved) = (*statement, left.min(*room));
+            *room -= moved;
+            if *room == 0 {
+                self.roomy.pop();
+            }
+            left -= moved;
+            let ns = moved.saturating_mul(1_000);
+            if let Some(sum) = self.activity.get_mut(&(Events::UNACCOUNTED, statement)) {
+                sum.ns = sum.ns.saturating_sub(ns);
+            }
+            let sum = self.activity.entry((Events::CPU, statement)).or_default();
+            sum.ns = sum.ns.saturating_add(ns);
+            sum.count = sum.count.max(1);
+        }
+        wanted_us - left
+    }
+
+    /// Counts something that has a name of its own.
+    pub(super) fn named(&mut self, named: Named) {
+        *self.named.entry(named).or_default() += 1;
+    }
+
+    /// Adds a wait for so many blocks of a file or an object.
+    pub(super) fn place(&mut self, place: Place, event: EventId, us: u64, blocks: u64) {
+        let sums = self.places.entry((place, event)).or_default();
+        sums.waits += 1;
+        sums.us = sums.us.saturating_add(us);
+        sums.blocks = sums.blocks.saturating_add(blocks);
+    }
+
     /// Adds a wait to the latencies. `blocks`: of I/O on files of the database.
     pub(super) fn latency(&mut self, event: EventId, io: Option<(Direction, u64)>, us: u64) {
         let blocks = io.map_or(0, |(_, blocks)| blocks);
@@ -104,7 +190,11 @@ impl Seconds {
     }
 
     fn is_full(&self) -> bool {
-        self.activity.len() >= MAX_CELLS || self.statements.len() >= MAX_CELLS || self.latencies.is_full()
+        self.activity.len() >= MAX_CELLS
+            || self.statements.len() >= MAX_CELLS
+            || self.named.len() >= MAX_CELLS
+            || self.places.len() >= MAX_CELLS
+            || self.latencies.is_full()
     }
 
     /// Makes rows of the open second, and of the rest when it is time for that or when `all` is asked for.
@@ -115,9 +205,13 @@ impl Seconds {
             || self.latencies.events >= EVENTS_PER_SLOT
             || second_us.saturating_sub(self.slot_us) >= SLOT_US;
         self.second_us = None;
+        self.roomy.clear();
         let mut sums: Vec<_> = self.activity.drain().collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
         for ((event, statement), sum) in sums {
+            if event == Events::UNACCOUNTED && sum.ns == 0 {
+                continue;
+            }
             let wait = &events.get(event).wait;
             into.activity(ActivityRow {
                 time: second_us,
@@ -137,6 +231,7 @@ impl Seconds {
                 count: sum.count,
                 samples: 0,
                 fidelity: Fidelity::Exact,
+                pooled: false,
             });
         }
         let open = std::mem::take(&mut self.open);
@@ -147,8 +242,16 @@ impl Seconds {
             (oracle::CALL_CPU_US, view.cpu_us),
             (oracle::CALL_WAIT_US, view.wait_us),
             (oracle::CALL_IDLE_US, view.idle_us),
+            (oracle::WAIT_OUTSIDE_CALLS_US, view.wait_outside_us),
             (oracle::CPU_INSIDE_WAITS_NS, ns(open.cpu_inside_waits_us)),
+            (
+                oracle::CPU_BEYOND_CALLS_NS,
+                open.cpu_beyond_calls_us.saturating_mul(1_000),
+            ),
             (oracle::WAITS_BEYOND_CALLS_NS, ns(open.waits_beyond_calls_us)),
+            (oracle::COMMITS, signed(open.commits)),
+            (oracle::ROLLBACKS, signed(open.rollbacks)),
+            (oracle::READ_ONLY_ENDS, signed(open.read_only_ends)),
             (oracle::READS, signed(open.reads)),
             (oracle::READ_BLOCKS, signed(open.read_blocks)),
             (oracle::WRITES, signed(open.writes)),
@@ -163,6 +266,54 @@ impl Seconds {
             statements.sort_unstable_by_key(|(key, _)| *key);
             for (key, sums) in statements {
                 sums.close(key, second_us, |row| into.counter(CounterRow { session, ..row }));
+            }
+            self.close_named(second_us, session, events, into);
+        }
+    }
+
+    fn close_named(&mut self, second_us: i64, session: SessionId, events: &Events, into: &mut Import) {
+        let mut counter = |statement: u64, name: String, value: i64| {
+            if value != 0 {
+                into.counter(CounterRow {
+                    time: second_us,
+                    session,
+                    statement,
+                    source: ORACLE.to_string(),
+                    name,
+                    value,
+                    ..CounterRow::default()
+                });
+            }
+        };
+        let mut named: Vec<_> = self.named.drain().collect();
+        named.sort_unstable();
+        for (named, count) in named {
+            let (statement, name) = match named {
+                Named::Error(statement, code) => (statement, format!("{}{code}", oracle::ERRORS)),
+                Named::ParseError(statement, code) => (statement, format!("{}{code}", oracle::PARSE_ERRORS)),
+            };
+            counter(statement, name, count);
+        }
+        let mut places: Vec<_> = self.places.drain().collect();
+        places.sort_unstable_by_key(|(key, _)| *key);
+        for ((place, event), sums) in places {
+            let ([waits, us, blocks], number) = match place {
+                Place::Object(number) => (
+                    [
+                        oracle::OBJECT_WAITS,
+                        oracle::OBJECT_WAIT_US,
+                        oracle::OBJECT_BLOCKS,
+                    ],
+                    number.to_string(),
+                ),
+                Place::File(number) => (
+                    [oracle::FILE_WAITS, oracle::FILE_WAIT_US, oracle::FILE_BLOCKS],
+                    number.to_string(),
+                ),
+            };
+            let event = &events.get(event).wait.event;
+            for (name, value) in [(waits, sums.waits), (us, sums.us), (blocks, sums.blocks)] {
+                counter(0, format!("{name}{number}:{event}"), signed(value));
             }
         }
     }

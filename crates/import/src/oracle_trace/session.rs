@@ -4,20 +4,26 @@ use dbtime_model::counter::oracle;
 use dbtime_model::recording::{CallInFlight, TraceGap};
 use dbtime_model::{BackendType, NO_STACK, SessionId, SessionRow, SpanRow, State, span};
 
+use super::binds::BindSets;
+use super::clock::Clock;
+use super::cpu_clock::CpuClock;
 use super::cursors::Cursors;
-use super::elapsed::{Open, Split};
+use super::elapsed::{Added, Called, Ended, KeptWait, Open, Share};
 use super::events::{EventId, Events};
 use super::gaps::Gaps;
-use super::preview::{Preview, Unit};
+use super::preview::{EPOCH_TIM_US, Preview, Unit};
 use super::record::{self, CallKind, CallLine};
-use super::seconds::{Seconds, count, second_of};
-use super::statements::{Calls, PlanKey, StatementSums};
+use super::seconds::{Named, Place, Seconds, count, second_of};
+use super::statements::{Callers, PlanKey, StatementSums};
 use super::views::{IntervalView, signed};
 use crate::Import;
+use crate::samples::Table;
 
-/// A `tim` in this range counts from the Unix epoch (2000 to 2100), as on many Linux hosts; every other one from
-/// the start of the host.
-const EPOCH_TIM_US: std::ops::Range<u64> = 946_684_800_000_000..4_102_444_800_000_000;
+/// How far the begin of a call may be off beside what lies in it, microseconds: `e` and `tim` are read one after the other.
+const SLACK_US: u64 = 10;
+
+/// Changes of what the application does that are told apart while waits of before may still turn out to lie in a call.
+const MAX_DOINGS: usize = 1 << 16;
 
 /// A wait, in microseconds.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +46,14 @@ pub(super) struct Call<'a> {
     pub line: u64,
 }
 
+/// How a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TransactionEnd {
+    pub rolled_back: bool,
+    /// Nothing had been changed.
+    pub read_only: bool,
+}
+
 /// What the application says it does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Doing {
@@ -58,15 +72,6 @@ pub(super) struct Output<'a> {
     pub path: &'a str,
 }
 
-/// Waits since the last call of depth 0: of a call that may not end any more.
-#[derive(Debug, Default)]
-struct Underway {
-    cursor: u64,
-    waits: u64,
-    wait_us: u64,
-    line: u64,
-}
-
 /// One session.
 #[derive(Debug)]
 pub(super) struct TracedSession {
@@ -76,6 +81,8 @@ pub(super) struct TracedSession {
     instance: String,
     image: String,
     doing: Doing,
+    /// Who the session was before the application said what it does now, by the number that waits have of it.
+    before: Vec<SessionId>,
     seconds: Seconds,
     pub(super) interval: IntervalView,
     /// When the first wait or call began since the application said what it does, microseconds since the Unix epoch.
@@ -83,56 +90,68 @@ pub(super) struct TracedSession {
     /// The last moment in which something ended, microseconds since the Unix epoch; none before there was one.
     end_us: Option<i64>,
     cursors: Cursors,
-    pub(super) calls: Calls,
+    /// The last cursor that a line named.
+    cursor: u64,
+    pub(super) callers: Callers,
     pub(super) gaps: Gaps,
-    underway: Underway,
     open: Open,
-    /// The last `tim`, and what passed since by waits that have none. Microseconds.
+    pub(super) cpu: CpuClock,
+    pub(super) clock: Clock,
+    /// Recursive calls whose outer call is not in the trace.
+    pub(super) without_outer: Called,
+    pub(super) bind_sets: BindSets,
+    /// Values of bind variables of the next execution of a cursor: other cursors can be executed before it.
+    values: Table<u64, Vec<String>>,
+    /// The last moment, and what passed since by waits that do not say when they ended. Microseconds.
     now: Option<u64>,
     offset_us: Option<i64>,
 }
 
 impl TracedSession {
     /// `instance` and `image`: what the header of the file said last.
-    pub(super) fn new(pid: u32, sid: String, instance: &str, image: &str) -> TracedSession {
+    pub(super) fn new(pid: u32, sid: String, instance: &str, image: &str, clock: Clock) -> TracedSession {
         TracedSession {
             pid,
             sid,
             instance: instance.to_string(),
             image: image.to_string(),
             doing: Doing::default(),
+            before: Vec::new(),
             seconds: Seconds::default(),
             interval: IntervalView::default(),
             begin_us: None,
             end_us: None,
             cursors: Cursors::default(),
-            calls: Calls::default(),
+            cursor: 0,
+            callers: Callers::default(),
             gaps: Gaps::default(),
-            underway: Underway::default(),
-            open: Open::default(),
+            open: Open::new(clock.resolution_us().max(SLACK_US)),
+            cpu: CpuClock::default(),
+            clock,
+            without_outer: Called::default(),
+            bind_sets: BindSets::default(),
+            values: Table::default(),
             now: None,
             offset_us: None,
         }
     }
 
-    /// A line has a `tim`. `wall_us` is the time of day that the file said last.
-    pub(super) fn tick(&mut self, tim: u64, preview: &Preview, wall_us: Option<i64>) {
+    /// A line has a `tim`. Returns the moment that it is, in microseconds. `us`: of a wait, how long it was. `wall_us` is the
+    /// time of day that the file said last.
+    pub(super) fn tick(&mut self, tim: u64, us: u64, preview: &Preview, wall_us: Option<i64>) -> u64 {
+        let moment = self.clock.moment_us(tim, us);
         if self.offset_us.is_none() {
-            let is_epoch = preview.unit == Unit::Microseconds && EPOCH_TIM_US.contains(&tim);
+            let is_epoch = preview.unit != Unit::Centiseconds && EPOCH_TIM_US.contains(&moment);
             let offset = match (is_epoch, wall_us) {
                 (true, _) => 0,
-                (false, Some(wall)) => wall.saturating_sub_unsigned(tim),
+                (false, Some(wall)) => wall.saturating_sub_unsigned(moment),
                 (false, None) => preview.offset_us.unwrap_or(0),
             };
             self.offset_us = Some(offset);
         }
-        self.now = Some(tim);
-        self.interval.end_us = Some(signed(tim));
-    }
-
-    /// The last `tim`, microseconds.
-    pub(super) fn last_tim(&self) -> Option<u64> {
-        self.now
+        self.now = Some(moment);
+        self.interval.tick(moment);
+        moment
     }
 
     /// A line that is neither a wait nor a call says that the session was at work.
@@ -142,12 +161,39 @@ impl TracedSession {
 
     /// The cursor number stands for this statement from now on.
     pub(super) fn parsing(&mut self, number: u64, statement: u64, dep: u32) {
+        self.cursor = number;
         let cursor = self.cursors.get(number);
         let settled = cursor.settle();
         (cursor.statement, cursor.dep, cursor.plan) = (statement, dep, 0);
+        cursor.bind_set = None;
         if let Some((key, sums)) = settled {
             self.seconds.statement(key, &sums);
         }
+    }
+
+    /// Values of the bind variables with which a cursor will be executed.
+    pub(super) fn binds(&mut self, cursor: u64, values: Vec<String>) {
+        self.values.insert(cursor, values);
+    }
+
+    /// Adds a call to those with the same values of bind variables.
+    fn bind_call(&mut self, of: &CallLine<'_>, e: u64) {
+        let executions = u64::from(of.kind == CallKind::Exec);
+        if of.kind == CallKind::Exec {
+            let values = self.values.remove(&of.cursor);
+            let cursor = self.cursors.get(of.cursor);
+            cursor.bind_set = values.and_then(|values| self.bind_sets.set(cursor.statement, values));
+        }
+        if of.kind != CallKind::Parse
+            && let Some(set) = self.cursors.get(of.cursor).bind_set
+        {
+            self.bind_sets.call(set, executions, e, of.r);
+        }
+    }
+
+    /// The last moment in which something ended, microseconds since the Unix epoch; none before there was one.
+    pub(super) fn end_us(&self) -> Option<i64> {
+        self.end_us
     }
 
     /// Statement and plan that a cursor number stands for.
@@ -160,11 +206,30 @@ impl TracedSession {
     pub(super) fn now_does(&mut self, change: impl FnOnce(&mut Doing), out: &mut Output<'_>) {
         let mut doing = self.doing.clone();
         change(&mut doing);
-        if doing != self.doing {
-            self.close(out, true);
-            self.begin_us = None;
-            self.doing = doing;
+        if doing == self.doing {
+            return;
         }
+        // What is told behind it belongs to what the application does now, calls as well as waits: nothing waits any more
+        // for the plan that its cursor will run.
+        for cursor in self.cursors.all() {
+            if let Some((key, sums)) = cursor.settle() {
+                self.seconds.statement(key, &sums);
+            }
+        }
+        self.close(out, true);
+        if self.open.waits().is_empty() {
+            self.before.clear();
+        } else if self.before.len() < MAX_DOINGS {
+            let id = self.id(out);
+            self.before.push(id);
+        }
+        self.begin_us = None;
+        self.doing = doing;
+    }
+
+    /// Number of what the application does, see [`KeptWait::doing`].
+    fn doing_number(&self) -> u32 {
+        u32::try_from(self.before.len()).unwrap_or(u32::MAX)
     }
 
     /// Opens the second in which an interval of this length ended.
@@ -187,16 +252,29 @@ impl TracedSession {
         let event = out.events.get(wait.event);
         match wait.tim {
             Some(tim) => {
-                self.open.wait(tim, wait.ela);
+                self.interval.began(tim, wait.ela);
                 self.gaps.told(tim, wait.ela, wait.line);
             }
-            None => {
-                self.open.wait_untimed(wait.ela, event.between_calls);
-                self.now = self.now.map(|now| now.saturating_add(wait.ela));
-            }
+            None => self.now = self.now.map(|now| now.saturating_add(wait.ela)),
         }
         self.interval.wait_us = self.interval.wait_us.saturating_add(signed(wait.ela));
-        let cursor = self.cursors.get(wait.cursor);
+        // Of no cursor: it is given to the one before until a call says better.
+        let assumed_cursor = (wait.cursor == 0 && self.cursor != 0).then_some(self.cursor);
+        if wait.cursor != 0 {
+            self.cursor = wait.cursor;
+        }
+        let number = assumed_cursor.unwrap_or(wait.cursor);
+        self.open.wait(KeptWait {
+            when: wait.tim.map(|tim| (tim.saturating_sub(wait.ela), tim)),
+            us: wait.ela,
+            cursor: number,
+            line: wait.line,
+            from_client: event.from_client,
+            between_calls: event.between_calls,
+            assumed_cursor,
+            doing: self.doing_number(),
+        });
+        let cursor = self.cursors.get(number);
         let statement = cursor.statement;
         let waited = if event.from_client {
             &mut cursor.pending.idle_us
@@ -204,14 +282,6 @@ impl TracedSession {
             &mut cursor.pending.wait_us
         };
         *waited = waited.saturating_add(wait.ela);
-        if event.from_client {
-            self.underway = Underway::default();
-        } else if !event.between_calls {
-            self.underway.cursor = wait.cursor;
-            self.underway.waits += 1;
-            self.underway.wait_us = self.underway.wait_us.saturating_add(wait.ela);
-            self.underway.line = wait.line;
-        }
         let io = event.block_io.map(|io| {
             (
                 io.direction,
@@ -221,13 +291,22 @@ impl TracedSession {
         let second = self.second(wait.ela, out);
         second.add(wait.event, statement, wait.ela);
         second.latency(wait.event, io, wait.ela);
+        if event.has_object {
+            let blocks = io.map_or(0, |(_, blocks)| blocks);
+            if let Some(object) = record::object(wait.parameters) {
+                second.place(Place::Object(object), wait.event, wait.ela, blocks);
+            }
+            if let Some(file) = record::file(wait.parameters, event.p1_is_file) {
+                second.place(Place::File(file), wait.event, wait.ela, blocks);
+            }
+        }
         let view = &mut second.counters().call_view;
-        let sum = if event.from_client {
-            &mut view.idle_us
+        if event.from_client {
+            view.idle_us = view.idle_us.saturating_add(signed(wait.ela));
         } else {
-            &mut view.wait_us
-        };
-        *sum = sum.saturating_add(signed(wait.ela));
+            view.wait_us = view.wait_us.saturating_add(signed(wait.ela));
+            view.wait_outside_us = view.wait_outside_us.saturating_add(signed(wait.ela));
+        }
         if wait.tim.is_some() && out.into.options().beside {
             self.span(&wait, out);
         }
@@ -252,63 +331,81 @@ impl TracedSession {
         });
     }
 
-    /// Adds a call. True when it is of depth 0, so that its CPU counts in the totals.
-    pub(super) fn call(&mut self, call: Call<'_>, out: &mut Output<'_>) -> bool {
+    /// Adds a call. Returns what it adds to the sums over outermost calls.
+    pub(super) fn call(&mut self, call: Call<'_>, out: &mut Output<'_>) -> Added {
         let tim = call.tim.or(self.now).unwrap_or(0);
-        if self.interval.begin_us.is_none() && call.tim.is_some() {
-            self.interval.begin_us = Some(signed(tim).saturating_sub(signed(call.e)));
+        if call.tim.is_some() {
+            self.interval.began(tim, call.e);
         }
         let is_lob = call.of.kind == CallKind::Lob;
         let (statement, parsed_dep) = if is_lob {
             (0, 0)
         } else {
+            self.cursor = call.of.cursor;
             let cursor = self.cursors.get(call.of.cursor);
             (cursor.statement, cursor.dep)
         };
-        let dep = call.of.dep.unwrap_or(parsed_dep);
+        let ended = Ended {
+            kind: call.of.kind,
+            cursor: call.of.cursor,
+            statement,
+            dep: (!is_lob).then(|| call.of.dep.unwrap_or(parsed_dep)),
+            tim,
+            e: call.e,
+            c: call.c,
+        };
+        self.cpu.told(call.c);
+        let mut assumed = Vec::new();
+        let doing = self.doing_number();
+        let share = self.open.call(&ended, doing, &mut self.callers, &mut assumed);
+        self.assumed(&assumed);
         if call.of.kind.is_parse_exec_fetch() {
-            self.statement_call(&call, out);
-            if parsed_dep == 0 {
-                let view = &mut self.second(call.e, out).counters().call_view;
-                view.elapsed_us = view.elapsed_us.saturating_add(signed(call.e));
-                view.cpu_us = view.cpu_us.saturating_add(signed(call.c));
+            self.statement_call(&call, &share, out);
+            if out.into.options().binds {
+                self.bind_call(call.of, call.e);
             }
         }
-        if !is_lob {
-            self.calls.call(statement, call.of.kind, dep, call.e);
-        }
-        let split = if is_lob {
-            self.gaps.told(tim, call.e, call.line);
-            self.open.lob_call(tim, call.e, call.c)
-        } else if dep > 0 {
-            self.gaps.told(tim, call.e, call.line);
-            return false;
-        } else {
+        self.interval.cpu_us = self.interval.cpu_us.saturating_add(share.added.cpu_but_close);
+        // As long as it is known what the application did when the waits in it ended.
+        self.settle(&ended, &share, out);
+        if ended.dep == Some(0) {
             self.gaps.call(tim, call.e, call.line);
-            self.underway = Underway::default();
-            self.open.call(tim, call.e, call.c)
-        };
-        self.interval.cpu_us = self.interval.cpu_us.saturating_add(signed(call.c));
-        self.settle(split, statement, out);
-        true
+            self.leave();
+        } else {
+            self.gaps.told(tim, call.e, call.line);
+        }
+        share.added
+    }
+
+    /// A call of depth 0 ended: whatever lies in no call now never will.
+    fn leave(&mut self) {
+        let left = self.open.leave();
+        self.without_outer.add(left.recursive);
+        self.assumed(&left.waits);
+        self.before.clear();
+    }
+
+    /// Waits of cursor #0 that were given to the cursor before, and lie in no call of it.
+    fn assumed(&mut self, waits: &[KeptWait]) {
+        for wait in waits.iter().filter(|wait| wait.us > 0) {
+            if let Some(number) = wait.assumed_cursor {
+                let sums = &mut self.cursors.get(number).pending.assumed_wait_us;
+                *sums = sums.saturating_add(wait.us);
+            }
+        }
     }
 
     /// Adds a call to the sums of its statement. A parse that says no plan belongs to the one that the cursor runs next.
-    fn statement_call(&mut self, call: &Call<'_>, out: &mut Output<'_>) {
+    fn statement_call(&mut self, call: &Call<'_>, share: &Share, out: &mut Output<'_>) {
         let of = call.of;
         let cursor = self.cursors.get(of.cursor);
-        cursor.pending.add(&StatementSums {
-            calls: 1,
-            executions: u64::from(of.kind == CallKind::Exec),
-            elapsed_us: call.e,
-            cpu_us: call.c,
-            rows: of.r,
-            consistent_gets: of.cr,
-            current_gets: of.cu,
-            physical_reads: of.p,
-            misses: of.mis,
+        let mut sums = StatementSums {
+            own_elapsed_us: share.elapsed,
+            own_cpu_us: share.cpu,
             ..StatementSums::default()
-        });
+        };
+        sums.call(of, call.e, call.c);
+        cursor.pending.add(&sums);
         if of.plh != 0 {
             cursor.plan = of.plh;
         }
@@ -319,17 +416,60 @@ impl TracedSession {
         }
     }
 
-    fn settle(&mut self, split: Split, statement: u64, out: &mut Output<'_>) {
-        let second = self.second(split.cpu + split.unaccounted, out);
-        for (event, us) in [(Events::CPU, split.cpu), (Events::UNACCOUNTED, split.unaccounted)] {
-            if us > 0 {
-                second.add(event, statement, us);
+    /// Makes time of the share of a call.
+    fn settle(&mut self, call: &Ended, share: &Share, out: &mut Output<'_>) {
+        self.second(call.e, out);
+        let seconds = &mut self.seconds;
+        let cpu = self
+            .cpu
+            .split(share.cpu, share.room, share.waits, |us| seconds.earlier_cpu(us));
+        self.seconds.call(call.statement, cpu.cpu, share.room - cpu.cpu);
+        let elsewhere: u64 = share.waits_elsewhere.iter().map(|(_, us)| us).sum();
+        let counters = self.seconds.counters();
+        let add = |sum: &mut u64, us| *sum = sum.saturating_add(us);
+        add(&mut counters.cpu_inside_waits_us, cpu.inside_waits);
+        add(&mut counters.waits_beyond_calls_us, share.beyond);
+        counters.cpu_beyond_calls_us = counters.cpu_beyond_calls_us.saturating_add(signed(cpu.beyond));
+        counters.call_view.call(&share.added);
+        if elsewhere > 0 && call.kind.is_parse_exec_fetch() {
+            // A wait is elapsed time of the action in which it ended, like its own time.
+            let view = &mut counters.call_view;
+            view.elapsed_us = view.elapsed_us.saturating_sub(signed(elsewhere));
+            let second_us = second_of(self.end_us.unwrap_or(0));
+            for (doing, us) in &share.waits_elsewhere {
+                if let Some(id) = self.before.get(*doing as usize) {
+                    count(
+                        second_us,
+                        *id,
+                        out.into,
+                        &[(oracle::CALL_ELAPSED_US, signed(*us))],
+                    );
+                }
             }
         }
-        let counters = second.counters();
-        let add = |sum: &mut u64, us| *sum = sum.saturating_add(us);
-        add(&mut counters.cpu_inside_waits_us, split.cpu_inside_waits);
-        add(&mut counters.waits_beyond_calls_us, split.waits_beyond);
+    }
+
+    /// An error at run time.
+    pub(super) fn error(&mut self, cursor: u64, code: u64, out: &mut Output<'_>) {
+        let statement = self.cursors.get(cursor).statement;
+        self.second(0, out).named(Named::Error(statement, code));
+    }
+
+    /// A statement that could not be parsed.
+    pub(super) fn parse_error(&mut self, statement: u64, code: u64, out: &mut Output<'_>) {
+        self.second(0, out).named(Named::ParseError(statement, code));
+    }
+
+    /// A transaction ended.
+    pub(super) fn transaction(&mut self, end: TransactionEnd, out: &mut Output<'_>) {
+        let counters = self.second(0, out).counters();
+        *match end {
+            TransactionEnd { read_only: true, .. } => &mut counters.read_only_ends,
+            TransactionEnd {
+                rolled_back: true, ..
+            } => &mut counters.rollbacks,
+            TransactionEnd { .. } => &mut counters.commits,
+        } += 1;
     }
 
     /// Makes rows of what is open.
@@ -373,20 +513,26 @@ impl TracedSession {
             module: module.clone(),
             action: action.clone(),
             client_id: client_id.clone(),
+            sid: self.sid.clone(),
             ..SessionRow::default()
         };
         out.into.session(&identity, row)
     }
 
-    /// The trace has ended: everything becomes rows.
-    pub(super) fn finish(&mut self, out: &mut Output<'_>) {
-        let Some(end_us) = self.end_us else { return };
+    /// The trace has ended: everything becomes rows. Returns the call that had not ended, if there is one.
+    pub(super) fn finish(&mut self, out: &mut Output<'_>) -> Option<CallInFlight> {
+        let end_us = self.end_us?;
+        let in_flight = self.in_flight();
+        let left = self.open.leave();
+        self.assumed(&left.waits);
         for cursor in self.cursors.all() {
             if let Some((key, sums)) = cursor.settle() {
                 self.seconds.statement(key, &sums);
             }
         }
         self.seconds.open(end_us);
+        let beyond = &mut self.seconds.counters().cpu_beyond_calls_us;
+        *beyond = beyond.saturating_add(self.cpu.carried_us());
         self.close(out, true);
         let interval = self.interval;
         let counters = [
@@ -397,6 +543,7 @@ impl TracedSession {
         ];
         let id = self.id(out);
         count(second_of(end_us), id, out.into, &counters);
+        in_flight
     }
 
     /// The longest stretches of which no line tells.
@@ -404,27 +551,37 @@ impl TracedSession {
         self.gaps.finish(&self.sid, self.offset_us.unwrap_or(0))
     }
 
-    /// The call that had not ended when the trace did.
-    pub(super) fn in_flight(&mut self) -> Option<CallInFlight> {
-        let underway = &self.underway;
-        if underway.waits == 0 && !self.calls.is_open() {
+    /// The call that had not ended when the trace did: waits, or recursive calls, of which no call is around.
+    fn in_flight(&mut self) -> Option<CallInFlight> {
+        let waits = self.open.waits();
+        // The wait for the client's next message tells that there was no call.
+        let from = waits
+            .iter()
+            .rposition(|wait| wait.from_client)
+            .map_or(0, |at| at + 1);
+        let of_a_call =
+            |wait: &&KeptWait| !wait.between_calls && wait.assumed_cursor.is_none() && wait.cursor != 0;
+        let mut flight = CallInFlight {
+            session: self.sid.clone(),
+            ..CallInFlight::default()
+        };
+        for wait in waits[from..].iter().filter(of_a_call) {
+            (flight.cursor, flight.line) = (wait.cursor, wait.line);
+            flight.waits += 1;
+            flight.wait_us = flight.wait_us.saturating_add(wait.us);
+        }
+        let (recursive, least_depth) = self.open.recursive();
+        (flight.calls, flight.call_us) = (recursive.calls, recursive.us);
+        if flight.waits == 0 && flight.calls == 0 {
             return None;
         }
-        let (statement, depth) = if underway.waits > 0 {
-            let cursor = self.cursors.get(underway.cursor);
-            (cursor.statement, (cursor.statement != 0).then_some(cursor.dep))
+        let cursor = *self.cursors.get(flight.cursor);
+        if flight.waits > 0 && cursor.statement != 0 {
+            (flight.statement, flight.depth) = (cursor.statement, Some(cursor.dep));
         } else {
-            (0, None)
-        };
-        Some(CallInFlight {
-            session: self.sid.clone(),
-            cursor: underway.cursor,
-            statement,
-            depth,
-            waits: underway.waits,
-            wait_us: underway.wait_us,
-            line: underway.line,
-        })
+            flight.depth = least_depth.and_then(|depth| depth.checked_sub(1));
+        }
+        Some(flight)
     }
 }
 

@@ -2,12 +2,11 @@
 
 use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
-use dbtime_model::{Caller, CounterRow, PlanStep, StatementRow};
+use dbtime_model::{BindSet, Caller, CounterRow, PlanStep, StatementRow};
 
-use super::record::{CallKind, StatLine};
-
-/// Recursive calls go a few levels deep; deeper ones are damage.
-const MAX_DEPTH: usize = 64;
+use super::elapsed::Called;
+use super::record::{CallKind, CallLine, StatLine};
+use super::views::signed;
 
 /// Steps kept of the plans of one statement.
 const MAX_STEPS: usize = 4_096;
@@ -15,141 +14,119 @@ const MAX_STEPS: usize = 4_096;
 /// A statement and one of its plans (0 = not known).
 pub(super) type PlanKey = (u64, u64);
 
+/// Sums of calls of one kind, in the order of [`oracle::CALL_SUMS`].
+pub(super) type CallSums = [u64; oracle::CALL_SUMS.len()];
+
 /// Sums of calls and waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct StatementSums {
-    pub calls: u64,
-    pub executions: u64,
-    pub elapsed_us: u64,
-    pub cpu_us: u64,
+    pub parse: CallSums,
+    pub exec: CallSums,
+    pub fetch: CallSums,
+    pub own_elapsed_us: i64,
+    pub own_cpu_us: i64,
     pub wait_us: u64,
     pub idle_us: u64,
-    pub rows: u64,
-    pub consistent_gets: u64,
-    pub current_gets: u64,
-    pub physical_reads: u64,
-    pub misses: u64,
+    pub assumed_wait_us: u64,
 }
 
 impl StatementSums {
+    /// Adds a PARSE, EXEC or FETCH call, in microseconds.
+    pub(super) fn call(&mut self, of: &CallLine<'_>, e: u64, c: u64) {
+        let sums = match of.kind {
+            CallKind::Parse => &mut self.parse,
+            CallKind::Exec => &mut self.exec,
+            CallKind::Fetch => &mut self.fetch,
+            CallKind::Close | CallKind::Other | CallKind::Lob => return,
+        };
+        add(sums, &[1, e, c, of.r, of.cr, of.cu, of.p, of.mis]);
+    }
+
     /// Adds other sums.
     pub(super) fn add(&mut self, other: &StatementSums) {
-        let mut mine = self.fields();
-        for (mine, (_, theirs)) in mine.iter_mut().zip(other.named()) {
-            **mine = mine.saturating_add(theirs);
-        }
+        add(&mut self.parse, &other.parse);
+        add(&mut self.exec, &other.exec);
+        add(&mut self.fetch, &other.fetch);
+        self.own_elapsed_us = self.own_elapsed_us.saturating_add(other.own_elapsed_us);
+        self.own_cpu_us = self.own_cpu_us.saturating_add(other.own_cpu_us);
+        self.wait_us = self.wait_us.saturating_add(other.wait_us);
+        self.idle_us = self.idle_us.saturating_add(other.idle_us);
+        self.assumed_wait_us = self.assumed_wait_us.saturating_add(other.assumed_wait_us);
     }
 
-    fn fields(&mut self) -> [&mut u64; 11] {
-        [
-            &mut self.calls,
-            &mut self.executions,
-            &mut self.elapsed_us,
-            &mut self.cpu_us,
-            &mut self.wait_us,
-            &mut self.idle_us,
-            &mut self.rows,
-            &mut self.consistent_gets,
-            &mut self.current_gets,
-            &mut self.physical_reads,
-            &mut self.misses,
-        ]
-    }
-
-    /// The sums with the names of their counters, in the order of `fields`.
-    fn named(&self) -> [(&'static str, u64); 11] {
-        [
-            (oracle::CALLS, self.calls),
-            (oracle::EXECUTIONS, self.executions),
-            (oracle::ELAPSED_US, self.elapsed_us),
-            (oracle::CPU_US, self.cpu_us),
-            (oracle::WAIT_US, self.wait_us),
-            (oracle::IDLE_US, self.idle_us),
-            (oracle::ROWS, self.rows),
-            (oracle::CONSISTENT_GETS, self.consistent_gets),
-            (oracle::CURRENT_GETS, self.current_gets),
-            (oracle::PHYSICAL_READS, self.physical_reads),
-            (oracle::MISSES, self.misses),
-        ]
-    }
-
-    /// Hands on the counters that grew.
+    /// Hands on the counters that are not 0.
     pub(super) fn close(self, (statement, plan): PlanKey, second_us: i64, mut take: impl FnMut(CounterRow)) {
-        for (name, value) in self.named().into_iter().filter(|(_, value)| *value > 0) {
-            take(CounterRow {
-                time: second_us,
-                statement,
-                plan,
-                source: ORACLE.to_string(),
-                name: name.to_string(),
-                value: i64::try_from(value).unwrap_or(i64::MAX),
-                ..CounterRow::default()
-            });
+        let mut counter = |name: &str, value: i64| {
+            if value != 0 {
+                take(CounterRow {
+                    time: second_us,
+                    statement,
+                    plan,
+                    source: ORACLE.to_string(),
+                    name: name.to_string(),
+                    value,
+                    ..CounterRow::default()
+                });
+            }
+        };
+        let mut all = self.parse;
+        add(&mut all, &self.exec);
+        add(&mut all, &self.fetch);
+        for (names, sums) in [
+            (oracle::CALL_SUMS, &all),
+            (oracle::PARSE_SUMS, &self.parse),
+            (oracle::FETCH_SUMS, &self.fetch),
+        ] {
+            for (name, value) in names.into_iter().zip(sums) {
+                counter(name, signed(*value));
+            }
         }
+        let [executions, ..] = self.exec;
+        counter(oracle::EXECUTIONS, signed(executions));
+        counter(oracle::OWN_ELAPSED_US, self.own_elapsed_us);
+        counter(oracle::OWN_CPU_US, self.own_cpu_us);
+        counter(oracle::WAIT_US, signed(self.wait_us));
+        counter(oracle::IDLE_US, signed(self.idle_us));
+        counter(oracle::ASSUMED_WAIT_US, signed(self.assumed_wait_us));
     }
 }
 
-/// Which statement ran which, by the rule that a call stands in the trace behind the calls that were made in it.
+fn add(sums: &mut CallSums, other: &CallSums) {
+    for (sum, more) in sums.iter_mut().zip(other) {
+        *sum = sum.saturating_add(*more);
+    }
+}
+
+/// Which statement called which.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    /// By depth: calls that wait for the end of the call they are in.
-    open: Vec<Table<u64, Called>>,
-    called: Table<(u64, u64), Called>,
-}
+pub(super) struct Callers(Table<(u64, u64), Called>);
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Called {
-    calls: u64,
-    us: u64,
-}
-
-impl Called {
-    fn add(&mut self, other: Called) {
-        self.calls += other.calls;
-        self.us = self.us.saturating_add(other.us);
-    }
-}
-
-impl Calls {
-    /// A call of a statement ended.
-    pub(super) fn call(&mut self, statement: u64, kind: CallKind, dep: u32, us: u64) {
-        let depth = dep as usize;
-        if depth >= MAX_DEPTH {
-            return;
-        }
-        if self.open.len() > depth + 1 {
-            // What is deeper still has no caller: the call between is not in the trace.
-            let (below, deeper) = self.open[depth + 1..].split_at_mut(1);
-            for (child, called) in below[0].drain() {
-                self.called.entry((child, statement)).or_default().add(called);
-            }
-            deeper.iter_mut().for_each(Table::clear);
-        }
-        if depth > 0 && kind.is_parse_exec_fetch() {
-            if self.open.len() <= depth {
-                self.open.resize_with(depth + 1, Table::default);
-            }
-            let called = Called { calls: 1, us };
-            self.open[depth].entry(statement).or_default().add(called);
-        }
-    }
-
-    /// True when calls wait for the end of the call they are in.
-    pub(super) fn is_open(&self) -> bool {
-        self.open.iter().any(|level| !level.is_empty())
+impl Callers {
+    /// Calls of a statement were made in one of another statement.
+    pub(super) fn add(&mut self, statement: u64, caller: u64, called: Called) {
+        self.0.entry((statement, caller)).or_default().add(called);
     }
 
     /// Hands on who was called by whom.
     pub(super) fn finish(self, mut take: impl FnMut(u64, Caller)) {
-        for ((child, statement), called) in self.called {
+        for ((statement, caller), called) in self.0 {
             let caller = Caller {
-                statement,
+                statement: caller,
                 calls: called.calls,
                 elapsed_us: called.us,
             };
-            take(child, caller);
+            take(statement, caller);
         }
     }
+}
+
+/// What `PARSING IN CURSOR` says of a statement beside its text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parsed {
+    pub hash_value: u64,
+    pub user: Option<u32>,
+    pub depth: u32,
+    pub command: Option<u32>,
 }
 
 /// Texts and plans of the statements of a file.
@@ -161,9 +138,15 @@ pub(super) struct Statements {
 
 impl Statements {
     /// A statement was parsed; the first text that is told of it stays.
-    pub(super) fn text(&mut self, id: u64, sql_id: &[u8], text: &[u8]) {
+    pub(super) fn text(&mut self, id: u64, sql_id: &[u8], text: &[u8], parsed: Parsed) {
         let row = self.rows.entry(id).or_default();
         row.id = id;
+        if row.hash_value == 0 {
+            row.hash_value = parsed.hash_value;
+        }
+        row.user_id = row.user_id.or(parsed.user);
+        row.command = row.command.or(parsed.command);
+        row.depth = Some(row.depth.map_or(parsed.depth, |depth| depth.min(parsed.depth)));
         if row.sql_id.is_empty() {
             row.sql_id = String::from_utf8_lossy(sql_id).into_owned();
         }
@@ -194,6 +177,13 @@ impl Statements {
             elapsed_us: line.elapsed_us,
             ..PlanStep::default()
         });
+    }
+
+    /// A statement was executed with these values.
+    pub(super) fn bind_set(&mut self, statement: u64, set: BindSet) {
+        let row = self.rows.entry(statement).or_default();
+        row.id = statement;
+        row.binds.push(set);
     }
 
     /// A statement was called by another one.

@@ -1,7 +1,9 @@
 //! What the classic trace tools break time down into, by their own rules.
 
-/// parsetrc.pl: elapsed and CPU of PARSE, EXEC and FETCH of cursors whose latest `PARSING IN CURSOR` line says
-/// depth 0 or that have none; waits of every depth; idle is `SQL*Net message from client` and nothing else.
+use super::elapsed::Added;
+
+/// As parsetrc.pl: elapsed and CPU of PARSE, EXEC and FETCH of outermost calls; waits of every depth; idle is
+/// `SQL*Net message from client` and nothing else. Below zero where calls turned out to hold what was told before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CallView {
     /// Sum of `e`, microseconds.
@@ -12,13 +14,23 @@ pub(super) struct CallView {
     pub wait_us: i64,
     /// Sum of `ela` of `SQL*Net message from client`, microseconds.
     pub idle_us: i64,
+    /// Of the waits that are not idle, what lies in none of these calls, microseconds.
+    pub wait_outside_us: i64,
 }
 
-/// TVD$XTAT: from the begin of the first call to the last `tim`; CPU of all calls of depth 0; all waits, idle ones
-/// included. A LOB call, which says no depth, counts as depth 0.
+impl CallView {
+    pub(super) fn call(&mut self, added: &Added) {
+        self.elapsed_us = self.elapsed_us.saturating_add(added.elapsed);
+        self.cpu_us = self.cpu_us.saturating_add(added.cpu);
+        self.wait_outside_us = self.wait_outside_us.saturating_sub(added.waits);
+    }
+}
+
+/// TVD$XTAT: from the earliest begin of a call or wait to the last `tim`; CPU of all outermost calls but CLOSE; all waits,
+/// idle ones included. A LOB call, which says no depth, counts like any other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct IntervalView {
-    /// `tim` − `e` of the first call, microseconds; none before there was one.
+    /// The least `tim` − `e` and `tim` − `ela`, microseconds; none before there was a call or a wait.
     pub begin_us: Option<i64>,
     /// The last `tim`, microseconds.
     pub end_us: Option<i64>,
@@ -29,7 +41,18 @@ pub(super) struct IntervalView {
 }
 
 impl IntervalView {
-    /// End − begin, microseconds; 0 in a trace without calls.
+    /// A line says `tim`, microseconds.
+    pub(super) fn tick(&mut self, tim: u64) {
+        self.end_us = self.end_us.max(Some(signed(tim)));
+    }
+
+    /// Something that ended at `tim` took `us` microseconds.
+    pub(super) fn began(&mut self, tim: u64, us: u64) {
+        let begin = signed(tim).saturating_sub(signed(us));
+        self.begin_us = Some(self.begin_us.map_or(begin, |earliest| earliest.min(begin)));
+    }
+
+    /// End − begin, microseconds; 0 in a trace without calls and waits that say when they ended.
     pub(super) fn duration_us(&self) -> i64 {
         match (self.begin_us, self.end_us) {
             (Some(begin), Some(end)) => end.saturating_sub(begin),
@@ -37,7 +60,7 @@ impl IntervalView {
         }
     }
 
-    /// Duration − (CPU + waits), microseconds. Below zero when CPU was counted inside waits too.
+    /// Duration − (CPU + waits), microseconds. May be below zero.
     pub(super) fn unaccounted_us(&self) -> i64 {
         self.duration_us()
             .saturating_sub(self.cpu_us.saturating_add(self.wait_us))
