@@ -6,6 +6,7 @@
 
 #define MAX_FRAMES 127 /* of a kernel stack, and of a user stack: what perf takes too; a power of two less one */
 #define MAX_NO_STACK_WAITS 8
+#define MAX_SEVERAL_CALLS 4
 
 /* A session is one task, known by pid and start time: a pid alone is reused. */
 struct dbt_task_id {
@@ -42,9 +43,9 @@ struct dbt_target {
 	__u32 pad;
 };
 
-/* Element of the map `slots`: one target as the sampler thread visits it. pid 0 = empty. User space writes a
- * slot when a session begins (start_ns 0 = whatever task has the pid now) and empties it when it has ended;
- * between the two only the sampler's program writes it. */
+/* Element of the map `slots`: one target as the sampler thread visits it. pid 0 = empty. A slot is written when a
+ * session begins (by the fork, if there is one in `free_slots`, else by user space; start_ns 0 = whatever task has the
+ * pid now), and user space empties it when it has ended; between the two only the sampler's program writes it. */
 struct dbt_slot {
 	struct dbt_task_id task;
 	struct dbt_wait_source source;
@@ -59,10 +60,12 @@ struct dbt_slot {
 	__u32 pad;
 };
 
-/* Which waits need no stack. Filled by user space: what is idle is not decided here. */
+/* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */
 struct dbt_config {
 	__u64 no_stack_classes; /* bit n: waits whose top byte is n */
 	__u32 no_stack_waits[MAX_NO_STACK_WAITS];
+	__u64 resumed_classes; /* bit n: waits whose top byte is n go on after a signal: waits.bpf.h */
+	__u32 several_calls[MAX_SEVERAL_CALLS]; /* of which one wait makes several calls */
 };
 
 /* Argument of one pass of the sampler. */
@@ -154,6 +157,8 @@ struct dbt_sums {
 struct dbt_begin {
 	struct dbt_event event;
 	struct dbt_wait_source source;
+	__u32 slot; /* as in struct dbt_target */
+	__u32 pad;
 };
 
 /* One cell of the histograms: latencies of one kind that fell into one bucket. What does not apply is 0. */

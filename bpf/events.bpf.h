@@ -54,20 +54,20 @@ static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel,
 
 /* The scheduler's clock, in which it notes when a task came onto its CPU, minus nothing but a constant and a slow drift is
  * CLOCK_MONOTONIC. The sampler finds the difference anew every second; 0 = not known. */
-__u64 scheduler_clock_offset = 0;
-
-/* The same for a clock of which nothing is taken off: in it the scheduler notes when a task came onto its CPU. */
 __u64 arrival_clock_offset = 0;
 
 #define LONGEST_TICK 20000000ULL
 
-/* sum_exec_runtime, with what has passed since the kernel last brought it up to date (at ticks and switches). */
-static __always_inline __u64 on_cpu_time(__u64 sum_exec_runtime, __u64 exec_start, __u64 now)
+/* sum_exec_runtime of a task that is on a CPU, with what has passed since the kernel last brought it up to date (at ticks and
+ * switches): the kernel notes when the task came onto its CPU, and what it was then. A session of some milliseconds has no
+ * tick, or one. */
+static __always_inline __u64 on_cpu_time(struct task_struct *task, __u64 now)
 {
-	__u64 offset = scheduler_clock_offset, open = now - offset - exec_start;
+	__u64 booked = BPF_CORE_READ(task, se.sum_exec_runtime), before = BPF_CORE_READ(task, se.prev_sum_exec_runtime);
+	__u64 open = before + (now - arrival_clock_offset - BPF_CORE_READ(task, sched_info.last_arrival)) - booked;
 
-	/* Where interrupts or stolen time are taken off, the clocks differ by more than a tick: no correction. */
-	return offset && open < LONGEST_TICK ? sum_exec_runtime + open : sum_exec_runtime;
+	/* Below 0 too: time was stolen, or went to interrupts. */
+	return arrival_clock_offset && open < LONGEST_TICK ? booked + open : booked;
 }
 
 #endif

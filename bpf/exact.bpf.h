@@ -35,6 +35,18 @@ enum dbt_call_flag {
 	CALL_LEFT_CPU = 4,
 };
 
+/* What a system call is for, by its number, which is the architecture's. Set before loading. */
+enum dbt_call_use {
+	CALL_READS = 1,      /* from a file, as pread64 */
+	CALL_WORKS = 2,      /* what sessions do all the time: read, write, send, receive, wait, sync */
+	CALL_SLEEPS = 4,     /* until somebody else does something: epoll_wait, futex */
+	CALL_ENDS_WAIT = 8,  /* of these, those that nothing follows in the same wait: futex */
+	CALL_OF_SIGNAL = 16, /* what handlers of signals do: kill, rt_sigreturn */
+};
+
+#define MAX_CALLS 512 /* a power of two */
+const volatile __u8 call_uses[MAX_CALLS] = {};
+
 #define CALL_HISTOGRAMS 64 /* a power of two */
 
 /* Number of the histogram of a system call in a wait event. */
@@ -42,6 +54,16 @@ struct dbt_call_histogram {
 	__u32 call;
 	__u32 cell;
 	__u32 number;
+};
+
+/* The wait event that the session is in, from its first call on: waits.bpf.h. */
+struct dbt_open_wait {
+	__u32 wait; /* 0 = none */
+	__u32 cell; /* of `sums` when it began */
+	__u32 flags;
+	__u32 pad;
+	__u64 begin;
+	__u64 end; /* when the last call in it returned; 0 = none has */
 };
 
 struct dbt_account {
@@ -80,6 +102,8 @@ struct dbt_account {
 	__u32 wait_histograms[MAX_WAITS];     /* by cell, as the next */
 	__u32 sched_histograms[MAX_WAITS];
 	struct dbt_call_histogram calls[CALL_HISTOGRAMS];
+	struct dbt_open_wait open_wait;
+	struct dbt_open_wait left_wait; /* a signal interrupted it, and it may go on */
 };
 
 struct {
@@ -209,6 +233,8 @@ static __always_inline void latency_of(struct dbt_account *account, __u8 kind, _
 
 	add_known_latency(&account->histograms, number, &key, ns);
 }
+
+#include "waits.bpf.h"
 
 /* Ends the stay off CPU: what the kernel calls run delay was spent in the run queue, the rest in the state that the task
  * left its CPU in. `final` = it is on a CPU again; else it is a copy that is looked at.
@@ -450,6 +476,8 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		if (!account->in_call)
 			send_sums(account, now, run_time, run_delay);
 		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait, account->statement);
+		if (!account->in_call)
+			wait_at_switch(account, wait, account->off_cell, now);
 	} else {
 		if (account->switches && switches > account->switches + 1)
 			account->sums.missed += switches - account->switches - 1;
@@ -500,10 +528,13 @@ static __always_inline bool close_account(struct task_struct *task, struct dbt_t
 		return false;
 	totals->on_cpu_ns = run_time_of(account, task, now);
 	begin_write(account);
-	if (trace_calls)
+	if (trace_calls) {
 		settle_calls(account, task, now, totals->run_queue_ns, 0, switches_of(task), true);
-	else
+		close_wait(account, &account->left_wait);
+		close_wait(account, &account->open_wait);
+	} else {
 		settle_switches(account, now, totals->on_cpu_ns, totals->run_queue_ns, true);
+	}
 	account->status = ACCOUNT_NEW;
 	account->sums.totals = *totals;
 	end_write(account);
@@ -557,6 +588,7 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 	send_sums(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
 	account->call_cell = cell_of(&account->sums, wait, account->statement);
 	count(account, account->call_cell, EXACT_CALL);
+	wait_at_call(account, wait, account->call_cell, id, now);
 	account->in_call = 1;
 	account->mode = MODE_CALL;
 	account->call = id;
@@ -593,6 +625,10 @@ static __always_inline void return_from_call(struct dbt_account *account, struct
 	account->in_call = 0;
 	account->mode = MODE_OUTSIDE;
 	account->call_begin = 0;
+	if (begin)
+		wait_at_return(account, result, now);
+	else
+		wait_at_unseen_return(account);
 	end_write(account);
 	if (begin)
 		end_call(account, task, now - begin, result);

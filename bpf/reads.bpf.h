@@ -10,15 +10,6 @@
 #define S_IFREG 0100000
 #define S_IFBLK 0060000
 
-/* What a system call is for, by its number, which is the architecture's. Set before loading. */
-enum dbt_call_use {
-	CALL_READS = 1, /* from a file, as pread64 */
-	CALL_WORKS = 2, /* what sessions do all the time: read, write, send, receive, wait, sync */
-};
-
-#define MAX_CALLS 512 /* a power of two */
-const volatile __u8 call_uses[MAX_CALLS] = {};
-
 static __always_inline bool is_read(__u32 call)
 {
 	return call_uses[call & (MAX_CALLS - 1)] & CALL_READS;

@@ -10,10 +10,53 @@ struct {
 	__type(value, struct dbt_target);
 } targets SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384); /* user space sets it */
+	__type(key, __u32);
+	__type(value, struct dbt_slot);
+} slots SEC(".maps");
+
+/* Slots for the sessions to come: user space keeps some ready, so that the sampler visits a session from its first moment
+ * on. Many live no longer than user space takes to hear of them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1); /* user space sets it */
+	__type(value, __u32);
+} free_slots SEC(".maps");
+
+#define NO_ROW (~0ULL) /* in `switches` of a slot */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_config);
+} configuration SEC(".maps");
+
 #include "exact.bpf.h"
 
 /* Children for which `targets` had no room. */
 __u64 targets_full = 0;
+
+/* Gives the child a slot. Returns its number, counted from 1; 0 = there is none, user space gives it one. */
+static __always_inline __u32 take_free_slot(struct task_struct *child, struct dbt_wait_source *source)
+{
+	struct dbt_slot *slot;
+	__u32 index;
+
+	if (bpf_map_pop_elem(&free_slots, &index))
+		return 0;
+	slot = bpf_map_lookup_elem(&slots, &index);
+	if (!slot)
+		return 0;
+	slot->task.start_ns = child->start_time;
+	slot->source = *source;
+	slot->switches = NO_ROW;
+	ordered();
+	slot->task.pid = child->pid; /* the sampler takes it from now on */
+	return index + 1;
+}
 
 /* A child of the postmaster is a session from its first instruction on. It has its parent's address space, so
  * its wait event lies at the same address. */
@@ -21,7 +64,7 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 parent_pid = parent->tgid, pid = child->pid;
-	struct dbt_target *of_parent, target = {};
+	struct dbt_target *of_parent, *of_child, target = {};
 	struct dbt_begin begin = {};
 
 	if (child->tgid != child->pid) /* a thread, not a process */
@@ -35,6 +78,9 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		__sync_fetch_and_add(&targets_full, 1);
 		return 0;
 	}
+	of_child = bpf_map_lookup_elem(&targets, &pid);
+	if (of_child)
+		of_child->slot = begin.slot = take_free_slot(child, &target.source);
 	if (exact)
 		open_child(child, &target.source);
 	fill_event(&begin.event, EVENT_BEGIN, pid, child->start_time);
@@ -53,7 +99,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	if (!bpf_map_lookup_elem(&targets, &pid))
 		return 0;
 	fill_event(&totals.event, EVENT_END, pid, task->start_time);
-	totals.on_cpu_ns = on_cpu_time(task->se.sum_exec_runtime, task->se.exec_start, totals.event.time_ns);
+	totals.on_cpu_ns = on_cpu_time(task, totals.event.time_ns);
 	totals.run_queue_ns = task->sched_info.run_delay;
 	bpf_map_delete_elem(&targets, &pid);
 	if (!exact || !close_account(task, &totals))

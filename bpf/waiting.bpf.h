@@ -8,22 +8,7 @@
 #define WAITING_BPF_H
 
 #define TASK_RUNNING 0
-#define NO_ROW (~0ULL)
 #define PF_EXITING 0x00000004 /* include/linux/sched.h */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 16384); /* user space sets it */
-	__type(key, __u32);
-	__type(value, struct dbt_slot);
-} slots SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct dbt_config);
-} configuration SEC(".maps");
 
 struct dbt_waiting_scratch {
 	struct dbt_sample sample;
@@ -155,8 +140,7 @@ static __always_inline void read_totals(struct task_struct *task, struct dbt_tot
 	totals->event.time_ns = bpf_ktime_get_ns();
 	totals->on_cpu_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
 	if (BPF_CORE_READ(task, on_cpu))
-		totals->on_cpu_ns =
-			on_cpu_time(totals->on_cpu_ns, BPF_CORE_READ(task, se.exec_start), totals->event.time_ns);
+		totals->on_cpu_ns = on_cpu_time(task, totals->event.time_ns);
 	totals->run_queue_ns = BPF_CORE_READ(task, sched_info.run_delay);
 	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
 	if (queued && queued < visit->sampler_arrival)
@@ -381,20 +365,15 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 
 /* Smallest difference between the clocks in the passes since the last totals: the one that was least delayed. */
 __u64 smallest_offset = ~0ULL;
-bool runtime_is_arrival = false; /* the two clocks of the scheduler are one */
 
 static __always_inline void compare_clocks(struct task_struct *sampler, bool totals)
 {
 	__u64 arrival = sampler->sched_info.last_arrival, offset = bpf_ktime_get_ns() - arrival;
 
-	/* Its own runtime began to count when it arrived, unless the scheduler takes interrupts off. */
-	if (arrival && offset < smallest_offset) {
+	if (arrival && offset < smallest_offset)
 		smallest_offset = offset;
-		runtime_is_arrival = arrival < sampler->se.exec_start + 1000000;
-	}
 	if (totals) {
 		arrival_clock_offset = smallest_offset == ~0ULL ? 0 : smallest_offset;
-		scheduler_clock_offset = runtime_is_arrival ? arrival_clock_offset : 0;
 		smallest_offset = ~0ULL;
 	}
 }

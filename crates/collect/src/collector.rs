@@ -1,22 +1,24 @@
 //! Records the sessions of a server: finds them, takes the kernel's events, hands on rows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, Quality, SCHEMA_VERSION};
-use dbtime_model::{Rows, SessionId};
+use dbtime_model::{CounterRow, Rows, SessionId, Windows, counter};
 
-use crate::accounting::Totals;
+use crate::accounting::{Pool, Totals};
 use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, StackEnd, Tier, Visit};
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, WaitNames};
 use crate::engine::{BpfEngine, Engine};
 use crate::latencies::Latencies;
 use crate::oracle::Instance;
+use crate::postgres::titles::Titles;
 use crate::postgres::{PostgresDatabase, Server};
+use crate::priority::{self, Priority};
 use crate::proc_engine::ProcEngine;
 use crate::session::{Identity, LiveSession, Reported, Unused};
 use crate::symbols::Symbolizer;
@@ -26,12 +28,24 @@ use crate::{CollectError, host, privilege, process};
 /// Samples per second that can be asked for.
 pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
 
+/// How long a row can be: the seconds in a window of rows.
+pub const RESOLUTIONS_S: RangeInclusive<u32> = 1..=3600;
+/// However long windows are, so much at the beginning of a recording is kept by the second, and is on disk as soon.
+pub const WHOLE_SECONDS: Duration = Duration::from_secs(300);
+
 /// How often the database is looked at: for a server that has gone, for what is new.
 const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
+/// Stacks and other rows that may wait to be taken: together they are under 100 MB.
+const MOST_STACKS: usize = 4_000;
+const MOST_ROWS: usize = 200_000;
 /// As long as a process has not named itself, it is asked this often.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
 /// Where passes are rarer than this allows, recording begins before the first one.
 const LONGEST_FIRST_PASS: Duration = Duration::from_millis(300);
+/// How often it is looked for how transactions are counted.
+const LOOK_FOR_TRANSACTIONS: Duration = Duration::from_millis(50);
+/// Recording waits so long for it at most: enough where a server is busy.
+const WAIT_FOR_TRANSACTIONS: Duration = Duration::from_millis(20);
 /// A pass that was under way when a session ended has sent what it found after so long at the latest.
 const LATE_SAMPLES_NS: u64 = 50_000_000;
 /// A session of which nothing is reported for this long is looked for.
@@ -77,6 +91,8 @@ pub struct Options {
     pub wakers: bool,
     /// Put probes into Oracle's functions that begin and end a wait; in the exact tiers only.
     pub uprobes: bool,
+    /// Rows of windows of so many seconds, after the first minutes ([`WHOLE_SECONDS`]).
+    pub resolution_s: u32,
     /// Take the engine of older kernels also where the better one works.
     pub task_iterator: bool,
 }
@@ -100,6 +116,7 @@ pub struct Collector {
     engine: Box<dyn Engine>,
     database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
+    titles: Rc<Titles>,
     symbolizer: Symbolizer,
     /// Where stacks are unwound.
     unwinding: Option<Unwinding>,
@@ -110,8 +127,15 @@ pub struct Collector {
     sessions: HashMap<u32, LiveSession>,
     next_id: u64,
     free_slots: Vec<u32>,
+    /// Slots that the kernel gives to sessions that begin.
+    ready_slots: BTreeSet<u32>,
     used_slots: u32,
     rows: Rows,
+    windows: Windows,
+    /// No more rows come.
+    is_finished: bool,
+    /// Totals of sessions that were too short to be sampled each.
+    pool: Pool,
     quality: Quality,
     reasons: Vec<String>,
     notes: Vec<Note>,
@@ -122,6 +146,10 @@ pub struct Collector {
     lost_at_check: u64,
     stolen_at_start: (u64, u64),
     without_slot: u64,
+    /// End of the last standstill that was noted, CLOCK_MONOTONIC.
+    stood_still_until: u64,
+    counted_transactions_ns: u64,
+    next_transactions_look_ns: u64,
 }
 
 /// The database of a target.
@@ -149,13 +177,15 @@ impl Collector {
             Means::Bpf => privilege::check().map_err(or_without_programs)?,
             Means::Proc => privilege::check_processes()?,
         }
+        let raised = Priority::raise(priority::BEGINNING);
         let cpu_at_start_ns = host::process_cpu_ns();
         let database = database_of(&options.target)?;
+        // Its process is started while there are no threads.
+        let mut symbolizer = Symbolizer::new();
         let mut unwinding = match options.means {
             Means::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
             Means::Proc => None,
         };
-        let mut symbolizer = Symbolizer::new();
         if let Some(parent) = database.parent() {
             symbolizer.set_parent(parent);
         }
@@ -189,12 +219,14 @@ impl Collector {
                 "the kernel allows {most} timer samples a second (kernel.perf_event_max_sample_rate): there are fewer than asked for on a CPU"
             ));
         }
+        let first_window_us = clock.wall_us(monotonic_ns() + WHOLE_SECONDS.as_nanos() as u64);
         let mut collector = Collector {
             clock,
             start_ns: monotonic_ns(),
             engine,
             probes,
             names: database.names(),
+            titles: Rc::default(),
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(&database.directory(), monotonic_ns())),
             symbolizer,
@@ -202,8 +234,12 @@ impl Collector {
             sessions: HashMap::new(),
             next_id: 1,
             free_slots: Vec::new(),
+            ready_slots: BTreeSet::new(),
             used_slots: 0,
             rows: Rows::default(),
+            windows: Windows::new(options.resolution_s, first_window_us),
+            is_finished: false,
+            pool: Pool::default(),
             quality: Quality::default(),
             reasons,
             notes: Vec::new(),
@@ -214,12 +250,18 @@ impl Collector {
             lost_at_check: 0,
             stolen_at_start: host::stolen_time(),
             without_slot: 0,
+            stood_still_until: 0,
+            counted_transactions_ns: monotonic_ns(),
+            next_transactions_look_ns: 0,
             database,
             options,
         };
         collector.take_up_database()?;
         collector.wait_for_first_pass();
+        collector.begin_transactions();
         collector.start_ns = monotonic_ns();
+        collector.count_transactions(collector.start_ns);
+        drop(raised);
         Ok(collector)
     }
 
@@ -232,6 +274,18 @@ impl Collector {
         while passes() < enough && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Gives up, for good and for the calling thread, what this process was allowed to do and need not any longer.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn give_up_privileges(&self) -> Result<(), CollectError> {
+        let mut kept = privilege::READS_PROCESSES | privilege::WRITES;
+        if self.options.means == Means::Proc {
+            kept |= privilege::READS_KERNEL_STACKS;
+        }
+        privilege::keep_only(kept)
     }
 
     /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
@@ -261,13 +315,17 @@ impl Collector {
         }
         if now >= self.next_check_ns {
             self.next_check_ns = now + 1_000_000_000;
+            self.note_standstill();
             self.drop_unreported(now)?;
+            let now_us = self.clock.wall_us(now);
+            self.quality.samples += self.pool.settle(now_us, &mut self.rows.activity);
             self.repair_after_loss()?;
         }
         self.engine.look_at_cost(now);
         if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
             self.take_latencies(now)?;
         }
+        self.look_at_transactions(now);
         self.look_at_database()?;
         let outlives = self.database.outlives_its_sessions();
         Ok(match (outlives, self.gone, self.sessions.is_empty()) {
@@ -282,6 +340,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
+        self.count_transactions(monotonic_ns());
         self.engine.stop();
         for event in self.engine.wait(Duration::ZERO) {
             self.take(event)?;
@@ -290,11 +349,17 @@ impl Collector {
         let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
         left.sort_by_key(|session| session.slot);
         for session in &mut left {
-            self.quality.samples += session.abandon(self.clock, &mut self.rows);
+            self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
         }
+        self.quality.samples += self.pool.finish(&mut self.rows.activity);
         self.take_latencies(monotonic_ns())?;
+        self.note_standstill();
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
+        let rows = std::mem::take(&mut self.rows);
+        self.rows = self.windows.pass(rows, i64::MIN);
+        self.rows.append(self.windows.finish());
+        self.is_finished = true;
         Ok(())
     }
 
@@ -312,10 +377,20 @@ impl Collector {
         }
     }
 
-    /// Rows since the last call.
+    /// Rows since the last call, as far as their windows are over.
     pub fn take_rows(&mut self) -> Rows {
         self.rows.stacks = self.symbolizer.take_new_stacks();
-        std::mem::take(&mut self.rows)
+        let rows = std::mem::take(&mut self.rows);
+        match self.is_finished {
+            true => rows,
+            false => self.windows.pass(rows, self.clock.wall_us(monotonic_ns())),
+        }
+    }
+
+    /// True when so many rows wait that they should be taken now: stacks that are all different, as deep recursion and code that
+    /// is compiled at run time make them, are some kilobytes each.
+    pub fn has_much_to_take(&self) -> bool {
+        self.symbolizer.new_stacks() >= MOST_STACKS || self.rows.len() >= MOST_ROWS
     }
 
     /// Remarkable events so far, in order.
@@ -329,6 +404,7 @@ impl Collector {
         let statistics = self.engine.statistics();
         let (frames, unresolved_frames) = self.symbolizer.frame_counts();
         let usage = host::usage();
+        let (names_cpu_ns, names_rss_bytes) = self.symbolizer.cost();
         let unwinding = self
             .unwinding
             .as_ref()
@@ -347,6 +423,7 @@ impl Collector {
                 rate_hz: self.options.rate_hz,
                 engine: self.engine.describe().to_string(),
                 reasons: self.reasons.clone(),
+                resolution_s: self.options.resolution_s,
                 ..CollectorMeta::default()
             },
             segments: Default::default(),
@@ -359,9 +436,9 @@ impl Collector {
                 ..self.quality.clone()
             },
             cost: Cost {
-                cpu_ns: host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns),
+                cpu_ns: host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns) + names_cpu_ns,
                 sampler_cpu_ns: statistics.cpu_ns,
-                max_rss_bytes: usage.ru_maxrss as u64 * 1024,
+                max_rss_bytes: usage.ru_maxrss as u64 * 1024 + names_rss_bytes,
                 bytes_written: 0,
                 programs: self.engine.costs(),
                 unwind_table_bytes: unwinding.table_bytes,
@@ -404,19 +481,26 @@ impl Collector {
                 pid,
                 start_ns,
                 source,
+                slot,
             } => {
-                // The end of an earlier process of this pid was lost, or has only just come.
-                if let Some(earlier) = self.sessions.remove(&pid) {
+                // The end of an earlier process of this pid was lost, or has only just come; or it was found in the list of
+                // processes before this event came.
+                let earlier = self.sessions.remove(&pid);
+                let is_watched = slot.is_some() && earlier.is_none();
+                if let Some(earlier) = earlier {
                     self.end_session(earlier)?;
                 }
-                let Some(slot) = self.take_slot() else {
+                let Some(slot) = slot.or_else(|| self.take_slot()) else {
                     return Ok(());
                 };
+                self.take_ready_slot(slot)?;
                 let space = self
                     .unwinding
                     .as_ref()
                     .map_or(0, |unwinding| unwinding.begin(pid));
-                self.engine.watch(slot, (pid, start_ns), source, false, space)?;
+                if !is_watched {
+                    self.engine.watch(slot, (pid, start_ns), source, false, space)?;
+                }
                 let id = self.take_id();
                 if let Some(latencies) = &mut self.latencies {
                     latencies.know(pid, start_ns, id);
@@ -427,7 +511,8 @@ impl Collector {
                     role: self.database.role_of_children(),
                 };
                 let identity = self.identity(id, slot, child);
-                let session = LiveSession::begin(identity, start_ns, monotonic_ns());
+                let period_ns = 1_000_000_000 / u64::from(self.options.rate_hz);
+                let session = LiveSession::begin(identity, start_ns, monotonic_ns(), period_ns);
                 self.sessions.insert(pid, session);
             }
             Event::Totals { pid, ended: true, .. } => {
@@ -485,7 +570,7 @@ impl Collector {
                 session.repeat(repeats);
                 self.take_totals(&mut session, &end, unused);
             }
-            None => self.quality.samples += session.abandon(self.clock, &mut self.rows),
+            None => self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool),
         }
         self.forget(&session)?;
         self.note_end(session.pid);
@@ -523,31 +608,46 @@ impl Collector {
             unused,
             ended,
         };
-        self.quality.samples += session.totals(reported, self.clock, &mut self.rows);
+        self.quality.samples += session.totals(reported, self.clock, &mut self.rows, &mut self.pool);
         self.quality.torn += u64::from(unused.torn);
         self.quality.torn_stacks += u64::from(unused.torn_stacks);
         self.quality.displaced += u64::from(unused.displaced);
+    }
+
+    /// Says when the sampler has not run: after that nobody knows what was in which second.
+    fn note_standstill(&mut self) {
+        let Some((length, until)) = self.engine.statistics().standstill else {
+            return;
+        };
+        if until != self.stood_still_until {
+            self.stood_still_until = until;
+            self.note(format!(
+                "dbtime did not run for {:.1} s (it was stopped, or the host stood still): the times of the sessions are whole, but \
+                 spread evenly over these seconds, and samples are missing",
+                length as f64 / 1e9
+            ));
+        }
     }
 
     /// Begins with a database: takes up the sessions that exist.
     fn take_up_database(&mut self) -> Result<(), CollectError> {
         self.reasons.extend(self.database.reasons());
         self.take_names()?;
+        self.keep_slots_ready()?;
         self.take_up_newcomers()
     }
 
     fn take_names(&mut self) -> Result<(), CollectError> {
         self.names = self.database.names();
-        // Idle sessions need no stack: it is always the same one.
-        let (classes, waits) = self.names.without_stack();
-        self.engine.skip_stacks(&classes, &waits)
+        self.engine.set_waits(&self.names.traits())
     }
 
     fn adopt(&mut self, member: Member) -> Result<(), CollectError> {
-        let Some(slot) = self.take_slot() else {
+        let (pid, source) = (member.pid, member.source);
+        let Some(slot) = self.engine.place_of(pid).or_else(|| self.take_slot()) else {
             return Ok(());
         };
-        let (pid, source) = (member.pid, member.source);
+        self.take_ready_slot(slot)?;
         let is_parent = Some(pid) == self.database.parent();
         let space = self
             .unwinding
@@ -571,6 +671,7 @@ impl Collector {
             pid: member.pid,
             slot,
             names: Rc::clone(&self.names),
+            titles: Rc::clone(&self.titles),
             source: member.source,
             role: member.role,
             tier: self.options.tier,
@@ -584,6 +685,7 @@ impl Collector {
         }
         self.free_slots.push(session.slot);
         self.symbolizer.forget(session.pid);
+        self.database.forget(session.pid);
         if let Some(unwinding) = &mut self.unwinding {
             unwinding.end(session.pid);
         }
@@ -615,6 +717,7 @@ impl Collector {
             return Ok(());
         }
         self.lost_at_check = lost;
+        self.free_lost_slots()?;
         self.take_up_newcomers()
     }
 
@@ -714,6 +817,62 @@ impl Collector {
         self.take_up_newcomers()
     }
 
+    fn clients(&self) -> Vec<u32> {
+        let clients = self.sessions.values().filter(|session| session.is_client());
+        clients.map(|session| session.pid).collect()
+    }
+
+    /// Before recording begins: where a server is busy, its transactions are counted from the first moment on.
+    fn begin_transactions(&mut self) {
+        let (clients, until) = (self.clients(), Instant::now() + WAIT_FOR_TRANSACTIONS);
+        while Instant::now() < until && !clients.is_empty() && self.database.transactions(&clients).is_none()
+        {
+            self.database.look_at_transactions(&clients);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn look_at_transactions(&mut self, now: u64) {
+        if now >= self.clock.next_second(self.counted_transactions_ns) {
+            self.count_transactions(now);
+        } else if now >= self.next_transactions_look_ns {
+            self.next_transactions_look_ns = now + LOOK_FOR_TRANSACTIONS.as_nanos() as u64;
+            let clients = self.clients();
+            if self.database.look_at_transactions(&clients) {
+                // From now on they are counted.
+                self.count_transactions(now);
+            }
+        }
+    }
+
+    /// Transactions of clients' sessions since the last time.
+    fn count_transactions(&mut self, now: u64) {
+        let clients = self.clients();
+        let time = self
+            .clock
+            .second_us(self.counted_transactions_ns + (now - self.counted_transactions_ns) / 2);
+        self.counted_transactions_ns = now;
+        let Some((source, growth)) = self.database.transactions(&clients) else {
+            return;
+        };
+        for (pid, grown) in growth {
+            let Some(session) = self.sessions.get_mut(&pid) else {
+                continue;
+            };
+            // A first row of 0 says that the session is counted.
+            if grown > 0 || !std::mem::replace(&mut session.counts_transactions, true) {
+                self.rows.counters.push(CounterRow {
+                    time,
+                    session: session.id,
+                    source: source.to_string(),
+                    name: counter::TRANSACTIONS.to_string(),
+                    value: grown.into(),
+                    ..CounterRow::default()
+                });
+            }
+        }
+    }
+
     fn take_slot(&mut self) -> Option<u32> {
         if let Some(slot) = self.free_slots.pop() {
             return Some(slot);
@@ -725,6 +884,40 @@ impl Collector {
         self.used_slots += 1;
         self.engine.set_slots(self.used_slots);
         Some(self.used_slots - 1)
+    }
+
+    /// This slot is in use: it is neither free nor ready for another session. One that was ready is replaced.
+    fn take_ready_slot(&mut self, slot: u32) -> Result<(), CollectError> {
+        self.free_slots.retain(|free| *free != slot);
+        self.ready_slots.remove(&slot);
+        self.keep_slots_ready()
+    }
+
+    fn keep_slots_ready(&mut self) -> Result<(), CollectError> {
+        let wanted = self.engine.ready_places() as usize;
+        while self.ready_slots.len() < wanted
+            && (!self.free_slots.is_empty() || self.used_slots < self.engine.capacity())
+            && let Some(slot) = self.take_slot()
+        {
+            self.engine.make_ready(slot)?;
+            self.ready_slots.insert(slot);
+        }
+        Ok(())
+    }
+
+    /// Slots that were given to sessions of which nobody told, and that have ended since, are free.
+    fn free_lost_slots(&mut self) -> Result<(), CollectError> {
+        for slot in self.ready_slots.clone() {
+            if let Some(pid) = self.engine.task_in(slot)
+                && !self.sessions.contains_key(&pid)
+                && process::parent(pid).is_none()
+            {
+                self.engine.forget(slot, pid)?;
+                self.ready_slots.remove(&slot);
+                self.free_slots.push(slot);
+            }
+        }
+        self.keep_slots_ready()
     }
 
     fn take_id(&mut self) -> SessionId {

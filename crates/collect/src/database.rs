@@ -46,8 +46,21 @@ pub(crate) trait WaitNames {
         true
     }
 
-    /// Waits that need no stack: whole classes (by top byte) and single ones, of which eight are taken.
-    fn without_stack(&self) -> (Vec<u8>, Vec<u32>);
+    /// What the waits of this database are like.
+    fn traits(&self) -> WaitTraits;
+}
+
+/// What the waits of a database are like. Classes are known by the top byte of a wait's number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WaitTraits {
+    /// Classes that need no stack: it is always the same one.
+    pub(crate) no_stack_classes: Vec<u8>,
+    /// Single waits of this sort, of which eight are taken.
+    pub(crate) no_stack: Vec<u32>,
+    /// Classes whose waits go on after a signal's handler has run, although the session leaves the wait event for a moment.
+    pub(crate) resumed_classes: Vec<u8>,
+    /// Waits in which several system calls transfer data, of which four are taken; any other makes one.
+    pub(crate) several_calls: Vec<u32>,
 }
 
 /// A process that is a session.
@@ -95,6 +108,21 @@ pub(crate) trait Database {
 
     /// What to say when it has gone with the end of this process.
     fn gone_with(&self, pid: u32) -> Option<String>;
+
+    /// Finds out how the transactions of its sessions are counted. Called some times a second with those of clients. True when
+    /// it has just been found out.
+    fn look_at_transactions(&mut self, _clients: &[u32]) -> bool {
+        false
+    }
+
+    /// By how many transactions each of these sessions has grown since the last call, and who says so; 0 for a session that is
+    /// counted from now on. None: it does not say, or not yet.
+    fn transactions(&mut self, _clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
+        None
+    }
+
+    /// A session has ended.
+    fn forget(&mut self, _pid: u32) {}
 
     /// Looks whether something has changed. `gone`: since it had gone.
     fn look(&mut self, gone: bool) -> Option<Change>;

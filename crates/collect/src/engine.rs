@@ -6,8 +6,8 @@ use std::time::Duration;
 use dbtime_model::recording::ProgramCost;
 
 use crate::CollectError;
-use crate::bpf::{Event, Events, Losses, Programs, Sampler, SamplerStatistics};
-use crate::database::WaitSource;
+use crate::bpf::{Event, Events, Losses, Programs, READY_SLOTS, Sampler, SamplerStatistics};
+use crate::database::{WaitSource, WaitTraits};
 use crate::session::Unused;
 
 /// Looks at sessions and tells what it sees as [`Event`]s.
@@ -32,6 +32,29 @@ pub(crate) trait Engine {
         space: u32,
     ) -> Result<(), CollectError>;
 
+    /// Keeps this empty place ready for the next child of a parent.
+    ///
+    /// # Errors
+    /// As [`Engine::watch`].
+    fn make_ready(&mut self, _slot: u32) -> Result<(), CollectError> {
+        Ok(())
+    }
+
+    /// How many places are to be kept ready: none where births are not seen.
+    fn ready_places(&self) -> u32 {
+        0
+    }
+
+    /// The place that a task has been given at its birth.
+    fn place_of(&self, _pid: u32) -> Option<u32> {
+        None
+    }
+
+    /// The task that is in a place.
+    fn task_in(&self, _slot: u32) -> Option<u32> {
+        None
+    }
+
     /// Looks at it no longer.
     ///
     /// # Errors
@@ -47,11 +70,11 @@ pub(crate) trait Engine {
     /// What was counted in a place since the last totals, for a session that has ended.
     fn left_over(&self, slot: u32) -> (u32, Unused);
 
-    /// Waits that need no stack.
+    /// What the waits of the database are like.
     ///
     /// # Errors
     /// As [`Engine::watch`].
-    fn skip_stacks(&mut self, classes: &[u8], waits: &[u32]) -> Result<(), CollectError>;
+    fn set_waits(&mut self, waits: &WaitTraits) -> Result<(), CollectError>;
 
     /// Totals of all sessions are wanted now, whatever second it is.
     fn want_totals(&mut self);
@@ -110,6 +133,22 @@ impl Engine for BpfEngine {
             .add_target(task.0, source, is_parent, Some(slot), space)
     }
 
+    fn make_ready(&mut self, slot: u32) -> Result<(), CollectError> {
+        self.programs.make_slot_ready(slot)
+    }
+
+    fn ready_places(&self) -> u32 {
+        READY_SLOTS
+    }
+
+    fn place_of(&self, pid: u32) -> Option<u32> {
+        self.programs.slot_of(pid)
+    }
+
+    fn task_in(&self, slot: u32) -> Option<u32> {
+        self.programs.task_in(slot)
+    }
+
     fn forget(&mut self, slot: u32, pid: u32) -> Result<(), CollectError> {
         self.programs.remove_target(pid);
         self.programs.set_slot(slot, None, WaitSource::None)
@@ -127,8 +166,8 @@ impl Engine for BpfEngine {
         self.programs.read_slot(slot)
     }
 
-    fn skip_stacks(&mut self, classes: &[u8], waits: &[u32]) -> Result<(), CollectError> {
-        self.programs.skip_stacks(classes, waits)
+    fn set_waits(&mut self, waits: &WaitTraits) -> Result<(), CollectError> {
+        self.programs.set_waits(waits)
     }
 
     fn want_totals(&mut self) {

@@ -1,13 +1,16 @@
 //! The executable of a process: where its symbols lie, in the file and in memory.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, ReadCache, ReadRef};
+use object::read::elf::{ElfFile64, ProgramHeader, Sym};
+use object::{Endianness, Object, ObjectSection};
 
 use crate::process;
+use crate::target_file::{TargetFile, elf};
+
+/// Bytes of the symbol tables of an executable, at most: Oracle's, the largest known, has 40 MB.
+const MAX_SYMBOLS: usize = 256 << 20;
 
 /// Where a symbol lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,20 +23,23 @@ pub(crate) struct Symbol {
     pub(crate) size: u64,
 }
 
-/// An executable, of which only the parts that are asked for are read.
+/// The executable of a process: the file, and its headers and symbols in memory.
 pub(crate) struct Executable {
     pid: u32,
-    cache: ReadCache<File>,
+    file: TargetFile,
+    headers: Vec<u8>,
 }
 
 impl Executable {
     /// Of a process, also when the file has been deleted.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// It cannot be opened, or is no ELF file of this machine.
     pub(crate) fn of(pid: u32) -> io::Result<Executable> {
-        let cache = ReadCache::new(File::open(path(pid))?);
-        Ok(Executable { pid, cache })
+        let file = TargetFile::executable(pid)?;
+        let is_symbols = |name: &[u8]| matches!(name, b".symtab" | b".strtab" | b".dynsym" | b".dynstr");
+        let headers = elf::read(&file, is_symbols, MAX_SYMBOLS)?;
+        Ok(Executable { pid, file, headers })
     }
 
     /// The symbols of these names; none for one that is not there.
@@ -41,71 +47,103 @@ impl Executable {
     /// # Errors
     /// It is no ELF file of this machine, or is not mapped.
     pub(crate) fn symbols<const N: usize>(&self, names: [&str; N]) -> io::Result<[Option<Symbol>; N]> {
-        let elf = ElfFile64::<Endianness, _>::parse(&self.cache).map_err(io::Error::other)?;
-        let bias = load_bias(self.pid, &elf)?;
-        let mut found = [None; N];
-        for symbol in elf.dynamic_symbols().chain(elf.symbols()) {
-            let Ok(name) = symbol.name() else { continue };
-            let wanted = names.iter().position(|wanted| *wanted == name);
-            if let Some(n) = wanted
-                && found[n].is_none()
-                && symbol.is_definition()
-            {
-                let address = symbol.address();
-                let header = elf.elf_program_headers().iter().find(|header| {
-                    let begin = header.p_vaddr(elf.endian());
-                    header.p_type(elf.endian()) == object::elf::PT_LOAD
-                        && (begin..begin + header.p_memsz(elf.endian())).contains(&address)
-                });
-                found[n] = header.map(|header| Symbol {
-                    address: address.wrapping_add(bias),
-                    offset: address - header.p_vaddr(elf.endian()) + header.p_offset(elf.endian()),
-                    size: symbol.size(),
-                });
+        let elf = ElfFile64::<Endianness>::parse(&*self.headers).map_err(io::Error::other)?;
+        let (endian, headers) = (elf.endian(), elf.elf_program_headers());
+        let mut seen: [Option<(u64, u64)>; N] = [None; N];
+        for (table, names_section) in [
+            (elf.elf_dynamic_symbol_table(), ".dynstr"),
+            (elf.elf_symbol_table(), ".strtab"),
+        ] {
+            let strings = elf.section_by_name(names_section);
+            let strings = strings
+                .and_then(|section| section.data().ok())
+                .unwrap_or_default();
+            for symbol in table.iter() {
+                // The name is compared where it lies: one that has no end would be looked for again and again.
+                let text = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
+                let is_name = |name: &str| {
+                    let rest = text.strip_prefix(name.as_bytes());
+                    rest.is_some_and(|rest| rest.first() == Some(&0))
+                };
+                if let Some(n) = names.iter().position(|name| is_name(name))
+                    && seen[n].is_none()
+                    && symbol.st_shndx(endian) != object::elf::SHN_UNDEF
+                {
+                    seen[n] = Some((symbol.st_value(endian), symbol.st_size(endian)));
+                }
             }
         }
-        Ok(found)
+        if seen.iter().all(Option::is_none) {
+            return Ok([None; N]);
+        }
+        let bias = self.load_bias(&elf)?;
+        Ok(seen.map(|symbol| {
+            let (address, size) = symbol?;
+            let header = headers.iter().find(|header| {
+                let begin = header.p_vaddr(endian);
+                let end = begin.saturating_add(header.p_memsz(endian));
+                header.p_type(endian) == object::elf::PT_LOAD && (begin..end).contains(&address)
+            })?;
+            Some(Symbol {
+                address: address.wrapping_add(bias),
+                offset: (address - header.p_vaddr(endian)).wrapping_add(header.p_offset(endian)),
+                size,
+            })
+        }))
+    }
+
+    /// Where its data lie in the memory of the process, that without a place in the file included: begin and length in bytes.
+    ///
+    /// # Errors
+    /// It is no ELF file of this machine, is not mapped, or has no data.
+    pub(crate) fn data(&self) -> io::Result<(u64, u64)> {
+        let elf = ElfFile64::<Endianness>::parse(&*self.headers).map_err(io::Error::other)?;
+        let (endian, bias) = (elf.endian(), self.load_bias(&elf)?);
+        let header = elf.elf_program_headers().iter().find(|header| {
+            header.p_type(endian) == object::elf::PT_LOAD
+                && (header.p_flags(endian) & object::elf::PF_W).0 != 0
+        });
+        let header = header.ok_or_else(|| io::Error::other("it has no data"))?;
+        // Numbers are aligned.
+        let begin = header.p_vaddr(endian).saturating_add(3) & !3;
+        let end = header.p_vaddr(endian).saturating_add(header.p_memsz(endian));
+        Ok((begin.wrapping_add(bias), end.saturating_sub(begin)))
     }
 
     /// Bytes of the file.
     ///
     /// # Errors
     /// It has no such place.
-    pub(crate) fn bytes(&self, offset: u64, count: u64) -> io::Result<Vec<u8>> {
-        let bytes = (&self.cache).read_bytes_at(offset, count);
-        bytes
-            .map(<[u8]>::to_vec)
-            .map_err(|()| io::ErrorKind::UnexpectedEof.into())
+    pub(crate) fn bytes(&self, offset: u64, count: usize) -> io::Result<Vec<u8>> {
+        self.file.read_at(offset, count)
+    }
+
+    /// The file itself.
+    pub(crate) fn file(&self) -> &TargetFile {
+        &self.file
+    }
+
+    /// Difference between the addresses in memory and in the file.
+    fn load_bias(&self, elf: &ElfFile64<'_>) -> io::Result<u64> {
+        const PAGE: u64 = 4096;
+        let maps = crate::symbols::maps::read(self.pid)?;
+        let endian = elf.endian();
+        for mapping in &maps {
+            if !mapping.is_file(self.file.metadata()) {
+                continue;
+            }
+            for header in elf.elf_program_headers() {
+                let (offset, address) = (header.p_offset(endian), header.p_vaddr(endian));
+                if header.p_type(endian) == object::elf::PT_LOAD && offset / PAGE * PAGE == mapping.offset {
+                    return Ok(mapping.start.wrapping_sub(address / PAGE * PAGE));
+                }
+            }
+        }
+        Err(io::Error::other("its mapping in memory was not found"))
     }
 }
 
 /// Where the executable of a process can be opened.
 pub(crate) fn path(pid: u32) -> PathBuf {
     process::path(pid, "exe")
-}
-
-/// Difference between the addresses in memory and in the file.
-///
-/// # Errors
-/// Its mapping is not found.
-pub(crate) fn load_bias<'data, R: ReadRef<'data>>(
-    pid: u32,
-    elf: &ElfFile64<'data, Endianness, R>,
-) -> io::Result<u64> {
-    const PAGE: u64 = 4096;
-    let maps = crate::symbols::maps::read(pid)?;
-    let exe = fs::metadata(path(pid))?;
-    let endian = elf.endian();
-    for mapping in &maps {
-        if !mapping.is_file(&exe) {
-            continue;
-        }
-        for header in elf.elf_program_headers() {
-            let (offset, address) = (header.p_offset(endian), header.p_vaddr(endian));
-            if header.p_type(endian) == object::elf::PT_LOAD && offset / PAGE * PAGE == mapping.offset {
-                return Ok(mapping.start.wrapping_sub(address / PAGE * PAGE));
-            }
-        }
-    }
-    Err(io::Error::other("its mapping in memory was not found"))
 }

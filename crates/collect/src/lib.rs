@@ -13,6 +13,7 @@ mod block;
 mod bpf;
 mod clock;
 mod collector;
+mod confinement;
 mod database;
 mod devices;
 mod dive;
@@ -24,18 +25,21 @@ mod latencies;
 mod memory;
 mod oracle;
 mod postgres;
+mod priority;
 mod privilege;
 mod proc_engine;
 mod process;
 mod rhythm;
 mod sched;
+mod seconds;
 mod session;
 mod symbols;
+mod target_file;
 mod unwind;
 
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
-pub use collector::{Collector, Means, Options, RATES_HZ, Status, Target};
+pub use collector::{Collector, Means, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS};
 pub use dive::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, SystemCall,
 };

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
 use crate::CollectError;
 
 /// A capability, its bit in `CapEff` (`linux/capability.h`), and whether `CAP_SYS_ADMIN`, bit 21, stands for it.
@@ -16,6 +18,8 @@ const PROCESSES: [Capability; 2] = [("CAP_SYS_PTRACE", 19, false), ("CAP_DAC_REA
 /// To write the files of tracefs, which are root's.
 const TRACE_FILES: Capability = ("CAP_DAC_OVERRIDE", 1, false);
 const SYS_ADMIN: u32 = 21;
+/// To open what a process has mapped also when it has been deleted.
+const CHECKPOINT_RESTORE: u32 = 40;
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
@@ -67,6 +71,38 @@ fn check_capabilities(needed: &[Capability]) -> Result<(), CollectError> {
         return Err(CollectError::Privilege(missing));
     }
     Ok(())
+}
+
+/// Whether mapped files can be opened that have been deleted or replaced.
+pub(crate) fn can_open_deleted_files() -> bool {
+    effective_capabilities().is_ok_and(|has| has & (1 << CHECKPOINT_RESTORE | 1 << SYS_ADMIN) != 0)
+}
+
+/// What a thread keeps that reads processes, and what it reads of files of theirs.
+pub(crate) const READS_PROCESSES: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::CHECKPOINT_RESTORE);
+/// What it keeps besides that writes a recording, where that lies in somebody else's directory.
+pub(crate) const WRITES: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
+/// What it keeps besides that reads /proc/PID/stack.
+pub(crate) const READS_KERNEL_STACKS: CapabilitySet = CapabilitySet::SYS_ADMIN;
+
+/// Gives up for good all capabilities but these, and all ways to get one back (`no_new_privs`): for this thread, and for those
+/// that it starts from now on.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn keep_only(kept: CapabilitySet) -> Result<(), CollectError> {
+    let refused = |e: rustix::io::Errno| CollectError::Kernel(format!("privileges cannot be given up: {e}"));
+    let has = rustix::thread::capabilities(None).map_err(refused)?;
+    let left = CapabilitySets {
+        effective: has.effective & kept,
+        permitted: has.permitted & kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, left).map_err(refused)?;
+    rustix::thread::set_no_new_privs(true).map_err(refused)
 }
 
 fn check_type_information() -> Result<(), CollectError> {

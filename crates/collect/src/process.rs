@@ -1,10 +1,9 @@
 //! What /proc says of one process. Every file can vanish at any moment: the answer is then none.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// Path of a file of the process.
@@ -28,6 +27,26 @@ pub(crate) fn parent(pid: u32) -> Option<u32> {
     stat_field(&fs::read(path(pid, "stat")).ok()?, 4)?.parse().ok()
 }
 
+/// Processes whose parent it is.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    match fs::read_to_string(path(pid, &format!("task/{pid}/children"))) {
+        Ok(text) => text
+            .split_ascii_whitespace()
+            .filter_map(|child| child.parse().ok())
+            .collect(),
+        // Kernels without CONFIG_PROC_CHILDREN.
+        Err(_) => all()
+            .into_iter()
+            .filter(|&child| parent(child) == Some(pid))
+            .collect(),
+    }
+}
+
+/// When the process began, in clock ticks since the boot: tells it from a later one of the same pid.
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
+    stat_field(&fs::read(path(pid, "stat")).ok()?, 22)?.parse().ok()
+}
+
 /// A field of /proc/PID/stat, by its place in proc(5), from 3 on.
 pub(crate) fn stat_field(stat: &[u8], place: usize) -> Option<&str> {
     // The name in parentheses may hold anything; what follows the last one is numbers.
@@ -49,19 +68,22 @@ pub(crate) fn started(pid: u32) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(boot) + Duration::from_millis(ticks * 10))
 }
 
-/// First 4 KB of a file that the process may have made itself: it must be a plain file, not a device or a FIFO that
-/// would answer for ever or never.
-pub(crate) fn read_small(path: &Path) -> io::Result<String> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a plain file"));
-    }
-    let mut text = String::new();
-    file.take(4096).read_to_string(&mut text)?;
-    Ok(text)
+/// Name of the process's first thread, whatever bytes it is.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    let name = fs::read(path(pid, "comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_string())
+}
+
+/// Users that a file of the process can belong to: its real, effective, saved and file system user, as this process numbers
+/// them.
+pub(crate) fn users(pid: u32) -> Vec<u32> {
+    let status = fs::read_to_string(path(pid, "status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|user| user.parse().ok())
+        .collect()
 }
 
 /// Executable as it was when it was started; the name is kept when the file is deleted.
@@ -74,9 +96,14 @@ pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
     }
 }
 
-/// The process title: its arguments joined by spaces, whatever bytes they are.
+/// Bytes of a title that are kept: a process may have megabytes of arguments.
+const MAX_TITLE: u64 = 4096;
+
+/// The process title: its arguments joined by spaces, whatever bytes they are, cut off after [`MAX_TITLE`].
 pub(crate) fn title(pid: u32) -> Option<String> {
-    let bytes = fs::read(path(pid, "cmdline")).ok()?;
+    let mut bytes = Vec::new();
+    let cmdline = File::open(path(pid, "cmdline")).ok()?;
+    cmdline.take(MAX_TITLE).read_to_end(&mut bytes).ok()?;
     let end = bytes
         .iter()
         .rposition(|&b| b != 0 && b != b' ')

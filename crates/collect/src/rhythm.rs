@@ -1,13 +1,35 @@
 //! When a sampler looks: once in each period, at a random moment of it, and never so often that it would take more than its
 //! share of a CPU.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::clock::monotonic_ns;
+use crate::seconds::USUAL_NS;
+
+/// A pass that takes so long was not at work: it was stopped, or hung. No longer a rest follows from that.
+const LONGEST_REST_NS: u64 = 2_000_000_000;
+
+/// The last time in which a sampler did not run, by its own looks: it was stopped, or the host stood still.
+#[derive(Debug, Default)]
+pub(crate) struct Standstill {
+    length_ns: AtomicU64,
+    until_ns: AtomicU64,
+}
+
+impl Standstill {
+    /// How long it was, and until when (CLOCK_MONOTONIC); none yet.
+    pub(crate) fn last(&self) -> Option<(u64, u64)> {
+        let until = self.until_ns.load(Ordering::Acquire);
+        (until > 0).then(|| (self.length_ns.load(Ordering::Relaxed), until))
+    }
+}
 
 /// Moments of CLOCK_MONOTONIC, nanoseconds.
 pub(crate) struct Rhythm {
     period: u64,
     begin_of_period: u64,
     share_of_cpu: u64,
+    last_pass: u64,
     random: fastrand::Rng,
 }
 
@@ -18,6 +40,7 @@ impl Rhythm {
             period: 1_000_000_000 / rate_hz,
             begin_of_period: monotonic_ns(),
             share_of_cpu,
+            last_pass: monotonic_ns(),
             random: fastrand::Rng::new(),
         }
     }
@@ -27,11 +50,20 @@ impl Rhythm {
         self.begin_of_period + self.random.u64(0..self.period)
     }
 
+    /// A pass begins at this moment. The time since the one before is noted when it was too long.
+    pub(crate) fn begins(&mut self, now: u64, standstill: &Standstill) {
+        let pause = now.saturating_sub(std::mem::replace(&mut self.last_pass, now));
+        if pause > USUAL_NS {
+            standstill.length_ns.store(pause, Ordering::Relaxed);
+            standstill.until_ns.store(now, Ordering::Release);
+        }
+    }
+
     /// A pass that began at this moment has ended. True when the next ones come late for the sake of the CPU.
     pub(crate) fn ended(&mut self, begin: u64) -> bool {
         self.begin_of_period += self.period;
         let end = monotonic_ns();
-        let rest = (end - begin) * (self.share_of_cpu - 1);
+        let rest = ((end - begin) * (self.share_of_cpu - 1)).min(LONGEST_REST_NS);
         let late = end + rest > self.begin_of_period + self.period;
         if late {
             self.begin_of_period = end + rest;

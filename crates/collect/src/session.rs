@@ -1,18 +1,20 @@
 //! A session while it is recorded: its samples and totals come in, its rows go out.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use dbtime_model::{
     ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, StatementRow, Wait, counter,
 };
 
-use crate::accounting::{Account, Cell, RawWait, Totals};
+use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
 use crate::bpf::{Event, ExactSums, Listed, SampleEvent, Tier};
 use crate::clock::Clock;
 use crate::database::{Member, WaitNames, WaitSource};
-use crate::postgres::title::{self, Title};
+use crate::postgres::title::Title;
+use crate::postgres::titles::Titles;
 use crate::process;
+use crate::seconds::Seconds;
 
 /// A process names itself in its title soon after it was forked, and some add to it (an autovacuum worker its
 /// database): the title is believed at this age.
@@ -67,6 +69,7 @@ pub(crate) struct Identity {
     pub(crate) pid: u32,
     pub(crate) slot: u32,
     pub(crate) names: Rc<dyn WaitNames>,
+    pub(crate) titles: Rc<Titles>,
     pub(crate) source: WaitSource,
     pub(crate) role: Role,
     pub(crate) tier: Tier,
@@ -82,6 +85,7 @@ pub(crate) struct LiveSession {
     /// When the recorder took it up, CLOCK_MONOTONIC.
     pub(crate) adopted_ns: u64,
     names: Rc<dyn WaitNames>,
+    titles: Rc<Titles>,
     source: WaitSource,
     role: Role,
     title: Option<Title>,
@@ -99,6 +103,8 @@ pub(crate) struct LiveSession {
     next_title_ns: u64,
     /// Statements that have their row.
     statements: HashSet<u32>,
+    /// A row says how many transactions it made.
+    pub(crate) counts_transactions: bool,
     /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
     /// says how often the row before held, so the account is closed a moment later.
     pub(crate) end: Option<Event>,
@@ -114,6 +120,7 @@ impl LiveSession {
             start_ns: 0,
             adopted_ns: now,
             names: identity.names,
+            titles: identity.titles,
             source: identity.source,
             role: identity.role,
             title: None,
@@ -127,20 +134,16 @@ impl LiveSession {
             missed: 0,
             next_title_ns: 0,
             statements: HashSet::new(),
+            counts_transactions: false,
             end: None,
         }
     }
 
-    /// A session that has just begun: all of its time is accounted for.
-    pub(crate) fn begin(identity: Identity, start_ns: u64, now: u64) -> LiveSession {
-        let begin = Totals {
-            now: start_ns,
-            on_cpu: 0,
-            run_queue: 0,
-        };
+    /// A session that has just begun: all of its time is accounted for. `period_ns`: from one sample to the next.
+    pub(crate) fn begin(identity: Identity, start_ns: u64, now: u64, period_ns: u64) -> LiveSession {
         LiveSession {
             start_ns,
-            account: Account::open(identity.tier, begin, Some(&ExactSums::default())),
+            account: Account::begin(identity.tier, start_ns, period_ns),
             ..LiveSession::adopt(identity, now)
         }
     }
@@ -175,6 +178,12 @@ impl LiveSession {
             .map_or(self.adopted_ns, |account| account.last().now.max(self.adopted_ns))
     }
 
+    /// True for a client's session that is known to be one.
+    pub(crate) fn is_client(&self) -> bool {
+        let title = self.title.as_ref();
+        self.end.is_none() && title.is_some_and(|title| title.backend_type.0 == BackendType::CLIENT)
+    }
+
     /// True as long as it is not known what kind of process it is.
     pub(crate) fn is_nameless(&self) -> bool {
         self.title.is_none() && self.role == Role::Backend
@@ -205,12 +214,11 @@ impl LiveSession {
             self.title_text = description.title.clone();
             return;
         }
-        let Some(text) = process::title(self.pid) else {
-            return;
-        };
         if self.role == Role::Process {
-            self.title_text = text;
-        } else if let Some(title) = title::parse(&text) {
+            if let Some(text) = process::title(self.pid) {
+                self.title_text = text;
+            }
+        } else if let Some((text, Some(title))) = self.titles.of(self.pid) {
             self.title = Some(title);
             self.title_text = text;
         }
@@ -269,9 +277,15 @@ impl LiveSession {
         }
     }
 
-    /// Takes the kernel's totals at a moment and adds the rows of the time since the last ones. Returns the samples
-    /// they rest on.
-    pub(crate) fn totals(&mut self, reported: Reported<'_>, clock: Clock, rows: &mut Rows) -> u64 {
+    /// Takes the kernel's totals at a moment and adds the rows of the time since the last ones; what was too short for
+    /// samples goes into the pool. Returns the samples that the rows rest on.
+    pub(crate) fn totals(
+        &mut self,
+        reported: Reported<'_>,
+        clock: Clock,
+        rows: &mut Rows,
+        pool: &mut Pool,
+    ) -> u64 {
         let Reported {
             start_ns,
             totals,
@@ -288,37 +302,47 @@ impl LiveSession {
             return 0;
         };
         let begin = account.last().now;
-        let Some((growth, shares)) = account.advance(totals, sums, ended) else {
+        let Some(advance) = account.advance(totals, sums, ended) else {
             return 0;
         };
-        // Intervals begin and end within a pass of a whole second: the middle says which second is meant.
-        let time = clock.second_us(begin + totals.now.saturating_sub(begin) / 2);
+        let growth = advance.growth;
+        let seconds = Seconds::of(clock, begin, totals.now);
         let mut samples = 0;
-        for share in shares {
-            let wait = self.decode(share.cell.wait);
+        for (at, share) in advance.shares {
             samples += share.samples;
-            let statement = u64::from(share.cell.statement);
-            if statement != 0 && self.statements.insert(share.cell.statement) {
-                rows.statements.push(StatementRow {
-                    id: statement,
-                    ..StatementRow::default()
+            let spent = self.spent(share.cell, rows);
+            // What was kept back of a young session stands in the second that it was of.
+            let earlier = (at < begin).then(|| Seconds::at(clock, at));
+            let spread = earlier.as_ref().unwrap_or(&seconds);
+            for (time, [ns, count, samples]) in spread.spread([share.ns, share.count, share.samples]) {
+                rows.activity.push(ActivityRow {
+                    time,
+                    session: self.id,
+                    statement: spent.statement,
+                    wait_class: spent.wait.class.to_string(),
+                    wait_event: spent.wait.event.to_string(),
+                    idle: spent.wait.idle,
+                    state: spent.state,
+                    kernel_stack: spent.kernel_stack,
+                    user_stack: spent.user_stack,
+                    ns,
+                    count,
+                    samples,
+                    fidelity: share.fidelity,
+                    pooled: false,
                 });
             }
-            rows.activity.push(ActivityRow {
-                time,
-                session: self.id,
-                statement,
-                wait_class: wait.class.to_string(),
-                wait_event: wait.event.to_string(),
-                idle: wait.idle,
-                state: share.cell.state,
-                kernel_stack: share.cell.kernel_stack,
-                user_stack: share.cell.user_stack,
-                ns: share.ns,
-                count: share.count,
-                samples: share.samples,
-                fidelity: share.fidelity,
-            });
+        }
+        if !advance.unsplit.is_empty() {
+            let kind = self.kind();
+            for unsplit in advance.unsplit {
+                let mut found = BTreeMap::new();
+                for (cell, count) in unsplit.samples {
+                    *found.entry(self.spent(cell, rows)).or_default() += count;
+                }
+                let second = clock.second_us(unsplit.at);
+                pool.add((self.id, &kind), second, unsplit.group, unsplit.ns, found);
+            }
         }
         let waits_not_read = std::mem::take(&mut self.waits_not_read);
         let waits_unknown = std::mem::take(&mut self.waits_unknown);
@@ -337,15 +361,17 @@ impl LiveSession {
                 missed.saturating_sub(self.missed),
             ),
         ] {
-            if value > 0 {
-                rows.counters.push(CounterRow {
-                    time,
-                    session: self.id,
-                    source: source.to_string(),
-                    name: name.to_string(),
-                    value: value.try_into().unwrap_or(i64::MAX),
-                    ..CounterRow::default()
-                });
+            for (time, [value]) in seconds.spread([value]) {
+                if value > 0 {
+                    rows.counters.push(CounterRow {
+                        time,
+                        session: self.id,
+                        source: source.to_string(),
+                        name: name.to_string(),
+                        value: value.try_into().unwrap_or(i64::MAX),
+                        ..CounterRow::default()
+                    });
+                }
             }
         }
         self.missed = self.missed.max(missed);
@@ -355,7 +381,7 @@ impl LiveSession {
 
     /// Ends a session whose last totals never came: what is pending becomes rows, nothing is added. Returns the samples
     /// they rest on.
-    pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows) -> u64 {
+    pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows, pool: &mut Pool) -> u64 {
         match &self.account {
             Some(account) => {
                 let last = Reported {
@@ -365,7 +391,7 @@ impl LiveSession {
                     unused: Unused::default(),
                     ended: true,
                 };
-                self.totals(last, clock, rows)
+                self.totals(last, clock, rows, pool)
             }
             None => 0,
         }
@@ -425,6 +451,38 @@ impl LiveSession {
         }
     }
 
+    /// What is known of it that makes it like others.
+    fn kind(&self) -> Kind {
+        let (user, database) = match (&self.title, &self.role) {
+            (_, Role::Known(description)) => (description.user.clone(), description.database.clone()),
+            (Some(title), _) => (title.user.clone(), title.database.clone()),
+            (None, _) => Default::default(),
+        };
+        Kind {
+            backend_type: self.backend_type(),
+            user,
+            database,
+        }
+    }
+
+    /// What a row says of this cell. A statement that is new gets its row.
+    fn spent(&mut self, cell: Cell, rows: &mut Rows) -> Spent {
+        let statement = u64::from(cell.statement);
+        if statement != 0 && self.statements.insert(cell.statement) {
+            rows.statements.push(StatementRow {
+                id: statement,
+                ..StatementRow::default()
+            });
+        }
+        Spent {
+            wait: self.decode(cell.wait),
+            statement,
+            state: cell.state,
+            kernel_stack: cell.kernel_stack,
+            user_stack: cell.user_stack,
+        }
+    }
+
     fn decode(&self, wait: RawWait) -> Wait {
         match wait {
             RawWait::NotSampled => Wait::not_sampled(),
@@ -476,6 +534,7 @@ mod tests {
             pid,
             slot: 0,
             names: names(),
+            titles: Rc::default(),
             source: WaitSource::None,
             role: Role::Backend,
             tier: Tier::Sampled,
@@ -490,6 +549,15 @@ mod tests {
             unused: Unused::default(),
             ended: true,
         }
+    }
+
+    const PERIOD_NS: u64 = 10_000_000;
+
+    /// Ends the only session that there is; returns the samples that its rows rest on.
+    fn end(mut session: LiveSession, totals: Totals, rows: &mut Rows) -> u64 {
+        let mut pool = Pool::default();
+        let samples = session.totals(last(totals), Clock::start(), rows, &mut pool);
+        samples + pool.finish(&mut rows.activity)
     }
 
     fn running(wait: u32) -> SampleEvent {
@@ -526,9 +594,8 @@ mod tests {
 
     #[test]
     fn passes_that_found_a_sleeper_unchanged_count_for_its_last_row() {
-        let clock = Clock::start();
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(backend(1), 1_000, 1_000);
+        let mut session = LiveSession::begin(backend(1), 1_000, 1_000, PERIOD_NS);
         let sleeping = SampleEvent {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
@@ -547,7 +614,7 @@ mod tests {
             on_cpu: 0,
             run_queue: 0,
         };
-        let samples = session.totals(last(totals), clock, &mut rows);
+        let samples = end(session, totals, &mut rows);
         assert_eq!(samples, 11);
         let ns = |state| {
             rows.activity
@@ -562,7 +629,7 @@ mod tests {
     #[test]
     fn what_a_pass_sends_after_the_end_still_says_how_often_the_row_before_held() {
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(backend(1), 1_000, 1_000);
+        let mut session = LiveSession::begin(backend(1), 1_000, 1_000, PERIOD_NS);
         let sleeping = SampleEvent {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
@@ -592,22 +659,21 @@ mod tests {
             on_cpu: 0,
             run_queue: 0,
         };
-        let samples = session.totals(last(totals), Clock::start(), &mut rows);
+        let samples = end(session, totals, &mut rows);
         assert_eq!(samples, 10);
         assert!(rows.activity.iter().all(|r| r.state == State::Sleep));
     }
 
     #[test]
     fn a_session_that_ends_before_it_has_a_title_is_unknown_and_foreground() {
-        let clock = Clock::start();
         let mut rows = Rows::default();
-        let mut session = LiveSession::begin(backend(u32::MAX), 1_000, 1_000);
+        let session = LiveSession::begin(backend(u32::MAX), 1_000, 1_000, PERIOD_NS);
         let totals = Totals {
             now: 3_000,
             on_cpu: 500,
             run_queue: 0,
         };
-        session.totals(last(totals), clock, &mut rows);
+        end(session, totals, &mut rows);
         assert_eq!(rows.sessions.len(), 1);
         assert!(BackendType(rows.sessions[0].backend_type.clone()).is_foreground());
         assert_eq!(rows.activity.iter().map(|r| r.ns).sum::<u64>(), 2_000);

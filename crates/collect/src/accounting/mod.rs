@@ -12,9 +12,11 @@ use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup};
 use crate::bpf::{ExactSums, Tier};
 
 mod exact;
+mod pool;
 mod sampled;
 
 use exact::ExactAccount;
+pub(crate) use pool::{Kind, Pool, Spent};
 use sampled::SampledAccount;
 
 /// How long a total may wait for its first sample.
@@ -69,6 +71,27 @@ pub(crate) struct Growth {
     pub(crate) run_queue: u64,
 }
 
+/// What an account hands on of the time since the last totals, and of time before that it had kept back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Advance {
+    pub(crate) growth: Growth,
+    /// Each with a moment of its interval, CLOCK_MONOTONIC.
+    pub(crate) shares: Vec<(u64, Share)>,
+    /// What the session's own samples cannot split: it was too short.
+    pub(crate) unsplit: Vec<Unsplit>,
+}
+
+/// A part of a total, to be split by the samples of many sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unsplit {
+    /// A moment of its interval, CLOCK_MONOTONIC.
+    pub(crate) at: u64,
+    pub(crate) group: StateGroup,
+    pub(crate) ns: u64,
+    /// The session's own.
+    pub(crate) samples: BTreeMap<Cell, u64>,
+}
+
 /// The account of a session.
 #[derive(Debug)]
 pub(crate) enum Account {
@@ -83,6 +106,18 @@ impl Account {
         match tier {
             Tier::Sampled => Some(Account::Sampled(SampledAccount::open(totals))),
             Tier::Switch | Tier::Calls => sums.map(|sums| Account::Exact(ExactAccount::open(totals, sums))),
+        }
+    }
+
+    /// Opens the account of a process that has just been forked. `period_ns`: from one sample to the next.
+    pub(crate) fn begin(tier: Tier, start_ns: u64, period_ns: u64) -> Option<Account> {
+        let totals = Totals {
+            now: start_ns,
+            ..Totals::default()
+        };
+        match tier {
+            Tier::Sampled => Some(Account::Sampled(SampledAccount::begin(totals, period_ns))),
+            Tier::Switch | Tier::Calls => Account::open(tier, totals, Some(&ExactSums::default())),
         }
     }
 
@@ -109,15 +144,26 @@ impl Account {
         totals: Totals,
         sums: Option<&ExactSums>,
         ended: bool,
-    ) -> Option<(Growth, Vec<Share>)> {
-        match (self, sums) {
-            (Account::Sampled(account), _) => Some(account.advance(totals, ended)),
-            (Account::Exact(account), Some(sums)) if !account.is_news(sums) => None,
-            (Account::Exact(account), Some(sums)) => Some(account.advance(totals, sums, ended)),
-            (Account::Exact(account), None) if ended => Some((Growth::default(), account.abandon())),
-            (Account::Exact(_), None) => None,
-        }
+    ) -> Option<Advance> {
+        let at = middle(self.last().now, totals.now);
+        let (growth, shares) = match (self, sums) {
+            (Account::Sampled(account), _) => return Some(account.advance(totals, ended)),
+            (Account::Exact(account), Some(sums)) if !account.is_news(sums) => return None,
+            (Account::Exact(account), Some(sums)) => account.advance(totals, sums, ended),
+            (Account::Exact(account), None) if ended => (Growth::default(), account.abandon()),
+            (Account::Exact(_), None) => return None,
+        };
+        Some(Advance {
+            growth,
+            shares: shares.into_iter().map(|share| (at, share)).collect(),
+            unsplit: Vec::new(),
+        })
     }
+}
+
+/// Intervals begin and end within a pass of a whole second: their middle says which second is meant.
+fn middle(begin: u64, end: u64) -> u64 {
+    begin + end.saturating_sub(begin) / 2
 }
 
 /// Time that is not yet split, and the samples to split it by.

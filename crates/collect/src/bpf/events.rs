@@ -166,6 +166,8 @@ pub(crate) enum Event {
         pid: u32,
         start_ns: u64,
         source: WaitSource,
+        /// The place it has got; none where none was ready.
+        slot: Option<u32>,
     },
 }
 
@@ -256,6 +258,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 pid,
                 start_ns: event.task.start_ns,
                 source: source_from(&begin.source),
+                slot: begin.slot.checked_sub(1),
             })
         }
         _ => None,

@@ -22,11 +22,13 @@ use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::WaitSource;
+use crate::database::{WaitSource, WaitTraits};
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
 const MAX_SESSIONS: u32 = 16_384;
+/// Places that are ready for sessions to come: what is forked in the time that the recorder takes to hear of it.
+pub(crate) const READY_SLOTS: u32 = 64;
 /// Different latencies (session, event, bucket …) in a second that have no histogram; each costs the kernel about 150
 /// bytes, twice.
 const MAX_LATENCIES: u32 = 32_768;
@@ -61,9 +63,36 @@ const WORK: [libc::c_long; 16] = [
     libc::SYS_fsync,
     libc::SYS_lseek,
 ];
-/// `enum dbt_call_use` in bpf/reads.bpf.h.
+/// System calls in which a session sleeps until somebody else does something: those that something may follow in the same
+/// wait (a read of what woke it), and those that nothing does.
+const SLEEPS: [libc::c_long; 6] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_select,
+    libc::SYS_pselect6,
+];
+const SLEEPS_AND_ENDS: [libc::c_long; 3] = [libc::SYS_futex, libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
+/// The same, by semaphores that tell a timeout by EAGAIN: the wait goes on.
+const SLEEPS_WITH_TIMEOUT: [libc::c_long; 2] = [libc::SYS_semop, libc::SYS_semtimedop];
+/// System calls that handlers of signals make.
+const OF_SIGNALS: [libc::c_long; 8] = [
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_kill,
+    libc::SYS_tgkill,
+    libc::SYS_tkill,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_setitimer,
+];
+/// `enum dbt_call_use` in bpf/exact.bpf.h.
 const CALL_READS: u8 = 1;
 const CALL_WORKS: u8 = 2;
+const CALL_SLEEPS: u8 = 4;
+const CALL_ENDS_WAIT: u8 = 8;
+const CALL_OF_SIGNAL: u8 = 16;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +141,7 @@ pub(crate) struct Programs {
     pub(crate) events: MapHandle,
     targets: MapHandle,
     slots: MapHandle,
+    free_slots: MapHandle,
     configuration: MapHandle,
     pub(crate) current_pass: MapHandle,
     bss: MapHandle,
@@ -175,6 +205,10 @@ impl Programs {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }
         open.maps
+            .free_slots
+            .set_max_entries(READY_SLOTS)
+            .map_err(|e| failed("maps", e))?;
+        open.maps
             .events
             .set_max_entries(ring_bytes(rate_hz))
             .map_err(|e| failed("maps", e))?;
@@ -212,7 +246,14 @@ impl Programs {
             constants.exact = exact;
             constants.trace_calls = calls;
             constants.trace_wakers = wakers;
-            for (calls, its_use) in [(&READS[..], CALL_READS), (&WORK[..], CALL_WORKS)] {
+            for (calls, its_use) in [
+                (&READS[..], CALL_READS),
+                (&WORK, CALL_WORKS),
+                (&SLEEPS, CALL_SLEEPS),
+                (&SLEEPS_AND_ENDS, CALL_SLEEPS | CALL_ENDS_WAIT),
+                (&SLEEPS_WITH_TIMEOUT, CALL_SLEEPS),
+                (&OF_SIGNALS, CALL_OF_SIGNAL),
+            ] {
                 for &call in calls {
                     if let Some(uses) = constants.call_uses.get_mut(call as usize) {
                         *uses |= its_use;
@@ -277,6 +318,7 @@ impl Programs {
             events: handle(&skel.maps.events)?,
             targets: handle(&skel.maps.targets)?,
             slots: handle(&skel.maps.slots)?,
+            free_slots: handle(&skel.maps.free_slots)?,
             configuration: handle(&skel.maps.configuration)?,
             current_pass: handle(&skel.maps.current_pass)?,
             bss: handle(&skel.maps.bss)?,
@@ -372,6 +414,24 @@ impl Programs {
         put(&self.slots, index, &slot)
     }
 
+    /// Gives this empty slot to the next child that a parent forks.
+    pub(crate) fn make_slot_ready(&self, index: u32) -> Result<(), CollectError> {
+        self.free_slots
+            .update(&[], &index.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|e| CollectError::Kernel(format!("BPF map of free slots: {e}")))
+    }
+
+    /// The slot that a target has.
+    pub(crate) fn slot_of(&self, pid: u32) -> Option<u32> {
+        self.target(pid)?.slot.checked_sub(1)
+    }
+
+    /// The task in a slot; none while it is empty.
+    pub(crate) fn task_in(&self, index: u32) -> Option<u32> {
+        let slot: dbt_slot = look_up(&self.slots, index)?;
+        (slot.task.pid != 0).then_some(slot.task.pid)
+    }
+
     /// Sessions that can be recorded at the same time.
     pub(crate) fn capacity(&self) -> u32 {
         MAX_SESSIONS
@@ -393,13 +453,18 @@ impl Programs {
         )
     }
 
-    /// Says which waits need no stack: whole classes (by top byte) and single ones (eight at most).
-    pub(crate) fn skip_stacks(&self, classes: &[u8], waits: &[u32]) -> Result<(), CollectError> {
+    /// Says what the waits of the database are like.
+    pub(crate) fn set_waits(&self, waits: &WaitTraits) -> Result<(), CollectError> {
+        let mask = |classes: &[u8]| classes.iter().fold(0, |mask, class| mask | 1 << class);
         let mut config = dbt_config {
-            no_stack_classes: classes.iter().fold(0, |mask, class| mask | 1 << class),
+            no_stack_classes: mask(&waits.no_stack_classes),
+            resumed_classes: mask(&waits.resumed_classes),
             ..dbt_config::default()
         };
-        for (place, wait) in config.no_stack_waits.iter_mut().zip(waits) {
+        for (place, wait) in config.no_stack_waits.iter_mut().zip(&waits.no_stack) {
+            *place = *wait;
+        }
+        for (place, wait) in config.several_calls.iter_mut().zip(&waits.several_calls) {
             *place = *wait;
         }
         put(&self.configuration, 0, &config)

@@ -15,7 +15,7 @@ use super::load::{PassHandle, Programs, run_iterator, set_pass};
 use super::recorder::types::dbt_pass;
 use crate::CollectError;
 use crate::clock::{Clock, monotonic_ns};
-use crate::rhythm::Rhythm;
+use crate::rhythm::{Rhythm, Standstill};
 
 /// Lowest real-time priority: above everything that is not real-time.
 const PRIORITY: i32 = 1;
@@ -37,6 +37,7 @@ struct Shared {
     late: AtomicU64,
     failed: AtomicU64,
     cpu_ns: AtomicU64,
+    standstill: Standstill,
 }
 
 /// What the thread has done so far.
@@ -48,6 +49,8 @@ pub(crate) struct SamplerStatistics {
     /// Passes that the kernel refused.
     pub(crate) failed: u64,
     pub(crate) cpu_ns: u64,
+    /// The last time without passes: how long it was, and until when (CLOCK_MONOTONIC).
+    pub(crate) standstill: Option<(u64, u64)>,
 }
 
 /// Handle of the thread; dropping it stops the thread.
@@ -113,6 +116,7 @@ impl Sampler {
             late: self.shared.late.load(Ordering::Relaxed),
             failed: self.shared.failed.load(Ordering::Relaxed),
             cpu_ns: self.shared.cpu_ns.load(Ordering::Relaxed),
+            standstill: self.shared.standstill.last(),
         }
     }
 
@@ -146,6 +150,7 @@ fn sample(pass: &Pass, shared: &Shared, rate_hz: u64, clock: Clock) {
     loop {
         let stop = sleep_until(rhythm.next(), &shared.stop);
         let now = monotonic_ns();
+        rhythm.begins(now, &shared.standstill);
         let wanted = shared.totals_wanted.swap(false, Ordering::AcqRel);
         let totals = stop || wanted || now >= next_totals;
         if totals {

@@ -23,17 +23,16 @@ mod tracepoints;
 mod waits;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use call::SystemCall;
+use dbtime_model::output::Place;
 use probes::Probes;
 use samples::Samples;
 use source::Source;
 use spool::Spool;
 use state_file::Owner;
 use tracefs::{Changes, Trace, TraceFs};
-
 use waits::NotedCalls;
 
 use crate::{CollectError, Target, host, privilege, process};
@@ -94,8 +93,8 @@ pub struct DiveOptions {
     pub functions: Vec<String>,
     /// Calls of one wait event only.
     pub wait: Option<DiveWait>,
-    /// File to write.
-    pub file: PathBuf,
+    /// Where the file is to be.
+    pub file: Place,
 }
 
 /// A wait event, and where it can be read.
@@ -196,7 +195,6 @@ pub enum DiveStatus {
 pub struct Dive {
     source: Source,
     spool: Spool,
-    file: PathBuf,
     noted: Option<NotedCalls>,
     samples: Option<Samples>,
     target: Owner,
@@ -235,7 +233,7 @@ impl Dive {
                 DiveEngine::Tracepoints => sampled(options.pid, &mut source, &mut notes),
                 _ => None,
             };
-            let mut spool = Spool::create(&options.file, &armed.ends)?;
+            let mut spool = Spool::create(options.file.clone(), &armed.ends)?;
             let header = source.start()?;
             // Formats are told apart by their first line, which ftrace writes.
             spool.write(header.as_bytes())?;
@@ -253,7 +251,6 @@ impl Dive {
             let mut dive = Dive {
                 source,
                 spool,
-                file: options.file.clone(),
                 noted,
                 samples,
                 target,
@@ -352,7 +349,6 @@ impl Dive {
             self.spool.comment("note", &note)?;
             self.facts.notes.push(note);
         }
-        self.spool.finish()?;
         let programs = self.source.end()?;
         let pid = self.target.pid;
         self.facts
@@ -363,10 +359,8 @@ impl Dive {
             .extend(self.samples.iter().flat_map(Samples::notes));
         let calls = self.noted.iter().flat_map(|noted| noted.lines(pid));
         let samples = self.samples.iter().flat_map(|samples| samples.lines(pid));
-        if self.noted.is_some() || self.samples.is_some() {
-            spool::put_before(&self.file, calls.chain(samples))?;
-        }
         self.facts.bytes = self.spool.bytes();
+        self.spool.finish(calls.chain(samples))?;
         self.facts.cpu = Duration::from_nanos(host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns));
         Ok((self.facts, DiveRemains { programs }))
     }

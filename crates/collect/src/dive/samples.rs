@@ -125,7 +125,7 @@ impl Samples {
 
     /// The functions of all stacks, by number.
     fn names(&self) -> Vec<String> {
-        let mut symbols = Symbolizer::new();
+        let mut symbols = Symbolizer::of_kernel();
         let mut ids = vec![None; self.stacks.len()];
         for (addresses, number) in &self.stacks {
             ids[*number] = Some(symbols.kernel_stack(addresses));

@@ -1,10 +1,8 @@
 //! The text of a dive on its way to a file: copied as it is, the calls in it counted on the way, its size bounded.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 
+use dbtime_model::output::{NewFile, Place};
 use memchr::memmem::Finder;
 
 use crate::CollectError;
@@ -14,11 +12,11 @@ pub(super) const CHUNK: usize = 1 << 16;
 /// Bytes that a file takes: some minutes of a busy session, more than anyone reads.
 const MOST: u64 = 1 << 30;
 
-/// The file.
+/// The file, which gets its name when it is whole.
 #[derive(Debug)]
 pub(super) struct Spool {
-    path: PathBuf,
-    out: BufWriter<File>,
+    place: Place,
+    out: BufWriter<NewFile>,
     bytes: u64,
     ends: Vec<EndOfCall>,
 }
@@ -52,10 +50,10 @@ impl Spool {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(super) fn create(path: &Path, ends: &[String]) -> Result<Spool, CollectError> {
-        let file = create(path).map_err(|e| CollectError::io(path, e))?;
+    pub(super) fn create(place: Place, ends: &[String]) -> Result<Spool, CollectError> {
+        let file = place.new_file().map_err(|e| CollectError::io(&place.path(), e))?;
         Ok(Spool {
-            path: path.to_path_buf(),
+            place,
             out: BufWriter::with_capacity(CHUNK, file),
             bytes: 0,
             ends: ends
@@ -97,17 +95,37 @@ impl Spool {
         self.bytes += text.len() as u64;
         self.out
             .write_all(text)
-            .map_err(|e| CollectError::io(&self.path, e))
+            .map_err(|e| CollectError::io(&self.place.path(), e))
     }
 
-    /// Writes what is still in memory.
+    /// Names the file. `lines` tell of the dive itself, `KEY: VALUE`, known only in the end: they stand at its begin.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub(super) fn finish(&mut self) -> Result<(), CollectError> {
-        self.out
-            .flush()
-            .map_err(|e: io::Error| CollectError::io(&self.path, e))
+    /// The file cannot be written, or there is no room for a copy of it with the lines.
+    pub(super) fn finish(self, lines: impl Iterator<Item = String>) -> Result<(), CollectError> {
+        let place = self.place;
+        let mut lines = lines.peekable();
+        let write = || -> io::Result<u64> {
+            let mut text = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            if lines.peek().is_none() {
+                return place.name(text);
+            }
+            let mut out = BufWriter::with_capacity(CHUNK, place.new_file()?);
+            text.file().rewind()?;
+            let mut text = BufReader::new(text.file());
+            // The first line tells formats apart.
+            let mut first = Vec::new();
+            text.read_until(b'\n', &mut first)?;
+            out.write_all(&first)?;
+            for line in lines {
+                writeln!(out, "# dbtime {line}")?;
+            }
+            io::copy(&mut text, &mut out)?;
+            place.name(out.into_inner().map_err(io::IntoInnerError::into_error)?)
+        };
+        write()
+            .map(|_| ())
+            .map_err(|e| CollectError::io(&place.path(), e))
     }
 
     /// Calls that have ended.
@@ -124,45 +142,6 @@ impl Spool {
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= MOST
     }
-}
-
-/// Puts lines that tell of the dive itself, `KEY: VALUE`, known only in the end, at the begin of a file that is finished.
-///
-/// # Errors
-/// There is no room for it.
-pub(super) fn put_before(path: &Path, lines: impl Iterator<Item = String>) -> Result<(), CollectError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let write = || -> io::Result<()> {
-        let mut text = BufReader::new(File::open(path)?);
-        let mut out = BufWriter::with_capacity(CHUNK, create(&new)?);
-        // The first line tells formats apart.
-        let mut first = Vec::new();
-        text.read_until(b'\n', &mut first)?;
-        out.write_all(&first)?;
-        for line in lines {
-            writeln!(out, "# dbtime {line}")?;
-        }
-        io::copy(&mut text, &mut out)?;
-        out.flush()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|e| {
-        // Half of it is of no use.
-        let _ = fs::remove_file(&new);
-        CollectError::io(path, e)
-    })
-}
-
-/// Makes a file for its owner only.
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The exact tier's single events: takes the kernel's histograms once a second and makes rows of them.
 //!
 //! A system call is counted once in the kernel, with the wait event it was made in; here it becomes a row of the system
-//! call, one of the wait event and, if it read from a file, one of the read.
+//! call, one of the part of a wait that it is and, if it read from a file, one of the read.
 
 mod files;
 mod wakers;
@@ -203,7 +203,7 @@ impl Latencies {
             latency_kind::CALL | latency_kind::READ | latency_kind::READ_ON_CPU => {
                 let mut rows = vec![plain(kind::SYSCALL, call_name(key.call))];
                 if key.name != 0 {
-                    rows.push(plain(kind::WAIT, wait.clone()));
+                    rows.push(plain(kind::WAIT_CALL, wait.clone()));
                 }
                 if key.kind != latency_kind::CALL {
                     rows.push(self.read(key, plain(kind::READ, wait.clone())));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::postgres::title;
+use crate::postgres::titles::Titles;
 use crate::process;
 
 /// A pid is looked up again after this time: it may have become another process.
@@ -14,6 +14,7 @@ const VALID: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
     names: HashMap<u32, (Arc<str>, Instant)>,
+    titles: Titles,
 }
 
 impl Wakers {
@@ -33,7 +34,7 @@ impl Wakers {
         {
             return Arc::clone(name);
         }
-        let name = describe(pid)
+        let name = describe(pid, &self.titles)
             .map(Arc::from)
             .or_else(|| self.names.remove(&pid).map(|(name, _)| name))
             .unwrap_or_else(|| format!("{} {pid}", if comm.is_empty() { "pid" } else { comm }).into());
@@ -45,14 +46,10 @@ impl Wakers {
 }
 
 /// What kind of server process it is, or the name of another one, with the pid.
-fn describe(pid: u32) -> Option<String> {
-    let backend = process::title(pid).and_then(|text| title::parse(&text));
-    let name = match backend {
+fn describe(pid: u32, titles: &Titles) -> Option<String> {
+    let name = match titles.of(pid).and_then(|(_, title)| title) {
         Some(title) => title.backend_type.0,
-        None => process::read_small(&process::path(pid, "comm"))
-            .ok()?
-            .trim_end()
-            .to_string(),
+        None => process::name(pid)?,
     };
     Some(format!("{name} {pid}"))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use dbtime_model::Wait;
 
-use crate::database::{NO_NUMBER, NUMBERED, WaitNames};
+use crate::database::{NO_NUMBER, NUMBERED, WaitNames, WaitTraits};
 
 /// Class of the events in which a session waits for work, in the words of V$EVENT_NAME.
 const IDLE: &str = "Idle";
@@ -61,7 +61,7 @@ impl WaitNames for EventNames {
         wait == 0 || self.find(wait).is_some()
     }
 
-    fn without_stack(&self) -> (Vec<u8>, Vec<u32>) {
+    fn traits(&self) -> WaitTraits {
         let idle = self
             .0
             .iter()
@@ -70,7 +70,10 @@ impl WaitNames for EventNames {
             .map(|(&number, (name, _))| (name != FROM_CLIENT, NUMBERED | number))
             .collect();
         waits.sort_unstable();
-        (Vec::new(), waits.into_iter().map(|(_, wait)| wait).collect())
+        WaitTraits {
+            no_stack: waits.into_iter().map(|(_, wait)| wait).collect(),
+            ..WaitTraits::default()
+        }
     }
 }
 
@@ -94,6 +97,6 @@ mod tests {
         assert_eq!(shown(NUMBERED | NO_NUMBER), "[not an event number]");
         assert!(names.decode(NUMBERED | 351, true).idle);
         assert!(!names.is_known(NUMBERED) && names.is_known(0) && names.is_known(NUMBERED | 146));
-        assert_eq!(names.without_stack().1, [NUMBERED | 351]);
+        assert_eq!(names.traits().no_stack, [NUMBERED | 351]);
     }
 }

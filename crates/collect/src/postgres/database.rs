@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dbtime_model::Wait;
 use dbtime_model::recording::DatabaseMeta;
+use dbtime_model::{Wait, counter};
 
 use super::Server;
+use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
-use crate::database::{Change, Database, Member, WaitNames, WaitSource};
+use crate::database::{Change, Database, Member, WaitNames, WaitSource, WaitTraits};
 use crate::session::Role;
 
 /// See the module.
@@ -19,12 +20,14 @@ pub(crate) struct PostgresDatabase {
     only: Option<u32>,
     /// Children of the server, or process, are recorded too.
     with_children: bool,
+    transactions: Option<Transactions>,
 }
 
 impl PostgresDatabase {
     /// The whole server.
     pub(crate) fn whole(server: Server) -> PostgresDatabase {
         PostgresDatabase {
+            transactions: Transactions::of(server.postmaster, server.major),
             server,
             only: None,
             with_children: true,
@@ -41,6 +44,7 @@ impl PostgresDatabase {
             return Ok(PostgresDatabase::whole(server));
         }
         Ok(PostgresDatabase {
+            transactions: Transactions::of(server.postmaster, server.major),
             server,
             only: Some(pid),
             with_children: false,
@@ -56,6 +60,7 @@ impl PostgresDatabase {
             server: Server::of_any_process(pid)?,
             only: Some(pid),
             with_children: true,
+            transactions: None,
         })
     }
 
@@ -145,11 +150,31 @@ impl Database for PostgresDatabase {
             .then(|| format!("the server has stopped (postmaster {pid} ended)"))
     }
 
+    fn look_at_transactions(&mut self, clients: &[u32]) -> bool {
+        self.transactions
+            .as_mut()
+            .is_some_and(|transactions| transactions.look(clients))
+    }
+
+    fn transactions(&mut self, clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
+        Some((
+            counter::SESSION_MEMORY,
+            self.transactions.as_mut()?.count(clients)?,
+        ))
+    }
+
+    fn forget(&mut self, pid: u32) {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.forget(pid);
+        }
+    }
+
     fn look(&mut self, gone: bool) -> Option<Change> {
         if !gone {
             return None;
         }
         self.server = self.server.successor()?;
+        self.transactions = Transactions::of(self.server.postmaster, self.server.major);
         Some(Change::Restarted(format!(
             "the server has started again (postmaster {})",
             self.server.postmaster
@@ -167,7 +192,19 @@ impl WaitNames for &'static WaitEventNames {
         }
     }
 
-    fn without_stack(&self) -> (Vec<u8>, Vec<u32>) {
-        wait_events::idle_codes(self)
+    fn traits(&self) -> WaitTraits {
+        // Idle sessions need no stack: it is always the same one.
+        let (no_stack_classes, no_stack) = wait_events::idle_codes(self);
+        WaitTraits {
+            no_stack_classes,
+            no_stack,
+            // After deadlock_timeout a session looks for deadlocks, perhaps says so in the log, and waits on.
+            resumed_classes: wait_events::class_codes(self, "Lock"),
+            // XLogFileInit and dsm_impl_posix_resize report one wait around a loop of calls.
+            several_calls: wait_events::event_codes(
+                self,
+                &["WALInitWrite", "WalInitWrite", "DSMFillZeroWrite"],
+            ),
+        }
     }
 }

@@ -3,6 +3,8 @@
 mod database;
 pub(crate) mod server;
 pub(crate) mod title;
+pub(crate) mod titles;
+mod transactions;
 pub(crate) mod wait_events;
 mod wait_symbol;
 

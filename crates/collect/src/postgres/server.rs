@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::wait_symbol;
+use crate::target_file::TargetFile;
 use crate::{CollectError, process};
 
 /// Oldest major version whose wait event can be read.
@@ -35,10 +36,17 @@ impl Server {
     /// # Errors
     /// None, or several: the message lists them.
     pub(crate) fn only() -> Result<Server, CollectError> {
-        let postmasters: Vec<u32> = process::all()
+        let mut postmasters: Vec<u32> = process::all()
             .into_iter()
             .filter(|&pid| is_postmaster(pid))
             .collect();
+        // Anybody can give a program that name and write that file. Where there is a choice, the executable is looked at.
+        if postmasters.len() > 1 {
+            let (servers, others): (Vec<u32>, Vec<u32>) = postmasters
+                .iter()
+                .partition(|&&pid| wait_symbol::read_executable(pid).is_ok_and(|e| e.is_postgres()));
+            postmasters = if servers.is_empty() { others } else { servers };
+        }
         match postmasters[..] {
             [] => Err(CollectError::NoServer),
             [pid] => Server::of_postmaster(pid),
@@ -128,8 +136,9 @@ impl Server {
     }
 
     fn of_postmaster(pid: u32) -> Result<Server, CollectError> {
-        let version_file = process::path(pid, "cwd").join("PG_VERSION");
-        let text = process::read_small(&version_file).map_err(|e| CollectError::io(&version_file, e))?;
+        let text = TargetFile::in_working_directory(pid, "PG_VERSION")
+            .and_then(|file| file.small_text())
+            .map_err(|e| CollectError::io(&process::path(pid, "cwd/PG_VERSION"), e))?;
         // "9.6" for the releases of that time: not a number, and far too old.
         let major = text.trim().parse::<u32>().unwrap_or(9);
         let executable = wait_symbol::read_executable(pid)?;
@@ -177,7 +186,8 @@ fn is_postmaster(pid: u32) -> bool {
             .is_some_and(|name| name == "postgres" || name == "postmaster")
     });
     named_postgres
-        && process::read_small(&process::path(pid, "cwd").join("postmaster.pid"))
+        && TargetFile::in_working_directory(pid, "postmaster.pid")
+            .and_then(|file| file.small_text())
             .ok()
             .is_some_and(|text| {
                 // A stand-alone backend writes its pid negated.

@@ -145,6 +145,20 @@ pub(crate) fn idle_codes(names: &WaitEventNames) -> (Vec<u8>, Vec<u32>) {
     (classes, single)
 }
 
+/// Top bytes of a class, by its name.
+pub(crate) fn class_codes(names: &WaitEventNames, class: &str) -> Vec<u8> {
+    let of_class = names.events.iter().filter(|event| event.class == class);
+    let mut codes: Vec<u8> = of_class.map(|event| (event.info >> 24) as u8).collect();
+    codes.dedup();
+    codes
+}
+
+/// Numbers of events, by their names in any version.
+pub(crate) fn event_codes(names: &WaitEventNames, events: &[&str]) -> Vec<u32> {
+    let wanted = names.events.iter().filter(|event| events.contains(&event.name));
+    wanted.map(|event| event.info).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -156,6 +170,16 @@ mod tests {
         assert!(exact, "no table for {major}");
         let (class, event) = names.decode(info).expect("not zero");
         format!("{class}:{event}")
+    }
+
+    #[test]
+    fn locks_and_waits_of_several_calls_are_known_in_every_version() {
+        for (major, _) in TABLES {
+            let (names, _) = WaitEventNames::for_major(major);
+            assert_eq!(class_codes(names, "Lock"), [0x03], "{major}");
+            let events = event_codes(names, &["WALInitWrite", "WalInitWrite"]);
+            assert_eq!(events.len(), 1, "{major}");
+        }
     }
 
     #[test]

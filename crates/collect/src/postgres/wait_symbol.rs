@@ -3,16 +3,18 @@
 //! Since PostgreSQL 14 `my_wait_event_info` (src/backend/utils/activity/wait_event.c) is a global pointer to the 32-bit
 //! wait event, in shared memory once the process has a PGPROC. Executables export it, stripped or not.
 
-use std::fs;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSymbol};
+use memchr::memmem;
 
-use crate::executable::load_bias;
+use crate::executable;
+use crate::target_file::TargetFile;
 use crate::{CollectError, process};
 
 const SYMBOL: &str = "my_wait_event_info";
+/// The text that `SELECT version()` gives is looked for in so much of the file, in bytes: it lies before debug information.
+const MAX_SEARCHED: u64 = 64 << 20;
 
 /// What the executable of a server tells.
 #[derive(Debug, Clone)]
@@ -23,53 +25,59 @@ pub(super) struct Executable {
     pub(super) wait_address: Option<u64>,
 }
 
+impl Executable {
+    /// True when it is PostgreSQL's, of whatever version.
+    pub(super) fn is_postgres(&self) -> bool {
+        self.wait_address.is_some() || !self.version.is_empty()
+    }
+}
+
 /// Reads the executable that process `pid` runs, also when it has been deleted meanwhile.
 ///
 /// # Errors
 /// It cannot be read, or is no ELF file of this machine.
 pub(super) fn read_executable(pid: u32) -> Result<Executable, CollectError> {
-    let path = process::path(pid, "exe");
-    let name = process::executable(pid).unwrap_or_else(|| path.clone());
-    let bad = |what: String| CollectError::Executable {
-        executable: name.clone(),
-        what,
+    let bad = |e: io::Error| CollectError::Executable {
+        executable: executable_name(pid),
+        what: e.to_string(),
     };
-    let data = fs::read(&path).map_err(|e| CollectError::io(&path, e))?;
-    let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|e| bad(e.to_string()))?;
-    let symbol = elf
-        .dynamic_symbols()
-        .chain(elf.symbols())
-        .find(|symbol| symbol.name() == Ok(SYMBOL) && symbol.is_definition())
-        .map(|symbol| symbol.address());
-    let wait_address = match symbol {
-        Some(address) => Some(address.wrapping_add(load_bias(pid, &elf).map_err(|e| bad(e.to_string()))?)),
-        None => None,
-    };
+    let executable = executable::Executable::of(pid).map_err(bad)?;
+    let [symbol] = executable.symbols([SYMBOL]).map_err(bad)?;
     Ok(Executable {
-        version: version(&data).unwrap_or_default(),
-        wait_address,
+        version: version(executable.file()).unwrap_or_default(),
+        wait_address: symbol.map(|symbol| symbol.address),
     })
 }
 
 /// Finds the text that `SELECT version()` gives.
-fn version(data: &[u8]) -> Option<String> {
+fn version(file: &TargetFile) -> Option<String> {
     const MARK: &[u8] = b"PostgreSQL ";
-    let candidates = data
-        .windows(MARK.len())
-        .enumerate()
-        .filter(|(_, window)| *window == MARK);
-    for (at, _) in candidates {
-        let rest = &data[at + MARK.len()..(at + MARK.len() + 64).min(data.len())];
-        let end = rest.iter().position(|&b| b == b' ' || b == 0).unwrap_or(0);
-        let word = std::str::from_utf8(&rest[..end]).unwrap_or_default();
-        // "15.18", "18beta1": a number, and then " on …" or " (…)" as version() prints it.
-        if word.starts_with(|c: char| c.is_ascii_digit())
-            && (rest[end..].starts_with(b" on ") || rest[end..].starts_with(b" ("))
-        {
-            return Some(word.to_string());
+    /// Of the text that is looked at.
+    const LONGEST: usize = 64;
+    const CHUNK: usize = 1 << 20;
+    let mut rest = file.from(0, MAX_SEARCHED);
+    let mut text = Vec::with_capacity(CHUNK + MARK.len() + LONGEST);
+    loop {
+        let read = rest.by_ref().take(CHUNK as u64).read_to_end(&mut text).ok()?;
+        let found = memmem::find_iter(&text, MARK).find_map(|at| {
+            let after = &text[at + MARK.len()..];
+            version_word(&after[..after.len().min(LONGEST)])
+        });
+        if found.is_some() || read == 0 {
+            return found;
         }
+        // What may lie across the end is looked at again, with what follows.
+        text.drain(..text.len().saturating_sub(MARK.len() + LONGEST));
     }
-    None
+}
+
+/// "15.18", "18beta1": a number, and then " on …" or " (…)" as version() prints it.
+fn version_word(text: &[u8]) -> Option<String> {
+    let end = text.iter().position(|&b| b == b' ' || b == 0)?;
+    let word = std::str::from_utf8(&text[..end]).ok()?;
+    let is_version = word.starts_with(|c: char| c.is_ascii_digit())
+        && (text[end..].starts_with(b" on ") || text[end..].starts_with(b" ("));
+    is_version.then(|| word.to_string())
 }
 
 /// The executable as the server names it, for messages.

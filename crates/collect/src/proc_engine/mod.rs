@@ -21,9 +21,9 @@ use dbtime_model::recording::ProgramCost;
 use crate::CollectError;
 use crate::bpf::{Event, Losses, Programs, SamplerStatistics, become_real_time, thread_cpu_ns};
 use crate::clock::{Clock, monotonic_ns};
-use crate::database::WaitSource;
+use crate::database::{WaitSource, WaitTraits};
 use crate::engine::Engine;
-use crate::rhythm::Rhythm;
+use crate::rhythm::{Rhythm, Standstill};
 use crate::session::Unused;
 use task::Task;
 
@@ -48,6 +48,7 @@ struct Shared {
     late: AtomicU64,
     cpu_ns: AtomicU64,
     lost: AtomicU64,
+    standstill: Standstill,
 }
 
 /// See the module.
@@ -162,7 +163,7 @@ impl Engine for ProcEngine {
         (0, Unused::default())
     }
 
-    fn skip_stacks(&mut self, _classes: &[u8], _waits: &[u32]) -> Result<(), CollectError> {
+    fn set_waits(&mut self, _waits: &WaitTraits) -> Result<(), CollectError> {
         Ok(())
     }
 
@@ -192,6 +193,7 @@ impl Engine for ProcEngine {
             late: self.shared.late.load(Ordering::Relaxed),
             failed: 0,
             cpu_ns: self.shared.cpu_ns.load(Ordering::Relaxed),
+            standstill: self.shared.standstill.last(),
         }
     }
 
@@ -234,6 +236,7 @@ impl Thread {
         loop {
             let stop = self.take_orders_until(rhythm.next());
             let now = monotonic_ns();
+            rhythm.begins(now, &self.shared.standstill);
             let totals = stop || std::mem::take(&mut self.want_totals) || now >= next_totals;
             if totals {
                 next_totals = clock.next_second(now);

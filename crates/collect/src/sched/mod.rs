@@ -13,7 +13,7 @@ use crate::clock::{Clock, monotonic_ns};
 use crate::collector::{Status, Target, database_of};
 use crate::database::{Database, Member, WaitNames};
 use crate::latencies::Wakers;
-use crate::postgres::title;
+use crate::postgres::titles::Titles;
 use crate::session::{Role, off_cpu_state};
 use crate::{CollectError, host, privilege, process};
 
@@ -34,6 +34,7 @@ const OTHERS: &str = "other tasks";
 struct Live {
     session: Session,
     role: Role,
+    titles: Rc<Titles>,
     since: Instant,
     looked: Instant,
     /// Its row was handed on.
@@ -46,6 +47,7 @@ pub struct SwitchCollector {
     programs: SchedPrograms,
     database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
+    titles: Rc<Titles>,
     clock: Clock,
     start_ns: u64,
     cpu_at_start_ns: u64,
@@ -78,6 +80,7 @@ impl SwitchCollector {
         let mut collector = SwitchCollector {
             programs,
             names: database.names(),
+            titles: Rc::default(),
             clock: Clock::start(),
             start_ns: monotonic_ns(),
             cpu_at_start_ns,
@@ -139,6 +142,7 @@ impl SwitchCollector {
                 ..Session::default()
             },
             role: member.role.clone(),
+            titles: Rc::clone(&self.titles),
             since: now,
             looked: now,
             is_told: false,
@@ -416,13 +420,13 @@ impl Live {
             }
             Role::Process => {
                 session.backend_type = BackendType(BackendType::PROCESS.to_string());
-                if let Ok(comm) = process::read_small(&process::path(session.pid, "comm")) {
-                    session.title = comm.trim_end_matches('\n').to_string();
+                if let Some(name) = process::name(session.pid) {
+                    session.title = name;
                 }
             }
             Role::Postmaster | Role::Backend => {
-                let text = process::title(session.pid).unwrap_or_default();
-                if let Some(title) = title::parse(&text) {
+                let (text, title) = self.titles.of(session.pid).unwrap_or_default();
+                if let Some(title) = title {
                     session.backend_type = title.backend_type;
                     session.user = title.user;
                     session.database = title.database;

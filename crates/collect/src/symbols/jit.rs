@@ -2,72 +2,133 @@
 //! (`/tmp/perf-PID.map`), and jitdump files, which their writer maps (LLVM's, and so PostgreSQL's with
 //! `jit_profiling_support`).
 //!
-//! The recorded process wrote them: they are read as plain files, up to a bound, and may say anything.
+//! The recorded process wrote them: they are read up to bounds, and may say anything. Files that belong neither to its user nor to
+//! root are not its own, and not read (as perf does it).
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::maps::Mapping;
 use crate::process;
+use crate::target_file::TargetFile;
 
-/// Bytes of one file, functions of one process, and bytes of a name, at most.
+/// Bytes of one file that are read, and of one line or record.
 const MAX_BYTES: u64 = 64 << 20;
+const MAX_LINE: usize = 16 << 10;
+/// Functions of one process, bytes of a name, and bytes of all names of one process.
 const MAX_FUNCTIONS: usize = 200_000;
 const MAX_NAME: usize = 1_000;
+const MAX_NAMES: usize = 16 << 20;
 
 /// linux/tools/perf/Documentation/jitdump-specification.txt.
 const JITDUMP_MAGIC: u32 = 0x4a69_5444;
 const JIT_CODE_LOAD: u32 = 0;
 const JIT_CODE_MOVE: u32 = 1;
 
-/// A compiled function.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Function {
-    start: u64,
-    end: u64,
-    name: String,
-}
-
-/// The compiled functions of a process, in the order in which they were written: where two overlap, the later one holds.
+/// The compiled functions of a process: where two overlap, the one that was written later holds.
 #[derive(Debug, Default)]
 pub(super) struct CompiledCode {
-    functions: Vec<Function>,
+    functions: Functions,
     jitdump: Option<(PathBuf, u64)>,
     perf_map: u64,
+}
+
+/// By begin, without overlaps: end and name.
+#[derive(Debug, Default)]
+struct Functions {
+    by_begin: BTreeMap<u64, (u64, Box<str>)>,
+    name_bytes: usize,
 }
 
 impl CompiledCode {
     /// Reads what was written since the last time.
     pub(super) fn read(&mut self, pid: u32, mappings: &[Mapping]) {
-        if let Some(path) = perf_map(pid)
-            && let Some(file) = open_from(&path, self.perf_map, libc::O_NOFOLLOW)
+        if let Some(name) = perf_map(pid)
+            && let Ok(file) = TargetFile::below_root(pid, &name)
+            && let Some(rest) = rest_of(&file, self.perf_map, pid)
         {
-            self.perf_map += read_perf_map(file, &mut self.functions);
+            self.perf_map += read_perf_map(rest, &mut self.functions);
         }
         // The file is kept mapped for as long as its writer may write to it.
-        if let Some(mapping) = mappings.iter().find(|m| is_jitdump(m)) {
-            let link = mapping.link(pid);
+        if let Some(mapping) = mappings.iter().find(|m| is_jitdump(m))
+            && let Ok(file) = mapping.open(pid)
+        {
+            let name = PathBuf::from(&mapping.name);
             let begin = match &self.jitdump {
-                Some((path, read)) if *path == link => *read,
+                Some((path, read)) if *path == name => *read,
                 _ => 0,
             };
-            if let Some(file) = open_from(&link, begin, 0) {
-                let read = read_jitdump(file, begin == 0, &mut self.functions);
-                self.jitdump = Some((link, begin + read));
+            if let Some(rest) = rest_of(&file, begin, pid) {
+                let read = read_jitdump(rest, begin == 0, &mut self.functions);
+                self.jitdump = Some((name, begin + read));
             }
-        }
-        if self.functions.len() > MAX_FUNCTIONS {
-            self.functions.drain(..self.functions.len() - MAX_FUNCTIONS);
         }
     }
 
     /// Name of the function that holds an address.
     pub(super) fn find(&self, address: u64) -> Option<&str> {
-        let mut latest_first = self.functions.iter().rev();
-        let function = latest_first.find(|f| (f.start..f.end).contains(&address))?;
-        Some(&function.name)
+        self.functions.find(address)
+    }
+
+    /// Memory that it has, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        /// Of a function, without its name.
+        const NODE: usize = 48;
+        self.functions.by_begin.len() * NODE + self.functions.name_bytes
+    }
+}
+
+impl Functions {
+    /// Takes a function up, in the place of what was there before. False: there is no room.
+    fn add(&mut self, begin: u64, size: u64, name: &str) -> bool {
+        let Some(end) = begin.checked_add(size) else {
+            return true;
+        };
+        let name: Box<str> = name.chars().take(MAX_NAME).collect();
+        if size == 0 {
+            return true;
+        }
+        // What reaches into it from before is cut, and what it covers is gone.
+        let before = self.by_begin.range(..begin).next_back();
+        if let Some((&other, &(other_end, ref other_name))) = before
+            && other_end > begin
+        {
+            let other_name = other_name.clone();
+            if other_end > end {
+                self.insert(end, other_end, other_name.clone());
+            }
+            self.insert(other, begin, other_name);
+        }
+        while let Some((&other, &(other_end, _))) = self.by_begin.range(begin..end).next() {
+            let (_, name) = self.remove(other);
+            if other_end > end {
+                self.insert(end, other_end, name);
+            }
+        }
+        if self.by_begin.len() >= MAX_FUNCTIONS || self.name_bytes + name.len() > MAX_NAMES {
+            return false;
+        }
+        self.insert(begin, end, name);
+        true
+    }
+
+    fn insert(&mut self, begin: u64, end: u64, name: Box<str>) {
+        self.name_bytes += name.len();
+        if let Some((_, old)) = self.by_begin.insert(begin, (end, name)) {
+            self.name_bytes -= old.len();
+        }
+    }
+
+    fn remove(&mut self, begin: u64) -> (u64, Box<str>) {
+        let removed = self.by_begin.remove(&begin).unwrap_or_default();
+        self.name_bytes -= removed.1.len();
+        removed
+    }
+
+    fn find(&self, address: u64) -> Option<&str> {
+        let (_, (end, name)) = self.by_begin.range(..=address).next_back()?;
+        (address < *end).then_some(name)
     }
 }
 
@@ -82,56 +143,51 @@ fn is_jitdump(mapping: &Mapping) -> bool {
 /// The perf map file of a process, as it is called where the process lives.
 fn perf_map(pid: u32) -> Option<PathBuf> {
     let name = process::innermost_pid(pid)?;
-    Some(process::path(pid, &format!("root/tmp/perf-{name}.map")))
+    Some(PathBuf::from(format!("/tmp/perf-{name}.map")))
 }
 
-/// Opens a plain file at an offset; none when it has nothing there.
-fn open_from(path: &Path, offset: u64, flags: libc::c_int) -> Option<impl BufRead + use<>> {
-    let mut file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | flags)
-        .open(path)
-        .ok()?;
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() <= offset || offset >= MAX_BYTES {
-        return None;
-    }
-    file.seek(SeekFrom::Start(offset)).ok()?;
-    Some(BufReader::new(file.take(MAX_BYTES - offset)))
+/// What a file has from an offset on; none when that is nothing, or the file is not the process's own.
+fn rest_of(file: &TargetFile, offset: u64, pid: u32) -> Option<impl BufRead + use<'_>> {
+    let is_longer = file.metadata().len() > offset && offset < MAX_BYTES;
+    let is_its_own = is_longer && file.belongs_to(&process::users(pid));
+    is_its_own.then(|| BufReader::new(file.from(offset, MAX_BYTES - offset)))
 }
 
 /// `START SIZE name`, numbers in hex. Returns the bytes of whole lines.
-fn read_perf_map(mut file: impl BufRead, functions: &mut Vec<Function>) -> u64 {
+fn read_perf_map(mut file: impl BufRead, functions: &mut Functions) -> u64 {
     let mut read = 0;
     let mut line = Vec::new();
-    while let Ok(length) = file.read_until(b'\n', &mut line)
+    while let Ok(length) = (&mut file).take(MAX_LINE as u64).read_until(b'\n', &mut line)
         && length > 0
-        && line.ends_with(b"\n")
     {
+        if line.ends_with(b"\n") {
+            let has_room = perf_map_line(&String::from_utf8_lossy(&line), functions);
+            if !has_room {
+                // Nothing of the rest is looked at, now or later.
+                return MAX_BYTES;
+            }
+        } else if length < MAX_LINE {
+            // It is still written.
+            break;
+        }
         read += length as u64;
-        functions.extend(perf_map_line(&String::from_utf8_lossy(&line)));
         line.clear();
     }
     read
 }
 
-fn perf_map_line(line: &str) -> Option<Function> {
+/// False: there is no room for it.
+fn perf_map_line(line: &str, functions: &mut Functions) -> bool {
     let mut fields = line.trim_end().splitn(3, ' ');
     let mut number = || u64::from_str_radix(fields.next()?.trim_start_matches("0x"), 16).ok();
-    let (start, size) = (number()?, number()?);
-    function(start, size, fields.next()?)
-}
-
-fn function(start: u64, size: u64, name: &str) -> Option<Function> {
-    Some(Function {
-        start,
-        end: start.checked_add(size)?,
-        name: name.chars().take(MAX_NAME).collect(),
-    })
+    match (number(), number(), fields.next()) {
+        (Some(begin), Some(size), Some(name)) => functions.add(begin, size, name),
+        _ => true,
+    }
 }
 
 /// Reads whole records. Returns their bytes, with those of the header when that was to be read.
-fn read_jitdump(mut file: impl Read, with_header: bool, functions: &mut Vec<Function>) -> u64 {
+fn read_jitdump(mut file: impl Read, with_header: bool, functions: &mut Functions) -> u64 {
     let mut read = 0;
     if with_header {
         let Some(header) = take(&mut file, 40) else {
@@ -156,12 +212,18 @@ fn read_jitdump(mut file: impl Read, with_header: bool, functions: &mut Vec<Func
             JIT_CODE_LOAD if record.len() > 40 => {
                 let name = record[40..].split(|&byte| byte == 0).next().unwrap_or_default();
                 let name = String::from_utf8_lossy(name);
-                functions.extend(function(u64_at(&record, 16), u64_at(&record, 24), &name));
+                if !functions.add(u64_at(&record, 16), u64_at(&record, 24), &name) {
+                    return MAX_BYTES;
+                }
             }
             JIT_CODE_MOVE if record.len() >= 48 => {
                 let (from, to) = (u64_at(&record, 16), u64_at(&record, 24));
-                let moved = functions.iter().rev().find(|f| f.start == from).cloned();
-                functions.extend(moved.and_then(|f| function(to, u64_at(&record, 32), &f.name)));
+                let moved = functions.by_begin.get(&from).map(|(_, name)| name.clone());
+                if let Some(name) = moved
+                    && !functions.add(to, u64_at(&record, 32), &name)
+                {
+                    return MAX_BYTES;
+                }
             }
             _ => {}
         }
@@ -195,30 +257,52 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn code(functions: Vec<Function>) -> CompiledCode {
-        CompiledCode {
-            functions,
-            ..CompiledCode::default()
-        }
-    }
-
     #[test]
     fn a_perf_map_names_addresses_and_the_later_line_holds() {
         let text =
             "1000 20 first function\n0x1010 8 second\nnonsense\n2000 ffffffffffffffff overflow\n3000 10 half";
-        let mut functions = Vec::new();
+        let mut functions = Functions::default();
         let read = read_perf_map(text.as_bytes(), &mut functions);
         assert_eq!(
             &text[read as usize..],
             "3000 10 half",
             "a line that is still written is left for later"
         );
-        let code = code(functions);
-        assert_eq!(code.find(0x1000), Some("first function"));
-        assert_eq!(code.find(0x1010), Some("second"));
-        assert_eq!(code.find(0x1018), Some("first function"));
-        assert_eq!(code.find(0x1020), None);
-        assert_eq!(code.find(0x2000), None);
+        assert_eq!(functions.find(0x1000), Some("first function"));
+        assert_eq!(functions.find(0x1010), Some("second"));
+        assert_eq!(functions.find(0x1018), Some("first function"));
+        assert_eq!(functions.find(0x1020), None);
+        assert_eq!(functions.find(0x2000), None);
+    }
+
+    #[test]
+    fn what_is_written_later_takes_the_place_of_what_was_there() {
+        let mut functions = Functions::default();
+        for (begin, size, name) in [
+            (10, 30, "a"),
+            (20, 5, "b"),
+            (5, 7, "c"),
+            (22, 100, "d"),
+            (0, 0, "none"),
+        ] {
+            assert!(functions.add(begin, size, name));
+        }
+        let seen: String = (0..130).map(|at| functions.find(at).unwrap_or(".")).collect();
+        let expected = [(".", 5), ("c", 7), ("a", 8), ("b", 2), ("d", 100), (".", 8)];
+        assert_eq!(seen, expected.map(|(name, times)| name.repeat(times)).concat());
+    }
+
+    #[test]
+    fn a_perf_map_without_end_is_bounded() {
+        let mut functions = Functions::default();
+        let name = "n".repeat(MAX_NAME);
+        let text: String = (0..30_000).map(|n| format!("{:x} 1 {name}\n", n * 16)).collect();
+        assert_eq!(read_perf_map(text.as_bytes(), &mut functions), MAX_BYTES);
+        assert!(functions.name_bytes <= MAX_NAMES);
+        let mut functions = Functions::default();
+        let line = format!("10 10 {}\n20 10 after\n", "x".repeat(5 * MAX_LINE));
+        assert_eq!(read_perf_map(line.as_bytes(), &mut functions), line.len() as u64);
+        assert_eq!(functions.find(0x20), Some("after"));
     }
 
     fn record(id: u32, body: &[u8]) -> Vec<u8> {
@@ -253,28 +337,27 @@ mod tests {
 
     #[test]
     fn a_jitdump_names_addresses_also_after_they_moved() {
-        let mut functions = Vec::new();
+        let mut functions = Functions::default();
         let dump = dump();
         assert_eq!(read_jitdump(&*dump, true, &mut functions), dump.len() as u64);
-        let code = code(functions);
-        assert_eq!(code.find(0x503f), Some("evalexpr_0_0"));
-        assert_eq!(code.find(0x6001), Some("evalexpr_0_0"));
-        assert_eq!(code.find(0x6040), None);
+        assert_eq!(functions.find(0x503f), Some("evalexpr_0_0"));
+        assert_eq!(functions.find(0x6001), Some("evalexpr_0_0"));
+        assert_eq!(functions.find(0x6040), None);
     }
 
     #[test]
     fn a_jitdump_that_is_cut_or_lies_is_read_as_far_as_it_is_whole() {
         let dump = dump();
         for cut in 0..dump.len() {
-            let mut functions = Vec::new();
+            let mut functions = Functions::default();
             assert!(read_jitdump(&dump[..cut], true, &mut functions) <= cut as u64);
         }
         let mut lies = dump;
         lies[44..48].copy_from_slice(&u32::MAX.to_le_bytes());
-        let mut functions = Vec::new();
+        let mut functions = Functions::default();
         assert_eq!(read_jitdump(&*lies, true, &mut functions), 40);
         lies[44..48].copy_from_slice(&3u32.to_le_bytes());
         assert_eq!(read_jitdump(&*lies, true, &mut functions), 40);
-        assert_eq!(functions, vec![]);
+        assert_eq!(functions.by_begin.len(), 0);
     }
 }

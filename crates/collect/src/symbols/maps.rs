@@ -1,15 +1,17 @@
 //! The memory map of a process, as /proc/PID/maps gives it.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
-use std::os::fd::FromRawFd;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::process;
+use crate::target_file::TargetFile;
 
 /// Name of the code that the kernel maps into every process.
 const VDSO: &str = "[vdso]";
+/// Bytes of a map that are read: 65,530 mappings, as many as a process may have, with names of ordinary length.
+const MAX_MAPS: u64 = 32 << 20;
 /// It has a page or two.
 const MAX_VDSO: u64 = 1 << 20;
 
@@ -45,14 +47,27 @@ impl Mapping {
     }
 
     /// Opens the module, also when its file is deleted; of the kernel's own module a copy.
-    pub(crate) fn open(&self, pid: u32) -> Option<File> {
+    ///
+    /// # Errors
+    /// It is no regular file; it is deleted, or lies outside of the process's root, and this process may not follow
+    /// /proc/PID/map_files (that needs CAP_CHECKPOINT_RESTORE).
+    pub(crate) fn open(&self, pid: u32) -> io::Result<TargetFile> {
         if self.inode == 0 {
-            return self.copy_of_vdso(pid).ok();
+            return TargetFile::new(self.copy_of_vdso(pid)?);
         }
-        // A device or a FIFO under this path would block or answer for ever: only plain files are opened.
-        let link = self.link(pid);
-        let is_file = fs::metadata(&link).is_ok_and(|m| m.is_file());
-        is_file.then(|| File::open(&link).ok())?
+        match TargetFile::behind(&self.link(pid)) {
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => self.open_by_name(pid),
+            other => other,
+        }
+    }
+
+    /// By the name that the kernel tells, when that still leads to the file that is mapped.
+    fn open_by_name(&self, pid: u32) -> io::Result<TargetFile> {
+        let file = TargetFile::below_root(pid, Path::new(&self.name))?;
+        if !self.is_file(file.metadata()) {
+            return Err(io::Error::other("another file has its name now"));
+        }
+        Ok(file)
     }
 
     fn copy_of_vdso(&self, pid: u32) -> io::Result<File> {
@@ -62,13 +77,8 @@ impl Mapping {
         }
         let mut code = vec![0; size as usize];
         File::open(process::path(pid, "mem"))?.read_exact_at(&mut code, self.start)?;
-        // SAFETY: the name is a C string; the descriptor that is returned is ours.
-        let fd = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made this descriptor for us.
-        let mut copy = unsafe { File::from_raw_fd(fd) };
+        let copy = rustix::fs::memfd_create("vdso", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let mut copy = File::from(copy);
         copy.write_all(&code)?;
         Ok(copy)
     }
@@ -89,7 +99,9 @@ impl Mapping {
 /// # Errors
 /// The process is gone, or may not be looked at.
 pub(crate) fn read(pid: u32) -> io::Result<Vec<Mapping>> {
-    let bytes = fs::read(process::path(pid, "maps"))?;
+    let mut bytes = Vec::new();
+    let maps = File::open(process::path(pid, "maps"))?;
+    maps.take(MAX_MAPS).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes)
         .lines()
         .filter_map(parse)
@@ -140,7 +152,7 @@ mod tests {
 
     #[test]
     fn this_process_has_its_executable_mapped() {
-        let exe = fs::metadata("/proc/self/exe").unwrap();
+        let exe = std::fs::metadata("/proc/self/exe").unwrap();
         let maps = read(std::process::id()).unwrap();
         assert!(maps.iter().any(|m| m.is_file(&exe) && m.executable));
     }

@@ -1,24 +1,26 @@
 //! Addresses to named frames, on the host and while the process lives; every stack becomes an id and one row.
 
+mod debug_package;
+mod elf_names;
 mod jit;
 pub(crate) mod maps;
 mod module;
+mod namer;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use blazesym::symbolize::source::{Elf, Kernel, Source};
+use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized};
 use blazesym::{MaybeDefault, symbolize};
 use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
 
-use crate::process;
+use crate::{privilege, process};
 use jit::CompiledCode;
 use maps::Mapping;
-use module::{KernelModules, Module};
+use module::{KernelModules, Modules};
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
@@ -26,6 +28,10 @@ const MAPS_AGE: Duration = Duration::from_secs(1);
 /// under 100 MB.
 const RAW_STACKS: usize = 50_000;
 const FRAMES: usize = 200_000;
+/// Memory for the names of compiled code of all processes; beyond that no more is read.
+const COMPILED_BYTES: usize = 128 << 20;
+/// Stacks that are known to have a row; beyond that some get a second one, with the same id. Under 20 MB.
+const KNOWN_STACKS: usize = 1_000_000;
 
 /// Where a frame's name is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,7 +58,7 @@ const INLINED: &str = "_[i]";
 pub(crate) struct Symbolizer {
     blazesym: symbolize::Symbolizer,
     kernel_modules: KernelModules,
-    modules: Vec<Module>,
+    modules: Modules,
     module_of_file: HashMap<(u64, u64), usize>,
     spaces: HashMap<u32, Space>,
     /// Process whose map is tried first: children share their parent's.
@@ -66,15 +72,22 @@ pub(crate) struct Symbolizer {
 }
 
 impl Symbolizer {
+    /// Starts the process that reads names, best while this one has no threads yet.
     pub(crate) fn new() -> Symbolizer {
+        let mut symbolizer = Symbolizer::of_kernel();
+        symbolizer.modules.start();
+        symbolizer
+    }
+
+    /// For stacks of the kernel only.
+    pub(crate) fn of_kernel() -> Symbolizer {
         Symbolizer {
+            modules: Modules::default(),
             blazesym: symbolize::Symbolizer::builder()
-                .enable_code_info(true)
-                .enable_inlined_fns(true)
+                .enable_code_info(false)
                 .enable_auto_reload(false)
                 .build(),
             kernel_modules: KernelModules::read(),
-            modules: Vec::new(),
             module_of_file: HashMap::new(),
             spaces: HashMap::new(),
             parent: 0,
@@ -106,19 +119,33 @@ impl Symbolizer {
             .unwrap_or_default();
         let executable = fs::metadata(process::path(self.parent, "exe"));
         let mut readable = false;
+        let mut is_stripped = false;
+        let mut missing = Vec::new();
         for mapping in &maps {
             let is_executable = executable.as_ref().is_ok_and(|file| mapping.is_file(file));
             let is_libc = mapping.name.contains("/libc.so") || mapping.name.contains("/libc-");
             if (is_executable || is_libc)
                 && let Some(module) = self.module(mapping, self.parent)
             {
-                readable |= self.modules[module].symbol_path().is_some();
+                readable |= self.modules.is_readable(module);
+                if is_executable && !self.modules.has_symbols(module) && !is_stripped {
+                    is_stripped = true;
+                    let path =
+                        process::executable(self.parent).unwrap_or_else(|| mapping.name.clone().into());
+                    let (_, build_id) = self.modules.identity(module);
+                    missing.push(debug_package::advice(self.parent, &path, build_id));
+                }
                 self.file_frames(module, mapping.offset);
             }
         }
-        let mut missing = Vec::new();
         if self.parent != 0 && !readable {
-            missing.push("user functions have no names: the server's executable cannot be opened (it needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE)".to_string());
+            missing.push("user functions have no names: the server's executable cannot be read".to_string());
+        }
+        if !privilege::can_open_deleted_files() {
+            missing.push(
+                "files that have been deleted or replaced since they were mapped cannot be read (it needs CAP_CHECKPOINT_RESTORE): stacks through them break, their functions have no names"
+                    .to_string(),
+            );
         }
         if self.kernel_modules.addresses_are_hidden() {
             missing.push(
@@ -148,9 +175,7 @@ impl Symbolizer {
         }
         frames.reverse();
         let id = stack_id(&frames);
-        if self.known.insert(id) {
-            self.new.push(StackRow { id, frames });
-        }
+        self.note(id, frames);
         id
     }
 
@@ -168,9 +193,29 @@ impl Symbolizer {
         self.stack(owner, addresses)
     }
 
+    /// A stack that is not known becomes a row.
+    fn note(&mut self, id: StackId, frames: Vec<Frame>) {
+        if self.known.len() >= KNOWN_STACKS {
+            self.known.clear();
+        }
+        if self.known.insert(id) {
+            self.new.push(StackRow { id, frames });
+        }
+    }
+
+    /// How many stacks there are that were not seen before.
+    pub(crate) fn new_stacks(&self) -> usize {
+        self.new.len()
+    }
+
     /// Stacks that were not seen before.
     pub(crate) fn take_new_stacks(&mut self) -> Vec<StackRow> {
         std::mem::take(&mut self.new)
+    }
+
+    /// CPU time of the process that reads names, in nanoseconds, and its memory, in bytes.
+    pub(crate) fn cost(&self) -> (u64, u64) {
+        self.modules.cost()
     }
 
     /// Distinct frames, and those of them that have no name.
@@ -221,9 +266,7 @@ impl Symbolizer {
         {
             self.raw.insert(key, id);
         }
-        if self.known.insert(id) {
-            self.new.push(StackRow { id, frames });
-        }
+        self.note(id, frames);
         id
     }
 
@@ -250,8 +293,7 @@ impl Symbolizer {
         if !process::path(pid, "maps").exists() {
             return None;
         }
-        self.modules.push(Module::open(mapping, pid));
-        let module = self.modules.len() - 1;
+        let module = self.modules.open(mapping, pid);
         self.module_of_file.insert(mapping.file(), module);
         Some(module)
     }
@@ -263,7 +305,10 @@ impl Symbolizer {
             .remove(&pid)
             .map(|space| space.compiled)
             .unwrap_or_default();
-        compiled.read(pid, &maps);
+        let others: usize = self.spaces.values().map(|space| space.compiled.bytes()).sum();
+        if others + compiled.bytes() < COMPILED_BYTES {
+            compiled.read(pid, &maps);
+        }
         maps.retain(Mapping::is_module);
         self.spaces.insert(
             pid,
@@ -341,30 +386,19 @@ impl Symbolizer {
         }
     }
 
-    fn file_frames(&self, module: usize, offset: u64) -> Vec<Frame> {
-        let module = &self.modules[module];
-        let names_of = |path: PathBuf, input: Input<u64>| {
-            let source = Source::Elf(Elf::new(path));
-            match self.blazesym.symbolize_single(&source, input) {
-                Ok(Symbolized::Sym(sym)) => {
-                    let inlined = sym.inlined.iter().map(|f| format!("{}{INLINED}", f.name));
-                    let names = std::iter::once(sym.name.to_string()).chain(inlined).collect();
-                    Some((names, offset.saturating_sub(sym.offset as u64)))
-                }
-                _ => None,
-            }
+    fn file_frames(&mut self, module: usize, offset: u64) -> Vec<Frame> {
+        let (names, offset) = match self.modules.name(module, offset) {
+            Some(named) => (named.names, named.offset),
+            None => (vec![String::new()], offset),
         };
-        let found = module
-            .debug_path(offset)
-            .and_then(|(path, address)| names_of(path, Input::VirtOffset(address)))
-            .or_else(|| names_of(module.symbol_path()?, Input::FileOffset(offset)));
-        let (names, offset) = found.unwrap_or((vec![String::new()], offset));
+        let (module, build_id) = self.modules.identity(module);
         names
             .into_iter()
-            .map(|symbol| Frame {
-                symbol,
-                module: module.name.clone(),
-                build_id: module.build_id.clone(),
+            .enumerate()
+            .map(|(depth, symbol)| Frame {
+                symbol: if depth == 0 { symbol } else { symbol + INLINED },
+                module: module.to_string(),
+                build_id: build_id.to_string(),
                 offset,
             })
             .collect()

@@ -2,117 +2,174 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use object::{Object, ObjectSegment, ReadCache};
-
+use super::elf_names::Named;
 use super::maps::Mapping;
-use crate::process;
+use super::namer::{Namer, NoAnswer};
+use crate::target_file::{self, TargetFile};
 
-/// An executable or library that is mapped by a recorded process. It is kept open, so that its symbols can be read
-/// after the process has ended or the file was replaced by an upgrade.
-#[derive(Debug)]
-pub(super) struct Module {
-    /// File name without its directory.
-    pub(super) name: String,
-    /// In hex; empty when the file has none.
-    pub(super) build_id: String,
-    file: Option<File>,
-    debug: Option<DebugFile>,
+/// After so many files that killed their reader, only root's own are read.
+const PATIENCE: u32 = 3;
+
+/// Executables and libraries that are mapped by recorded processes, by number.
+#[derive(Debug, Default)]
+pub(super) struct Modules {
+    namer: Namer,
+    modules: Vec<Module>,
+    /// Files that killed their reader.
+    deadly: u32,
 }
 
-/// What a distribution installs beside a stripped file: its symbols and debug information, at the same virtual addresses.
 #[derive(Debug)]
-struct DebugFile {
-    file: File,
-    /// Where the segments of the stripped file lie: offset, size, virtual address. The debug file has none of its own.
-    segments: Vec<(u64, u64, u64)>,
+struct Module {
+    /// File name without its directory.
+    name: String,
+    /// In hex; empty when the file has none.
+    build_id: String,
+    /// Where it was found: it is opened there again if its reader has been killed by another file.
+    mapping: Mapping,
+    pid: u32,
+    /// The generation of the reader that has read it; none: it has no names.
+    read_by: Option<u32>,
+    /// See [`Modules::has_symbols`].
+    has_symbols: bool,
 }
 
 /// Where debug files lie that are named by build id (GDB manual, "Separate Debug Files").
 const DEBUG_FILES: &str = "usr/lib/debug/.build-id";
 
-impl Module {
-    pub(super) fn open(mapping: &Mapping, pid: u32) -> Module {
+impl Modules {
+    /// Starts the process that reads them; else the first question does.
+    pub(super) fn start(&mut self) {
+        self.namer.start();
+    }
+
+    /// Takes up what a process has mapped there. Returns its number.
+    pub(super) fn open(&mut self, mapping: &Mapping, pid: u32) -> usize {
         let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
         let name = Path::new(name)
             .file_name()
             .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        let file = mapping.open(pid);
-        let build_id = file.as_ref().and_then(build_id).unwrap_or_default();
-        let debug = file.as_ref().and_then(|file| DebugFile::of(file, &build_id, pid));
-        Module {
+        let number = self.modules.len();
+        self.modules.push(Module {
             name,
-            build_id,
-            file,
-            debug,
+            build_id: String::new(),
+            mapping: mapping.clone(),
+            pid,
+            read_by: None,
+            has_symbols: true,
+        });
+        self.read(number);
+        number
+    }
+
+    /// File name without its directory, and build id.
+    pub(super) fn identity(&self, number: usize) -> (&str, &str) {
+        let module = &self.modules[number];
+        (&module.name, &module.build_id)
+    }
+
+    /// True when it could be read.
+    pub(super) fn is_readable(&self, number: usize) -> bool {
+        self.modules[number].read_by.is_some()
+    }
+
+    /// False for a stripped file whose debug file is not installed: it has the names that it exports and no others. True where
+    /// that cannot be told.
+    pub(super) fn has_symbols(&self, number: usize) -> bool {
+        self.modules[number].has_symbols
+    }
+
+    /// Names what lies at an offset of its file.
+    pub(super) fn name(&mut self, number: usize, offset: u64) -> Option<Named> {
+        let read_by = self.modules[number].read_by?;
+        if read_by != self.namer.generation() {
+            self.read(number);
+            self.modules[number].read_by?;
+        }
+        match self.namer.name(number as u32, offset) {
+            Ok(named) => named,
+            Err(e) => {
+                self.failed(number, e);
+                None
+            }
         }
     }
 
-    /// Path under which the symbolizer can open the file for as long as this value lives.
-    pub(super) fn symbol_path(&self) -> Option<PathBuf> {
-        let file = self.file.as_ref()?;
-        Some(own_path(file))
+    /// CPU time of reading names, in nanoseconds, and memory for them, in bytes.
+    pub(super) fn cost(&self) -> (u64, u64) {
+        self.namer.cost()
     }
 
-    /// The same of its debug file, with the virtual address at which an offset in the module lies there; none when no debug
-    /// file is installed.
-    pub(super) fn debug_path(&self, offset: u64) -> Option<(PathBuf, u64)> {
-        let debug = self.debug.as_ref()?;
-        let address = debug.segments.iter().find_map(|(begin, size, address)| {
-            let inside = offset.checked_sub(*begin).filter(|inside| inside < size)?;
-            address.checked_add(inside)
-        })?;
-        Some((own_path(&debug.file), address))
+    /// Has it read, with its debug files. The files are not kept open: a process may have mapped thousands.
+    fn read(&mut self, number: usize) {
+        let module = &self.modules[number];
+        let (mapping, pid) = (module.mapping.clone(), module.pid);
+        self.modules[number].read_by = None;
+        let Ok(file) = mapping.open(pid) else { return };
+        if self.deadly >= PATIENCE && file.metadata().uid() != 0 {
+            return;
+        }
+        match self.read_with_debug_files(number as u32, &file, pid) {
+            Ok((build_id, has_debug_file)) => {
+                let module = &mut self.modules[number];
+                module.build_id = build_id;
+                // With no room allowed, a table of symbols is an error; so is what cannot be read.
+                module.has_symbols =
+                    has_debug_file || target_file::elf::read(&file, |name| name == b".symtab", 0).is_err();
+                module.read_by = Some(self.namer.generation());
+            }
+            Err(e) => self.failed(number, e),
+        }
+    }
+
+    fn read_with_debug_files(
+        &mut self,
+        number: u32,
+        file: &TargetFile,
+        pid: u32,
+    ) -> Result<(String, bool), NoAnswer> {
+        let build_id = self.namer.open(number, file)?;
+        let mut has_debug_file = false;
+        for debug in debug_files(&build_id, pid) {
+            let shared = match self.namer.open_debug_file(number, &debug) {
+                Ok(Some(shared)) => shared,
+                Ok(None) | Err(NoAnswer::Unreadable) => continue,
+                Err(killed) => return Err(killed),
+            };
+            has_debug_file = true;
+            // What cannot be read of it costs the names that lie there.
+            if let Some(shared) = debug_files(&shared, pid).next()
+                && let Err(NoAnswer::Killed) = self.namer.open_shared_debug_file(number, &shared)
+            {
+                return Err(NoAnswer::Killed);
+            }
+            break;
+        }
+        Ok((build_id, has_debug_file))
+    }
+
+    fn failed(&mut self, number: usize, why: NoAnswer) {
+        self.modules[number].read_by = None;
+        self.deadly += u32::from(matches!(why, NoAnswer::Killed));
     }
 }
 
-impl DebugFile {
-    /// The debug file of a file: where the process itself would find it, else the host's.
-    fn of(file: &File, id: &str, pid: u32) -> Option<DebugFile> {
-        let (folder, rest) = id.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
-        let name = format!("{DEBUG_FILES}/{folder}/{rest}.debug");
-        let debug = [
-            process::path(pid, &format!("root/{name}")),
-            Path::new("/").join(&name),
-        ]
-        .into_iter()
-        .filter_map(|path| open_without_waiting(&path))
-        .find(|debug| {
-            debug.metadata().is_ok_and(|about| about.is_file()) && build_id(debug).as_deref() == Some(id)
-        })?;
-        let data = ReadCache::new(file);
-        let file = object::File::parse(&data).ok()?;
-        let segments = file.segments().map(|segment| {
-            let (offset, size) = segment.file_range();
-            (offset, size, segment.address())
-        });
-        Some(DebugFile {
-            segments: segments.collect(),
-            file: debug,
-        })
-    }
-}
-
-/// Opens a file that others may have put there: a pipe would make its reader wait.
-fn open_without_waiting(path: &Path) -> Option<File> {
-    let mut options = File::options();
-    options.read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
-}
-
-/// A path under which an open file can be opened anew.
-fn own_path(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-fn build_id(file: &File) -> Option<String> {
-    // Only the parts that are needed are read: a library may have hundreds of megabytes.
-    let data = ReadCache::new(file);
-    let file = object::File::parse(&data).ok()?;
-    let id = file.build_id().ok()??;
-    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+/// The debug files of a build id: where the process itself would find it, then the host's.
+fn debug_files(id: &str, pid: u32) -> impl Iterator<Item = TargetFile> + use<> {
+    let name = id
+        .split_at_checked(2)
+        .filter(|(_, rest)| !rest.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .map(|(folder, rest)| format!("{DEBUG_FILES}/{folder}/{rest}.debug"));
+    [Some(pid), None].into_iter().filter_map(move |place| {
+        let name = Path::new(name.as_ref()?);
+        match place {
+            Some(pid) => TargetFile::below_root(pid, name).ok(),
+            None => target_file::of_host(name).ok(),
+        }
+    })
 }
 
 /// Address ranges of the loaded kernel modules.

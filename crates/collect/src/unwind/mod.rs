@@ -1,6 +1,7 @@
 //! What the kernel needs to unwind user stacks: tables of the modules, and where each process has them mapped.
 //!
-//! Tables are made by a thread of their own, so that nobody waits for them but, at the start, the first sample.
+//! Tables are made by a thread of their own, so that nobody waits for them but, at the start and for a second at most, the first
+//! sample.
 
 mod modules;
 #[cfg(test)]
@@ -13,17 +14,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::CollectError;
 use crate::bpf::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 use crate::database::Member;
+use crate::{CollectError, priority, privilege};
 use modules::Modules;
 
 /// What was not known when a sample was taken may be mapped since: the process's map is read again, but not more often than
 /// this, and, as long as nothing new is found in it (code that is compiled at run time), ever more seldom.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long the first tables may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the first sample waits for the first tables: on an idle host they are there by then.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was made, and what found no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Unwinding {
             && sender.send(maps).is_ok()
             && self.requests.send(Request::Tell(tell)).is_ok()
         {
-            // After that long samples are taken all the same; until the tables are there their stacks are broken.
+            // After that long samples are taken all the same; until the tables are there, of a user stack only its leaf is known.
             let _ = told.recv_timeout(PATIENCE);
         }
         self.mapped();
@@ -194,6 +195,8 @@ fn work(
     let _ = modules.of_process(first);
     let mut build_time = begin.elapsed();
     let Ok(maps) = maps.recv() else { return };
+    // What it reads is written by others. If it cannot be given up here, the rest is as it was.
+    let _ = privilege::keep_only(privilege::READS_PROCESSES);
     let mut spaces = Spaces {
         maps,
         modules,
@@ -218,6 +221,8 @@ fn work(
                 None
             }
             Request::Tell(sender) => {
+                // The first tables are there: later ones do not stand before the database. Nothing is lost if it fails.
+                let _ = priority::give_up();
                 let _ = sender.send(());
                 None
             }

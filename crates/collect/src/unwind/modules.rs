@@ -1,15 +1,22 @@
 //! Tables of the modules that are mapped somewhere: each is made once.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use object::{Object, ObjectSegment, ReadCache, SegmentFlags};
+use object::{Object, ObjectSegment, SegmentFlags};
 
-use super::table::Table;
+use super::table::{Table, TooMuch};
 use crate::symbols::maps::{self, Mapping};
+use crate::target_file::{TargetFile, elf};
 
 /// Kernel memory for all tables, bytes: about six million rows.
 const MAX_BYTES: usize = 64 << 20;
+
+/// Bytes of the descriptions of a module's frames, at most: the largest known, of 300 MB of code, have 30 MB.
+const MAX_FRAMES: usize = 128 << 20;
+/// After so many modules that took more time or memory than any real one, only root's own files are read.
+const PATIENCE: u32 = 3;
 
 /// Where a module's code is loaded to: part of its file.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +64,7 @@ pub(super) struct Modules {
     pub(super) bytes: usize,
     /// Modules whose tables found no room.
     pub(super) without_room: u64,
+    made_to_blow_up: u32,
 }
 
 impl Modules {
@@ -82,8 +90,8 @@ impl Modules {
             return module;
         }
         let module = match mapping.open(pid) {
-            Some(file) => self.open(&file),
-            None => self.add(Module::default()),
+            Ok(file) => self.open(&file),
+            Err(_) => self.add(Module::default()),
         };
         self.by_file.insert(mapping.file(), module);
         module
@@ -94,10 +102,17 @@ impl Modules {
         self.modules.len() - 1
     }
 
-    fn open(&mut self, file: &File) -> usize {
-        // Only the parts that are needed are read.
-        let data = ReadCache::new(file);
-        let Ok(file) = object::File::parse(&data) else {
+    fn open(&mut self, file: &TargetFile) -> usize {
+        let is_trusted = file.metadata().uid() == 0;
+        if self.made_to_blow_up >= PATIENCE && !is_trusted {
+            self.without_room += 1;
+            return self.add(Module::default());
+        }
+        let is_frames = |name: &[u8]| matches!(name, b".eh_frame" | b".debug_frame");
+        let Ok(image) = elf::read(file, is_frames, MAX_FRAMES) else {
+            return self.add(Module::default());
+        };
+        let Ok(file) = object::File::parse(&*image) else {
             return self.add(Module::default());
         };
         let build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
@@ -108,17 +123,23 @@ impl Modules {
             code: file.segments().filter_map(|s| code_segment(&s)).collect(),
             ..Module::default()
         };
-        let is_known = file.architecture() == object::Architecture::X86_64 && file.is_64();
-        if let Some(table) = is_known.then(|| Table::of_file(&file)).flatten() {
-            if self.bytes + table.bytes() > MAX_BYTES {
-                self.without_room += 1;
-            } else {
+        let is_known = file.architecture() == object::Architecture::X86_64;
+        // A parser's error is to cost this module, not all.
+        let table = AssertUnwindSafe(|| if is_known { Table::of_file(&file) } else { Ok(None) });
+        match catch_unwind(table).unwrap_or(Err(TooMuch)) {
+            Ok(Some(table)) if self.bytes + table.bytes() <= MAX_BYTES => {
                 self.bytes += table.bytes();
                 module.begin = table.begin;
                 module.size = table.size;
                 module.table = Some(self.tables);
                 self.new_tables.push((self.tables, table.elements));
                 self.tables += 1;
+            }
+            Ok(Some(_)) => self.without_room += 1,
+            Ok(None) => {}
+            Err(TooMuch) => {
+                self.without_room += 1;
+                self.made_to_blow_up += 1;
             }
         }
         let number = self.add(module);

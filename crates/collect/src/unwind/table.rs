@@ -4,10 +4,19 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, LittleEndian, Operation, Reader, RegisterRule,
     UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
 };
-use object::{Object, ObjectSection, ReadRef};
+use object::{Object, ObjectSection};
+
+use crate::bpf::thread_cpu_ns;
 
 /// Rows of one module, at most: a hostile file cannot make more.
 const MAX_ROWS: usize = 6_000_000;
+/// CPU time for one module, in nanoseconds: the largest real one takes a tenth of it. Descriptions can refer to the same
+/// instructions again and again, so that their size says little about their time.
+const MAX_NS: u64 = 3_000_000_000;
+
+/// What describes the frames takes more time or memory than any real file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooMuch;
 /// `UNWIND_BLOCK_BITS` in bpf/unwind_rows.h.
 const BLOCK_BITS: u32 = 8;
 /// Code of a module, in bytes, at most.
@@ -69,7 +78,10 @@ pub(crate) struct Table {
 
 impl Table {
     /// Makes the table of an ELF file; none when it has no descriptions of its frames, or none that can be read.
-    pub(crate) fn of_file<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> Option<Table> {
+    ///
+    /// # Errors
+    /// It would take too much.
+    pub(crate) fn of_file(file: &object::File<'_>) -> Result<Option<Table>, TooMuch> {
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
             // Not decompressed: what the program itself needs at run time never is.
@@ -85,16 +97,16 @@ impl Table {
         let mut rows = Vec::new();
         if let Some((address, data)) = section(".eh_frame") {
             let bases = bases.clone().set_eh_frame(address);
-            read_frames(&EhFrame::new(data, LittleEndian), &bases, &mut rows);
+            read_frames(&EhFrame::new(data, LittleEndian), &bases, &mut rows)?;
         }
         if rows.is_empty()
             && let Some((_, data)) = section(".debug_frame")
         {
             let mut section = DebugFrame::new(data, LittleEndian);
             section.set_address_size(8);
-            read_frames(&section, &bases, &mut rows);
+            read_frames(&section, &bases, &mut rows)?;
         }
-        Table::of_rows(rows)
+        Ok(Table::of_rows(rows))
     }
 
     /// Bytes of kernel memory.
@@ -134,7 +146,7 @@ impl Table {
             let mut after = next;
             while kept
                 .get(after)
-                .is_some_and(|row| row.address < start + (1 << BLOCK_BITS))
+                .is_some_and(|row| row.address < start.saturating_add(1 << BLOCK_BITS))
             {
                 after += 1;
             }
@@ -180,12 +192,17 @@ fn read_frames<R: Reader<Offset = usize>, S: UnwindSection<R>>(
     section: &S,
     bases: &BaseAddresses,
     rows: &mut Vec<Row>,
-) where
+) -> Result<(), TooMuch>
+where
     S::Offset: gimli::UnwindOffset<usize>,
 {
+    let deadline = thread_cpu_ns() + MAX_NS;
     let mut context = UnwindContext::new();
     let mut entries = section.entries(bases);
     while let Ok(Some(entry)) = entries.next() {
+        if thread_cpu_ns() > deadline || rows.len() >= MAX_ROWS {
+            return Err(TooMuch);
+        }
         let CieOrFde::Fde(partial) = entry else { continue };
         let Ok(function) = partial.parse(|section, bases, offset| section.cie_from_offset(bases, offset))
         else {
@@ -203,7 +220,7 @@ fn read_frames<R: Reader<Offset = usize>, S: UnwindSection<R>>(
                     Ok(Some(row)) => {
                         let rule = rule(row, section, signal);
                         // A trampoline is left by returning to its first byte: the byte before belongs to it too.
-                        let address = row.start_address() - u64::from(signal);
+                        let address = row.start_address().saturating_sub(u64::from(signal));
                         rows.push(Row { address, rule });
                     }
                     Ok(None) => break,
@@ -213,7 +230,7 @@ fn read_frames<R: Reader<Offset = usize>, S: UnwindSection<R>>(
                     }
                 }
                 if rows.len() >= MAX_ROWS {
-                    return;
+                    return Err(TooMuch);
                 }
             }
             if !complete {
@@ -228,6 +245,7 @@ fn read_frames<R: Reader<Offset = usize>, S: UnwindSection<R>>(
             rule: Rule::of(Kind::None),
         });
     }
+    Ok(())
 }
 
 fn rule<R: Reader<Offset = usize>, S: UnwindSection<R>>(
@@ -332,5 +350,39 @@ fn expression_kind<R: Reader<Offset = usize>, S: UnwindSection<R>>(
             Operation::Plus,
         ] => Some((Kind::Plt, i16::try_from(*value).ok()?)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A length, then an entry of .eh_frame.
+    fn entry(body: &[&[u8]]) -> Vec<u8> {
+        let body = body.concat();
+        [&(body.len() as u32).to_le_bytes()[..], &body].concat()
+    }
+
+    #[test]
+    fn descriptions_that_take_for_ever_are_given_up() {
+        // Version 1, no augmentation, factors 1 and -8, return address in register 16; then: a million times nothing.
+        let nothing = vec![0; 1 << 20];
+        let common = entry(&[&0u32.to_le_bytes(), &[1, 0, 1, 0x78, 16], &nothing]);
+        let mut frames = common;
+        for function in 1..100_000u64 {
+            // Every function begins with what is common to all.
+            let back = frames.len() as u32 + 4;
+            frames.extend(entry(&[
+                &back.to_le_bytes(),
+                &(function << 4).to_le_bytes(),
+                &16u64.to_le_bytes(),
+            ]));
+        }
+        let bases = BaseAddresses::default().set_eh_frame(0);
+        let mut rows = Vec::new();
+        let mut section = EhFrame::new(&frames, LittleEndian);
+        section.set_address_size(8);
+        assert_eq!(read_frames(&section, &bases, &mut rows), Err(TooMuch));
+        assert!(!rows.is_empty(), "as long as there was time they were read");
     }
 }

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* Waits as the database means them: one from its first system call to its last, whatever happens in between. Where calls are
+ * traced. Included by exact.bpf.h.
+ *
+ * The wait event is seen at boundaries only. Seen at two in a row it may be one wait or two of the same event; the calls
+ * tell which:
+ *
+ *   a call that transfers, syncs or truncates (pread64, fdatasync …) is a wait by itself, but for events that are known to
+ *   make several;
+ *   a call that sleeps for somebody else (epoll_wait, futex …) ends its wait when it returns what was waited for. One that
+ *   a signal interrupted does not, nor what the signal's handler calls. epoll_wait and poll may be followed by a read() of
+ *   the descriptor that woke them: that is still the same wait. If they had not even slept, what they found was left from
+ *   before (a latch's signal), and the wait goes on;
+ *   waits for a lock go on after a signal although the database leaves the wait event to look for deadlocks: the next
+ *   wait of the same event is taken for the same one.
+ *
+ * What remains: two waits in a row of which the second begins without any call in between and after a call that did not
+ * sleep are taken for one. */
+#ifndef WAITS_BPF_H
+#define WAITS_BPF_H
+
+enum dbt_open_wait_flag {
+	OPEN_SLEEPS = 1,      /* a call that sleeps was made in it */
+	OPEN_OVER = 2,        /* the last of these returned what it was made for */
+	OPEN_SLEPT = 4,       /* and had left its CPU */
+	OPEN_INTERRUPTED = 8, /* the last of these was interrupted by a signal */
+	OPEN_UNSEEN = 16,     /* its begin was not seen: it is not counted */
+};
+
+/* How long looking for deadlocks may take, with what is written to the log about it. */
+#define RESUMED_WITHIN_NS 100000000ULL
+
+#define CALL_EINTR 4
+#define CALL_EAGAIN 11
+/* ERESTARTSYS … ERESTART_RESTARTBLOCK: what a signal interrupts has these here, before user space sees EINTR. */
+#define CALL_RESTART_FIRST 512
+#define CALL_RESTART_LAST 516
+
+static __always_inline bool was_interrupted(long result)
+{
+	return result == -CALL_EINTR || (result <= -CALL_RESTART_FIRST && result >= -CALL_RESTART_LAST);
+}
+
+static __always_inline bool goes_on_after_signals(__u32 wait)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	return config && wait >> 24 < 64 && config->resumed_classes & (1ULL << (wait >> 24 & 63));
+}
+
+static __always_inline bool makes_several_calls(__u32 wait)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	for (int i = 0; i < MAX_SEVERAL_CALLS; i++)
+		if (config && config->several_calls[i] == wait)
+			return true;
+	return false;
+}
+
+/* Counts a wait, if a call was made in it. */
+static __noinline void close_wait(struct dbt_account *account, struct dbt_open_wait *of)
+{
+	__u32 cell = of->cell & (MAX_WAITS - 1), nowhere = 0;
+	__u64 ns = of->end - of->begin;
+
+	if (of->wait && of->end > of->begin && !(of->flags & OPEN_UNSEEN)) {
+		/* A cell may have been given to another wait event meanwhile. */
+		if (wait_in(account, cell) == of->wait)
+			latency_of(account, LATENCY_WAIT, &account->wait_histograms[cell], of->wait, ns);
+		else
+			latency_of(account, LATENCY_WAIT, &nowhere, of->wait, ns);
+	}
+	of->wait = 0;
+}
+
+/* The task is seen outside of the wait that is open: it is over, or may be resumed. */
+static __always_inline void leave_wait(struct dbt_account *account)
+{
+	struct dbt_open_wait *open = &account->open_wait;
+
+	if (!(open->flags & OPEN_INTERRUPTED) || !goes_on_after_signals(open->wait)) {
+		close_wait(account, open);
+		return;
+	}
+	close_wait(account, &account->left_wait);
+	account->left_wait = *open;
+	open->wait = 0;
+}
+
+/* Nothing is open; the task is seen in this wait event. */
+static __always_inline void open_wait(struct dbt_account *account, __u32 wait, __u32 cell, __u64 now)
+{
+	if (account->left_wait.wait == wait) {
+		account->open_wait = account->left_wait;
+		account->left_wait.wait = 0;
+		return;
+	}
+	account->open_wait = (struct dbt_open_wait){ .wait = wait, .cell = cell, .begin = now };
+}
+
+static __always_inline void forget_left_wait(struct dbt_account *account, __u64 now)
+{
+	if (account->left_wait.wait && now - account->left_wait.end > RESUMED_WITHIN_NS)
+		close_wait(account, &account->left_wait);
+}
+
+/* A call begins, in this wait event (0 = none). */
+static __always_inline void wait_at_call(struct dbt_account *account, __u32 wait, __u32 cell, __u32 call, __u64 now)
+{
+	struct dbt_open_wait *open = &account->open_wait;
+	__u32 uses = call_uses[call & (MAX_CALLS - 1)];
+
+	if (wait == WAIT_NOT_READ)
+		return;
+	forget_left_wait(account, now);
+	if (open->wait && open->wait != wait)
+		leave_wait(account);
+	else if (open->wait && open->flags & OPEN_OVER && uses & CALL_SLEEPS)
+		close_wait(account, open);
+	else if (open->flags & OPEN_OVER && !(open->flags & OPEN_SLEPT))
+		open->flags &= ~OPEN_OVER;
+	if (!wait)
+		return;
+	if (!open->wait && !(uses & CALL_OF_SIGNAL))
+		open_wait(account, wait, cell, now);
+	if (uses & CALL_SLEEPS)
+		open->flags |= OPEN_SLEEPS;
+}
+
+/* The task loses its CPU outside of a call, in this wait event. */
+static __always_inline void wait_at_switch(struct dbt_account *account, __u32 wait, __u32 cell, __u64 now)
+{
+	struct dbt_open_wait *open = &account->open_wait;
+
+	if (wait == WAIT_NOT_READ || open->wait == wait)
+		return;
+	forget_left_wait(account, now);
+	if (open->wait)
+		leave_wait(account);
+	if (wait)
+		open_wait(account, wait, cell, now);
+}
+
+/* A call has returned whose begin was not seen: the session was in it when its account was opened. */
+static __always_inline void wait_at_unseen_return(struct dbt_account *account)
+{
+	struct dbt_open_wait *open = &account->open_wait;
+	__u32 wait = read_wait(account, false);
+
+	if (wait && wait != WAIT_NOT_READ)
+		*open = (struct dbt_open_wait){ .wait = wait, .flags = OPEN_SLEEPS | OPEN_OVER | OPEN_SLEPT | OPEN_UNSEEN };
+}
+
+/* The call has returned. */
+static __always_inline void wait_at_return(struct dbt_account *account, long result, __u64 now)
+{
+	struct dbt_open_wait *open = &account->open_wait;
+	__u32 uses = call_uses[account->call & (MAX_CALLS - 1)];
+
+	if (!open->wait)
+		return;
+	open->end = now;
+	if (uses & CALL_SLEEPS) {
+		if (was_interrupted(result)) {
+			open->flags = (open->flags & ~OPEN_OVER) | OPEN_INTERRUPTED;
+		} else if (result != -CALL_EAGAIN || uses & CALL_ENDS_WAIT) {
+			open->flags = (open->flags & ~(OPEN_INTERRUPTED | OPEN_SLEPT)) | OPEN_OVER;
+			if (account->call_flags & CALL_LEFT_CPU)
+				open->flags |= OPEN_SLEPT;
+			if (uses & CALL_ENDS_WAIT)
+				close_wait(account, open);
+		}
+	} else if (!(uses & CALL_OF_SIGNAL) && !(open->flags & OPEN_SLEEPS) && !was_interrupted(result) &&
+		   !makes_several_calls(open->wait)) {
+		close_wait(account, open);
+	}
+}
+
+#endif

@@ -1,0 +1,51 @@
+//! Priority of the recorder's own thread.
+//!
+//! Beside hundreds of busy sessions a thread of usual priority has one in hundreds parts of a CPU: it would need a quarter of a
+//! minute to begin. Once recording has begun it is of usual priority: whom it records comes first.
+
+use std::io;
+
+/// While recording begins: half a second of CPU.
+pub(crate) const BEGINNING: i32 = -20;
+
+/// A raised priority of the calling thread, and of threads that it starts meanwhile. Given back when dropped, by the same thread.
+#[derive(Debug)]
+pub(crate) struct Priority {
+    before: i32,
+}
+
+impl Priority {
+    /// Raises it. None where that is not allowed (it needs CAP_SYS_NICE): all goes on, later on a busy host.
+    pub(crate) fn raise(nice: i32) -> Option<Priority> {
+        // SAFETY: a plain call; on Linux 0 is the calling thread. What it fails with cannot be told from a priority of -1.
+        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let priority = Priority { before };
+        (nice < before && set(nice).is_ok()).then_some(priority)
+    }
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        let _ = set(self.before);
+    }
+}
+
+/// Takes a priority above the usual one from the calling thread, for good: of a process that was started by a raised thread.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn give_up() -> io::Result<()> {
+    // SAFETY: a plain call; on Linux 0 is the calling thread.
+    match unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } {
+        ..0 => set(0),
+        _ => Ok(()),
+    }
+}
+
+fn set(nice: i32) -> io::Result<()> {
+    // SAFETY: a plain call with integer arguments; 0 is the calling thread.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,369 @@
+//! Names of the functions of one ELF file: of its symbol tables, and of the debug information that it or its debug file has.
+//!
+//! What the files say may be made to take for ever, or all memory: this runs in a process of its own ([`super::namer`]).
+
+use std::borrow::Cow;
+use std::io;
+use std::ops::Range;
+
+use addr2line::{Context, LookupResult, demangle_auto};
+use gimli::{AttributeValue, EndianSlice, LittleEndian, UnitOffset};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+
+use crate::target_file::{TargetFile, elf};
+
+/// Bytes of the symbol tables of a file, and of its debug information, at most: Oracle's executable, the largest known, has
+/// 40 MB of symbols.
+const MAX_SYMBOLS: usize = 256 << 20;
+const MAX_DEBUG: usize = 768 << 20;
+/// Functions that may begin between the begin of another one and a place in it.
+const NESTED: usize = 16;
+/// Functions that are inlined into each other, at most.
+const MAX_INLINED: usize = 100;
+
+/// What was read of debug information is kept as long as the process lives: nothing of it is ever given back.
+type Section = EndianSlice<'static, LittleEndian>;
+
+/// A function of a symbol table.
+#[derive(Debug)]
+struct Function {
+    address: u64,
+    /// None: not known; it ends where the next one begins.
+    size: Option<u64>,
+    /// Its name in [`ElfNames::names`].
+    name: Range<usize>,
+}
+
+/// The innermost function that is no inlined one, and those that were inlined there, the innermost last.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) names: Vec<String>,
+    /// Where the function begins in the file.
+    pub(super) offset: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct ElfNames {
+    /// Where the segments lie: offset, size, virtual address.
+    segments: Vec<(u64, u64, u64)>,
+    build_id: Vec<u8>,
+    /// By address. The first of those that have the same one counts.
+    functions: Vec<Function>,
+    names: Vec<u8>,
+    debug: Debug,
+}
+
+/// Debug information.
+#[derive(Default)]
+enum Debug {
+    #[default]
+    None,
+    /// Not looked at yet; with that of the file that it shares with others.
+    Unread(Vec<u8>, Option<Vec<u8>>),
+    Read(Box<Context<Section>>),
+}
+
+impl ElfNames {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It is no ELF file of this machine, or larger than anybody needs.
+    pub(super) fn read(file: &TargetFile) -> io::Result<ElfNames> {
+        let mut names = ElfNames::default();
+        let symbols = elf::read(file, is_symbols, MAX_SYMBOLS)?;
+        let object = object::File::parse(&*symbols).map_err(io::Error::other)?;
+        names.build_id = build_id(&object);
+        names.segments = object
+            .segments()
+            .map(|segment| {
+                let (offset, size) = segment.file_range();
+                (offset, size, segment.address())
+            })
+            .collect();
+        names.take_symbols(&object);
+        if has_debug_information(&object) {
+            names.take_debug(file);
+        }
+        Ok(names)
+    }
+
+    /// In hex; empty when there is none.
+    pub(super) fn build_id(&self) -> String {
+        hex(&self.build_id)
+    }
+
+    /// Takes what a distribution installs beside a stripped file: its symbols and debug information, at the same virtual
+    /// addresses. False: it is not this file's.
+    pub(super) fn add_debug_file(&mut self, file: &TargetFile) -> io::Result<bool> {
+        let symbols = elf::read(file, is_symbols, MAX_SYMBOLS)?;
+        let object = object::File::parse(&*symbols).map_err(io::Error::other)?;
+        if self.build_id.is_empty() || build_id(&object) != self.build_id {
+            return Ok(false);
+        }
+        self.take_symbols(&object);
+        if has_debug_information(&object) {
+            self.take_debug(file);
+        }
+        Ok(true)
+    }
+
+    /// Build id of the file in which the debug information has what it shares with that of others; empty when there is none.
+    pub(super) fn shared_debug_file(&self) -> String {
+        let Debug::Unread(image, None) = &self.debug else {
+            return String::new();
+        };
+        let object = object::File::parse(&**image);
+        let link = object.ok().and_then(|object| {
+            let (_, id) = object.gnu_debugaltlink().ok()??;
+            Some(hex(id))
+        });
+        link.unwrap_or_default()
+    }
+
+    /// Takes that file.
+    pub(super) fn add_shared_debug_file(&mut self, file: &TargetFile) -> io::Result<()> {
+        if let Debug::Unread(_, shared) = &mut self.debug {
+            *shared = Some(elf::read(file, is_debug, MAX_DEBUG)?);
+        }
+        Ok(())
+    }
+
+    /// Names what lies at an offset in the file.
+    pub(super) fn find(&mut self, offset: u64) -> Option<Named> {
+        let (delta, address) = self.segments.iter().find_map(|(begin, size, address)| {
+            let inside = offset.checked_sub(*begin).filter(|inside| inside < size)?;
+            Some((address.wrapping_sub(*begin), address.checked_add(inside)?))
+        })?;
+        let symbol = self.function(address);
+        let begin = symbol.map(|function| function.address);
+        let of_symbol = symbol.map(|function| {
+            let name = String::from_utf8_lossy(&self.names[function.name.clone()]).into_owned();
+            demangle_auto(Cow::from(name), None).into_owned()
+        });
+        self.debug.read();
+        let (names, begin) = match self.debug.find(address) {
+            Some((names, begin_of_debug)) => (names, begin.or(begin_of_debug)),
+            None => (vec![of_symbol?], begin),
+        };
+        Some(Named {
+            names,
+            offset: begin.map_or(0, |begin| begin.wrapping_sub(delta)),
+        })
+    }
+
+    /// The function that holds an address.
+    fn function(&self, address: u64) -> Option<&Function> {
+        let after = self
+            .functions
+            .partition_point(|function| function.address <= address);
+        let last = self.functions[..after].last()?.address;
+        let first = self.functions[..after].partition_point(|function| function.address < last);
+        let holds = |function: &&Function| function.size.is_none_or(|size| address - function.address < size);
+        self.functions[first..after].iter().find(holds).or_else(|| {
+            // Functions inside of others, for example what is reached by a jump only.
+            let before = &self.functions[first.saturating_sub(NESTED)..first];
+            before
+                .iter()
+                .rev()
+                .filter(|function| function.size.is_some())
+                .find(holds)
+        })
+    }
+
+    fn take_symbols(&mut self, object: &object::File<'_>) {
+        // A dynamic symbol without a size says nothing of what follows it: other functions are not exported.
+        let named = object.symbols().map(|symbol| (symbol, None));
+        let exported = object.dynamic_symbols().map(|symbol| (symbol, Some(1)));
+        for (symbol, least) in named.chain(exported) {
+            // Code that is written in assembler may have no type.
+            let is_code = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
+            if !is_code || symbol.is_undefined() {
+                continue;
+            }
+            let name = symbol.name_bytes().unwrap_or_default();
+            if name.is_empty() {
+                continue;
+            }
+            let begin = self.names.len();
+            // The tables may name the same text a million times.
+            if begin + name.len() > MAX_SYMBOLS {
+                break;
+            }
+            self.names.extend(name);
+            self.functions.push(Function {
+                address: symbol.address(),
+                size: Some(symbol.size()).filter(|size| *size != 0).or(least),
+                name: begin..begin + name.len(),
+            });
+        }
+        // Stable: of those at the same address the largest counts, then the one that was there first.
+        let size = |function: &Function| std::cmp::Reverse(function.size.unwrap_or(0));
+        self.functions
+            .sort_by_key(|function| (function.address, size(function)));
+    }
+
+    fn take_debug(&mut self, file: &TargetFile) {
+        // One that is too large costs its own names: those of the symbol tables are there.
+        if let Ok(image) = elf::read(file, is_debug, MAX_DEBUG) {
+            self.debug = Debug::Unread(image, None);
+        }
+    }
+}
+
+impl Debug {
+    /// Looks at what was read, the first time that it is needed.
+    fn read(&mut self) {
+        if !matches!(self, Debug::Unread(..)) {
+            return;
+        }
+        if let Debug::Unread(image, shared) = std::mem::take(self) {
+            let mut dwarf = sections(image);
+            if let Some(shared) = shared {
+                dwarf.set_sup(sections(shared));
+            }
+            dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+            if let Ok(context) = Context::from_dwarf(dwarf) {
+                *self = Debug::Read(Box::new(context));
+            }
+        }
+    }
+
+    /// Names at a virtual address, and where the function begins.
+    fn find(&self, address: u64) -> Option<(Vec<String>, Option<u64>)> {
+        let Debug::Read(context) = self else { return None };
+        // Parts of the debug information that lie in yet other files are not looked for.
+        let LookupResult::Output(Ok(mut frames)) = context.find_frames(address) else {
+            return None;
+        };
+        let mut names = Vec::new();
+        let mut outermost = None;
+        while let Ok(Some(frame)) = frames.next() {
+            let name = frame.function?;
+            names.push(name.demangle().ok()?.into_owned());
+            outermost = frame.dw_die_offset;
+            if names.len() > MAX_INLINED {
+                return None;
+            }
+        }
+        names.reverse();
+        let begin = outermost.and_then(|function| begin(context, address, function));
+        (!names.is_empty()).then_some((names, begin))
+    }
+}
+
+/// Where a function begins.
+fn begin(context: &Context<Section>, address: u64, function: UnitOffset<usize>) -> Option<u64> {
+    let LookupResult::Output(Some(unit)) = context.find_dwarf_and_unit(address) else {
+        return None;
+    };
+    let entry = unit.entry(function).ok()?;
+    match entry.attr_value(gimli::DW_AT_low_pc)? {
+        AttributeValue::Addr(address) => Some(address),
+        AttributeValue::DebugAddrIndex(index) => unit.address(index).ok(),
+        _ => None,
+    }
+}
+
+fn sections(image: Vec<u8>) -> gimli::Dwarf<Section> {
+    let object = object::File::parse(&*image.leak()).ok();
+    let section = |name: &str| -> Result<Section, std::convert::Infallible> {
+        let section = object.as_ref().and_then(|object| object.section_by_name(name));
+        let bytes = section
+            .and_then(|section| section.data().ok())
+            .unwrap_or_default();
+        Ok(Section::new(bytes, LittleEndian))
+    };
+    let Ok(dwarf) = gimli::Dwarf::load(|id| section(id.name()));
+    dwarf
+}
+
+fn has_debug_information(object: &object::File<'_>) -> bool {
+    object.section_by_name(".debug_info").is_some()
+}
+
+fn is_symbols(name: &[u8]) -> bool {
+    matches!(name, b".symtab" | b".strtab" | b".dynsym" | b".dynstr")
+}
+
+/// What names are made of; not, for example, where variables lie.
+fn is_debug(name: &[u8]) -> bool {
+    const SECTIONS: [&str; 11] = [
+        ".debug_abbrev",
+        ".debug_addr",
+        ".debug_aranges",
+        ".debug_info",
+        ".debug_line",
+        ".debug_line_str",
+        ".debug_ranges",
+        ".debug_rnglists",
+        ".debug_str",
+        ".debug_str_offsets",
+        ".gnu_debugaltlink",
+    ];
+    SECTIONS.iter().any(|section| section.as_bytes() == name)
+}
+
+fn build_id(object: &object::File<'_>) -> Vec<u8> {
+    let id = object.build_id().ok().flatten().unwrap_or_default();
+    // GNU's have 20 bytes, others fewer.
+    id[..id.len().min(64)].to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[inline(never)]
+    extern "C" fn a_function_with_a_name() -> u64 {
+        std::hint::black_box(7)
+    }
+
+    /// A copy of the program that runs this test, and where the function lies in it.
+    fn copy(name: &str) -> (PathBuf, u64) {
+        let copy = std::env::temp_dir().join(format!("dbtime-names-{name}-{}", std::process::id()));
+        fs::copy("/proc/self/exe", &copy).unwrap();
+        let address = a_function_with_a_name as *const () as u64;
+        let maps = crate::symbols::maps::read(std::process::id()).unwrap();
+        let mapping = maps.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
+        (copy, address - mapping.start + mapping.offset)
+    }
+
+    #[test]
+    fn what_was_read_has_names_when_the_file_is_gone() {
+        let (path, offset) = copy("gone");
+        let mut names = ElfNames::read(&TargetFile::new(File::open(&path).unwrap()).unwrap()).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+        let named = names.find(offset).unwrap();
+        assert!(named.names[0].contains("a_function_with_a_name"), "{named:?}");
+        assert_eq!(named.offset, offset);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_cut_anywhere_is_read_or_refused() {
+        let (path, offset) = copy("cut");
+        let whole = fs::metadata(&path).unwrap().len();
+        for part in (0..40).rev() {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_len(whole * part / 40).unwrap();
+            let file = TargetFile::new(File::open(&path).unwrap()).unwrap();
+            if let Ok(mut names) = ElfNames::read(&file) {
+                names.find(offset);
+            }
+        }
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,355 @@
+//! A process of its own that reads symbol tables and debug information, and names functions.
+//!
+//! Whoever is recorded can write such files so that reading them takes for ever, takes all memory, or hits an error in a
+//! parser. All of that stays in this process: it has a bound on memory, no privilege, may do little more than read files that
+//! are handed to it, and is killed when it takes too long for an answer. The file that it was busy with has no names then; the next
+//! question starts another process.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use super::elf_names::{ElfNames, Named};
+use crate::target_file::TargetFile;
+use crate::{confinement, process};
+
+/// Memory of the process, beyond what it begins with.
+const MAX_MEMORY: u64 = 2 << 30;
+/// CPU time for one answer. The largest real files take a second.
+const MAX_CPU: Duration = Duration::from_secs(3);
+/// Time for one answer, also when the process is not given a CPU, or waits for a disk.
+const MAX_TIME: Duration = Duration::from_secs(10);
+/// How often the CPU time is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of one message.
+const MAX_MESSAGE: usize = 64 << 10;
+/// Bytes of a name.
+const MAX_NAME: usize = 4096;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum NoAnswer {
+    /// The file cannot be read; the process is as it was.
+    Unreadable,
+    /// The process died of it, or was killed.
+    Killed,
+}
+
+/// Handle of the process, which ends with it. Dropping it ends it.
+#[derive(Debug, Default)]
+pub(super) struct Namer {
+    running: Option<Running>,
+    /// Processes that have ended: what one had read its successor has not.
+    generation: u32,
+    /// CPU time of those that have ended.
+    cpu_ns: u64,
+    max_rss_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    pid: libc::pid_t,
+    socket: OwnedFd,
+    /// Memory that it shared with this process when it began.
+    rss_at_start: u64,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, Copy)]
+enum Topic {
+    /// Read this file: the answer is its build id.
+    Open = 1,
+    /// Read its debug file: whether it is, and the build id of the file that has what it shares with others.
+    Debug = 2,
+    /// Read that file.
+    Shared = 3,
+    /// Name the function at an offset.
+    Name = 4,
+}
+
+impl Namer {
+    /// Starts the process: best before there are threads and much memory.
+    pub(super) fn start(&mut self) {
+        // If it cannot be started now it is tried again with the first question.
+        let _ = self.running();
+    }
+
+    /// Changes when everything that was read must be read anew.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Has a file read, under a number; the answer is its build id in hex, or nothing.
+    pub(super) fn open(&mut self, number: u32, file: &TargetFile) -> Result<String, NoAnswer> {
+        let answer = self.ask(Topic::Open, number, 0, Some(file))?;
+        Ok(text(&answer))
+    }
+
+    /// Has the debug file of a file read. None: it is not; else the build id of the file that has what it shares with others, or
+    /// nothing.
+    pub(super) fn open_debug_file(
+        &mut self,
+        number: u32,
+        file: &TargetFile,
+    ) -> Result<Option<String>, NoAnswer> {
+        let answer = self.ask(Topic::Debug, number, 0, Some(file))?;
+        Ok(match answer.split_first() {
+            Some((1, id)) => Some(text(id)),
+            _ => None,
+        })
+    }
+
+    /// Has that file read.
+    pub(super) fn open_shared_debug_file(&mut self, number: u32, file: &TargetFile) -> Result<(), NoAnswer> {
+        self.ask(Topic::Shared, number, 0, Some(file)).map(drop)
+    }
+
+    /// Names what lies at an offset of a file; none when it has no name.
+    pub(super) fn name(&mut self, number: u32, offset: u64) -> Result<Option<Named>, NoAnswer> {
+        let answer = self.ask(Topic::Name, number, offset, None)?;
+        Ok(answer.split_first_chunk().map(|(offset, names)| Named {
+            offset: u64::from_le_bytes(*offset),
+            names: names.split(|byte| *byte == 0).map(text).collect(),
+        }))
+    }
+
+    /// CPU time that it has used so far in nanoseconds, and memory that it had at most, in bytes.
+    pub(super) fn cost(&self) -> (u64, u64) {
+        let (cpu_ns, rss) = self.running.as_ref().map_or((0, 0), Running::cost);
+        (self.cpu_ns + cpu_ns, self.max_rss_bytes.max(rss))
+    }
+
+    fn ask(
+        &mut self,
+        topic: Topic,
+        number: u32,
+        offset: u64,
+        file: Option<&TargetFile>,
+    ) -> Result<Vec<u8>, NoAnswer> {
+        let running = self.running().map_err(|_| NoAnswer::Killed)?;
+        let mut message = vec![topic as u8];
+        message.extend(number.to_le_bytes());
+        message.extend(offset.to_le_bytes());
+        let answer = running.send(&message, file).and_then(|()| running.answer());
+        match answer.as_deref().map(<[u8]>::split_first) {
+            Ok(Some((1, answer))) => Ok(answer.to_vec()),
+            Ok(Some((0, _))) => Err(NoAnswer::Unreadable),
+            _ => {
+                self.stop();
+                Err(NoAnswer::Killed)
+            }
+        }
+    }
+
+    fn running(&mut self) -> io::Result<&Running> {
+        if self.running.is_none() {
+            self.running = Some(Running::start()?);
+        }
+        self.running.as_ref().ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn stop(&mut self) {
+        (self.cpu_ns, self.max_rss_bytes) = self.cost();
+        if let Some(running) = self.running.take() {
+            self.generation += 1;
+            // SAFETY: it is a child of this process that nobody else waits for: the pid is its own until then.
+            unsafe {
+                libc::kill(running.pid, libc::SIGKILL);
+                libc::waitpid(running.pid, std::ptr::null_mut(), 0);
+            }
+        }
+    }
+}
+
+impl Drop for Namer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Running {
+    fn start() -> io::Result<Running> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let parent = rustix::process::getpid();
+        // SAFETY: the child runs nothing of this process's but what is called here, which needs no lock but that of the
+        // allocator, and the C library gives that to the child in a state in which it can be used.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => serve(theirs, parent),
+            pid => Ok(Running {
+                pid,
+                socket: ours,
+                rss_at_start: memory(pid, "VmRSS:"),
+            }),
+        }
+    }
+
+    fn send(&self, message: &[u8], file: Option<&TargetFile>) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let files = file.map(|file| [file.as_fd()]);
+        if let Some(files) = &files {
+            ancillary.push(SendAncillaryMessage::ScmRights(files));
+        }
+        sendmsg(
+            &self.socket,
+            &[IoSlice::new(message)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )?;
+        Ok(())
+    }
+
+    /// Waits for the answer, as long as it may take.
+    fn answer(&self) -> io::Result<Vec<u8>> {
+        let (begin, cpu_at_begin) = (Instant::now(), self.cost().0);
+        loop {
+            let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: LOOK.subsec_nanos().into(),
+            };
+            match poll(&mut wanted, Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return receive(&self.socket).map(|(message, _)| message),
+                Err(e) => return Err(e.into()),
+            }
+            let cpu_ns = self.cost().0.saturating_sub(cpu_at_begin);
+            if begin.elapsed() > MAX_TIME || Duration::from_nanos(cpu_ns) > MAX_CPU {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn cost(&self) -> (u64, u64) {
+        let mut clock = 0;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: both pointers are to live locals; the clock is that of a child that nobody has waited for.
+        let is_known = unsafe {
+            libc::clock_getcpuclockid(self.pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
+        };
+        let cpu_ns = if is_known {
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        } else {
+            0
+        };
+        (
+            cpu_ns,
+            memory(self.pid, "VmHWM:").saturating_sub(self.rss_at_start),
+        )
+    }
+}
+
+/// A line of /proc/PID/status, in bytes.
+fn memory(pid: libc::pid_t, what: &str) -> u64 {
+    let status = std::fs::read_to_string(process::path(pid.unsigned_abs(), "status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// A message, and the file that came with it.
+fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Option<TargetFile>)> {
+    let mut message = vec![0; MAX_MESSAGE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut buffers = [IoSliceMut::new(&mut message)];
+    let received = recvmsg(socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    message.truncate(received.bytes);
+    let mut file = None;
+    for with in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = with {
+            file = files.last();
+        }
+    }
+    Ok((
+        message,
+        file.and_then(|file| TargetFile::new(File::from(file)).ok()),
+    ))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The process: answers until there is nobody who asks.
+fn serve(socket: OwnedFd, parent: rustix::process::Pid) -> ! {
+    // An error in a parser ends it without a word; its parent sees that it has gone.
+    std::panic::set_hook(Box::new(|_| std::process::abort()));
+    if confinement::enter(&socket, parent, MAX_MEMORY).is_ok() {
+        let mut files = HashMap::new();
+        while let Ok((question, file)) = receive(&socket) {
+            let answer = answer(&mut files, &question, file).map_or(vec![0], |mut answer| {
+                answer.insert(0, 1);
+                answer
+            });
+            let mut none = SendAncillaryBuffer::default();
+            if sendmsg(&socket, &[IoSlice::new(&answer)], &mut none, SendFlags::NOSIGNAL).is_err() {
+                break;
+            }
+        }
+    }
+    // SAFETY: nothing of the parent's is to be run at the exit of this copy of it.
+    unsafe { libc::_exit(0) }
+}
+
+fn answer(files: &mut HashMap<u32, ElfNames>, question: &[u8], file: Option<TargetFile>) -> Option<Vec<u8>> {
+    let (topic, rest) = question.split_first()?;
+    let (number, rest) = rest.split_first_chunk()?;
+    let number = u32::from_le_bytes(*number);
+    let offset = u64::from_le_bytes(*rest.first_chunk()?);
+    if *topic == Topic::Open as u8 {
+        let names = ElfNames::read(&file?).ok()?;
+        let build_id = names.build_id().into_bytes();
+        files.insert(number, names);
+        return Some(build_id);
+    }
+    let names = files.get_mut(&number)?;
+    if *topic == Topic::Debug as u8 {
+        let is_its = names.add_debug_file(&file?).ok()?;
+        let mut answer = vec![u8::from(is_its)];
+        answer.extend(names.shared_debug_file().into_bytes());
+        Some(answer)
+    } else if *topic == Topic::Shared as u8 {
+        names.add_shared_debug_file(&file?).ok().map(|()| Vec::new())
+    } else {
+        Some(names.find(offset).map(|named| encode(&named)).unwrap_or_default())
+    }
+}
+
+/// Offset and names, as far as they fit.
+fn encode(named: &Named) -> Vec<u8> {
+    let mut answer = named.offset.to_le_bytes().to_vec();
+    for (n, name) in named.names.iter().enumerate() {
+        let name = name.as_bytes();
+        let name = &name[..name.len().min(MAX_NAME)];
+        if answer.len() + name.len() + 2 > MAX_MESSAGE {
+            break;
+        }
+        if n > 0 {
+            answer.push(0);
+        }
+        answer.extend(name.iter().map(|byte| if *byte == 0 { b'?' } else { *byte }));
+    }
+    answer
+}
