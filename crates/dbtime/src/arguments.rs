@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dbtime_collect::{Means, RATES_HZ, Target, Tier};
+use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit};
@@ -50,6 +50,19 @@ pub enum Command {
     Demo(DemoArguments),
 }
 
+impl Command {
+    /// What is said about the files that it reads, if it reads any.
+    pub fn reads_files(&self) -> Option<&FileArguments> {
+        match self {
+            Command::Report(arguments) => Some(&arguments.about),
+            Command::Flame(arguments) => Some(&arguments.about),
+            Command::Diff(arguments) => Some(&arguments.about),
+            Command::Import(arguments) => Some(&arguments.about),
+            _ => None,
+        }
+    }
+}
+
 /// Whom to look at.
 #[derive(Debug, Args)]
 pub struct TargetArguments {
@@ -88,8 +101,8 @@ pub struct RecordArguments {
     /// Whom
     #[command(flatten)]
     pub target: TargetArguments,
-    /// Stop after this time [default: at Ctrl-C]
-    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Stop after this time: seconds, or 30s, 1m, 2h [default: at Ctrl-C]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_seconds)]
     pub duration: Option<Duration>,
     /// Samples per second and session
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
@@ -107,6 +120,9 @@ pub struct RecordArguments {
     /// Time Oracle's waits by probes in its functions too, and note how long the database says they were
     #[arg(long, requires = "exact", requires = "oracle")]
     pub uprobes: bool,
+    /// Rows of so many seconds after the first five minutes: 10s, 1m. For recordings that go on for hours
+    #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
+    pub resolution_s: u32,
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     pub task_iterator: bool,
@@ -190,6 +206,12 @@ pub struct FileArguments {
     /// Event of a file of perf script to take [default: the first]
     #[arg(long, value_name = "EVENT")]
     pub event: Option<String>,
+    /// Keep and show the values of bind variables of SQL traces: they are data of the application
+    #[arg(long)]
+    pub binds: bool,
+    /// Memory to take at most: 500M, 8G … [default: 4G, or half of the host's if that is less]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub max_memory: Option<u64>,
     /// Which calls of a trace of the kernel are taken: what 'dbtime dive' asked for.
     #[arg(skip)]
     pub calls: CallOptions,
@@ -210,6 +232,7 @@ impl FileArguments {
             event: self.event.clone(),
             calls: self.calls.clone(),
             beside: false,
+            binds: self.binds,
         })
     }
 
@@ -274,6 +297,9 @@ pub struct ReportArguments {
     /// Show the plans of the statements of an SQL trace
     #[arg(long, conflicts_with_all = ["latencies", "io"])]
     pub plans: bool,
+    /// Show the statements of an SQL trace one by one, also those that differ in literals only
+    #[arg(long, conflicts_with_all = ["latencies", "io"])]
+    pub each_literal: bool,
     /// Show the stacks, equal ones counted, the hottest last
     #[arg(long, conflicts_with_all = ["latencies", "io"])]
     pub stacks: bool,
@@ -283,6 +309,9 @@ pub struct ReportArguments {
     /// Show every function, self and total
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree"])]
     pub functions: bool,
+    /// Functions by the time in them, or with all they called
+    #[arg(long, value_enum, value_name = "BY", default_value_t = FunctionSort::Own, requires = "functions")]
+    pub sort: FunctionSort,
     /// Show programs, libraries, kernel modules and subsystems
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions"])]
     pub modules: bool,
@@ -381,6 +410,16 @@ fn or_default<T: FromStr<Err = String>>(names: &[String], default: T) -> Result<
     names.iter().map(|name| name.parse()).collect()
 }
 
+/// In which order functions stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FunctionSort {
+    /// By the time in them
+    #[value(name = "self")]
+    Own,
+    /// By the time in them and in all they called
+    Total,
+}
+
 /// Output formats of what goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LiveFormat {
@@ -447,7 +486,7 @@ pub struct DiffArguments {
     pub per: Option<WorkUnit>,
     /// Transactions that each side did, where the recordings do not count them (as pgbench prints them)
     #[arg(long, value_name = "GOOD,BAD", value_parser = parse_transactions)]
-    pub transactions: Option<[u64; 2]>,
+    pub transactions: Option<[f64; 2]>,
     /// Changes of each kind to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
@@ -522,8 +561,8 @@ pub struct DiveArguments {
     /// Stop after this many calls [default: 20, or as many as come in the time of -d]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub calls: Option<u64>,
-    /// Stop after this time [default: 10]
-    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Stop after this time: seconds, or 30s, 1m [default: 10]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_seconds)]
     pub duration: Option<Duration>,
     /// Look with this, or not at all [default: the best that the kernel allows]
     #[arg(long, value_name = "ENGINE")]
@@ -557,8 +596,8 @@ pub struct SchedArguments {
     /// Whom
     #[command(flatten)]
     pub target: TargetArguments,
-    /// Stop after this time [default: at Ctrl-C]
-    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Stop after this time: seconds, or 30s, 1m, 2h [default: at Ctrl-C]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_seconds)]
     pub duration: Option<Duration>,
     /// Only the summary, not every switch
     #[arg(long)]
@@ -615,12 +654,64 @@ pub struct DemoArguments {
     pub output: Option<PathBuf>,
 }
 
+/// Bytes: a number with K, M, G or T (powers of 1024).
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let usage = || format!("'{text}' is no size: 500M, 8G …");
+    let (number, power) = match text.char_indices().last() {
+        Some((end, unit)) if unit.is_ascii_alphabetic() => {
+            let unit = unit.to_ascii_uppercase();
+            (&text[..end], "KMGT".find(unit).ok_or_else(usage)? as u32 + 1)
+        }
+        _ => (text, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| usage())?;
+    let bytes = number.checked_mul(1024u64.pow(power)).ok_or_else(usage)?;
+    if bytes < LEAST_MEMORY {
+        return Err(format!("'{text}' is too little: 64M are needed"));
+    }
+    Ok(bytes)
+}
+
+/// Less is not enough for the smallest report.
+const LEAST_MEMORY: u64 = 64 << 20;
+
+/// A time as it is typed: `10`, `2.5`, `30s`, `500ms`, `1m`, `2h`.
 fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    match Duration::try_from_secs_f64(seconds) {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (number, unit) = units
+        .into_iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
+        .unwrap_or((text, 1.0));
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let seconds: f64 = number
+        .parse()
+        .ok()
+        .filter(|_| is_number)
+        .ok_or_else(|| "not a time: give seconds (10, 2.5), or 500ms, 30s, 1m, 2h".to_string())?;
+    match Duration::try_from_secs_f64(seconds * unit) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("must be more than 0".to_string()),
     }
+}
+
+/// `10`, `10s`, `1m`: whole seconds.
+fn parse_resolution(text: &str) -> Result<u32, String> {
+    let (number, unit_s) = match text.strip_suffix('m') {
+        Some(minutes) => (minutes, 60),
+        None => (text.strip_suffix('s').unwrap_or(text), 1),
+    };
+    let seconds = number
+        .parse::<u32>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit_s));
+    seconds
+        .filter(|seconds| RESOLUTIONS_S.contains(seconds))
+        .ok_or_else(|| {
+            format!(
+                "must be whole seconds or minutes, 1s to {}m, as in 10s",
+                RESOLUTIONS_S.end() / 60
+            )
+        })
 }
 
 /// What ftrace takes for a pattern of names of functions; it also takes commands, which have a colon.
@@ -633,10 +724,12 @@ fn parse_pattern(text: &str) -> Result<String, String> {
     }
 }
 
-fn parse_transactions(text: &str) -> Result<[u64; 2], String> {
-    let numbers: Result<Vec<u64>, _> = text.split(',').map(|number| number.trim().parse()).collect();
+/// Numbers of transactions, or of transactions in some time: only their ratio to the recorded time counts.
+fn parse_transactions(text: &str) -> Result<[f64; 2], String> {
+    let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse()).collect();
+    let is_amount = |number: &f64| number.is_finite() && *number > 0.0;
     match numbers.as_deref() {
-        Ok([good, bad]) if *good > 0 && *bad > 0 => Ok([*good, *bad]),
+        Ok([good, bad]) if is_amount(good) && is_amount(bad) => Ok([*good, *bad]),
         _ => Err("must be two numbers above 0, as in 12000,9000".to_string()),
     }
 }
@@ -686,6 +779,16 @@ mod tests {
     }
 
     #[test]
+    fn a_resolution_is_whole_seconds() {
+        for (text, seconds) in [("1", 1), ("10s", 10), ("1m", 60), ("60m", 3_600)] {
+            assert_eq!(parse_resolution(text), Ok(seconds));
+        }
+        for wrong in ["", "0", "0.5s", "61m", "-1s", "1h", "99999999999m"] {
+            assert!(parse_resolution(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn thresholds_are_two_numbers_in_order() {
         assert_eq!(parse_thresholds("50, 1000"), Ok([50, 1_000]));
         for wrong in ["", "50", "50,50", "1000,50", "1,2,3", "a,b", "-1,5"] {
@@ -695,8 +798,9 @@ mod tests {
 
     #[test]
     fn transactions_are_two_numbers_above_zero() {
-        assert_eq!(parse_transactions("12000, 9000"), Ok([12_000, 9_000]));
-        for wrong in ["", "1", "1,0", "0,1", "1,2,3", "a,b", "-1,5", "1.5,2"] {
+        assert_eq!(parse_transactions("12000, 9000"), Ok([12_000.0, 9_000.0]));
+        assert_eq!(parse_transactions("5.76,4.3"), Ok([5.76, 4.3]));
+        for wrong in ["", "1", "1,0", "0,1", "1,2,3", "a,b", "-1,5", "nan,1", "inf,1"] {
             assert!(parse_transactions(wrong).is_err(), "{wrong}");
         }
     }
@@ -704,7 +808,18 @@ mod tests {
     #[test]
     fn durations_are_positive_numbers_of_seconds() {
         assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
-        for wrong in ["0", "-1", "x", "nan", "inf", ""] {
+        for (text, ms) in [
+            ("30s", 30_000),
+            ("1m", 60_000),
+            ("2h", 7_200_000),
+            ("1.5m", 90_000),
+            ("250ms", 250),
+        ] {
+            assert_eq!(parse_seconds(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for wrong in [
+            "0", "-1", "x", "nan", "inf", "", "s", "m", "1d", "0m", "1 h", "infs",
+        ] {
             assert!(parse_seconds(wrong).is_err(), "{wrong}");
         }
     }

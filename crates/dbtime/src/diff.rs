@@ -46,10 +46,10 @@ impl DiffFormat {
 /// # Errors
 /// It cannot be written.
 pub fn write(diff: &Diff, format: DiffFormat, widths: Widths, path: &Path) -> anyhow::Result<()> {
-    output::to_file(path, |out| match format {
-        DiffFormat::Text => out.write_all(text::render_diff(diff, output::width()).as_bytes()),
-        DiffFormat::Json => out.write_all(json::render_diff(diff).as_bytes()),
-        DiffFormat::Folded => diff_export::write_folded(diff, out),
-        DiffFormat::Svg => diff_export::write_svg(diff, widths, out),
-    })
+    match format {
+        DiffFormat::Text => output::text_to_file(path, &text::render_diff(diff, output::width())),
+        DiffFormat::Json => output::text_to_file(path, &json::render_diff(diff)),
+        DiffFormat::Folded => output::to_file(path, |out| diff_export::write_folded(diff, out)),
+        DiffFormat::Svg => output::to_file(path, |out| diff_export::write_svg(diff, widths, out)),
+    }
 }

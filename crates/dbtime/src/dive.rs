@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use dbtime_collect::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, Means,
     Options, SystemCall, Target, Tier,
@@ -17,6 +16,7 @@ use crate::arguments::{DiveArguments, EngineKind, FileArguments};
 use crate::import;
 use crate::output::{self, ProgressLine, say};
 use crate::record::{Plan, record};
+use crate::scratch::{self, Scratch};
 
 /// How often the trace is read: well before 16 MB of events have come in.
 const STEP: Duration = Duration::from_millis(20);
@@ -54,6 +54,7 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
     for what in tracing.restored() {
         say(format_args!("note: {what}"));
     }
+    scratch::mend();
     let (Some(pid), Some(call)) = (arguments.pid, call) else {
         drop(tracing);
         return match (arguments.list, arguments.pid) {
@@ -62,10 +63,7 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
         };
     };
     // Removed with what is in it, unless the text itself is wanted.
-    let folder = tempfile::Builder::new()
-        .prefix("dbtime-dive-")
-        .tempdir()
-        .context("no room for the text of the trace")?;
+    let folder = Scratch::new(Scratch::DIVE)?;
     let file = arguments
         .raw
         .clone()
@@ -89,7 +87,7 @@ pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended
             },
             event,
         }),
-        file: file.clone(),
+        file: output::place(&file)?,
     };
     let (facts, remains) = capture(tracing, &options, arguments, stop)?;
     let ended = show(&facts, &file, call, arguments);
@@ -245,7 +243,7 @@ fn report(file: &Path, call: SystemCall, arguments: &DiveArguments) -> anyhow::R
     let width = output::width();
     let text = dbtime_report::text::render_dive(&summary, width)
         + &dbtime_report::text::render_dive_answer(&tree, width);
-    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    output::print(&text)?;
     Ok(match summary.trace.calls {
         0 => Ended::NothingSeen,
         _ => Ended::Done,
@@ -254,7 +252,7 @@ fn report(file: &Path, call: SystemCall, arguments: &DiveArguments) -> anyhow::R
 
 /// Shows which calls a process makes: what `record --exact=calls` times.
 fn list(pid: u32, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Ended> {
-    let folder = tempfile::Builder::new().prefix("dbtime-dive-").tempdir()?;
+    let folder = Scratch::new(Scratch::DIVE)?;
     let output: PathBuf = folder.path().join("calls.dbt");
     let plan = Plan {
         collect: Options {
@@ -264,16 +262,24 @@ fn list(pid: u32, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Ended
             tier: Tier::Calls,
             wakers: false,
             uprobes: false,
+            resolution_s: 1,
             task_iterator: false,
         },
         duration: Some(duration),
-        output: output.clone(),
+        output: output::place(&output)?,
+        alone: false,
     };
     say(format_args!(
         "listing the calls of pid {pid} for {} s",
         duration.as_secs_f64()
     ));
-    record(&plan, stop, &mut |_| {})?;
+    let nothing = || {
+        say(format_args!("dbtime: pid {pid} ended no system call meanwhile"));
+        Ok(Ended::NothingSeen)
+    };
+    if record(&plan, stop, &mut |_| {})?.activity_rows == 0 {
+        return nothing();
+    }
     let source = Source::open(&output)?;
     let options = LatencyOptions {
         filter: Filter {
@@ -287,12 +293,9 @@ fn list(pid: u32, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Ended
     let latencies = match dbtime_report::latency(&source, &options) {
         // A kind that is not there is no error here: the process made no call.
         Ok(latencies) if !latencies.kinds.is_empty() => latencies,
-        _ => {
-            say(format_args!("dbtime: pid {pid} ended no system call meanwhile"));
-            return Ok(Ended::NothingSeen);
-        }
+        _ => return nothing(),
     };
     let text = dbtime_report::text::render_latency_table(&latencies, output::width());
-    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    output::print(&text)?;
     Ok(Ended::Done)
 }

@@ -7,11 +7,13 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, bail};
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
+use dbtime_model::output::Place;
 use dbtime_model::recording::RecordingWriter;
 use dbtime_report::Source;
 
 use crate::arguments::FileArguments;
-use crate::output::ProgressLine;
+use crate::output::{self, ProgressLine, say};
+use crate::scratch::{self, Scratch};
 use crate::signals::{Second, stop_on_signals};
 
 /// Rows that are kept in memory before they are written to disk (about 50 MB).
@@ -19,14 +21,14 @@ const ROWS_IN_MEMORY: usize = 200_000;
 
 /// Rows of an import, on their way into a recording.
 struct Store {
-    output: PathBuf,
+    output: Place,
     waiting: Rows,
     has_time: bool,
     writer: Option<RecordingWriter>,
 }
 
 impl Store {
-    fn new(output: PathBuf) -> Store {
+    fn new(output: Place) -> Store {
         Store {
             output,
             waiting: Rows::default(),
@@ -48,7 +50,10 @@ impl Store {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             // What is said about the rows is known at the end.
-            none => none.insert(RecordingWriter::create(&self.output, Default::default())?),
+            none => none.insert(RecordingWriter::create_at(
+                self.output.clone(),
+                Default::default(),
+            )?),
         };
         writer.write(&self.waiting)?;
         self.waiting = Rows::default();
@@ -56,7 +61,10 @@ impl Store {
     }
 
     fn finish(mut self, imported: &Imported) -> anyhow::Result<()> {
-        self.write()?;
+        if let Err(e) = self.write() {
+            self.discard();
+            return Err(e);
+        }
         if let Some(mut writer) = self.writer {
             let meta = writer.meta();
             let (segments, cost) = (std::mem::take(&mut meta.segments), std::mem::take(&mut meta.cost));
@@ -66,9 +74,18 @@ impl Store {
         }
         Ok(())
     }
+
+    /// Removes what was written so far: half an import is of no use.
+    fn discard(self) {
+        if let Some(writer) = self.writer
+            && let Err(e) = writer.discard()
+        {
+            say(format_args!("note: {e}"));
+        }
+    }
 }
 
-/// Reads files until they end, or until Ctrl-C: what was written so far is then removed in good order.
+/// Reads files until they end, or until Ctrl-C.
 fn read(files: &[PathBuf], about: &FileArguments, store: &mut Store) -> anyhow::Result<Imported> {
     let stop = stop_on_signals(Second::Ends)?;
     let mut line = ProgressLine::new();
@@ -106,14 +123,18 @@ pub struct Outcome {
 /// # Errors
 /// No file can be imported, or the recording cannot be written.
 pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow::Result<Outcome> {
-    if output.exists() {
-        return Err(dbtime_model::recording::RecordingError::Exists(output.to_path_buf()).into());
-    }
-    let mut store = Store::new(output.to_path_buf());
-    let imported = read(files, about, &mut store)?;
+    let mut store = Store::new(output::new_place(output)?);
+    let imported = match read(files, about, &mut store) {
+        Ok(imported) => imported,
+        Err(e) => {
+            store.discard();
+            return Err(e);
+        }
+    };
     let has_time = store.has_time;
-    if has_time {
-        store.finish(&imported)?;
+    match has_time {
+        true => store.finish(&imported)?,
+        false => store.discard(),
     }
     Ok(Outcome { imported, has_time })
 }
@@ -137,12 +158,10 @@ pub fn open(paths: &[PathBuf], about: &FileArguments) -> anyhow::Result<Source> 
         }
         return Ok(Source::open(path)?);
     }
-    let folder = tempfile::Builder::new()
-        .prefix("dbtime-")
-        .tempdir()
-        .context("no room for rows that do not fit into memory")?;
+    scratch::mend();
+    let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;
     let recording = folder.path().join("import.dbt");
-    let mut store = Store::new(recording.clone());
+    let mut store = Store::new(output::place(&recording)?);
     let imported = read(paths, about, &mut store).context("not a recording")?;
     if store.writer.is_none() {
         return Ok(Source::memory(imported.meta, store.waiting));

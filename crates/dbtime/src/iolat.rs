@@ -1,10 +1,8 @@
 //! `dbtime iolat`: the latency of block I/O, interval by interval.
 
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use dbtime_collect::{BlockInterval, BlockLatency, BlockOptions};
 use dbtime_report::text::{BlockIoOptions, render_block_io};
 use dbtime_report::{BlockIo, render_block_io_json};
@@ -122,10 +120,5 @@ fn show(io: &BlockIo, format: LiveFormat, options: BlockIoOptions) -> anyhow::Re
         LiveFormat::Text => render_block_io(io, options, output::width()),
         LiveFormat::Json => render_block_io_json(io, options),
     };
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(e) => Err(e).context("standard output"),
-    }
+    output::print_on(&text)
 }

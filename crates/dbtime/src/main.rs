@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Parser;
 use dbtime::arguments::{
     Arguments, CalibrateArguments, Command, DemoArguments, DiffArguments, DiveArguments, FlameArguments,
-    Format, ImportArguments, IolatArguments, LiveFormat, RecordArguments, ReportArguments, SchedArguments,
-    Selection, WidthsOf,
+    Format, FunctionSort, ImportArguments, IolatArguments, LiveFormat, RecordArguments, ReportArguments,
+    SchedArguments, Selection, WidthsOf,
 };
 use dbtime::calibrate;
 use dbtime::demo;
@@ -16,6 +16,7 @@ use dbtime::diff::{self, DiffFormat};
 use dbtime::dive;
 use dbtime::import;
 use dbtime::iolat;
+use dbtime::memory;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
 use dbtime::sched;
@@ -24,8 +25,9 @@ use dbtime_collect::Options;
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
     CalibrationOf, ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter,
-    FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Source, StackOptions, StackView,
-    ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace, parse_moment,
+    FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Sort, Source, StackOptions,
+    StackView, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace,
+    parse_moment, printable_lines,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -33,8 +35,15 @@ const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 const NOTHING_RECORDED: u8 = 3;
 
+#[global_allocator]
+static ALLOCATOR: memory::Bounded = memory::Bounded;
+
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    if let Some(about) = command.reads_files() {
+        memory::bound(about.max_memory);
+    }
+    let done = match command {
         Command::Record(arguments) => run_record(&arguments),
         Command::Report(arguments) => run_report(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
@@ -44,9 +53,7 @@ fn main() -> ExitCode {
         Command::Dive(arguments) => run_dive(&arguments),
         Command::Sched(arguments) => run_sched(&arguments),
         Command::Calibrate(arguments) => run_calibrate(&arguments),
-        Command::OracleMap => {
-            output::to_stdout(|out| out.write_all(ORACLE_MAP.as_bytes())).map(|()| ExitCode::SUCCESS)
-        }
+        Command::OracleMap => output::print(ORACLE_MAP).map(|()| ExitCode::SUCCESS),
         Command::Demo(arguments) => run_demo(&arguments),
     };
     match done {
@@ -88,10 +95,13 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             tier: arguments.tier(),
             wakers: arguments.wakers,
             uprobes: arguments.uprobes,
+            resolution_s: arguments.resolution_s,
             task_iterator: arguments.task_iterator,
         },
         duration: arguments.duration,
-        output: arguments.output.clone(),
+        // Before anything is attached: most people notice a wrong name soon, none after an hour.
+        output: output::new_place(&arguments.output)?,
+        alone: true,
     };
     let stop = stop_on_signals(Second::Ends)?;
     let mut line = ProgressLine::new();
@@ -123,10 +133,10 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         }
     })?;
     drop(line);
-    let path = plan.output.display();
+    let path = outcome.path.display();
     if outcome.activity_rows == 0 {
         say(format_args!(
-            "dbtime: nothing was recorded in {path}: no session lived long enough to be seen"
+            "dbtime: nothing was recorded, and {path} not made: no session lived long enough to be seen"
         ));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
@@ -167,10 +177,10 @@ fn run_switches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let filter = filter(&arguments.selection, &source)?;
     let clock = source.meta().collector.clock;
     let mut found = 0u64;
-    let mut problems = Vec::new();
+    let mut read = Ok(Vec::new());
     output::to_file(&arguments.output, |out| {
         let mut written = Ok(());
-        let read = dbtime_report::switches(&source, &filter, |line| {
+        read = dbtime_report::switches(&source, &filter, |line| {
             found += 1;
             if written.is_ok() {
                 let text = match arguments.format {
@@ -181,13 +191,12 @@ fn run_switches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
                     }
                     Format::Text | Format::Svg => dbtime_report::text::render_switch(line, clock),
                 };
-                written = out.write_all(text.as_bytes());
+                written = out.write_all(printable_lines(&text).as_bytes());
             }
         });
-        problems = read.map_err(std::io::Error::other)?;
         written
     })?;
-    for problem in &problems {
+    for problem in &read? {
         say(format_args!("dbtime: {}", problem.0));
     }
     answer_nothing(
@@ -256,6 +265,10 @@ fn run_stacks(
     let options = StackOptions {
         filter: filter(&arguments.selection, source)?,
         view,
+        sort: match arguments.sort {
+            FunctionSort::Own => Sort::Own,
+            FunctionSort::Total => Sort::Total,
+        },
         top: arguments.top.unwrap_or(top),
         depth: arguments.depth,
     };
@@ -290,6 +303,8 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
             block_bytes: arguments.block_size.unwrap_or(usual.block_bytes),
             top: arguments.top.unwrap_or(usual.top),
             plans: arguments.plans,
+            each_literal: arguments.each_literal,
+            binds: arguments.about.binds,
         },
         calibration: calibration(arguments)?,
     };
@@ -299,6 +314,8 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
             ("--thresholds", arguments.thresholds.is_some()),
             ("--block-size", arguments.block_size.is_some()),
             ("--plans", arguments.plans),
+            ("--each-literal", arguments.each_literal),
+            ("--binds", arguments.about.binds),
         ];
         if let Some((option, _)) = of_traces.into_iter().find(|(_, is_given)| *is_given) {
             let path = arguments.recordings[0].display();
@@ -467,7 +484,7 @@ fn answer(
     is_something: bool,
     nothing: &str,
 ) -> anyhow::Result<ExitCode> {
-    output::to_file(&arguments.output, |out| out.write_all(text.as_bytes()))?;
+    output::text_to_file(&arguments.output, text)?;
     answer_nothing(arguments, is_something, nothing)
 }
 
@@ -502,6 +519,11 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     let folded = dbtime_report::flame(&source, &options)?;
     for problem in &folded.problems {
         say(format_args!("dbtime: {}", problem.0));
+    }
+    for dimension in folded.not_recorded() {
+        say(format_args!(
+            "note: nothing in this recording says the {dimension}"
+        ));
     }
     if folded.total_ns == 0 {
         say(format_args!(
@@ -543,7 +565,7 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
             DiffFormat::Json => dbtime_report::json::render_dive_diff(&answer),
             _ => dbtime_report::text::render_dive_diff(&answer, output::width()),
         };
-        output::to_file(&arguments.output, |out| out.write_all(text.as_bytes()))?;
+        output::text_to_file(&arguments.output, &text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let options = DiffOptions {
@@ -655,7 +677,7 @@ fn run_calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
         }
         _ => dbtime_report::json::render_calibration(&calibration),
     };
-    output::to_stdout(|out| out.write_all(text.as_bytes()))?;
+    output::print(&text)?;
     if !is_stdout {
         say(format_args!("kept in {}", path.display()));
     }
@@ -665,16 +687,19 @@ fn run_calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
 fn run_demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals(Second::Ignored)?;
     let page = demo::run(arguments.output.as_deref(), &stop)?;
-    output::to_stdout(|out| out.write_all(page.as_bytes()))?;
+    output::print(&page)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
-    let start = source.meta().start_us;
+    let meta = source.meta();
+    // Rows stand for windows: a period has a window, or it has not.
+    let window_us = i64::from(meta.collector.resolution_s.max(1)) * 1_000_000;
     let moment = |option: &str, text: &Option<String>| {
-        text.as_ref()
-            .map(|t| parse_moment(t, start).map_err(|e| Usage(format!("{option}: {e}"))))
-            .transpose()
+        let parsed = text.as_ref().map(|t| parse_moment(t, meta.start_us)).transpose();
+        parsed
+            .map(|us| us.map(|us| us.div_euclid(window_us).saturating_mul(window_us)))
+            .map_err(|e| Usage(format!("{option}: {e}")))
     };
     Ok(Filter {
         from_us: moment("--from", &selection.from)?,

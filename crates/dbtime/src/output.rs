@@ -1,11 +1,13 @@
 //! Standard output, files and the terminal: where answers go.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use dbtime_model::output::{Place, Readers};
+use dbtime_model::recording::RecordingError;
+use dbtime_report::printable_lines;
 
 /// Columns for text that goes to a file or a pipe.
 const WIDTH_WITHOUT_TERMINAL: usize = 120;
@@ -22,26 +24,60 @@ pub fn to_stdout(fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow:
     }
 }
 
-/// Writes a file that only its owner may read (stacks and SQL are production data), or standard output for `-`.
+/// Writes a file that only its owner may read (stacks and SQL are production data), or standard output for `-`. How a name
+/// that is taken is treated is told at [`Place::write`]; descriptors that the caller gave (`/dev/stdout`, `/dev/fd/3`) are
+/// written as they are.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written; one that was there is as it was.
 pub fn to_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    if path == Path::new("-") {
-        return to_stdout(fill);
-    }
-    let write = || -> io::Result<()> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)?;
-        let mut out = BufWriter::new(file);
-        fill(&mut out)?;
-        out.flush()
+    let written = match descriptor(path) {
+        Some(libc::STDOUT_FILENO) => return to_stdout(fill),
+        Some(number) => File::options()
+            .append(true)
+            .open(format!("/proc/self/fd/{number}"))
+            .and_then(|file| {
+                let mut out = BufWriter::new(file);
+                fill(&mut out)?;
+                out.flush()
+            }),
+        None => Place::of(path).and_then(|place| place.write(Readers::Owner, fill)),
     };
-    write().with_context(|| path.display().to_string())
+    written.with_context(|| path.display().to_string())
+}
+
+/// Where a new output is to be. Whatever becomes of the path later, the output lands there.
+///
+/// # Errors
+/// There is no such directory, or nothing is to be made in it.
+pub fn place(path: &Path) -> anyhow::Result<Place> {
+    Place::of(path).with_context(|| path.display().to_string())
+}
+
+/// As [`place`], for what must be new.
+///
+/// # Errors
+/// The name is taken, too.
+pub fn new_place(path: &Path) -> anyhow::Result<Place> {
+    let place = place(path)?;
+    match place.is_taken() {
+        Ok(false) => Ok(place),
+        Ok(true) => Err(RecordingError::Exists(path.to_path_buf()).into()),
+        Err(e) => Err(e).with_context(|| path.display().to_string()),
+    }
+}
+
+/// The descriptor of our own that is meant by a name.
+fn descriptor(path: &Path) -> Option<i32> {
+    match path.to_str()? {
+        "-" | "/dev/stdout" => Some(libc::STDOUT_FILENO),
+        "/dev/stderr" => Some(libc::STDERR_FILENO),
+        other => ["/dev/fd/", "/proc/self/fd/"]
+            .iter()
+            .find_map(|folder| other.strip_prefix(folder))?
+            .parse()
+            .ok(),
+    }
 }
 
 /// Columns that text may use.
@@ -64,9 +100,38 @@ pub fn width() -> usize {
     }
 }
 
-/// Prints to standard error. Nobody reading it is no reason to stop.
+/// Prints to standard error, made printable: there are names of others in it. Nobody reading it is no reason to stop.
 pub fn say(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable_lines(&text.to_string()));
+}
+
+/// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. All of it is printable, whatever names are in it.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn text_to_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    to_file(path, |out| out.write_all(printable_lines(text).as_bytes()))
+}
+
+/// As [`text_to_file`], to standard output.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    to_stdout(|out| out.write_all(printable_lines(text).as_bytes()))
+}
+
+/// As [`print`], piece by piece: false when nobody reads any longer.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_on(text: &str) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(printable_lines(text).as_bytes());
+    match written.and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => other.context("standard output").map(|()| true),
+    }
 }
 
 /// One line on standard error that is drawn anew; nothing when it is no terminal.

@@ -1,22 +1,29 @@
 //! `dbtime record`: a collector, a recording, and the loop between them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use dbtime_collect::{Collector, Options, Status};
+use dbtime_collect::{Collector, Options, Status, WHOLE_SECONDS};
 use dbtime_model::Rows;
+use dbtime_model::output::Place;
 use dbtime_model::recording::{Meta, Note, RecordingError, RecordingWriter};
 
-/// What a killed recorder loses at most.
+/// What a killed recorder loses at most, in the first minutes ([`WHOLE_SECONDS`]).
 const SEGMENT: Duration = Duration::from_secs(5);
+/// The same afterwards: fewer files are written, and less is waited for the disk.
+const LATER_SEGMENT: Duration = Duration::from_secs(60);
+/// As often segments become one file of each table: 24 files a day.
+const COMPACTION: Duration = Duration::from_secs(3_600);
 /// How long a server that has stopped is waited for: a restart takes no longer in most cases.
 const SERVER_MAY_RETURN: Duration = Duration::from_secs(30);
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
-/// Rows that may wait for a disk that is full before the recording is given up: some 100 MB.
+/// Rows that may wait for a disk that is full before the recording is given up, and stacks among them, which are larger: some
+/// 100 MB of each.
 const ROWS_IN_MEMORY: usize = 500_000;
+const STACKS_IN_MEMORY: usize = 8_000;
 
 /// What to record, how long, and into what.
 #[derive(Debug, Clone)]
@@ -25,8 +32,10 @@ pub struct Plan {
     pub collect: Options,
     /// For how long; none: until stopped.
     pub duration: Option<Duration>,
-    /// Directory to create.
-    pub output: PathBuf,
+    /// Directory to create: see [`crate::output::new_place`].
+    pub output: Place,
+    /// Whether the process does nothing else: it then gives up the privileges that recording does not need once it has begun.
+    pub alone: bool,
 }
 
 /// What has been recorded.
@@ -34,8 +43,10 @@ pub struct Plan {
 pub struct Outcome {
     /// The recording's description.
     pub meta: Meta,
-    /// Rows of activity; without any, nothing was recorded.
+    /// Rows of activity; without any, nothing was recorded, and nothing is left.
     pub activity_rows: u64,
+    /// Where the recording is.
+    pub path: PathBuf,
 }
 
 /// What the caller is told meanwhile.
@@ -54,19 +65,20 @@ pub enum Progress<'a> {
 /// # Errors
 /// Recording cannot begin, or the recording cannot be written. What was written before stays readable.
 pub fn record(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<Outcome> {
-    // Before anything is attached: most people notice a wrong name soon, none after an hour.
-    if plan.output.exists() {
-        return Err(RecordingError::Exists(plan.output.clone()).into());
-    }
     let mut collector = Collector::start(&plan.collect)?;
     let meta = collector.meta();
     let mut segments = Segments {
-        writer: RecordingWriter::create(&plan.output, meta.clone())?,
+        writer: RecordingWriter::create_at(plan.output.clone(), meta.clone())?,
         pending: Rows::default(),
         failed: None,
         notes: Vec::new(),
         activity_rows: 0,
+        next_compaction: Instant::now() + COMPACTION,
+        cannot_compact: false,
     };
+    if plan.alone {
+        collector.give_up_privileges()?;
+    }
     tell(Progress::Started(&meta));
 
     let start = Instant::now();
@@ -79,8 +91,13 @@ pub fn record(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)
         };
         let elapsed = start.elapsed();
         tell(Progress::Elapsed(elapsed));
-        if Instant::now() >= next_segment {
-            next_segment += SEGMENT;
+        if Instant::now() >= next_segment || collector.has_much_to_take() {
+            // Not one for each that was missed while dbtime was stopped.
+            next_segment = Instant::now()
+                + match elapsed < WHOLE_SECONDS {
+                    true => SEGMENT,
+                    false => LATER_SEGMENT,
+                };
             if let Err(e) = segments.write(&mut collector, tell) {
                 break Err(e);
             }
@@ -100,9 +117,11 @@ pub fn record(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)
         }
     };
     // What came in until an error is written all the same.
-    collector.finish()?;
-    segments.write(&mut collector, tell)?;
-    let outcome = segments.finish(&plan.output)?;
+    let last = collector
+        .finish()
+        .map_err(anyhow::Error::from)
+        .and_then(|()| segments.write(&mut collector, tell));
+    let outcome = segments.finish(last.err(), tell)?;
     ended.map(|()| outcome)
 }
 
@@ -114,6 +133,9 @@ struct Segments {
     failed: Option<RecordingError>,
     notes: Vec<Note>,
     activity_rows: u64,
+    next_compaction: Instant,
+    /// It has been told that segments cannot be merged.
+    cannot_compact: bool,
 }
 
 impl Segments {
@@ -132,9 +154,10 @@ impl Segments {
                 self.activity_rows += self.pending.activity.len() as u64;
                 self.pending = Rows::default();
                 self.failed = None;
+                self.compact(false, now, tell);
                 Ok(())
             }
-            Err(e) if self.pending.len() < ROWS_IN_MEMORY => {
+            Err(e) if self.pending.len() < ROWS_IN_MEMORY && self.pending.stacks.len() < STACKS_IN_MEMORY => {
                 if self.failed.is_none() {
                     let text = format!("a segment could not be written, it is tried again: {e}");
                     tell(Progress::Note(&text));
@@ -147,22 +170,70 @@ impl Segments {
         }
     }
 
-    fn finish(mut self, output: &Path) -> anyhow::Result<Outcome> {
-        if let Some(e) = self.failed {
-            let lost = self.pending.len();
-            let last = self.writer.meta().segments.last;
-            return Err(e).with_context(|| {
-                format!(
-                    "{}: {lost} rows are lost; it can be read up to segment {last}",
-                    output.display()
-                )
+    /// Merges segments when it is time; at the end, all that are left. What cannot be merged stays as it is.
+    fn compact(&mut self, at_end: bool, now_us: i64, tell: &mut dyn FnMut(Progress<'_>)) {
+        let merged = self.writer.go_on_compacting(at_end).and_then(|()| {
+            if at_end || Instant::now() >= self.next_compaction {
+                self.next_compaction = Instant::now() + COMPACTION;
+                self.writer.begin_compacting()?;
+            }
+            self.writer.go_on_compacting(at_end)
+        });
+        if let (Err(e), false) = (merged, self.cannot_compact) {
+            self.cannot_compact = true;
+            let text = format!("segments cannot be merged, they stay as they are: {e}");
+            tell(Progress::Note(&text));
+            self.notes.push(Note {
+                time_us: now_us,
+                text,
             });
         }
+    }
+
+    /// Ends the recording; `failed`: why the end of it is missing. Nothing is left of one that has nothing in it.
+    fn finish(
+        mut self,
+        failed: Option<anyhow::Error>,
+        tell: &mut dyn FnMut(Progress<'_>),
+    ) -> anyhow::Result<Outcome> {
         let meta = self.writer.meta().clone();
-        self.writer.finish()?;
-        Ok(Outcome {
-            meta,
-            activity_rows: self.activity_rows,
-        })
+        let path = self.writer.path();
+        if let Some(now) = self.writer.moved() {
+            let text = format!("{} was moved meanwhile, to {}", path.display(), now.display());
+            tell(Progress::Note(&text));
+        }
+        let path = self.writer.moved().unwrap_or(path);
+        let failed = failed.or(self.failed.take().map(|e| {
+            let lost = self.pending.len();
+            let last = meta.segments.last;
+            anyhow::Error::from(e).context(match last {
+                0 => format!("{}: {lost} rows are lost, nothing was recorded", path.display()),
+                _ => format!(
+                    "{}: {lost} rows are lost; it can be read up to segment {last}",
+                    path.display()
+                ),
+            })
+        }));
+        if failed.is_none() {
+            self.compact(true, meta.end_us, tell);
+        }
+        let is_empty = self.activity_rows == 0 && (failed.is_none() || meta.segments.last == 0);
+        let ended = match (is_empty, &failed) {
+            // It would only block the name.
+            (true, _) => self.writer.discard(),
+            (false, None) => self.writer.finish(),
+            (false, Some(_)) => Ok(()),
+        };
+        match failed {
+            Some(e) => Err(e),
+            None => {
+                ended?;
+                Ok(Outcome {
+                    meta,
+                    activity_rows: self.activity_rows,
+                    path,
+                })
+            }
+        }
     }
 }

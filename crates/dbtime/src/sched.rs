@@ -1,13 +1,11 @@
 //! `dbtime sched`: context switches as they come, then a summary; perhaps a recording of them.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use dbtime_collect::{Status, SwitchCollector};
-use dbtime_model::recording::{Clock, Meta, RecordingError, RecordingWriter};
+use dbtime_model::recording::{Clock, Meta, RecordingWriter};
 use dbtime_model::{Rows, Session, SessionId};
 use dbtime_report::{SchedBuilder, Source, SwitchLine, json, text};
 
@@ -41,11 +39,7 @@ pub enum Ended {
 /// # Errors
 /// Nothing can be measured, or the recording or standard output cannot be written.
 pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
-    if let Some(path) = &arguments.output
-        && path.exists()
-    {
-        return Err(RecordingError::Exists(path.clone()).into());
-    }
+    let place = arguments.output.as_deref().map(output::new_place).transpose()?;
     let mut collector = SwitchCollector::start(&arguments.target.target())?;
     let meta = collector.meta();
     let mut shown = Shown {
@@ -55,10 +49,9 @@ pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ende
         summary: SchedBuilder::new(arguments.top),
         pending: Rows::default(),
         sessions: HashMap::new(),
-        writer: match &arguments.output {
-            Some(path) => Some(RecordingWriter::create(path, meta.clone())?),
-            None => None,
-        },
+        writer: place
+            .map(|place| RecordingWriter::create_at(place, meta.clone()))
+            .transpose()?,
     };
     let until = match arguments.duration {
         Some(duration) => format!("for {} s", duration.as_secs_f64()),
@@ -157,7 +150,7 @@ impl Shown {
         if self.writer.is_some() {
             self.pending.switches.extend(switches);
         }
-        print(&text)
+        output::print_on(&text)
     }
 
     /// Writes a segment of the recording, if there is to be one.
@@ -192,19 +185,12 @@ impl Shown {
             LiveFormat::Json => json::render_sched(&sched),
             LiveFormat::Text => text::render_sched(&sched, Clock::Utc, output::width()),
         };
-        Ok(match (facts.switches, reader_is_there && print(&text)?) {
-            (0, _) => Ended::NothingSeen,
-            (_, true) => Ended::Shown,
-            (_, false) => Ended::ReaderGone,
-        })
-    }
-}
-
-/// False when nobody reads any longer.
-fn print(text: &str) -> anyhow::Result<bool> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        other => other.context("standard output").map(|()| true),
+        Ok(
+            match (facts.switches, reader_is_there && output::print_on(&text)?) {
+                (0, _) => Ended::NothingSeen,
+                (_, true) => Ended::Shown,
+                (_, false) => Ended::ReaderGone,
+            },
+        )
     }
 }

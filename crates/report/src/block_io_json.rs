@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::block_io::{BlockIo, BlockRequests};
 use crate::json::timestamp;
+use crate::printable::escaped_json;
 use crate::text::BlockIoOptions;
 
 /// One line, with a line feed at the end.
@@ -36,7 +37,7 @@ pub fn render_block_io_json(io: &BlockIo, options: BlockIoOptions) -> String {
         // Only a map with keys that are no strings or a failing `Serialize` could get here: there is neither.
         .unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()));
     text.push('\n');
-    text
+    escaped_json(text)
 }
 
 #[derive(Serialize)]

@@ -7,10 +7,13 @@ use crate::kernel_layers::subsystem;
 const OTHER_KERNEL: &str = "kernel";
 
 /// The module of one function: `postgres`, `libc`, `ext4`, `block`; none for a kernel function that serves all of them
-/// (locks, string functions) or is not known.
+/// (locks, string functions) or is not known, and for preemption.
 fn module_of(function: &Function) -> Option<String> {
     if function.kernel {
         return subsystem(&function.module, &function.name).map(str::to_string);
+    }
+    if function.is_preemption() {
+        return None;
     }
     match function.module.as_str() {
         "" => Some(function.name.clone()),

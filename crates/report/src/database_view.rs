@@ -14,6 +14,7 @@
 //! DB time = cpu + wait
 //!         − on CPU inside wait events             (counted twice)
 //!         − on CPU inside idle waits              (CPU, but not DB time)
+//!         + run queue inside idle waits           (a command has come: the database calls it idle)
 //!         + run queue outside any wait event
 //!         + blocked outside any wait event        (no instrumentation shows it)
 //!         + state unknown outside any wait event
@@ -27,14 +28,13 @@ use dbtime_model::{Wait, WaitKind};
 
 use crate::explanation::explain;
 use crate::ledger::Section;
-use crate::number::Amounts;
 use crate::scan::Activity;
 use crate::sums::{FidelityMix, Sums, percent};
 
 /// The database's view of a recording, and what separates it from DB time. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DatabaseView {
-    /// DB time: foreground sessions outside of idle waits.
+    /// DB time: foreground sessions outside of idle waits, and in the run queue inside of them.
     pub db_time_ns: u128,
     /// CPU of the foreground sessions as `getrusage` counts it, inside idle waits too.
     pub cpu_ns: u128,
@@ -44,8 +44,8 @@ pub struct DatabaseView {
     pub double_counted_ns: u128,
     /// On CPU inside idle waits: in `cpu_ns`, but not DB time.
     pub cpu_inside_idle_waits_ns: u128,
-    /// In the run queue inside idle waits: no part of the reconciliation, because it is not DB time, but the
-    /// client probably waits: the session was woken, as a rule by work for it, and has no CPU to take it up.
+    /// In the run queue inside idle waits: in neither. The session was woken, as a rule by a command for it, and has no CPU
+    /// to take it up: the client waits, and the database calls it idle.
     pub run_queue_inside_idle_waits_ns: u128,
     /// In the run queue, in no wait event: in neither.
     pub run_queue_outside_waits_ns: u128,
@@ -95,6 +95,8 @@ pub enum Step {
     DoubleCounted,
     /// Taken off: CPU inside idle waits.
     CpuInsideIdleWaits,
+    /// Added: run queue inside idle waits.
+    RunQueueInsideIdleWaits,
     /// Added: run queue outside any wait event.
     RunQueueOutsideWaits,
     /// Added: blocked outside any wait event.
@@ -124,11 +126,12 @@ impl DatabaseView {
     }
 
     /// The way from the database's view to DB time: the steps, added and taken off, give DB time exactly.
-    pub fn steps(&self) -> [(Step, u128); 7] {
+    pub fn steps(&self) -> [(Step, u128); 8] {
         [
             (Step::CpuAndWaits, self.cpu_and_waits_ns()),
             (Step::DoubleCounted, self.double_counted_ns),
             (Step::CpuInsideIdleWaits, self.cpu_inside_idle_waits_ns),
+            (Step::RunQueueInsideIdleWaits, self.run_queue_inside_idle_waits_ns),
             (Step::RunQueueOutsideWaits, self.run_queue_outside_waits_ns),
             (Step::BlockedOutsideWaits, self.blocked_outside_waits_ns),
             (
@@ -146,6 +149,8 @@ pub(crate) struct DatabaseViewBuilder {
     no_wait: Sums,
     unknown_wait: Sums,
     idle: Sums,
+    /// Part of DB time, which the database calls idle.
+    without_cpu: Sums,
     events: HashMap<Wait, Sums>,
 }
 
@@ -155,6 +160,7 @@ impl DatabaseViewBuilder {
         let sums = match (section, wait.kind()) {
             (Section::Background, _) => return,
             (Section::Idle, _) => &mut self.idle,
+            (Section::DbTime, _) if wait.idle => &mut self.without_cpu,
             (Section::DbTime, WaitKind::None) => &mut self.no_wait,
             (Section::DbTime, WaitKind::Unknown) => &mut self.unknown_wait,
             (Section::DbTime, WaitKind::Event) => self.events.entry(wait.clone()).or_default(),
@@ -162,7 +168,7 @@ impl DatabaseViewBuilder {
         sums.take(activity);
     }
 
-    pub(crate) fn finish(self, amounts: Amounts) -> DatabaseView {
+    pub(crate) fn finish(self, is_trace: bool) -> DatabaseView {
         let mut inside = Sums::default();
         for sums in self.events.values() {
             inside.merge(sums);
@@ -170,6 +176,7 @@ impl DatabaseViewBuilder {
         let mut db_time = inside.clone();
         db_time.merge(&self.no_wait);
         db_time.merge(&self.unknown_wait);
+        db_time.merge(&self.without_cpu);
 
         let mut by_event: Vec<EventView> = self
             .events
@@ -187,7 +194,7 @@ impl DatabaseViewBuilder {
             wait_ns: inside.total_ns(),
             double_counted_ns: inside.on_cpu_ns(),
             cpu_inside_idle_waits_ns: self.idle.on_cpu_ns(),
-            run_queue_inside_idle_waits_ns: self.idle.run_queue_ns(),
+            run_queue_inside_idle_waits_ns: self.without_cpu.run_queue_ns(),
             run_queue_outside_waits_ns: self.no_wait.run_queue_ns(),
             blocked_outside_waits_ns: self.no_wait.blocked_ns(),
             state_unknown_outside_waits_ns: self.no_wait.unknown_ns(),
@@ -197,7 +204,7 @@ impl DatabaseViewBuilder {
             by_event,
             explanation: String::new(),
         };
-        view.explanation = explain(&view, amounts);
+        view.explanation = explain(&view, is_trace);
         view
     }
 }

@@ -1,19 +1,23 @@
 //! Puts the reconciliation of the database's view with DB time into a few sentences.
 
 use crate::database_view::DatabaseView;
-use crate::number::Amounts;
 use crate::sums::percent;
 
 /// Less than this part of DB time, in percent, is not worth a sentence.
 const WORTH_MENTIONING: f64 = 5.0;
 
 /// What the numbers of the view mean. Wait events are named as they were recorded: clean them before they
-/// reach a terminal.
-pub(crate) fn explain(view: &DatabaseView, amounts: Amounts) -> String {
+/// reach a terminal. `is_trace`: all of it comes from an SQL trace alone.
+pub(crate) fn explain(view: &DatabaseView, is_trace: bool) -> String {
     let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
     let Some(sum) = view.percent_of_db_time() else {
         return "There is no DB time in this period, so there is nothing to compare.".to_string();
     };
+    if is_trace {
+        return "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against \
+                it. The time breakdown of the trace holds CPU and waits against elapsed time."
+            .to_string();
+    }
     let unknown = of_db_time(view.state_unknown_ns);
     if unknown > 50.0 {
         return format!(
@@ -21,16 +25,7 @@ pub(crate) fn explain(view: &DatabaseView, amounts: Amounts) -> String {
              So what the database counts as CPU cannot be checked against it."
         );
     }
-    let comparison = compare(view, sum);
-    let late = of_db_time(view.run_queue_inside_idle_waits_ns);
-    if late < WORTH_MENTIONING {
-        return comparison;
-    }
-    format!(
-        "{comparison} Sessions were also in the run queue for {} inside idle waits ({late:.0} % as long as DB time, \
-         but not part of it): they had been woken, as a rule by work for them, but there was no CPU to take it up.",
-        amounts.with_unit(view.run_queue_inside_idle_waits_ns)
-    )
+    compare(view, sum)
 }
 
 /// CPU and waits against DB time.
@@ -96,6 +91,10 @@ fn too_much(view: &DatabaseView) -> String {
 /// What the database counts as nothing, and where most of it went.
 fn missed(view: &DatabaseView) -> (u128, &'static str) {
     let parts = [
+        (
+            view.run_queue_inside_idle_waits_ns,
+            "time in which a command had come and no CPU was free to take it up, which the database calls idle",
+        ),
         (
             view.run_queue_outside_waits_ns,
             "time in the run queue (ready to run, but without a CPU)",

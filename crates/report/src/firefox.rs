@@ -78,8 +78,8 @@ impl Exporter for Firefox {
             for placed in &lane.stacks {
                 let stack = placed.stack;
                 let levels = timeline::levels(folded, stack).map(|name| (name, level));
-                let users = stack.user.iter().map(|name| (name.as_str(), user));
-                let kernels = stack.kernel.iter().map(|name| (name.as_str(), kernel));
+                let users = stack.user.iter().map(|name| (name.as_ref(), user));
+                let kernels = stack.kernel.iter().map(|name| (name.as_ref(), kernel));
                 let frames: Vec<FrameInfo> = levels
                     .chain(users)
                     .chain(kernels)

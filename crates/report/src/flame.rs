@@ -3,18 +3,19 @@
 //! On-CPU and off-CPU time are in one picture, and its width is DB time to the nanosecond.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use dbtime_model::StackId;
 use dbtime_model::recording::{Meta, Problem};
+use dbtime_model::{StackId, State};
 
 use crate::filter::Filter;
 use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
-use crate::group::{Dimension, GroupKey};
+use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::ledger::Section;
 use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
-use crate::stacks::frames;
+use crate::stacks::{frames, kernel_frames};
 use crate::sums::{FidelityMix, Sums};
 
 /// What a flame graph is about.
@@ -58,10 +59,19 @@ pub struct Folded {
     pub stacks: Vec<FoldedStack>,
     /// Sum of all stacks in nanoseconds.
     pub total_ns: u128,
+    /// Of that, time of sessions too short to be sampled each: split by the samples of others of their kind.
+    pub pooled_ns: u128,
     /// How the times came to be.
     pub fidelity: Option<FidelityMix>,
     /// What could not be read.
     pub problems: Vec<Problem>,
+}
+
+impl Folded {
+    /// Levels of which the recording knows nothing.
+    pub fn not_recorded(&self) -> Vec<Dimension> {
+        not_recorded(&self.by, self.stacks.iter().map(|stack| stack.levels.as_slice()))
+    }
 }
 
 /// Time of one stack. Names are as they were recorded: an exporter makes them fit for its format.
@@ -70,9 +80,9 @@ pub struct FoldedStack {
     /// Values of [`Folded::by`].
     pub levels: Vec<String>,
     /// User frames, root first.
-    pub user: Vec<String>,
+    pub user: Vec<Arc<str>>,
     /// Kernel frames, root first.
-    pub kernel: Vec<String>,
+    pub kernel: Vec<Arc<str>>,
     /// Second of the recording, microseconds since the Unix epoch, when stacks are told apart by it.
     pub second_us: Option<i64>,
     /// Nanoseconds.
@@ -81,13 +91,16 @@ pub struct FoldedStack {
     pub samples: u128,
 }
 
+/// Levels, user frames and kernel frames.
+type Name = (Vec<String>, Vec<Arc<str>>, Vec<Arc<str>>);
+
 /// Folds the stacks of a recording.
 ///
 /// # Errors
 /// The filter names a session or a period that is not there.
 pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportError> {
     let mut dimensions = load(source, &options.filter)?;
-    let mut groups: HashMap<(GroupKey, StackId, StackId), Sums> = HashMap::new();
+    let mut groups: HashMap<(GroupKey, StackId, StackId, State), Sums> = HashMap::new();
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         let wanted = match activity.section {
             Section::DbTime => true,
@@ -98,18 +111,19 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
             let row = activity.row;
             let key = GroupKey::of(&options.by, row, activity.session, activity.wait);
             groups
-                .entry((key, row.user_stack, row.kernel_stack))
+                .entry((key, row.user_stack, row.kernel_stack, row.state))
                 .or_default()
                 .take(activity);
         }
     });
+    scan.check(&options.filter)?;
     // Different stacks may read the same, for example those of two builds of one program.
-    let mut by_name: BTreeMap<[Vec<String>; 3], (Option<i64>, u128, u128)> = BTreeMap::new();
+    let mut by_name: BTreeMap<Name, (Option<i64>, u128, u128)> = BTreeMap::new();
     let mut total = Sums::default();
-    for ((key, user, kernel), sums) in groups {
+    for ((key, user, kernel, state), sums) in groups {
         total.merge(&sums);
         if sums.total_ns() > 0 {
-            let kernel = frames(kernel, &dimensions);
+            let kernel = kernel_frames(kernel, state, &dimensions);
             let mut user = frames(user, &dimensions);
             if user.is_empty() {
                 // A gap in the picture would look like a function without children.
@@ -119,10 +133,10 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
                     } else {
                         NO_USER_STACK
                     }
-                    .to_string(),
+                    .into(),
                 );
             }
-            let name = [key.labels(&mut dimensions), user, kernel];
+            let name = (key.labels(&mut dimensions), user, kernel);
             let sum = by_name.entry(name).or_default();
             sum.0 = key.second();
             sum.1 += sums.total_ns();
@@ -139,7 +153,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         includes_background: options.include_background,
         stacks: by_name
             .into_iter()
-            .map(|([levels, user, kernel], (second_us, ns, samples))| FoldedStack {
+            .map(|((levels, user, kernel), (second_us, ns, samples))| FoldedStack {
                 levels,
                 user,
                 kernel,
@@ -149,6 +163,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
             })
             .collect(),
         total_ns: total.total_ns(),
+        pooled_ns: total.pooled_ns(),
         fidelity: total.fidelity(),
         problems,
     })

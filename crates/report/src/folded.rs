@@ -38,7 +38,8 @@ pub(crate) fn names(stack: &FoldedStack) -> Vec<String> {
 
 /// Hands on the name of each level and frame, root first, and what is written behind it.
 pub(crate) fn each_name(stack: &FoldedStack, mut take: impl FnMut(&str, &str)) {
-    for name in stack.levels.iter().chain(&stack.user) {
+    let levels = stack.levels.iter().map(String::as_str);
+    for name in levels.chain(stack.user.iter().map(AsRef::as_ref)) {
         take(&frame_name(name), "");
     }
     for name in &stack.kernel {

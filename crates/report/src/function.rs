@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use dbtime_model::{Frame, NO_STACK, StackId};
+use dbtime_model::{Frame, NO_STACK, StackId, State};
 
 use crate::load::Dimensions;
+use crate::preemption::{PREEMPTED, own_frames};
 
 /// Stands for the frames of a stack that is not in the recording.
 pub(crate) const MISSING: &str = "[stack not recorded]";
@@ -46,6 +47,16 @@ impl Function {
             module: String::new(),
             kernel: false,
         }
+    }
+
+    /// True for code of a module that has no symbol.
+    pub(crate) fn is_code_without_name(&self) -> bool {
+        !self.is_named() && !self.module.is_empty()
+    }
+
+    /// True for what stands in place of the frames that took a session's CPU away.
+    pub(crate) fn is_preemption(&self) -> bool {
+        self.module.is_empty() && self.name == PREEMPTED
     }
 
     /// Its name as it stands in a text: `[k]` behind it = in the kernel.
@@ -89,19 +100,27 @@ impl Functions {
         id
     }
 
-    /// The call path of a user and a kernel stack, root first. Never empty: a gap has a name.
+    /// The call path of a user and a kernel stack in this state, root first. Never empty: a gap has a name.
     pub(crate) fn path(
         &mut self,
         user: StackId,
         kernel: StackId,
+        state: State,
         dimensions: &Dimensions,
     ) -> Vec<FunctionId> {
         let mut path = Vec::new();
         for (id, is_kernel) in [(user, false), (kernel, true)] {
             match dimensions.stack(id) {
                 Some(frames) => {
+                    let (frames, is_preempted) = match is_kernel {
+                        true => own_frames(frames, state),
+                        false => (frames, false),
+                    };
                     for frame in frames {
                         path.push(self.id(Function::of(frame, is_kernel)));
+                    }
+                    if is_preempted {
+                        path.push(self.id(Function::words(PREEMPTED)));
                     }
                 }
                 None if id != NO_STACK => path.push(self.id(Function::words(MISSING))),

@@ -42,13 +42,15 @@ pub enum Dimension {
     Action,
     /// `client_id`: for whom, as the application says it.
     ClientId,
+    /// `sid`: the session as the database numbers it (Oracle: `sid.serial#`).
+    Sid,
     /// `second`: second of the recording, UTC.
     Second,
 }
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 16] = [
+    pub const ALL: [Dimension; 17] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -64,6 +66,7 @@ impl Dimension {
         Dimension::Module,
         Dimension::Action,
         Dimension::ClientId,
+        Dimension::Sid,
         Dimension::Second,
     ];
 
@@ -94,6 +97,7 @@ impl Dimension {
             Dimension::Module => "module",
             Dimension::Action => "action",
             Dimension::ClientId => "client_id",
+            Dimension::Sid => "sid",
             Dimension::Second => "second",
         }
     }
@@ -120,6 +124,27 @@ impl FromStr for Dimension {
             })
     }
 }
+
+/// Those of `by` of which nothing is known in any of these rows of labels.
+pub(crate) fn not_recorded<'a>(
+    by: &[Dimension],
+    labels: impl Iterator<Item = &'a [String]> + Clone,
+) -> Vec<Dimension> {
+    let is_nothing = |label: &String| matches!(label.as_str(), NONE | NOT_KNOWN);
+    let mut absent = Vec::new();
+    for (n, dimension) in by.iter().enumerate() {
+        let mut values = labels.clone().filter_map(|labels| labels.get(n)).peekable();
+        if values.peek().is_some() && values.all(is_nothing) {
+            absent.push(*dimension);
+        }
+    }
+    absent
+}
+
+/// Stands for an empty value.
+const NONE: &str = "[none]";
+/// Stands for a value that nobody knows.
+const NOT_KNOWN: &str = "[unknown]";
 
 /// Value of one dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -156,6 +181,7 @@ impl GroupKey {
             Dimension::Module => Value::Text(session.module.clone()),
             Dimension::Action => Value::Text(session.action.clone()),
             Dimension::ClientId => Value::Text(session.client_id.clone()),
+            Dimension::Sid => Value::Text(session.sid.clone()),
             Dimension::Second => Value::Second(row.time),
         };
         GroupKey(by.iter().map(value).collect())
@@ -183,10 +209,10 @@ impl GroupKey {
             .iter()
             .map(|value| match value {
                 Value::Session(id) => match dimensions.session(*id).pid {
-                    0 => "[unknown]".to_string(),
+                    0 => NOT_KNOWN.to_string(),
                     pid => pid.to_string(),
                 },
-                Value::Text(text) if text.is_empty() => "[none]".to_string(),
+                Value::Text(text) if text.is_empty() => NONE.to_string(),
                 Value::Text(text) => text.clone(),
                 Value::Wait(wait) => wait.to_string(),
                 Value::State(state) => state.to_string(),
@@ -207,7 +233,7 @@ impl GroupKey {
 /// Stands for a statement of which nothing but its identity is known; 0 = not even that.
 pub(crate) fn nameless(statement: u64) -> String {
     match statement {
-        0 => "[unknown]".to_string(),
+        0 => NOT_KNOWN.to_string(),
         // Signed, the way PostgreSQL shows a queryid.
         id => format!("[statement {}]", id.cast_signed()),
     }

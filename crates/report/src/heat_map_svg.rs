@@ -9,7 +9,7 @@ use std::fmt::Write;
 use crate::filter::SECOND_US;
 use crate::group::moment;
 use crate::latency::{HeatMap, HeatMapCell, kind_words};
-use crate::number::{duration, microseconds};
+use crate::number::{counted, duration, microseconds};
 use crate::xml::xml;
 
 const FONT_PX: i32 = 12;
@@ -181,7 +181,7 @@ fn titles(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
         r#"<text x="{LEFT}" y="26" font-size="17">{}</text>"#,
         xml(&shortened(&title, layout.width - LEFT - RIGHT, 9.6))
     ));
-    let mut facts = format!("{} events", map.total.count());
+    let mut facts = counted(map.total.count(), "event");
     let quantiles = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
     for (name, value) in quantiles.map(|(name, q)| (name, map.total.quantile(q))) {
         if let Some(ns) = value {
@@ -300,7 +300,7 @@ fn hover(map: &HeatMap, column: usize, row: usize, cell: &HeatMapCell) -> String
     let begin_us = map.from_us.saturating_add(second.saturating_mul(SECOND_US));
     let (from, to) = map.bounds_ns(row);
     format!(
-        "{} UTC{}, {} to {} us: {} events, {} in all, longest {}",
+        "{} UTC{}, {} to {} us: {}, {} in all, longest {}",
         moment(begin_us),
         if map.column_s > 1 {
             format!(" and {} s", map.column_s)
@@ -309,7 +309,7 @@ fn hover(map: &HeatMap, column: usize, row: usize, cell: &HeatMapCell) -> String
         },
         microseconds(from.round() as u128),
         microseconds(to.round() as u128),
-        cell.count,
+        counted(cell.count, "event"),
         duration(cell.sum_ns),
         duration(cell.max_ns.into()),
     )

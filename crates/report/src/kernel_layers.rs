@@ -183,9 +183,10 @@ const MODULES: &[(KernelLayer, &str)] = &[
 ];
 
 /// The layer of a kernel stack (frames root first), and the function that decided.
-pub fn kernel_layer(frames: &[Frame]) -> (KernelLayer, Option<&Frame>) {
+pub fn kernel_layer<F: AsRef<Frame>>(frames: &[F]) -> (KernelLayer, Option<&Frame>) {
     frames
         .iter()
+        .map(AsRef::as_ref)
         .rev()
         .find_map(|frame| layer_of_frame(frame).map(|layer| (layer, Some(frame))))
         .unwrap_or((Other, None))

@@ -5,9 +5,9 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use dbtime_model::{BackendType, Wait};
+use dbtime_model::{BackendType, State, Wait};
 
-use crate::group::{Dimension, GroupKey};
+use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::load::Dimensions;
 use crate::scan::Activity;
 use crate::sums::Sums;
@@ -15,7 +15,7 @@ use crate::sums::Sums;
 /// Whether time is part of DB time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Section {
-    /// Foreground sessions, outside of idle waits: what users wait for.
+    /// Foreground sessions, outside of idle waits, and in the run queue inside of them: what users wait for.
     DbTime,
     /// Foreground sessions that wait for work.
     Idle,
@@ -27,9 +27,10 @@ impl Section {
     /// Every section, in the order of reports.
     pub const ALL: [Section; 3] = [Section::DbTime, Section::Idle, Section::Background];
 
-    /// The section of a session's time in an idle wait or outside of one.
-    pub fn of(backend_type: &BackendType, idle: bool) -> Section {
-        match (backend_type.is_foreground(), idle) {
+    /// The section of a session's time in an idle wait or outside of one. A client's session that is ready to run inside of
+    /// an idle wait has been woken, as a rule by a command: it has no CPU to take it up, and the client waits.
+    pub fn of(backend_type: &BackendType, idle: bool, state: State) -> Section {
+        match (backend_type.is_foreground(), idle && state != State::Runnable) {
             (true, false) => Section::DbTime,
             (true, true) => Section::Idle,
             (false, _) => Section::Background,
@@ -51,7 +52,7 @@ impl Section {
 pub struct LedgerRow {
     /// Whether it is part of DB time.
     pub section: Section,
-    /// In an idle wait.
+    /// Of a background process, in an idle wait; true of all of [`Section::Idle`], of nothing of DB time.
     pub idle: bool,
     /// The group: one text for each dimension of [`Ledger::by`].
     pub labels: Vec<String>,
@@ -72,6 +73,11 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Dimensions of [`Ledger::by`] of which the recording knows nothing.
+    pub fn not_recorded(&self) -> Vec<Dimension> {
+        not_recorded(&self.by, self.rows.iter().map(|row| row.labels.as_slice()))
+    }
+
     /// Rows of one section.
     pub fn section(&self, section: Section) -> impl Iterator<Item = &LedgerRow> {
         self.rows.iter().filter(move |row| row.section == section)
@@ -91,7 +97,7 @@ impl Ledger {
         total
     }
 
-    /// DB time in nanoseconds: foreground sessions outside of idle waits.
+    /// DB time in nanoseconds: see [`Section::DbTime`].
     pub fn db_time_ns(&self) -> u128 {
         self.sum(Section::DbTime).total_ns()
     }
@@ -121,7 +127,7 @@ impl LedgerBuilder {
         } = *activity;
         let key = GroupKey::of(&self.by, row, session, wait);
         self.groups
-            .entry((section, wait.idle, key))
+            .entry((section, wait.idle && section != Section::DbTime, key))
             .or_default()
             .take(activity);
     }

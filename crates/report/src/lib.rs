@@ -23,6 +23,7 @@ mod block_io;
 mod block_io_json;
 mod code_module;
 mod comparison;
+mod connecting;
 mod cost_of_looking;
 mod database_view;
 mod diff;
@@ -41,15 +42,18 @@ mod histogram;
 mod io;
 pub mod json;
 mod kernel_layers;
+mod known_frame;
 mod latency;
 mod ledger;
 mod load;
 mod number;
 mod perfetto;
 mod pprof;
+mod preemption;
 mod printable;
 mod quality;
 mod report;
+mod saturation;
 mod scan;
 mod sched;
 mod sessions;
@@ -72,6 +76,7 @@ pub use comparison::{
     BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, ComparisonOptions, Difference,
     Tail, ToCompare, compare,
 };
+pub use connecting::{Connecting, Phase};
 pub use cost_of_looking::{CalibrationOf, CostOfLooking};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
@@ -93,28 +98,32 @@ pub use io::{
     ReadGroup, ReadGroups, ReadParts, ReadSource, ReadSums, Reads, USUAL_THRESHOLDS_US, io,
 };
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
+pub use known_frame::KnownFrame;
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
     heat_map, latency,
 };
 pub use ledger::{Ledger, LedgerRow, Section};
 pub use load::{Dimensions, Source};
+pub use printable::printable_lines;
 pub use quality::{Probe, Quality, StackCounts};
 pub use report::{Options, Report, ReportError, report};
+pub use saturation::Saturation;
 pub use scan::Period;
 pub use sched::{Party, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,
-    ModuleTimes, StackAnswer, StackOptions, StackReport, StackView, Work, stacks,
+    ModuleTimes, Sort, StackAnswer, StackOptions, StackReport, StackView, Work, stacks,
 };
 pub use stacks::{StackProfile, StackTime};
 pub use sums::{FidelityMix, Sums, percent};
 pub use system_calls::{SystemCall, SystemCalls};
 pub use trace::{
-    Application, ApplicationTime, CallView, CallerCalls, DoubleCounted, EventGuess, FileGap, FileInFlight,
-    IntervalView, IoSize, IoSizes, PARSETRC_LABELS, PlanStepTime, RecursiveCall, StatementPlan, Throughput,
-    ThroughputSecond, ThroughputSpan, Trace, TraceFacts, TraceFile, TraceOptions, TracedEvent,
-    TracedStatement, parsetrc_counts,
+    Application, ApplicationTime, CallSums, CallView, CallerCalls, DoubleCounted, EventGuess, FileGap,
+    FileInFlight, IntervalView, IoSize, IoSizes, PARSETRC_LABELS, PlanStepTime, ProfileEvent, RecursiveCall,
+    StatementError, StatementPlan, StatementProfile, Throughput, ThroughputSecond, ThroughputSpan, Trace,
+    TraceFacts, TraceFile, TraceOptions, TracedEvent, TracedStatement, Transactions, WaitPlace,
+    parsetrc_counts,
 };
 pub use work::WorkUnit;

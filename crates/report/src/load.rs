@@ -13,6 +13,8 @@ use dbtime_model::{
     StackId, StackRow, StatementRow, SwitchRow, Table,
 };
 
+use crate::known_frame::{KnownFrame, KnownFrames};
+
 /// Rows and what is said about them.
 #[derive(Debug)]
 pub struct Source {
@@ -112,7 +114,8 @@ impl Source {
             all.sessions.insert(row.id, row.clone().into());
         });
         problems.extend(self.read(|rows| &rows.stacks, &mut |row: &StackRow| {
-            all.stacks.insert(row.id, row.frames.clone());
+            let frames = row.frames.iter().map(|frame| all.frames.keep(frame)).collect();
+            all.stacks.insert(row.id, frames);
         }));
         problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
             all.statements.insert(row.id, row.clone());
@@ -126,7 +129,8 @@ impl Source {
 #[derive(Debug, Default)]
 pub struct Dimensions {
     sessions: HashMap<SessionId, Session>,
-    stacks: HashMap<StackId, Vec<Frame>>,
+    frames: KnownFrames,
+    stacks: HashMap<StackId, Box<[KnownFrame]>>,
     statements: HashMap<u64, StatementRow>,
     not_described: BTreeSet<SessionId>,
     /// What could not be read.
@@ -154,14 +158,20 @@ impl Dimensions {
         })
     }
 
-    /// Frames of a stack, root first; none when the stack is not in the recording.
-    pub fn stack(&self, id: StackId) -> Option<&[Frame]> {
-        self.stacks.get(&id).map(Vec::as_slice)
+    /// Every session that is described.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
+        let is_described = |session: &&Session| !self.not_described.contains(&session.id);
+        self.sessions.values().filter(is_described)
     }
 
-    /// Every frame of every stack.
+    /// Frames of a stack, root first; none when the stack is not in the recording.
+    pub fn stack(&self, id: StackId) -> Option<&[KnownFrame]> {
+        self.stacks.get(&id).map(AsRef::as_ref)
+    }
+
+    /// Every frame of all stacks, once.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame> {
-        self.stacks.values().flatten()
+        self.frames.iter()
     }
 
     /// Text of a statement; none when it is not in the recording.

@@ -83,6 +83,19 @@ pub(crate) fn microseconds(ns: u128) -> String {
     }
 }
 
+/// What the name of so many things ends in.
+pub(crate) fn plural(count: impl TryInto<u128>) -> &'static str {
+    match count.try_into() {
+        Ok(1) => "",
+        _ => "s",
+    }
+}
+
+/// `1 event`, `2 events`.
+pub(crate) fn counted(count: impl TryInto<u128> + std::fmt::Display + Copy, what: &str) -> String {
+    format!("{count} {what}{}", plural(count))
+}
+
 /// Megabytes (2^20 bytes) with one decimal.
 pub(crate) fn megabytes(bytes: u128) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
@@ -108,6 +121,14 @@ pub(crate) fn duration(ns: u128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(
+            [0u64, 1, 2].map(|n| counted(n, "event")),
+            ["0 events", "1 event", "2 events"]
+        );
+    }
 
     #[test]
     fn short_times_keep_their_digits() {

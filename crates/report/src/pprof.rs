@@ -140,8 +140,8 @@ fn profile(folded: &Folded) -> Profile {
 
 /// Frames, root first, and whether they are the kernel's.
 fn frames(stack: &FoldedStack) -> impl Iterator<Item = (bool, &str)> {
-    let user = stack.user.iter().map(|name| (false, name.as_str()));
-    user.chain(stack.kernel.iter().map(|name| (true, name.as_str())))
+    let user = stack.user.iter().map(|name| (false, name.as_ref()));
+    user.chain(stack.kernel.iter().map(|name| (true, name.as_ref())))
 }
 
 fn clamped(value: u128) -> i64 {

@@ -18,6 +18,40 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The same for text of several lines, whose line feeds stay. Whatever goes to a terminal passes here last, so that nothing is
+/// forgotten.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    if text.chars().any(|c| c != '\n' && is_unprintable(c)) {
+        let lines: Vec<Cow<'_, str>> = text.split('\n').map(printable).collect();
+        return Cow::Owned(lines.join("\n"));
+    }
+    Cow::Borrowed(text)
+}
+
+/// JSON in which what is not printable is escaped: it means the same to a program, and does nothing to a terminal. Line feeds
+/// between values stay; inside of texts JSON has none.
+pub(crate) fn escaped_json(json: String) -> String {
+    let is_printable = |c: char| c == '\n' || !is_unprintable(c);
+    if json
+        .bytes()
+        .all(|byte| byte == b'\n' || (b' '..0x7f).contains(&byte))
+        || json.chars().all(is_printable)
+    {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if is_printable(c) {
+            escaped.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    escaped
+}
+
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -34,9 +68,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn json_means_the_same_and_does_nothing_to_a_terminal() {
+        let hostile = "\u{1b}[2J\u{7f}\u{9b}31m\u{202e}\u{2028}\u{1fffe}\u{feff} größe 漢字 🐘\n";
+        let json = escaped_json(serde_json::to_string_pretty(&[hostile]).expect("a text"));
+        assert!(json.chars().all(|c| c == '\n' || !is_unprintable(c)), "{json:?}");
+        assert!(
+            json.contains("\\u009b") && json.contains("\\u202e") && json.contains("🐘"),
+            "{json}"
+        );
+        assert_eq!(
+            serde_json::from_str::<[String; 1]>(&json).expect("JSON"),
+            [hostile]
+        );
+    }
+
+    #[test]
     fn escape_sequences_and_line_breaks_are_replaced_and_other_text_is_kept() {
         assert_eq!(printable("\u{1b}[31mred\r\n\u{9b}2J"), "?[31mred???2J");
         assert_eq!(printable("a\u{202e}b\u{2028}c\u{ffff}d\u{1fffe}"), "a?b?c?d?");
+        assert_eq!(printable_lines("a\u{1b}b\n\u{202e}c\r\n"), "a?b\n?c?\n");
+        assert!(matches!(printable_lines("a\nb\n"), Cow::Borrowed(_)));
         let kept = "std::vec<int, a;b> größe 漢字 🐘";
         assert!(matches!(printable(kept), Cow::Borrowed(text) if text == kept));
     }

@@ -24,6 +24,9 @@ pub struct Quality {
     pub waits_not_read: u128,
     /// Time in the period into which no sample fell, all sections, nanoseconds.
     pub unsampled_ns: u128,
+    /// Time in the period of sessions too short to be sampled each, split by the samples of others of their kind, all
+    /// sections, nanoseconds.
+    pub pooled_ns: u128,
     /// Time in the period, all sections, nanoseconds.
     pub accounted_ns: u128,
     /// User stacks that were taken, by where they end.
@@ -112,6 +115,11 @@ impl Quality {
     /// Time into which no sample fell, in percent of all time in the period.
     pub fn unsampled_percent(&self) -> Option<f64> {
         percent(self.unsampled_ns, self.accounted_ns)
+    }
+
+    /// The same of time that was pooled.
+    pub fn pooled_percent(&self) -> Option<f64> {
+        percent(self.pooled_ns, self.accounted_ns)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The report: every answer about a recording, from one pass over its rows.
 
+use dbtime_model::State;
 use dbtime_model::recording::Meta;
 
 use crate::beside::{Beside, beside};
+use crate::connecting::{Connecting, ConnectingBuilder};
 use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::filter::Filter;
@@ -12,6 +14,7 @@ use crate::ledger::{Ledger, LedgerBuilder};
 use crate::load::{Dimensions, Source};
 use crate::number::Amounts;
 use crate::quality::{LossCounters, Quality};
+use crate::saturation::{Saturation, SaturationBuilder};
 use crate::scan::{Period, scan};
 use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
@@ -55,6 +58,28 @@ pub enum ReportError {
     /// The filter names sessions that are not in the recording.
     #[error("no session with pid {} in this recording", list(.0))]
     NoSuchSession(Vec<u32>),
+    /// The filter names a wait event of which there is nothing.
+    #[error(
+        "no time in wait '{wait}' in the part chosen of this recording; it has {}",
+        or_nothing(recorded)
+    )]
+    NoSuchWait {
+        /// What was asked for.
+        wait: String,
+        /// What there is.
+        recorded: Vec<String>,
+    },
+    /// The filter names a state of which there is nothing.
+    #[error(
+        "no time in state '{state}' in the part chosen of this recording; it has {}",
+        or_nothing(recorded)
+    )]
+    NoSuchState {
+        /// What was asked for.
+        state: State,
+        /// What there is.
+        recorded: Vec<&'static str>,
+    },
     /// The filter leaves no whole second.
     #[error("the period is empty: its end must be at least one second after its begin")]
     EmptyPeriod,
@@ -70,8 +95,15 @@ pub enum ReportError {
         recorded: Vec<String>,
     },
     /// No event has one of these names.
-    #[error("no latencies of {} in this recording", .0.join(", "))]
-    NoSuchEvent(Vec<String>),
+    #[error("no latencies of {} in this recording; it has {}{}", names.join(", "), or_nothing(recorded), if *more { " …" } else { "" })]
+    NoSuchEvent {
+        /// What was asked for.
+        names: Vec<String>,
+        /// What there is.
+        recorded: Vec<String>,
+        /// There is more than that.
+        more: bool,
+    },
     /// No function of this name is in the trace of the kernel.
     #[error("no function {0} in this trace; --functions lists them")]
     NoSuchFunction(String),
@@ -81,6 +113,13 @@ pub enum ReportError {
     /// A heat map shows one kind of latency.
     #[error("a heat map shows one kind of latency: choose one with --kind; this recording has {}", .0.join(", "))]
     ChooseKind(Vec<String>),
+}
+
+fn or_nothing<T: AsRef<str>>(recorded: &[T]) -> String {
+    match recorded {
+        [] => "nothing".to_string(),
+        names => names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", "),
+    }
 }
 
 fn list(pids: &[u32]) -> String {
@@ -101,6 +140,10 @@ pub struct Report {
     pub ledger: Ledger,
     /// The same through the eyes of the database.
     pub database_view: DatabaseView,
+    /// What it cost that sessions began and ended; none when none did, or when the filter leaves out a part of that.
+    pub connecting: Option<Connecting>,
+    /// How long sessions of clients waited for a CPU; none when the recording counts no time.
+    pub saturation: Option<Saturation>,
     /// Time by session.
     pub sessions: Sessions,
     /// Time by stack.
@@ -125,7 +168,7 @@ impl Report {
         self.period.elapsed_ns()
     }
 
-    /// Foreground time outside of idle waits, nanoseconds.
+    /// Time of foreground sessions outside of idle waits, and in the run queue inside of them, nanoseconds.
     pub fn db_time_ns(&self) -> u128 {
         self.ledger.db_time_ns()
     }
@@ -167,15 +210,21 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let mut dimensions = load(source, &options.filter)?;
     let mut ledger = LedgerBuilder::new(&options.by);
     let mut database_view = DatabaseViewBuilder::default();
+    let mut saturation = SaturationBuilder::default();
     let mut sessions = SessionsBuilder::default();
+    let mut connecting = ConnectingBuilder::default();
     let mut stacks = StacksBuilder::default();
     let mut unsampled_ns = 0;
     let mut samples = 0;
     let mut system_calls = has_system_calls(source.meta()).then(SystemCallsBuilder::default);
+    let mut trace = has_trace(source.meta()).then(TraceBuilder::default);
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
+        trace.iter_mut().for_each(|trace| trace.add_activity(activity));
         ledger.add(activity);
         database_view.add(activity);
+        saturation.add(activity);
         sessions.add(activity);
+        connecting.add(activity);
         stacks.add(activity);
         system_calls.iter_mut().for_each(|calls| calls.add(activity.row));
         samples += u128::from(activity.row.samples);
@@ -183,8 +232,8 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
             unsampled_ns += u128::from(activity.row.ns);
         }
     });
+    scan.check(&options.filter)?;
     let mut losses = LossCounters::default();
-    let mut trace = has_trace(source.meta()).then(TraceBuilder::default);
     let counter_problems = source.counters(|row| {
         losses.add(row);
         sessions.add_counter(row, &mut dimensions, &options.filter);
@@ -233,6 +282,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         sched.finish(facts, &mut dimensions)
     });
     let ledger = ledger.finish(&mut dimensions);
+    let connecting = connecting.finish(scan.period, &options.filter, &dimensions);
     let sessions = sessions.finish(&mut dimensions);
     let stacks = stacks.finish(options.stacks, &dimensions);
 
@@ -248,7 +298,9 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     // An importer need not fill in what can be counted.
     quality.samples = quality.samples.max(samples);
     quality.unsampled_ns = unsampled_ns;
-    quality.accounted_ns = ledger.total().total_ns();
+    let ledger_total = ledger.total();
+    quality.pooled_ns = ledger_total.pooled_ns();
+    quality.accounted_ns = ledger_total.total_ns();
     quality.missing_stacks_ns = stacks.missing_ns;
     quality.sessions_not_described = dimensions.sessions_not_described();
     Ok(Report {
@@ -256,7 +308,9 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         filter: options.filter.clone(),
         period: scan.period,
         ledger,
-        database_view: database_view.finish(Amounts::of(source.meta())),
+        database_view: database_view.finish(trace.is_some() && !ledger_total.knows_states()),
+        connecting,
+        saturation: are_times.then(|| saturation.finish(source.meta(), scan.period.elapsed_ns())),
         sessions,
         stacks,
         trace,

@@ -1,19 +1,22 @@
 //! One pass over the activity: every row that the filter lets through, with its session, wait and section.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use dbtime_model::recording::{Meta, Problem, Unit};
-use dbtime_model::{ActivityRow, Fidelity, Session, Wait, WaitKind};
+use dbtime_model::{ActivityRow, Fidelity, Session, State, Wait, WaitKind};
 
 use crate::dive::has_kernel_trace;
 use crate::filter::{Filter, SECOND_US};
 use crate::ledger::Section;
 use crate::load::{Dimensions, Source};
+use crate::report::ReportError;
 
 /// A row and what is known about it.
 pub(crate) struct Activity<'a> {
     pub(crate) row: &'a ActivityRow,
     pub(crate) session: &'a Session,
+    /// Of DB time only [`Wait::without_cpu`] is idle in the eyes of the database.
     pub(crate) wait: &'a Wait,
     pub(crate) section: Section,
     /// The kernel counted this time, but no sample fell into it.
@@ -41,6 +44,58 @@ impl Period {
 pub(crate) struct Scan {
     pub(crate) period: Period,
     pub(crate) problems: Vec<Problem>,
+    met: Met,
+}
+
+impl Scan {
+    /// Checks that there was something by each name that the filter has. A name of which there is nothing is a typing error
+    /// more often than not, and an empty answer would hide it.
+    ///
+    /// # Errors
+    /// There was none; says what there was.
+    pub(crate) fn check(&self, filter: &Filter) -> Result<(), ReportError> {
+        let waits = &self.met.waits;
+        let is_met = |name: &&String| waits.iter().any(|wait| wait.is_called(name));
+        if let Some(name) = filter.waits.iter().find(|name| !is_met(name)) {
+            return Err(ReportError::NoSuchWait {
+                wait: name.clone(),
+                recorded: waits.iter().map(Wait::to_string).collect(),
+            });
+        }
+        match filter
+            .states
+            .iter()
+            .find(|state| !self.met.states.contains(state))
+        {
+            Some(state) => Err(ReportError::NoSuchState {
+                state: *state,
+                recorded: self.met.states.iter().map(|state| state.as_str()).collect(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the chosen sessions and seconds have, where a filter chooses among it.
+#[derive(Default)]
+struct Met {
+    waits: BTreeSet<Wait>,
+    states: BTreeSet<State>,
+}
+
+impl Met {
+    fn add(&mut self, filter: &Filter, waits: [&Wait; 2], state: State) {
+        if !filter.waits.is_empty() {
+            for wait in waits {
+                if !self.waits.contains(wait) {
+                    self.waits.insert(wait.clone());
+                }
+            }
+        }
+        if !filter.states.is_empty() {
+            self.states.insert(state);
+        }
+    }
 }
 
 /// Hands on every row of activity that the filter lets through.
@@ -53,6 +108,7 @@ pub(crate) fn scan(
     let not_sampled = Wait::not_sampled();
     let mut seconds: Option<(i64, i64)> = None;
     let unit = source.meta().collector.unit;
+    let mut met = Met::default();
     // Timer samples of a trace of the kernel are no part of its time: the report of the trace alone counts them.
     let leaves_out_samples = has_kernel_trace(source.meta());
     let problems = source.activity(|row| {
@@ -66,19 +122,33 @@ pub(crate) fn scan(
         if !filter.takes_time(row.time) {
             return;
         }
-        let wait = wait_of(row);
+        let recorded = wait_of(row);
         let session = dimensions.session(row.session);
-        if filter.takes_session(session) && filter.takes(&wait, row.state) {
+        let section = Section::of(&session.backend_type, recorded.idle, row.state);
+        // A row of its own, by a name of its own: it is found by the name of the idle wait, too.
+        let wait = match section {
+            Section::DbTime if recorded.idle => recorded.without_cpu(),
+            _ => recorded.clone(),
+        };
+        if !filter.takes_session(session) {
+            return;
+        }
+        met.add(filter, [&recorded, &wait], row.state);
+        let takes = |wait: &Wait| filter.takes(wait, row.state);
+        if takes(&recorded) || takes(&wait) {
             take(&Activity {
                 row,
                 session,
                 wait: &wait,
-                section: Section::of(&session.backend_type, wait.idle),
+                section,
                 not_sampled: wait.class == not_sampled.class && wait.event == not_sampled.event,
             });
         }
     });
-    finish(source.meta(), filter, seconds, problems)
+    Scan {
+        met,
+        ..finish(source.meta(), filter, seconds, problems)
+    }
 }
 
 /// The row with its amount in `ns`, whatever the recording counts: the one place that knows the columns of other units.
@@ -105,7 +175,11 @@ pub(crate) fn finish(
                 .to_string(),
         ));
     }
-    Scan { period, problems }
+    Scan {
+        period,
+        problems,
+        met: Met::default(),
+    }
 }
 
 /// The wait of a row; whatever the event is called, there is only one "in no wait event".

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use dbtime_model::{BackendType, CounterRow, Session, SessionId, counter};
 
 use crate::filter::Filter;
+use crate::ledger::Section;
 use crate::load::Dimensions;
 use crate::scan::Activity;
 
@@ -32,6 +33,8 @@ pub struct SessionTime {
     pub action: String,
     /// For whom, as the application says it; may be empty.
     pub client_id: String,
+    /// How the database numbers it; may be empty.
+    pub sid: String,
     /// For a parallel worker: pid of the session it works for; 0 otherwise.
     pub leader_pid: u32,
     /// Its times and counts.
@@ -53,7 +56,7 @@ pub struct SessionTotals {
     pub run_queue_ns: Option<u128>,
     /// Sum of the rows of activity.
     pub accounted_ns: u128,
-    /// Of that, outside of idle waits: for a foreground session its part of DB time.
+    /// Of that, outside of idle waits; for a foreground session its part of DB time, so in the run queue inside of them too.
     pub active_ns: u128,
     /// Of that, time into which no sample fell.
     pub unsampled_ns: u128,
@@ -161,6 +164,7 @@ impl SessionsBuilder {
         let Activity {
             row,
             wait,
+            section,
             not_sampled,
             ..
         } = *activity;
@@ -170,7 +174,7 @@ impl SessionsBuilder {
         let ns = u128::from(row.ns);
         session.totals.accounted_ns += ns;
         session.totals.samples += u128::from(row.samples);
-        if !wait.idle {
+        if section == Section::DbTime || !wait.idle {
             session.totals.active_ns += ns;
         }
         if not_sampled {
@@ -235,6 +239,7 @@ impl Totals {
             module: session.module.clone(),
             action: session.action.clone(),
             client_id: session.client_id.clone(),
+            sid: session.sid.clone(),
             leader_pid: session.leader_pid,
             totals: self.totals,
             first_us: self.seconds.map(|(first, _)| first),

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::export::Exporter;
 use crate::flame::Folded;
 use crate::folded::names;
+use crate::printable::printable;
 
 /// Writes a profile.
 pub(crate) struct Speedscope;
@@ -39,7 +40,7 @@ impl Exporter for Speedscope {
         }
         let name = match folded.meta.database.target.as_str() {
             "" => "dbtime".to_string(),
-            target => format!("dbtime {target}"),
+            target => format!("dbtime {}", printable(target)),
         };
         let document = Document {
             schema: "https://www.speedscope.app/file-format-schema.json",

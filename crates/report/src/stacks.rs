@@ -2,12 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use dbtime_model::{Frame, NO_STACK, StackId, State, Wait};
+use dbtime_model::{NO_STACK, StackId, State, Wait};
 
 use crate::function::MISSING;
+use crate::known_frame::KnownFrame;
 use crate::ledger::Section;
 use crate::load::Dimensions;
+use crate::preemption::{PREEMPTED, own_frames};
 use crate::scan::Activity;
 use crate::sums::{FidelityMix, Sums, percent};
 
@@ -26,6 +29,8 @@ pub struct StackTime {
     pub ns: u128,
     /// Part of DB time in percent.
     pub percent: f64,
+    /// Of that, pooled ([`Sums::pooled_ns`]).
+    pub pooled_ns: u128,
     /// Samples.
     pub samples: u128,
     /// How the time came to be.
@@ -83,10 +88,11 @@ impl StacksBuilder {
                 .map(|((wait, state, user, kernel), sums)| StackTime {
                     wait,
                     state,
-                    user: frames(user, dimensions),
-                    kernel: frames(kernel, dimensions),
+                    user: texts(frames(user, dimensions)),
+                    kernel: texts(kernel_frames(kernel, state, dimensions)),
                     ns: sums.total_ns(),
                     percent: percent(sums.total_ns(), db_time_ns).unwrap_or(0.0),
+                    pooled_ns: sums.pooled_ns(),
                     samples: sums.samples,
                     fidelity: sums.fidelity(),
                 })
@@ -98,11 +104,27 @@ impl StacksBuilder {
     }
 }
 
-/// Names of a stack's frames, root first.
-pub(crate) fn frames(id: StackId, dimensions: &Dimensions) -> Vec<String> {
+/// Names of a kernel stack's frames, root first; preemption is one of them.
+pub(crate) fn kernel_frames(id: StackId, state: State, dimensions: &Dimensions) -> Vec<Arc<str>> {
     match dimensions.stack(id) {
-        Some(frames) => frames.iter().map(Frame::label).collect(),
-        None if id == NO_STACK => Vec::new(),
-        None => vec![MISSING.to_string()],
+        Some(stack) => {
+            let (own, is_preempted) = own_frames(stack, state);
+            let preempted = is_preempted.then(|| PREEMPTED.into());
+            own.iter().map(KnownFrame::label).chain(preempted).collect()
+        }
+        None => frames(id, dimensions),
     }
+}
+
+/// Names of a stack's frames, root first.
+pub(crate) fn frames(id: StackId, dimensions: &Dimensions) -> Vec<Arc<str>> {
+    match dimensions.stack(id) {
+        Some(frames) => frames.iter().map(KnownFrame::label).collect(),
+        None if id == NO_STACK => Vec::new(),
+        None => vec![MISSING.into()],
+    }
+}
+
+fn texts(names: Vec<Arc<str>>) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
 }

@@ -33,6 +33,7 @@ impl FidelityMix {
 pub struct Sums {
     ns: [u128; State::ALL.len()],
     sampled_ns: [u128; State::ALL.len()],
+    pooled_ns: u128,
     /// Samples.
     pub samples: u128,
     // One bit per state: there is a row that is exact; one that is sampled; one that is an exact total into which
@@ -53,6 +54,9 @@ impl Sums {
             self.not_split |= 1 << row.state as usize;
         } else {
             self.add(row.state, row.ns, row.samples, row.fidelity);
+        }
+        if row.pooled {
+            self.pooled_ns += u128::from(row.ns);
         }
     }
 
@@ -76,6 +80,7 @@ impl Sums {
         for (ns, more) in self.sampled_ns.iter_mut().zip(other.sampled_ns) {
             *ns += more;
         }
+        self.pooled_ns += other.pooled_ns;
         self.samples += other.samples;
         self.exact |= other.exact;
         self.sampled |= other.sampled;
@@ -90,6 +95,11 @@ impl Sums {
     /// Of the time in one state, the part that samples split, in percent; none when there is no time.
     pub fn sampled_percent(&self, state: State) -> Option<f64> {
         percent(self.sampled_ns[state as usize], self.state_ns(state))
+    }
+
+    /// Of all nanoseconds, those of sessions too short to be sampled each, split by the samples of others of their kind.
+    pub fn pooled_ns(&self) -> u128 {
+        self.pooled_ns
     }
 
     /// Nanoseconds in all states.

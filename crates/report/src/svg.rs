@@ -15,6 +15,7 @@ use crate::folded::{KERNEL_SUFFIX, each_name};
 use crate::group::moment;
 use crate::number::{Amounts, seconds};
 use crate::printable::printable;
+use crate::sums::percent;
 
 /// Stands between names while they are sorted: it comes before everything that a name can have in it.
 const BETWEEN: char = '\u{1}';
@@ -149,8 +150,14 @@ fn subtitle(folded: &Folded) -> String {
         (true, true) => "time of all sessions with idle waits, on CPU and off CPU",
     };
     let fidelity = folded.fidelity.map_or("", |fidelity| fidelity.as_str());
+    let pooled = match percent(folded.pooled_ns, folded.total_ns) {
+        Some(percent) if folded.pooled_ns > 0 => {
+            format!(", {percent:.1} % pooled: of short sessions, by the samples of their kind")
+        }
+        _ => String::new(),
+    };
     format!(
-        "Width: {} of {what}{} ({fidelity})",
+        "Width: {} of {what}{} ({fidelity}{pooled})",
         Amounts::of(&folded.meta).with_unit(folded.total_ns),
         match folded.period.elapsed_ns() {
             0 => String::new(),

@@ -11,6 +11,7 @@ use dbtime_model::{ActivityRow, CounterRow, LatencyRow, NO_STACK};
 use crate::filter::Filter;
 use crate::histogram::Histogram;
 use crate::load::Dimensions;
+use crate::number::counted;
 use crate::sums::percent;
 
 /// All calls of the files.
@@ -55,7 +56,7 @@ impl SystemCalls {
     pub fn others_after(&self, n: usize) -> Option<SystemCall> {
         let others = self.calls.get(n..).filter(|others| !others.is_empty())?;
         let mut sum = SystemCall {
-            name: format!("{} others", others.len()),
+            name: counted(others.len(), "other"),
             ..SystemCall::default()
         };
         for call in others {

@@ -106,6 +106,11 @@ impl CountedWork {
         }
     }
 
+    /// It is not counted well enough.
+    pub(crate) fn drop(&mut self, unit: WorkUnit) {
+        self.0.remove(&unit);
+    }
+
     /// How much of it; 0 when it was not counted.
     pub(crate) fn count(&self, unit: WorkUnit) -> u128 {
         self.0.get(&unit).map_or(0, |seconds| seconds.values().sum())

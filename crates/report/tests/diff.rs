@@ -8,7 +8,8 @@ use dbtime_model::{
 };
 use dbtime_report::diff_export::{Widths, write_folded, write_svg};
 use dbtime_report::{
-    Change, Diff, DiffError, DiffOptions, Filter, Place, Source, Verdict, WorkUnit, diff, json, text,
+    Change, Diff, DiffError, DiffOptions, Filter, Place, ReportError, Source, Verdict, WorkUnit, diff, json,
+    text,
 };
 use hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session, stack};
 use proptest::prelude::*;
@@ -122,6 +123,43 @@ fn a_function_that_one_side_runs_is_found_to_the_nanosecond() {
 }
 
 #[test]
+fn what_only_bad_does_is_named_even_where_it_is_noise() {
+    let (meta, mut rows) = good();
+    let mut jit = stack(
+        &[
+            "main",
+            "PostgresMain",
+            "ExecScan",
+            "llvm_compile_expr",
+            "optimize",
+        ],
+        "postgres",
+    );
+    for frame in &mut jit.frames[3..] {
+        frame.module = "libLLVM-14.so.1".into();
+    }
+    jit.id = stack_id(&jit.frames);
+    // Two seconds of twenty: a bootstrap over seconds cannot call that significant.
+    for second in [7, 8] {
+        rows.activity.push(ActivityRow {
+            time: FIRST_SECOND + second * 1_000_000,
+            user_stack: jit.id,
+            ..row(1, CPU, State::User, 400)
+        });
+    }
+    rows.stacks.push(jit);
+    let diff = compare(&good(), &(meta, rows));
+    assert!(!diff.is_significant(), "{}", diff.conclusion);
+    assert_eq!(
+        diff.conclusion,
+        "No difference beyond noise, but new in BAD: module libLLVM-14 (12 % of its DB time)."
+    );
+    assert_eq!(compare(&good(), &good()).new_in_bad, []);
+    // What has gone is not new.
+    assert_eq!(compare(&with_checksums(), &good()).new_in_bad, []);
+}
+
+#[test]
 fn what_has_gone_is_found_too() {
     let diff = compare(&with_checksums(), &good());
     assert!(
@@ -163,8 +201,38 @@ fn times_are_per_transaction_when_transactions_are_known() {
     assert_eq!((diff.unit, diff.unit_is_told), (WorkUnit::Transaction, false));
     // 303 ms by 100, 353.5 ms by 50.
     assert_eq!(diff.total.per_unit, [3_030_000.0, 7_070_000.0]);
+    // The first line begins with the whole.
+    let text = text::render_diff(&diff, 120);
+    assert!(
+        text.starts_with(
+            "Transactions per second: 100 in GOOD, 50.0 in BAD (0.500 times). DB time per transaction: 3.03 ms in GOOD, \
+             7.07 ms in BAD (2.33 times). "
+        ),
+        "{text}"
+    );
+    // A second session of which nobody counted the transactions has two fifths of DB time.
+    let (meta, mut rows) = counted(with_checksums(), 50);
+    rows.sessions
+        .push(session(2, 4712, "client backend", "app", "shop"));
+    let more: Vec<ActivityRow> = rows
+        .activity
+        .iter()
+        .filter(|row| row.ns > 150 * MS)
+        .cloned()
+        .collect();
+    rows.activity.extend(more.into_iter().map(|row| ActivityRow {
+        session: SessionId(2),
+        ..row
+    }));
+    let diff = compare(&counted(good(), 100), &(meta, rows));
+    assert_eq!(diff.unit, WorkUnit::Second);
+    assert!(
+        diff.headline.contains("how much work was done is not known"),
+        "{}",
+        diff.headline
+    );
     let told = DiffOptions {
-        transactions: Some([4_000, 1_000]),
+        transactions: Some([4_000.0, 1_000.0]),
         ..DiffOptions::default()
     };
     let diff = compare_with(&good(), &with_checksums(), &told).expect("a comparison");
@@ -257,7 +325,8 @@ fn a_difference_in_functions_without_names_is_said_to_be_below_the_last_name() {
     assert!(diff.is_significant());
     assert_eq!(
         diff.conclusion,
-        "The extra 101 ms per second of BAD is in [postgres] under ExecScan (CPU, user)."
+        "BAD has 101 ms more per second in [postgres] under ExecScan (CPU, user), and less of other things: its DB time \
+         has not grown by that."
     );
 }
 
@@ -456,7 +525,13 @@ fn what_cannot_be_compared_is_refused_and_what_is_doubtful_is_said() {
     };
     assert_eq!(
         compare_with(&good(), &good(), &nobody).err(),
-        Some(DiffError::Empty("BAD"))
+        Some(DiffError::Side(
+            "BAD",
+            ReportError::NoSuchWait {
+                wait: "Lock".into(),
+                recorded: vec!["CPU".into()],
+            }
+        ))
     );
 }
 
@@ -469,7 +544,7 @@ fn folded_stacks_and_flame_graphs_have_both_sides() {
         }
     }
     let options = DiffOptions {
-        transactions: Some([100, 200]),
+        transactions: Some([100.0, 200.0]),
         ..DiffOptions::default()
     };
     let diff = compare_with(&good(), &hostile, &options).expect("a comparison");

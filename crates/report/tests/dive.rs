@@ -86,6 +86,7 @@ impl Trace {
             count: 1,
             samples: 0,
             fidelity: Fidelity::Exact,
+            pooled: false,
         });
         self
     }

@@ -160,8 +160,13 @@ fn kinds_and_names_choose() {
     );
     assert_eq!(
         count(&["wait"], &["read"]),
-        Err(ReportError::NoSuchEvent(vec!["read".into()]))
+        Err(ReportError::NoSuchEvent {
+            names: vec!["read".into()],
+            recorded: vec!["IO:DataFileRead".into(), "Lock:transactionid".into()],
+            more: false,
+        })
     );
+    assert_eq!(count(&[], &["lock"]), Ok(1), "in capitals or not");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 mod hand_made;
 
 use dbtime_model::{ActivityRow, NO_STACK, Rows, StackId, State};
-use dbtime_report::{Filter, Source, StackAnswer, StackOptions, StackReport, StackView, json, stacks, text};
+use dbtime_report::{
+    Filter, Sort, Source, StackAnswer, StackOptions, StackReport, StackView, json, stacks, text,
+};
 use hand_made::{CPU, MS, READ, meta, row, rows, session, stack};
 use proptest::prelude::*;
 
@@ -11,6 +13,7 @@ fn options(view: StackView) -> StackOptions {
     StackOptions {
         filter: Filter::default(),
         view,
+        sort: Sort::Own,
         top: usize::MAX,
         depth: None,
     }
@@ -124,7 +127,7 @@ fn the_tree_adds_callees_into_their_callers() {
     assert_eq!(tree.hidden_roots_ns, ms(1_700));
     assert_eq!(tree.nodes[1].hidden_ns, ms(2_900));
     assert!(
-        text.contains("(others)") && text.contains("call paths are not shown"),
+        text.contains("(others)") && text.contains("Not shown: 18 call paths"),
         "{text}"
     );
 }

@@ -4,12 +4,12 @@ mod hand_made;
 
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{Meta, RecordingWriter};
-use dbtime_model::{Caller, CounterRow, LatencyRow, Rows, SessionId};
+use dbtime_model::{Caller, CounterRow, LatencyRow, Rows, SessionId, StatementRow};
 use dbtime_report::{
     Dimension, Filter, LatencyDimension, LatencyOptions, Options, Report, Source, TraceOptions, heat_map,
     heat_map_svg, json, latency, report, text,
 };
-use hand_made::traced::{DEEPEST, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits};
+use hand_made::traced::{DEEPEST, PLAN, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits};
 use hand_made::{FIRST_SECOND, meta, rows};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn both_views_follow_their_rules_to_the_microsecond() {
     assert_eq!(
         trace["call_view"],
         json!({"elapsed_us": 620_000, "cpu_us": 300_000, "wait_us": 337_009, "idle_us": 2_800_000,
-               "unaccounted_us": -17_009})
+               "wait_outside_us": 9, "unaccounted_us": -17_009})
     );
     assert_eq!(
         trace["interval_view"],
@@ -69,10 +69,13 @@ fn both_views_follow_their_rules_to_the_microsecond() {
     has_line(&text, "CPU 0.300000 0.300000");
     has_line(&text, "waits 0.337009 3.137009");
     has_line(&text, "unaccounted -0.017009 -0.037009");
+    has_words(&text, "0.000009 s of the waits lie in none of these calls");
     has_words(
         &text,
-        "Unaccounted below zero: CPU that was used inside waits is counted as CPU and as wait",
+        "Sessions overlap in time: their own intervals add up to 3.500000 s, 0.100000 s more",
     );
+    has_words(&text, "CPU was counted in steps of 10 ms");
+    assert!(!text.contains("There are no waits"), "{text}");
     has_line(&text, "At least 0.017000 s of CPU were used inside waits");
 }
 
@@ -338,11 +341,167 @@ fn statements_stand_by_plan_with_what_they_miss() {
     let text = text::render(&report, 120);
     has_line(
         &text,
-        "4vs91dcv7u1p6 3702719588 6 0.400000 0.200000 0.130000 0.070000 77 43 36",
+        "4vs91dcv7u1p6 3702719588 5 6 0.400000 0.200000 0.130000 0.070000 2.800000 77 43 36",
     );
     has_line(&text, "4vs91dcv7u1p6 select * from orders");
-    has_line(&text, "[unknown] 1 0.010000 0.010000 0.000209 -0.000209 0 0 0");
-    has_line(&text, &format!("[statement {DEEPEST}] 6 2 0.030000"));
+    has_line(
+        &text,
+        "[unknown] 1 0.010000 0.010000 0.000209 -0.000209 0.000000 0 0 0",
+    );
+    has_line(&text, "hash 4711 6 SYS r 2 0.030000");
+}
+
+#[test]
+fn parse_execute_and_fetch_stand_apart_as_in_tkprof() {
+    let mut rows = trace_rows();
+    let parse = [1, 20_000, 9_000, 0, 4, 0, 1, 1];
+    let fetch = [3, 300_000, 150_000, 77, 30, 0, 35, 0];
+    for (names, values) in [(oracle::PARSE_SUMS, parse), (oracle::FETCH_SUMS, fetch)] {
+        rows.counters.extend(
+            names
+                .iter()
+                .zip(values)
+                .map(|(name, value)| count(1, SELECT, PLAN, name, value)),
+        );
+    }
+    let report = of(trace_meta(), rows, &Options::default());
+    let execute = &json_of(&report)["trace"]["statements"][0]["execute"];
+    assert_eq!(
+        *execute,
+        json!({"calls": 2, "elapsed_us": 80_000, "cpu_us": 41_000, "rows": 0, "consistent_gets": 6, "current_gets": 3,
+               "physical_reads": 0, "misses": 0})
+    );
+    let text = text::render(&report, 120);
+    has_line(&text, "4vs91dcv7u1p6 Parse 1 0.009000 0.020000 1 4 0 0 1");
+    has_line(&text, "Execute 2 0.041000 0.080000 0 6 3 0 0");
+    has_line(&text, "Fetch 3 0.150000 0.300000 35 30 0 77 0");
+    has_line(&text, "total 6 0.200000 0.400000 36 40 3 77 1");
+}
+
+#[test]
+fn each_statement_has_its_own_time_by_event() {
+    let report = whole();
+    let json = json_of(&report);
+    let profile = &json["trace"]["statement_profiles"][0];
+    assert_eq!(profile["sql_id"], "4vs91dcv7u1p6");
+    let events: Vec<_> = profile["events"].as_array().expect("events").iter().collect();
+    let of = |name: &str| {
+        events
+            .iter()
+            .find(|event| event["name"] == name)
+            .map(|event| event["us"].clone())
+    };
+    assert_eq!(of("CPU"), Some(json!(250_000)));
+    assert_eq!(of("db file sequential read"), Some(json!(132_800)));
+    let text = text::render(&report, 120);
+    has_line(&text, "4vs91dcv7u1p6 CPU 0.250000 65.3");
+    has_line(&text, "db file sequential read 1 0.132800 34.7 132800");
+    has_line(&text, "SQL*Net message from client idle 1 2.800000 2800000");
+}
+
+#[test]
+fn statements_that_differ_in_literals_are_one_unless_asked_for() {
+    let mut rows = trace_rows();
+    for n in 0..500u64 {
+        let id = 1_000 + n;
+        rows.statements.push(StatementRow {
+            id,
+            text: format!("select name from t where id = {n} and c = 'x{n}'"),
+            sql_id: format!("sql{n}"),
+            callers: vec![Caller {
+                statement: SELECT,
+                calls: 1,
+                elapsed_us: 10,
+            }],
+            ..StatementRow::default()
+        });
+        rows.counters.push(count(1, id, 8, oracle::CALLS, 2));
+        rows.counters.push(count(1, id, 8, oracle::ELAPSED_US, 1_000));
+    }
+    let report = of(trace_meta(), rows.clone(), &Options::default());
+    let statements = &report.trace.as_ref().expect("a trace").statements;
+    let group = statements.iter().find(|one| one.variants > 1).expect("a group");
+    assert_eq!(
+        (group.variants, group.all.calls, group.all.elapsed_us),
+        (500, 1_000, 500_000)
+    );
+    assert_eq!(
+        group.text.as_deref(),
+        Some("select name from t where id = ? and c = ?")
+    );
+    assert_eq!(
+        group
+            .callers
+            .iter()
+            .map(|caller| caller.calls)
+            .collect::<Vec<_>>(),
+        [500]
+    );
+    assert_eq!(statements.len(), 6);
+    let text = text::render(&report, 120);
+    has_words(
+        &text,
+        "(500 statements that differ in literals: --each-literal shows them)",
+    );
+    let options = Options {
+        trace: TraceOptions {
+            each_literal: true,
+            ..TraceOptions::default()
+        },
+        ..Options::default()
+    };
+    let each = of(trace_meta(), rows, &options);
+    assert_eq!(each.trace.as_ref().map(|trace| trace.statements.len()), Some(505));
+}
+
+#[test]
+fn errors_transactions_objects_and_files_are_told() {
+    let mut rows = trace_rows();
+    rows.counters.extend([
+        count(1, SELECT, 0, "errors:1476", 3),
+        count(1, DEEPEST, 0, "parse_errors:942", 1),
+        count(1, 0, 0, oracle::COMMITS, 4),
+        count(1, 0, 0, oracle::ROLLBACKS, 1),
+        count(1, 0, 0, oracle::READ_ONLY_ENDS, 2),
+        count(1, 0, 0, "object_waits:61:db file sequential read", 10),
+        count(1, 0, 0, "object_wait_us:61:db file sequential read", 5_000),
+        count(1, 0, 0, "object_blocks:61:db file sequential read", 10),
+        count(1, 0, 0, "file_waits:4:db file sequential read", 10),
+        count(1, 0, 0, "file_wait_us:4:db file sequential read", 5_000),
+    ]);
+    let report = of(trace_meta(), rows, &Options::default());
+    let json = json_of(&report);
+    assert_eq!(json["trace"]["errors"][0]["code"], 1_476);
+    assert_eq!(json["trace"]["objects"][0]["us"], 5_000);
+    let text = text::render(&report, 120);
+    has_line(
+        &text,
+        "Transactions: 4 committed, 1 rolled back, 2 ended without a change",
+    );
+    has_line(&text, "ORA-01476 run time 4vs91dcv7u1p6 select * from orders 3");
+    has_line(&text, "61 db file sequential read 10 10 0.005000 500");
+    has_line(&text, "4 db file sequential read 10 0 0.005000 500");
+}
+
+#[test]
+fn a_trace_without_waits_says_how_to_have_them() {
+    let mut meta = trace_meta();
+    let trace = meta.files[0].sql_trace.as_mut().expect("a trace");
+    trace.waits = 0;
+    let text = text::render(&of(meta, trace_rows(), &Options::default()), 120);
+    has_words(
+        &text,
+        "There are no waits in the trace: it was made without them (level 1 or 4).",
+    );
+}
+
+#[test]
+fn a_clock_of_1024_nanoseconds_shows_what_other_tools_show() {
+    let mut meta = trace_meta();
+    meta.files[0].sql_trace.as_mut().expect("a trace").counts_1024_ns = true;
+    let text = text::render(&of(meta, trace_rows(), &Options::default()), 120);
+    // 3,400,000 / 1.024
+    has_words(&text, "TVD$XTAT shows 3.320312 s for an interval of 3.400000 s.");
 }
 
 #[test]
@@ -491,7 +650,7 @@ fn gaps_and_calls_in_flight_are_shown() {
     );
     has_line(
         &text,
-        "4vs91dcv7u1p6 12.345 /tmp/dev_ora_4711.trc 7 0 3 0.000042 999",
+        "4vs91dcv7u1p6 12.345 /tmp/dev_ora_4711.trc 7 0 3 0.000042 2 999",
     );
     has_line(&text, "stopped writing at its size limit");
 }
@@ -653,6 +812,8 @@ fn hostile_names_and_long_texts_are_harmless() {
     let options = Options {
         trace: TraceOptions {
             plans: true,
+            each_literal: true,
+            binds: true,
             ..TraceOptions::default()
         },
         ..Options::default()

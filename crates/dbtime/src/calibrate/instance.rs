@@ -1,13 +1,16 @@
 //! A private instance of tracefs: what is switched on in it concerns nobody else, and it goes with its owner.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::output::say;
+use crate::scratch;
 
 /// Where tracefs is, newest place first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Beginning of the names of our instances; the pid of their owner follows.
+/// Beginning of the names of our instances; the pid of their owner follows, to tell several.
 const PREFIX: &str = "dbtime-calibrate-";
 
 /// Tracepoints of system calls and the scheduler.
@@ -20,7 +23,11 @@ const EVENTS: [&str; 4] = [
 
 /// An instance. Dropping it removes it.
 #[derive(Debug)]
-pub(super) struct Instance(PathBuf);
+pub(super) struct Instance {
+    path: PathBuf,
+    /// Tells the next start that it is in use.
+    _lock: File,
+}
 
 impl Instance {
     /// # Errors
@@ -36,8 +43,12 @@ impl Instance {
             })?;
         remove_abandoned(&instances);
         let path = instances.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Instance(path))
+        let failed = |e: io::Error| format!("{}: {e}", path.display());
+        fs::create_dir(&path).map_err(failed)?;
+        match scratch::lock(&path).map_err(failed)? {
+            Some(lock) => Ok(Instance { path, _lock: lock }),
+            None => Err(format!("{}: somebody else has it", path.display())),
+        }
     }
 
     /// Tracepoints of one process.
@@ -54,12 +65,12 @@ impl Instance {
     }
 
     fn write(&self, file: &str, text: &str) -> Result<(), String> {
-        fs::write(self.0.join(file), text).map_err(|e| format!("{file}: {e}"))
+        fs::write(self.path.join(file), text).map_err(|e| format!("{file}: {e}"))
     }
 
     /// What was written to its buffers, and what was overwritten there.
     pub(super) fn entries(&self) -> u64 {
-        let cpus = fs::read_dir(self.0.join("per_cpu"))
+        let cpus = fs::read_dir(self.path.join("per_cpu"))
             .into_iter()
             .flatten()
             .flatten();
@@ -81,7 +92,7 @@ impl Drop for Instance {
         for event in EVENTS {
             let _ = self.write(event, "0");
         }
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
@@ -94,12 +105,16 @@ fn readable() -> bool {
 /// Removes instances whose owner was killed before it could.
 fn remove_abandoned(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            drop(Instance(entry.path()));
+        let (name, path) = (entry.file_name(), entry.path());
+        if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        if let Ok(Some(lock)) = scratch::lock(&path) {
+            let shown = path.display().to_string();
+            drop(Instance { path, _lock: lock });
+            say(format_args!(
+                "note: removed {shown}, left by a calibration that was killed"
+            ));
         }
     }
 }

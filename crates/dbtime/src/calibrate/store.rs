@@ -1,12 +1,12 @@
 //! Where calibrations are kept.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use dbtime_model::calibration::{Calibration, FORMAT};
+use dbtime_model::output::{Directory, Place, Readers};
 
 /// Where a service keeps its state.
 const OF_THE_HOST: &str = "/var/lib";
@@ -63,20 +63,16 @@ pub fn read(path: &Path) -> anyhow::Result<Calibration> {
 /// # Errors
 /// It cannot be written.
 pub fn write(calibration: &Calibration, path: &Path) -> anyhow::Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
     let write = || -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut file, calibration)?;
-        file.write_all(b"\n")?;
-        file.as_file()
-            .set_permissions(fs::Permissions::from_mode(0o644))?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
+        let folder = match path.parent() {
+            Some(parent) if parent != Path::new("") => Directory::open_or_make(parent)?,
+            _ => Directory::open(Path::new("."))?,
+        };
+        let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
+        Place::inside(Arc::new(folder), name).write(Readers::Everyone, |out| {
+            serde_json::to_writer_pretty(&mut *out, calibration)?;
+            out.write_all(b"\n")
+        })
     };
     write().with_context(|| path.display().to_string())
 }

@@ -161,6 +161,7 @@ mod tests {
                 count: 0,
                 samples: 1,
                 fidelity: Fidelity::Sampled,
+                pooled: false,
             });
         }
         let meta = Meta {

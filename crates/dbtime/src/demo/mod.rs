@@ -13,8 +13,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use dbtime_collect::{CollectError, Collector, Means, Options, Target, Tier};
+use dbtime_model::output::Readers;
 use dbtime_report::{FlameOptions, Report, Source, export};
 
 use crate::output;
@@ -113,6 +114,7 @@ fn collect(target: Target) -> Options {
         wakers: false,
         means: Means::default(),
         uprobes: false,
+        resolution_s: 1,
         task_iterator: false,
     }
 }
@@ -137,6 +139,8 @@ fn take(
         collect: collect(Target::Server(cluster.data_dir().to_path_buf())),
         duration: Some(RECORDED),
         output: directory.recording(from),
+        // The server is stopped after it.
+        alone: false,
     };
     let end = AtomicBool::new(false);
     let outcome = record(&plan, &end, &mut |progress| match progress {
@@ -154,10 +158,14 @@ fn take(
     let rates = reads.stop()?;
     drop(held);
 
-    let source = Source::open(&plan.output)?;
+    let nothing = || anyhow!("no DB time was recorded while reading from {}", from.place());
+    if outcome.activity_rows == 0 {
+        return Err(nothing());
+    }
+    let source = Source::open(&outcome.path)?;
     let report: Report = dbtime_report::report(&source, &dbtime_report::Options::default())?;
     if report.db_time_ns() == 0 {
-        bail!("no DB time was recorded while reading from {}", from.place());
+        return Err(nothing());
     }
     Ok(Run {
         from,
@@ -171,7 +179,10 @@ fn take(
 }
 
 fn draw(run: &Run, directory: &OutputDirectory) -> Result<()> {
-    let path = directory.flame_graph(run.from);
+    let place = directory.flame_graph(run.from);
+    let path = place.path();
     let exporter = export::exporter(&path)?;
-    output::to_file(&path, |out| exporter.write(&run.flame, out))
+    place
+        .write(Readers::Owner, |out| exporter.write(&run.flame, out))
+        .with_context(|| path.display().to_string())
 }

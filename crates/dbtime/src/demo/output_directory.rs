@@ -1,14 +1,14 @@
 //! The directory that the demo leaves: never one that exists, and gone again when the demo fails.
 
-use std::fs::{self, DirBuilder};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, lchown};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use dbtime_model::output::{Directory, Place};
 
 use super::data::ReadFrom;
-use crate::output::say;
+use crate::output::{self, say};
 
 /// Name in the current directory; `-2`, `-3` … is added when it is taken.
 const NAME: &str = "dbtime-demo";
@@ -16,7 +16,8 @@ const NAME: &str = "dbtime-demo";
 const MOST: u32 = 1000;
 
 pub(super) struct OutputDirectory {
-    path: PathBuf,
+    place: Place,
+    directory: Arc<Directory>,
     keep: bool,
 }
 
@@ -24,52 +25,59 @@ impl OutputDirectory {
     /// Creates the directory that was asked for, or one in the current directory.
     pub(super) fn create(wanted: Option<&Path>) -> Result<OutputDirectory> {
         if let Some(path) = wanted {
-            return match create(path) {
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => bail!(
+            return match OutputDirectory::at(path)? {
+                Some(made) => Ok(made),
+                None => bail!(
                     "{} exists already: choose another name or remove it",
                     path.display()
                 ),
-                done => done
-                    .map(|()| OutputDirectory::of(path.to_path_buf()))
-                    .with_context(|| path.display().to_string()),
             };
         }
         for number in 1..=MOST {
-            let path = match number {
-                1 => PathBuf::from(NAME),
-                _ => PathBuf::from(format!("{NAME}-{number}")),
+            let name = match number {
+                1 => NAME.to_string(),
+                _ => format!("{NAME}-{number}"),
             };
-            match create(&path) {
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                done => {
-                    return done
-                        .map(|()| OutputDirectory::of(path.clone()))
-                        .with_context(|| path.display().to_string());
-                }
+            if let Some(made) = OutputDirectory::at(Path::new(&name))? {
+                return Ok(made);
             }
         }
         bail!("{NAME} up to {NAME}-{MOST} exist already: remove some or choose a name with -o")
     }
 
-    fn of(path: PathBuf) -> OutputDirectory {
-        OutputDirectory { path, keep: false }
+    /// Creates this one; none when the name is taken.
+    fn at(path: &Path) -> Result<Option<OutputDirectory>> {
+        let place = output::place(path)?;
+        match place.create_directory() {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(None),
+            made => Ok(Some(OutputDirectory {
+                directory: Arc::new(made.with_context(|| path.display().to_string())?),
+                place,
+                keep: false,
+            })),
+        }
     }
 
-    pub(super) fn recording(&self, from: ReadFrom) -> PathBuf {
-        self.path.join(format!("{}.dbt", from.file_name()))
+    pub(super) fn recording(&self, from: ReadFrom) -> Place {
+        self.place_of(&format!("{}.dbt", from.file_name()))
     }
 
-    pub(super) fn flame_graph(&self, from: ReadFrom) -> PathBuf {
-        self.path.join(format!("{}.svg", from.file_name()))
+    pub(super) fn flame_graph(&self, from: ReadFrom) -> Place {
+        self.place_of(&format!("{}.svg", from.file_name()))
+    }
+
+    fn place_of(&self, name: &str) -> Place {
+        Place::inside(Arc::clone(&self.directory), name.as_ref())
     }
 
     /// The demo has succeeded: the directory stays, and belongs to who called sudo.
     pub(super) fn keep(mut self) {
         self.keep = true;
         if let Some((uid, gid)) = caller_of_sudo()
-            && let Err(e) = give(&self.path, uid, gid)
+            && let Err(e) = self.directory.give(uid, gid)
         {
-            say(format_args!("note: {} stays root's: {e}", self.path.display()));
+            let path = self.place.path();
+            say(format_args!("note: {} stays root's: {e}", path.display()));
         }
     }
 }
@@ -82,16 +90,11 @@ impl Drop for OutputDirectory {
         // Only what the demo makes: nothing is lost that somebody else has put there. What cannot be removed
         // stays, a drop has nobody to tell.
         for from in ReadFrom::BOTH {
-            let _ = fs::remove_dir_all(self.recording(from));
-            let _ = fs::remove_file(self.flame_graph(from));
+            let _ = self.recording(from).remove_directory();
+            let _ = self.flame_graph(from).remove_file();
         }
-        let _ = fs::remove_dir(&self.path);
+        let _ = self.place.remove_empty_directory();
     }
-}
-
-/// Only for its owner, as recordings are.
-fn create(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
 }
 
 fn caller_of_sudo() -> Option<(u32, u32)> {
@@ -103,18 +106,10 @@ fn caller_of_sudo() -> Option<(u32, u32)> {
     Some((id("SUDO_UID")?, id("SUDO_GID")?))
 }
 
-/// Contents first: until the last step nobody else can change what is in the directory.
-fn give(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
-    if path.symlink_metadata()?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give(&entry?.path(), uid, gid)?;
-        }
-    }
-    lchown(path, Some(uid), Some(gid))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -122,8 +117,8 @@ mod tests {
         let home = tempfile::tempdir().expect("a temporary directory");
         let path = home.path().join("out");
         let output = OutputDirectory::create(Some(&path)).expect("it is new");
-        fs::create_dir_all(output.recording(ReadFrom::Device).join("activity")).expect("it is ours");
-        fs::write(output.flame_graph(ReadFrom::PageCache), "svg").expect("it is ours");
+        fs::create_dir_all(output.recording(ReadFrom::Device).path().join("activity")).expect("it is ours");
+        fs::write(output.flame_graph(ReadFrom::PageCache).path(), "svg").expect("it is ours");
         drop(output);
         assert!(!path.exists());
 

@@ -141,6 +141,7 @@ fn database_views(comparison: &Comparison) -> TwoRuns {
             Step::CpuAndWaits => "= CPU + waits",
             Step::DoubleCounted => "- CPU inside waits, counted twice",
             Step::CpuInsideIdleWaits => "- CPU inside idle waits",
+            Step::RunQueueInsideIdleWaits => "+ waiting for a CPU, called idle",
             Step::RunQueueOutsideWaits => "+ waiting for a CPU, not counted",
             Step::BlockedOutsideWaits => "+ blocked outside waits, not counted",
             Step::StateUnknownOutsideWaits => "+ state not known, outside waits",
@@ -162,9 +163,9 @@ fn database_views(comparison: &Comparison) -> TwoRuns {
 
 fn where_to_look(directory: &OutputDirectory) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "dbtime".to_string());
-    let [cached, device] = ReadFrom::BOTH.map(|from| directory.recording(from).display().to_string());
+    let [cached, device] = ReadFrom::BOTH.map(|from| directory.recording(from).path().display().to_string());
     let [cached_flame, device_flame] =
-        ReadFrom::BOTH.map(|from| directory.flame_graph(from).display().to_string());
+        ReadFrom::BOTH.map(|from| directory.flame_graph(from).path().display().to_string());
     format!(
         "Recordings:    {cached}  {device}\n\
          Flame graphs:  {cached_flame}  {device_flame}  (open them in a browser)\n\

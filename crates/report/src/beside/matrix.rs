@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Event;
+use crate::number::counted;
 use crate::sums::percent;
 
 /// The time that both traces cover, nanoseconds.
@@ -74,7 +75,7 @@ impl WaitCalls {
     pub fn others_after(&self, shown: usize) -> Option<CallTime> {
         let others = self.calls.get(shown..).filter(|others| !others.is_empty())?;
         Some(CallTime {
-            name: format!("{} others", others.len()),
+            name: counted(others.len(), "other"),
             count: others.iter().map(|call| call.count).sum(),
             ns: others.iter().map(|call| call.ns).fold(0, u64::saturating_add),
         })

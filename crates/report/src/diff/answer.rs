@@ -181,10 +181,14 @@ pub struct Diff {
     pub common_factor: f64,
     /// How differences were told from noise.
     pub noise: NoiseTest,
+    /// Throughput, as far as it is known, and DB time of both sides: the beginning of the first line.
+    pub headline: String,
     /// The answer in a sentence.
     pub conclusion: String,
-    /// DB time of both sides in a sentence, and what else must be known of it.
+    /// What else must be known of it; may be empty.
     pub whole: String,
+    /// What only BAD does, and its part of BAD's DB time in percent.
+    pub new_in_bad: Vec<(String, f64)>,
     /// DB time.
     pub total: Change,
     /// Cells of the ledger, the largest difference first.

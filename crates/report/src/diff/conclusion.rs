@@ -21,6 +21,8 @@ use crate::work::WorkUnit;
 const MOST: f64 = 0.7;
 /// A callee that has this part of the cause is named with it.
 const MUCH: f64 = 0.3;
+/// A difference is extra, or lost, when the whole has changed by this part of it at least.
+const OF_THE_WHOLE: f64 = 0.5;
 /// So many parts are named where there is no single cause.
 const PARTS: usize = 3;
 /// Candidates that are this part as good as the best are equals.
@@ -40,7 +42,7 @@ const WAITING: &str = "WaitEventSetWait WaitEventSetWaitBlock WaitLatch WaitLatc
 pub(super) struct Conclusion {
     /// What explains most of the difference.
     pub(super) sentence: String,
-    /// How much all of it is.
+    /// What else must be known of it.
     pub(super) whole: String,
 }
 
@@ -62,20 +64,25 @@ pub(super) fn conclude(
     per: &Per,
     factor: f64,
     tested: bool,
+    newcomers: &[(String, f64)],
 ) -> Conclusion {
     let [good, bad] = per.per_unit(changes.totals());
-    let mut whole = format!(
-        "DB time per {}: {} in GOOD, {} in BAD.",
-        per.unit,
-        amount(good, per.unit),
-        amount(bad, per.unit)
-    );
+    let grown = bad - good;
+    let mut whole = String::new();
+    let newcomers: Vec<String> = newcomers
+        .iter()
+        .map(|(name, share)| format!("{name} ({share:.0} % of its DB time)"))
+        .collect();
+    let new_in_bad = match newcomers.is_empty() {
+        true => None,
+        false => Some(format!("new in BAD: {}", newcomers.join(", "))),
+    };
     let scale = changes.scale(per);
     let [tested_good, tested_bad] = per.per_unit(changes.tested_totals());
     let hosts = [good - tested_good, bad - tested_bad];
     if (hosts[1] - hosts[0]).abs() >= SMALLEST_SHARE * scale {
         whole += &format!(
-            " Of that the host's (run queue, scheduling, waking, interrupts): {} and {}; it depends on what else ran there, so \
+            "Of that the host's (run queue, scheduling, waking, interrupts): {} and {}; it depends on what else ran there, so \
              it is not tested.",
             amount(hosts[0], per.unit),
             amount(hosts[1], per.unit)
@@ -97,7 +104,7 @@ pub(super) fn conclude(
         .filter(|(_, pair)| pair.verdict == Some(wanted))
         .collect();
     if significant.is_empty() {
-        return nothing(changes, good, bad, factor, per, whole);
+        return nothing(changes, good, bad, factor, per, whole, new_in_bad);
     }
     let largest = |sign: f64| {
         significant
@@ -180,13 +187,19 @@ pub(super) fn conclude(
     let direction = if sign > 0.0 { "extra" } else { "lost" };
     let sentence = match chosen {
         Some(chosen) => {
-            let verb = if sign > 0.0 { "is in" } else { "was in" };
-            format!(
-                "The {direction} {} per {} of BAD {verb} {}.",
-                amount(chosen.own, per.unit),
-                per.unit,
-                view.place(chosen.item)
-            )
+            let (own, unit) = (amount(chosen.own, per.unit), per.unit);
+            let place = view.place(chosen.item);
+            // Extra is what the whole has grown by; what other things have less of instead is not.
+            match (sign > 0.0, grown * sign >= OF_THE_WHOLE * chosen.own) {
+                (true, true) => format!("The extra {own} per {unit} of BAD is in {place}."),
+                (false, true) => format!("The lost {own} per {unit} of BAD was in {place}."),
+                (true, false) => format!(
+                    "BAD has {own} more per {unit} in {place}, and less of other things: its DB time has not grown by that."
+                ),
+                (false, false) => format!(
+                    "BAD has {own} less per {unit} in {place}, and more of other things: its DB time has not shrunk by that."
+                ),
+            }
         }
         None => {
             let parts: Vec<String> = apart(&candidates, changes)
@@ -206,13 +219,27 @@ pub(super) fn conclude(
             )
         }
     };
+    if let Some(new) = new_in_bad {
+        whole += &format!(" {}{}.", new[..1].to_ascii_uppercase(), &new[1..]);
+    }
     if !tested {
         whole += " Not tested against noise: too few seconds were recorded.";
     }
-    Conclusion { sentence, whole }
+    Conclusion {
+        sentence,
+        whole: whole.trim_start().to_string(),
+    }
 }
 
-fn nothing(changes: &Changes, good: f64, bad: f64, factor: f64, per: &Per, mut whole: String) -> Conclusion {
+fn nothing(
+    changes: &Changes,
+    good: f64,
+    bad: f64,
+    factor: f64,
+    per: &Per,
+    mut whole: String,
+    new_in_bad: Option<String>,
+) -> Conclusion {
     if (factor - 1.0).abs() >= NOTABLE_FACTOR {
         whole += &format!(
             " All code that both sides run takes {factor:.2} times as long per {} in BAD, in equal parts: a slower or \
@@ -221,14 +248,14 @@ fn nothing(changes: &Changes, good: f64, bad: f64, factor: f64, per: &Per, mut w
         );
     }
     let is_equal = good == bad && changes.atoms.iter().all(|atom| atom.values[0] == atom.values[1]);
-    let sentence = if is_equal {
-        "No difference."
-    } else {
-        "No difference beyond noise."
+    let sentence = match new_in_bad {
+        _ if is_equal => "No difference.".to_string(),
+        None => "No difference beyond noise.".to_string(),
+        Some(new) => format!("No difference beyond noise, but {new}."),
     };
     Conclusion {
-        sentence: sentence.to_string(),
-        whole,
+        sentence,
+        whole: whole.trim_start().to_string(),
     }
 }
 
@@ -242,7 +269,7 @@ pub(crate) fn amount(value: f64, unit: WorkUnit) -> String {
 }
 
 /// False for what stands on every stack that sleeps or enters the kernel, and for what has no name.
-fn says_something(function: &Function) -> bool {
+pub(super) fn says_something(function: &Function) -> bool {
     function.is_named()
         && !WAITING
             .split_whitespace()

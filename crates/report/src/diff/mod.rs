@@ -9,7 +9,9 @@ mod common_factor;
 mod comparability;
 mod conclusion;
 mod counters;
+mod headline;
 mod latencies;
+mod newcomers;
 mod noise;
 mod side;
 
@@ -39,7 +41,7 @@ pub struct DiffOptions {
     /// By what times are divided; none = the best that both sides know.
     pub per: Option<WorkUnit>,
     /// Transactions of both sides, as the user counted them.
-    pub transactions: Option<[u64; 2]>,
+    pub transactions: Option<[f64; 2]>,
     /// How many of each kind of change to show.
     pub top: usize,
     /// Compare what cannot be compared well.
@@ -112,7 +114,10 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     let mut changes = Changes::of(&sides, &functions, &per);
     let factor = common_factor::estimate(&changes, &per, &functions);
     let tested = changes.test(&sides, &per, factor);
-    let conclusion = conclusion::conclude(&changes, &functions, &per, factor, tested);
+    let newcomers = newcomers::newcomers(&changes, &functions, &per, sides[0].total.samples);
+    let conclusion = conclusion::conclude(&changes, &functions, &per, factor, tested, &newcomers);
+    let transactions = [0, 1].map(|side| sides[side].work.count(WorkUnit::Transaction) as f64);
+    let elapsed_s = [0, 1].map(|side| sides[side].period.elapsed_ns() as f64 / 1e9);
     let latencies = latencies::compare(sources, &mut sides, options, &per);
     let counters = counters::compare(sources, &mut sides, options, &per);
     let mut problems = Vec::new();
@@ -143,7 +148,9 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
             smallest_share: SMALLEST_SHARE,
             tested,
         },
+        headline: headline::headline(&per, changes.totals(), elapsed_s, transactions),
         conclusion: conclusion.sentence,
+        new_in_bad: newcomers,
         whole: conclusion.whole,
         total: changes.total(&per),
         cells: changes.cells(&per),
@@ -225,7 +232,7 @@ fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [
     let amount = |unit: WorkUnit, side: usize| -> f64 {
         match unit {
             WorkUnit::Transaction if options.transactions.is_some() => {
-                options.transactions.map_or(0.0, |told| told[side] as f64)
+                options.transactions.map_or(0.0, |told| told[side])
             }
             WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request | WorkUnit::Call => {
                 sides[side].work.count(unit) as f64
@@ -253,8 +260,15 @@ fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [
             }),
         };
     }
+    // What was read from the sessions' memory is no exact division of single seconds: it stands in the first line.
+    let is_usual = |unit: &WorkUnit| {
+        *unit != WorkUnit::Transaction
+            || options.transactions.is_some()
+            || !sides.iter().any(|side| side.has_transactions_of_memory)
+    };
     let known = WorkUnit::ALL
         .into_iter()
+        .filter(is_usual)
         .map(|unit| (unit, amounts(unit)))
         .find(|(_, work)| work.iter().all(|amount| *amount > 0.0));
     // A run is always one run.

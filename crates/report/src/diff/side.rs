@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dbtime_model::{SessionId, StackId, State, Wait};
+use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
 use super::noise::MOST_SLICES;
 use crate::filter::{Filter, SECOND_US};
@@ -14,6 +14,9 @@ use crate::scan::{Period, scan};
 use crate::sums::FidelityMix;
 use crate::sums::Sums;
 use crate::work::{CountedWork, WorkUnit};
+
+/// Time in which transactions are not counted (of sessions too short to be looked at, or before the first look) may be this part of DB time.
+const MOST_NOT_COUNTED: f64 = 0.05;
 
 /// What was found at one place, in nanoseconds and in samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub(super) struct Side {
     pub(super) fidelity: Option<FidelityMix>,
     pub(super) has_stacks: bool,
     pub(super) work: CountedWork,
+    /// Transactions are those that were read from the sessions' memory: not of the first moments, nor of short sessions.
+    pub(super) has_transactions_of_memory: bool,
     pub(super) problems: Vec<String>,
 }
 
@@ -59,12 +64,34 @@ impl Side {
         functions: &mut Functions,
     ) -> Result<Side, ReportError> {
         let mut dimensions = load(source, filter)?;
+        let mut work = CountedWork::default();
+        // From which second on the transactions of a session are counted.
+        let mut counted: HashMap<SessionId, i64> = HashMap::new();
+        let mut has_transactions_of_memory = false;
+        let counter_problems = source.counters(|row| {
+            if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
+                work.add_counter(row);
+                if row.name == counter::TRANSACTIONS {
+                    let is_of_memory = row.source == counter::SESSION_MEMORY;
+                    has_transactions_of_memory |= is_of_memory;
+                    let from = if is_of_memory { row.time } else { i64::MIN };
+                    let first = counted.entry(row.session).or_insert(from);
+                    *first = from.min(*first);
+                }
+            }
+        });
         let mut stacks: HashMap<(Wait, State, StackId, StackId), BTreeMap<i64, Amount>> = HashMap::new();
         let mut sums = Sums::default();
+        let mut all = 0u128;
+        let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
         let scan = scan(source, &mut dimensions, filter, |activity| {
             let row = activity.row;
             if activity.section == Section::DbTime && (row.ns > 0 || row.samples > 0) {
                 sums.take(activity);
+                all += u128::from(row.ns);
+                if counted.get(&row.session).is_none_or(|from| row.time < *from) {
+                    *not_counted.entry(row.session).or_default() += u128::from(row.ns);
+                }
                 stacks
                     .entry((activity.wait.clone(), row.state, row.user_stack, row.kernel_stack))
                     .or_default()
@@ -76,23 +103,31 @@ impl Side {
                     });
             }
         });
+        scan.check(filter)?;
         let mut problems = scan.problems;
-        let mut work = CountedWork::default();
-        problems.extend(source.counters(|row| {
-            if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
-                work.add_counter(row);
-            }
-        }));
+        problems.extend(counter_problems);
         problems.extend(source.latency(|row| {
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_latency(row);
             }
         }));
+        // Parallel workers do their leaders' work; a source that counts for all sessions at once says so by none.
+        let not_counted: u128 = not_counted
+            .iter()
+            .filter(|(id, _)| dimensions.session(**id).leader_pid == 0)
+            .map(|(_, ns)| ns)
+            .sum();
+        if !counted.is_empty()
+            && !counted.contains_key(&SessionId::RECORDER)
+            && not_counted as f64 > MOST_NOT_COUNTED * all as f64
+        {
+            work.drop(WorkUnit::Transaction);
+        }
         let mut places: HashMap<Place, BTreeMap<i64, Amount>> = HashMap::new();
         let mut total = Amount::default();
         let mut has_stacks = false;
         for ((wait, state, user, kernel), seconds) in stacks {
-            let path = functions.path(user, kernel, &dimensions);
+            let path = functions.path(user, kernel, state, &dimensions);
             has_stacks |= path.iter().any(|id| functions.get(*id).is_named());
             let place = places.entry((wait, state, path)).or_default();
             for (second, amount) in seconds {
@@ -109,6 +144,7 @@ impl Side {
             fidelity: sums.fidelity(),
             has_stacks,
             work,
+            has_transactions_of_memory,
             problems: problems.into_iter().map(|problem| problem.0).collect(),
         })
     }

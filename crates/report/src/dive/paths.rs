@@ -164,8 +164,10 @@ impl Paths {
     }
 
     /// Adds an amount of what is no time, as it were on a CPU, at a path.
-    pub(super) fn add_amount(&mut self, frames: &[Frame], amount: u64) {
-        let leaf = frames.iter().fold(None, |at, frame| Some(self.below(at, frame)));
+    pub(super) fn add_amount<F: AsRef<Frame>>(&mut self, frames: &[F], amount: u64) {
+        let leaf = frames
+            .iter()
+            .fold(None, |at, frame| Some(self.below(at, frame.as_ref())));
         if let Some(node) = leaf {
             self.nodes[node].own[0] += u128::from(amount);
         }
@@ -175,7 +177,7 @@ impl Paths {
         if let Some(node) = self.stacks.get(&stack) {
             return *node;
         }
-        let frames: &[Frame] = dimensions.stack(dbtime_model::StackId(stack)).unwrap_or(&[]);
+        let frames = dimensions.stack(dbtime_model::StackId(stack)).unwrap_or(&[]);
         let mut at = None;
         for frame in frames {
             at = Some(self.below(at, frame));

@@ -159,9 +159,11 @@ impl Samples {
 }
 
 /// The functions of a sample, and the interval that it fell into: the leaf of its stack.
-pub(super) fn without_interval(frames: &[Frame]) -> (&[Frame], Option<&Frame>) {
+pub(super) fn without_interval<F: AsRef<Frame>>(frames: &[F]) -> (&[F], Option<&Frame>) {
     match frames.split_last() {
-        Some((leaf, functions)) if leaf.symbol.contains(INTERVAL) => (functions, Some(leaf)),
+        Some((leaf, functions)) if leaf.as_ref().symbol.contains(INTERVAL) => {
+            (functions, Some(leaf.as_ref()))
+        }
         _ => (frames, None),
     }
 }

@@ -138,14 +138,14 @@ impl ReadCpuBuilder {
                     continue;
                 }
             };
-            if outside_waits && !frames.iter().any(is_read_call) {
+            if outside_waits && !frames.iter().any(|frame| is_read_call(frame)) {
                 continue;
             }
             let (layer, by) = kernel_layer(frames);
             let sums = layers.entry(layer).or_default();
             sums.0 += ns;
             sums.1 += samples;
-            if let Some(frame) = by.or(frames.last()) {
+            if let Some(frame) = by.or(frames.last().map(|frame| -> &Frame { frame })) {
                 *sums.2.entry(frame.label()).or_default() += ns;
             }
         }

@@ -10,8 +10,11 @@ use crate::work::WorkUnit;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
+    /// Throughput and DB time of both sides.
+    headline: &'a str,
     conclusion: &'a str,
     whole: &'a str,
+    new_in_bad: Vec<NewJson<'a>>,
     significant: bool,
     /// Unit of work by which everything is divided.
     per: &'static str,
@@ -31,6 +34,13 @@ pub(super) struct Document<'a> {
     latencies: Vec<LatencyJson<'a>>,
     counters: Vec<CounterJson<'a>>,
     problems: &'a [String],
+}
+
+/// What only BAD does.
+#[derive(Serialize)]
+struct NewJson<'a> {
+    name: &'a str,
+    percent_of_bad: f64,
 }
 
 #[derive(Serialize)]
@@ -133,8 +143,17 @@ impl<'a> From<&'a Diff> for Document<'a> {
     fn from(diff: &'a Diff) -> Document<'a> {
         let changes = |changes: &'a [Change]| changes.iter().map(ChangeJson::from).collect();
         Document {
+            headline: &diff.headline,
             conclusion: &diff.conclusion,
             whole: &diff.whole,
+            new_in_bad: diff
+                .new_in_bad
+                .iter()
+                .map(|(name, percent_of_bad)| NewJson {
+                    name,
+                    percent_of_bad: *percent_of_bad,
+                })
+                .collect(),
             significant: diff.is_significant(),
             per: diff.unit.as_str(),
             value: match diff.unit {

@@ -4,6 +4,7 @@
 
 mod beside;
 mod comparison;
+mod connecting;
 mod cost_of_looking;
 mod diff;
 mod dive;
@@ -26,6 +27,7 @@ use crate::diff::Diff;
 use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
+use crate::printable::escaped_json;
 use crate::report::Report;
 use crate::sched::{Sched, SwitchLine};
 use crate::stack_views::StackReport;
@@ -84,7 +86,7 @@ pub fn render_switch(switch: &SwitchLine) -> String {
 fn line(document: &impl Serialize) -> String {
     let text = serde_json::to_string(document);
     // As in `pretty`.
-    text.unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string())) + "\n"
+    escaped_json(text.unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string())) + "\n")
 }
 
 /// What changed between two recordings, as indented JSON, with a line feed at the end.
@@ -114,7 +116,7 @@ fn pretty(document: &impl Serialize) -> String {
         // Only a map with keys that are no strings or a failing `Serialize` could get here: there is neither.
         .unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()));
     text.push('\n');
-    text
+    escaped_json(text)
 }
 
 /// What the recording says about itself.

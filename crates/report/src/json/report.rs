@@ -6,6 +6,7 @@ use dbtime_model::recording::Note;
 use serde::Serialize;
 
 use super::beside::BesideJson;
+use super::connecting::ConnectingJson;
 use super::cost_of_looking::CostJson;
 use super::sched::SchedJson;
 use super::system_calls::SystemCallsJson;
@@ -14,9 +15,10 @@ use super::{MetaJson, time_of_day, timestamp};
 use crate::database_view::{DatabaseView, EventView};
 use crate::filter::SECOND_US;
 use crate::group::Dimension;
-use crate::ledger::{Ledger, LedgerRow};
+use crate::ledger::{Ledger, LedgerRow, Section};
 use crate::quality::{Probe, Quality};
 use crate::report::Report;
+use crate::saturation::Saturation;
 use crate::sessions::SessionTime;
 use crate::stacks::StackTime;
 use crate::sums::FidelityMix;
@@ -29,7 +31,15 @@ pub(super) struct Document<'a> {
     elapsed_ns: u128,
     db_time_ns: u128,
     aas: Option<f64>,
+    /// Of `db_time_ns`, of sessions too short to be sampled each: split by the samples of others of their kind.
+    pooled_ns: u128,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connecting: Option<ConnectingJson>,
+    /// How long sessions of clients waited for a CPU.
+    saturation: Option<SaturationJson>,
     by: Vec<&'static str>,
+    /// Of `by`, what the recording knows nothing of.
+    not_recorded: Vec<&'static str>,
     ledger: Vec<LedgerJson<'a>>,
     database_view: DatabaseViewJson<'a>,
     sessions: Vec<SessionJson<'a>>,
@@ -50,6 +60,16 @@ pub(super) struct Document<'a> {
 }
 
 #[derive(Serialize)]
+struct SaturationJson {
+    cpus: u32,
+    is_saturated: bool,
+    after_command_ns: u128,
+    run_queue_ns: u128,
+    run_queue_sessions: Option<f64>,
+    sentence: Option<String>,
+}
+
+#[derive(Serialize)]
 struct LedgerJson<'a> {
     section: &'static str,
     idle: bool,
@@ -67,6 +87,8 @@ struct LedgerJson<'a> {
     cpu_ns: u128,
     other_ns: u128,
     total_ns: u128,
+    /// Of `total_ns`, of sessions too short to be sampled each: split by the samples of others of their kind.
+    pooled_ns: u128,
     samples: u128,
     fidelity: Option<&'static str>,
 }
@@ -115,6 +137,7 @@ struct SessionJson<'a> {
     module: &'a str,
     action: &'a str,
     client_id: &'a str,
+    sid: &'a str,
     leader_pid: Option<u32>,
     elapsed_ns: Option<u128>,
     on_cpu_ns: Option<u128>,
@@ -141,6 +164,7 @@ struct StackJson<'a> {
     kernel: &'a [String],
     ns: u128,
     percent: f64,
+    pooled_ns: u128,
     samples: u128,
     fidelity: Option<&'static str>,
 }
@@ -172,6 +196,7 @@ struct QualityJson<'a> {
     lost: u128,
     waits_not_read: u128,
     unsampled_ns: u128,
+    pooled_ns: u128,
     accounted_ns: u128,
     stacks_complete: u64,
     stacks_truncated: u64,
@@ -204,7 +229,16 @@ impl<'a> From<&'a Report> for Document<'a> {
             elapsed_ns: report.elapsed_ns(),
             db_time_ns: report.db_time_ns(),
             aas: report.average_active_sessions(),
+            pooled_ns: report.ledger.sum(Section::DbTime).pooled_ns(),
+            connecting: report.connecting.as_ref().map(ConnectingJson::from),
+            saturation: report.saturation.map(SaturationJson::from),
             by: report.ledger.by.iter().map(|by| by.as_str()).collect(),
+            not_recorded: report
+                .ledger
+                .not_recorded()
+                .iter()
+                .map(|by| by.as_str())
+                .collect(),
             ledger: report
                 .ledger
                 .rows
@@ -256,8 +290,22 @@ fn ledger_row<'a>(ledger: &Ledger, row: &'a LedgerRow) -> LedgerJson<'a> {
         cpu_ns: row.sums.state_ns(State::Cpu),
         other_ns: row.sums.other_ns(),
         total_ns: row.sums.total_ns(),
+        pooled_ns: row.sums.pooled_ns(),
         samples: row.sums.samples,
         fidelity: fidelity(row.sums.fidelity()),
+    }
+}
+
+impl From<Saturation> for SaturationJson {
+    fn from(of: Saturation) -> SaturationJson {
+        SaturationJson {
+            cpus: of.cpus,
+            is_saturated: of.is_saturated,
+            after_command_ns: of.after_command_ns,
+            run_queue_ns: of.run_queue_ns,
+            run_queue_sessions: of.sessions,
+            sentence: of.sentence(),
+        }
     }
 }
 
@@ -314,6 +362,7 @@ impl<'a> From<&'a SessionTime> for SessionJson<'a> {
             module: &session.module,
             action: &session.action,
             client_id: &session.client_id,
+            sid: &session.sid,
             leader_pid: (session.leader_pid != 0).then_some(session.leader_pid),
             elapsed_ns: totals.elapsed_ns,
             on_cpu_ns: totals.on_cpu_ns,
@@ -343,6 +392,7 @@ impl<'a> From<&'a StackTime> for StackJson<'a> {
             kernel: &stack.kernel,
             ns: stack.ns,
             percent: stack.percent,
+            pooled_ns: stack.pooled_ns,
             samples: stack.samples,
             fidelity: fidelity(stack.fidelity),
         }
@@ -360,6 +410,7 @@ impl<'a> From<&'a Quality> for QualityJson<'a> {
             lost: quality.lost,
             waits_not_read: quality.waits_not_read,
             unsampled_ns: quality.unsampled_ns,
+            pooled_ns: quality.pooled_ns,
             accounted_ns: quality.accounted_ns,
             stacks_complete: quality.stacks.complete,
             stacks_truncated: quality.stacks.truncated,

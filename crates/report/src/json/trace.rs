@@ -1,12 +1,14 @@
 //! What an SQL trace says. Microseconds are whole numbers, because they are those of the trace.
 
+use dbtime_model::BindSet;
 use serde::Serialize;
 
 use super::timestamp;
 use crate::histogram::{Bucket, Histogram};
 use crate::trace::{
-    Application, CallView, CallerCalls, EventGuess, FileGap, FileInFlight, PlanStepTime, RecursiveCall,
-    Throughput, ThroughputSecond, Trace, TraceFile, TracedEvent, TracedStatement,
+    Application, CallSums, CallView, CallerCalls, EventGuess, FileGap, FileInFlight, PlanStepTime,
+    ProfileEvent, RecursiveCall, StatementError, StatementProfile, Throughput, ThroughputSecond, Trace,
+    TraceFile, TracedEvent, TracedStatement, WaitPlace,
 };
 
 #[derive(Serialize)]
@@ -22,16 +24,96 @@ pub(super) struct TraceJson<'a> {
     /// None when a part of the trace was chosen: an interval cannot be cut.
     interval_view: Option<IntervalViewJson>,
     cpu_inside_waits_ns: i128,
+    cpu_beyond_calls_ns: i128,
     waits_beyond_calls_ns: i128,
+    facts: Option<FactsJson>,
+    transactions: TransactionsJson,
+    errors: Vec<ErrorJson<'a>>,
     events: Vec<EventJson<'a>>,
     io_sizes: Vec<IoSizeJson<'a>>,
     sources: SourcesJson<'a>,
     statements: Vec<StatementJson<'a>>,
+    statement_profiles: Vec<ProfileJson<'a>>,
+    objects: Vec<PlaceJson<'a>>,
+    database_files: Vec<PlaceJson<'a>>,
     recursion: Vec<RecursionJson<'a>>,
     by_application: Vec<ApplicationJson<'a>>,
     throughput: ThroughputJson,
     gaps: Option<GapsJson<'a>>,
     in_flight: Option<Vec<InFlightJson<'a>>>,
+}
+
+#[derive(Serialize)]
+struct FactsJson {
+    waits: u128,
+    calls: u128,
+    sessions_us: i128,
+    uncorrected_us: Option<i128>,
+    cpu_step_us: u64,
+    calls_without_outer: u128,
+    calls_without_outer_us: u128,
+}
+
+#[derive(Serialize)]
+struct TransactionsJson {
+    commits: i128,
+    rollbacks: i128,
+    read_only: i128,
+}
+
+#[derive(Serialize)]
+struct ErrorJson<'a> {
+    code: u64,
+    at_parse: bool,
+    count: i128,
+    id: Option<String>,
+    sql_id: Option<&'a str>,
+    text: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ProfileJson<'a> {
+    id: Option<String>,
+    sql_id: Option<&'a str>,
+    events: Vec<ProfileEventJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct ProfileEventJson<'a> {
+    name: &'a str,
+    is_wait: bool,
+    idle: bool,
+    count: u128,
+    us: u128,
+}
+
+#[derive(Serialize)]
+struct PlaceJson<'a> {
+    number: i64,
+    event: &'a str,
+    waits: i128,
+    us: i128,
+    blocks: i128,
+}
+
+#[derive(Serialize)]
+struct CallSumsJson {
+    calls: i128,
+    elapsed_us: i128,
+    cpu_us: i128,
+    rows: i128,
+    consistent_gets: i128,
+    current_gets: i128,
+    physical_reads: i128,
+    misses: i128,
+}
+
+#[derive(Serialize)]
+struct BindSetJson<'a> {
+    values: &'a [String],
+    executions: u64,
+    elapsed_us: u64,
+    rows: u64,
 }
 
 #[derive(Serialize)]
@@ -49,6 +131,14 @@ struct FileJson<'a> {
     size_limited: bool,
     gaps: u64,
     gaps_us: u64,
+    counts_1024_ns: bool,
+    clock_wraps: u64,
+    clock_steps: u64,
+    clock_steps_us: u64,
+    cut_lines: u64,
+    ends_in_line: bool,
+    continued_from: &'a [String],
+    continues_in: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -63,6 +153,7 @@ pub(super) struct CallViewJson {
     cpu_us: i128,
     wait_us: i128,
     idle_us: i128,
+    wait_outside_us: i128,
     unaccounted_us: i128,
 }
 
@@ -134,6 +225,17 @@ struct StatementJson<'a> {
     sql_id: Option<&'a str>,
     plan_hash: Option<u64>,
     text: Option<&'a str>,
+    hash_value: Option<u64>,
+    variants: usize,
+    user_id: Option<u32>,
+    depth: Option<u32>,
+    parse: CallSumsJson,
+    execute: CallSumsJson,
+    fetch: CallSumsJson,
+    own_elapsed_us: i128,
+    own_cpu_us: i128,
+    assumed_wait_us: i128,
+    binds: Vec<BindSetJson<'a>>,
     calls: i128,
     executions: i128,
     elapsed_us: i128,
@@ -237,6 +339,8 @@ struct InFlightJson<'a> {
     waits: u64,
     wait_us: u64,
     line: u64,
+    calls: u64,
+    call_us: u64,
 }
 
 impl<'a> From<&'a Trace> for TraceJson<'a> {
@@ -258,7 +362,23 @@ impl<'a> From<&'a Trace> for TraceJson<'a> {
                 unaccounted_us: view.unaccounted_us(),
             }),
             cpu_inside_waits_ns: trace.double_counted.cpu_inside_waits_ns,
+            cpu_beyond_calls_ns: trace.double_counted.cpu_beyond_calls_ns,
             waits_beyond_calls_ns: trace.double_counted.waits_beyond_calls_ns,
+            facts: facts.map(|facts| FactsJson {
+                waits: facts.waits,
+                calls: facts.calls,
+                sessions_us: facts.sessions_us,
+                uncorrected_us: facts.uncorrected_us,
+                cpu_step_us: facts.cpu_step_us,
+                calls_without_outer: facts.calls_without_outer,
+                calls_without_outer_us: facts.calls_without_outer_us,
+            }),
+            transactions: TransactionsJson {
+                commits: trace.transactions.commits,
+                rollbacks: trace.transactions.rollbacks,
+                read_only: trace.transactions.read_only,
+            },
+            errors: trace.errors.iter().map(ErrorJson::from).collect(),
             events: trace.events.iter().map(EventJson::from).collect(),
             io_sizes: trace
                 .io_sizes
@@ -277,6 +397,9 @@ impl<'a> From<&'a Trace> for TraceJson<'a> {
                 events: trace.guesses.iter().map(EventSourcesJson::from).collect(),
             },
             statements: trace.statements.iter().map(StatementJson::from).collect(),
+            statement_profiles: trace.profiles.iter().map(ProfileJson::from).collect(),
+            objects: trace.objects.iter().map(PlaceJson::from).collect(),
+            database_files: trace.database_files.iter().map(PlaceJson::from).collect(),
             recursion: trace.recursion.iter().map(RecursionJson::from).collect(),
             by_application: trace.applications.iter().map(ApplicationJson::from).collect(),
             throughput: (&trace.throughput).into(),
@@ -313,6 +436,14 @@ impl<'a> From<&'a TraceFile> for FileJson<'a> {
             size_limited: trace.size_limited,
             gaps: trace.gaps,
             gaps_us: trace.gaps_us,
+            counts_1024_ns: trace.counts_1024_ns,
+            clock_wraps: trace.clock_wraps,
+            clock_steps: trace.clock_steps,
+            clock_steps_us: trace.clock_steps_us,
+            cut_lines: trace.cut_lines,
+            ends_in_line: trace.ends_in_line,
+            continued_from: &trace.continued_from,
+            continues_in: &trace.continues_in,
         }
     }
 }
@@ -324,6 +455,7 @@ impl From<&CallView> for CallViewJson {
             cpu_us: view.cpu_us,
             wait_us: view.wait_us,
             idle_us: view.idle_us,
+            wait_outside_us: view.wait_outside_us,
             unaccounted_us: view.unaccounted_us(),
         }
     }
@@ -385,21 +517,100 @@ impl<'a> From<&'a TracedStatement> for StatementJson<'a> {
             sql_id: statement.sql_id.as_deref(),
             plan_hash: statement.plan_hash,
             text: statement.text.as_deref(),
-            calls: statement.calls,
+            hash_value: (statement.hash_value != 0).then_some(statement.hash_value),
+            variants: statement.variants,
+            user_id: statement.user_id,
+            depth: statement.depth,
+            parse: statement.parse.into(),
+            execute: statement.exec().into(),
+            fetch: statement.fetch.into(),
+            own_elapsed_us: statement.own_elapsed_us,
+            own_cpu_us: statement.own_cpu_us,
+            assumed_wait_us: statement.assumed_wait_us,
+            binds: statement.binds.iter().map(BindSetJson::from).collect(),
+            calls: statement.all.calls,
             executions: statement.executions,
-            elapsed_us: statement.elapsed_us,
-            cpu_us: statement.cpu_us,
+            elapsed_us: statement.all.elapsed_us,
+            cpu_us: statement.all.cpu_us,
             wait_us: statement.wait_us,
             missing_us: statement.missing_us(),
             idle_us: statement.idle_us,
-            rows: statement.rows,
-            consistent_gets: statement.consistent_gets,
-            current_gets: statement.current_gets,
-            physical_reads: statement.physical_reads,
-            misses: statement.misses,
+            rows: statement.all.rows,
+            consistent_gets: statement.all.consistent_gets,
+            current_gets: statement.all.current_gets,
+            physical_reads: statement.all.physical_reads,
+            misses: statement.all.misses,
             called_us: statement.called_us,
             callers: statement.callers.iter().map(CallerJson::from).collect(),
             plan: statement.plan.steps.iter().map(PlanStepJson::from).collect(),
+        }
+    }
+}
+
+impl From<CallSums> for CallSumsJson {
+    fn from(sums: CallSums) -> CallSumsJson {
+        CallSumsJson {
+            calls: sums.calls,
+            elapsed_us: sums.elapsed_us,
+            cpu_us: sums.cpu_us,
+            rows: sums.rows,
+            consistent_gets: sums.consistent_gets,
+            current_gets: sums.current_gets,
+            physical_reads: sums.physical_reads,
+            misses: sums.misses,
+        }
+    }
+}
+
+impl<'a> From<&'a BindSet> for BindSetJson<'a> {
+    fn from(set: &'a BindSet) -> BindSetJson<'a> {
+        BindSetJson {
+            values: &set.values,
+            executions: set.executions,
+            elapsed_us: set.elapsed_us,
+            rows: set.rows,
+        }
+    }
+}
+
+impl<'a> From<&'a StatementError> for ErrorJson<'a> {
+    fn from(error: &'a StatementError) -> ErrorJson<'a> {
+        ErrorJson {
+            code: error.code,
+            at_parse: error.at_parse,
+            count: error.count,
+            id: (error.id != 0).then(|| error.id.to_string()),
+            sql_id: error.sql_id.as_deref(),
+            text: error.text.as_deref(),
+        }
+    }
+}
+
+impl<'a> From<&'a StatementProfile> for ProfileJson<'a> {
+    fn from(profile: &'a StatementProfile) -> ProfileJson<'a> {
+        let event = |event: &'a ProfileEvent| ProfileEventJson {
+            name: &event.name,
+            is_wait: event.is_wait,
+            idle: event.idle,
+            count: event.count,
+            us: event.us,
+        };
+        ProfileJson {
+            id: (profile.id != 0).then(|| profile.id.to_string()),
+            sql_id: profile.sql_id.as_deref(),
+            events: profile.events.iter().map(event).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a WaitPlace> for PlaceJson<'a> {
+    fn from(place: &'a WaitPlace) -> PlaceJson<'a> {
+        PlaceJson {
+            number: place.number,
+            event: &place.event,
+            waits: place.waits,
+            us: place.us,
+            blocks: place.blocks,
         }
     }
 }
@@ -499,6 +710,8 @@ impl<'a> From<&'a FileInFlight> for InFlightJson<'a> {
             waits: call.waits,
             wait_us: call.wait_us,
             line: call.line,
+            calls: call.calls,
+            call_us: call.call_us,
         }
     }
 }

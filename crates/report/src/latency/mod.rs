@@ -23,8 +23,9 @@ pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     kind::WAIT,
+    kind::WAIT_CALL,
     kind::ORACLE_WAIT,
     kind::ORACLE_WAIT_DB,
     kind::SYSCALL,
@@ -45,6 +46,7 @@ const KINDS: [&str; 15] = [
 pub(crate) fn kind_words(kind: &str) -> &str {
     match kind {
         kind::WAIT => "Waits",
+        kind::WAIT_CALL => "Waits, cut at their system calls",
         kind::ORACLE_WAIT => "Waits, timed in the database's functions",
         kind::ORACLE_WAIT_DB => "Waits, as the database timed them",
         kind::SYSCALL => "System calls",
@@ -63,13 +65,22 @@ pub(crate) fn kind_words(kind: &str) -> &str {
     }
 }
 
+/// False for recordings before schema 1.4 where calls were traced: each of their calls counts as a wait.
+pub(crate) fn has_whole_waits(meta: &Meta) -> bool {
+    let minor = meta
+        .schema
+        .split_once('.')
+        .and_then(|(_, minor)| minor.parse::<u32>().ok());
+    meta.collector.tier != "exact-calls" || minor.is_none_or(|minor| minor >= 4)
+}
+
 /// What the events of a kind are called, many at once; reads and writes by the name of the event.
 pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
     match kind {
         kind::WAIT if name.to_ascii_lowercase().contains("read") => "reads",
         kind::WAIT if name.to_ascii_lowercase().contains("write") => "writes",
         kind::WAIT => "waits",
-        kind::SYSCALL => "calls",
+        kind::SYSCALL | kind::WAIT_CALL => "calls",
         kind::READ | kind::READ_CPU | kind::READ_QUEUE | kind::READ_DEVICE => "reads",
         kind::BLOCK | kind::BLOCK_QUEUE => "requests",
         kind::SCHED => "delays",
@@ -110,13 +121,16 @@ impl Default for LatencyOptions {
 impl LatencyOptions {
     pub(crate) fn takes(&self, kind: &str, name: &str) -> bool {
         let is_named = |wanted: &String| {
-            wanted == name
-                || name
-                    .split_once(':')
-                    .is_some_and(|(class, event)| wanted == class || wanted == event)
+            wanted.eq_ignore_ascii_case(name)
+                || name.split_once(':').is_some_and(|(class, event)| {
+                    wanted.eq_ignore_ascii_case(class) || wanted.eq_ignore_ascii_case(event)
+                })
         };
-        (self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind))
-            && (self.names.is_empty() || self.names.iter().any(is_named))
+        self.takes_kind(kind) && (self.names.is_empty() || self.names.iter().any(is_named))
+    }
+
+    fn takes_kind(&self, kind: &str) -> bool {
+        self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind)
     }
 
     /// # Errors
@@ -134,11 +148,18 @@ impl LatencyOptions {
             });
         }
         if !recorded.has_wanted && !self.names.is_empty() {
-            return Err(ReportError::NoSuchEvent(self.names.clone()));
+            return Err(ReportError::NoSuchEvent {
+                names: self.names.clone(),
+                recorded: recorded.names.iter().cloned().collect(),
+                more: recorded.more_names,
+            });
         }
         Ok(())
     }
 }
+
+/// So many names are told to who asked for one that is not there.
+const NAMES_TOLD: usize = 40;
 
 /// What is in the whole recording, whatever the period and the sessions.
 #[derive(Default)]
@@ -146,6 +167,10 @@ pub(crate) struct Recorded {
     pub(crate) kinds: BTreeSet<String>,
     /// There are events of the kinds and names that were asked for.
     has_wanted: bool,
+    /// Names of the kinds that were asked for, where names were; only the first so many.
+    names: BTreeSet<String>,
+    /// There are others.
+    more_names: bool,
 }
 
 /// Kinds in the order of reports.
@@ -284,5 +309,12 @@ impl Recorded {
             self.kinds.insert(row.kind.clone());
         }
         self.has_wanted |= options.takes(&row.kind, &row.name);
+        if !options.names.is_empty() && options.takes_kind(&row.kind) && !self.names.contains(&row.name) {
+            self.names.insert(row.name.clone());
+            if self.names.len() > NAMES_TOLD {
+                self.names.pop_last();
+                self.more_names = true;
+            }
+        }
     }
 }

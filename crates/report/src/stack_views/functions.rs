@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::CallPaths;
-use crate::function::{Function, FunctionId};
+use super::{CallPaths, Sort};
+use crate::function::{Function, FunctionId, Functions};
 use crate::sums::percent;
 
 /// Time of one function.
@@ -12,7 +12,7 @@ use crate::sums::percent;
 pub struct FunctionTime {
     /// Which one.
     pub function: Function,
-    /// Nanoseconds in it.
+    /// Nanoseconds in it; without a CPU, too, when it was pushed off.
     pub self_ns: u128,
     /// Nanoseconds in it and in all that it called; once, however often it is on a stack.
     pub total_ns: u128,
@@ -24,45 +24,85 @@ pub struct FunctionTime {
     pub samples: u128,
 }
 
-/// Functions, by the time in them.
+/// Functions, by the time in them or by [`Sort::Total`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionTimes {
-    /// Those with the most time in themselves first.
+    /// Those with the most of it first.
     pub functions: Vec<FunctionTime>,
+    /// Part of everything that is spent in code without a name, in percent.
+    pub without_name_percent: f64,
     /// Functions that are not among them.
     pub others: usize,
     /// Time in themselves of those, nanoseconds.
     pub others_self_ns: u128,
 }
 
+/// A function; code without a name is told apart by the nearest function above that has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    function: FunctionId,
+    below: Option<FunctionId>,
+}
+
+impl Key {
+    fn name(self, functions: &Functions) -> Function {
+        let function = functions.get(self.function).clone();
+        match self.below {
+            Some(caller) => Function {
+                name: format!("{} below {}", function.name, functions.get(caller).name),
+                ..function
+            },
+            None => function,
+        }
+    }
+}
+
+fn keys(path: &[FunctionId], functions: &Functions) -> Vec<Key> {
+    let mut caller = None;
+    path.iter()
+        .map(|id| {
+            let function = functions.get(*id);
+            if function.is_named() {
+                caller = Some(*id);
+            }
+            Key {
+                function: *id,
+                below: caller.filter(|_| function.is_code_without_name()),
+            }
+        })
+        .collect()
+}
+
 /// Adds up by function, and shows the `top` hottest.
-pub(super) fn add_up(paths: &CallPaths, top: usize) -> FunctionTimes {
+pub(super) fn add_up(paths: &CallPaths, top: usize, sort: Sort) -> FunctionTimes {
     #[derive(Default)]
     struct Times {
         self_ns: u128,
         total_ns: u128,
         samples: u128,
     }
-    let mut times: HashMap<FunctionId, Times> = HashMap::new();
+    let mut times: HashMap<Key, Times> = HashMap::new();
     let mut all_ns = 0;
     for (path, _, sums) in &paths.paths {
         all_ns += sums.total_ns();
-        if let Some(leaf) = path.last() {
+        let mut path = keys(path, &paths.functions);
+        // What was interrupted has the time in which it had no CPU.
+        let is_work = |key: &&Key| !paths.functions.get(key.function).is_preemption();
+        if let Some(leaf) = path.iter().rev().find(is_work).or(path.last()) {
             times.entry(*leaf).or_default().self_ns += sums.total_ns();
         }
-        let mut once = path.clone();
-        once.sort_unstable();
-        once.dedup();
-        for id in once {
-            let times = times.entry(id).or_default();
+        path.sort_unstable();
+        path.dedup();
+        for key in path {
+            let times = times.entry(key).or_default();
             times.total_ns += sums.total_ns();
             times.samples += sums.samples;
         }
     }
     let mut functions: Vec<FunctionTime> = times
         .into_iter()
-        .map(|(id, times)| FunctionTime {
-            function: paths.functions.get(id).clone(),
+        .map(|(key, times)| FunctionTime {
+            function: key.name(&paths.functions),
             self_ns: times.self_ns,
             total_ns: times.total_ns,
             self_percent: percent(times.self_ns, all_ns).unwrap_or(0.0),
@@ -71,13 +111,22 @@ pub(super) fn add_up(paths: &CallPaths, top: usize) -> FunctionTimes {
         })
         .collect();
     functions.sort_unstable_by(|one, other| {
-        let key = |time: &FunctionTime| (Reverse(time.self_ns), Reverse(time.total_ns));
+        let key = |time: &FunctionTime| match sort {
+            Sort::Own => (Reverse(time.self_ns), Reverse(time.total_ns)),
+            Sort::Total => (Reverse(time.total_ns), Reverse(time.self_ns)),
+        };
         key(one)
             .cmp(&key(other))
             .then_with(|| one.function.cmp(&other.function))
     });
+    let without_name: u128 = functions
+        .iter()
+        .filter(|time| time.function.is_code_without_name())
+        .map(|time| time.self_ns)
+        .sum();
     let rest = functions.split_off(top.min(functions.len()));
     FunctionTimes {
+        without_name_percent: percent(without_name, all_ns).unwrap_or(0.0),
         functions,
         others: rest.len(),
         others_self_ns: rest.iter().map(|time| time.self_ns).sum(),

@@ -37,6 +37,16 @@ pub enum StackView {
     Modules,
 }
 
+/// In which order functions stand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// By the time in them.
+    #[default]
+    Own,
+    /// By the time in them and in all they called.
+    Total,
+}
+
 /// What a view of stacks is about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackOptions {
@@ -44,6 +54,8 @@ pub struct StackOptions {
     pub filter: Filter,
     /// How they are read.
     pub view: StackView,
+    /// [`StackView::Functions`]: in which order.
+    pub sort: Sort,
     /// How many of the hottest to show.
     pub top: usize,
     /// [`StackView::Stacks`]: how many functions from the leaf; [`StackView::Tree`]: how many levels from the root.
@@ -107,10 +119,11 @@ pub fn stacks(source: &Source, options: &StackOptions) -> Result<StackReport, Re
                 .take(activity);
         }
     });
+    scan.check(&options.filter)?;
     let mut functions = Functions::default();
     let paths = stacks
         .into_iter()
-        .map(|((user, kernel, state), sums)| (functions.path(user, kernel, &dimensions), state, sums))
+        .map(|((user, kernel, state), sums)| (functions.path(user, kernel, state, &dimensions), state, sums))
         .collect();
     let paths = CallPaths { functions, paths };
     let mut problems = std::mem::take(&mut dimensions.problems);
@@ -118,7 +131,7 @@ pub fn stacks(source: &Source, options: &StackOptions) -> Result<StackReport, Re
     let answer = match options.view {
         StackView::Stacks => StackAnswer::Stacks(counted::count(&paths, options.top, options.depth)),
         StackView::Tree => StackAnswer::Tree(call_tree::add_up(&paths, options.top, options.depth)),
-        StackView::Functions => StackAnswer::Functions(functions::add_up(&paths, options.top)),
+        StackView::Functions => StackAnswer::Functions(functions::add_up(&paths, options.top, options.sort)),
         StackView::Modules => {
             let mut counted = CountedWork::default();
             problems.extend(source.counters(|row| {

@@ -5,7 +5,7 @@ use super::{header, latency, quality};
 use crate::comparison::{ComparedEvent, Comparison};
 use crate::histogram::Histogram;
 use crate::latency::{blocks_label, bytes_label};
-use crate::number::{duration, exact_seconds};
+use crate::number::{counted, duration, exact_seconds};
 
 /// Sizes of an event that are shown one by one.
 const SIZES: usize = 10;
@@ -124,7 +124,10 @@ fn events(comparison: &Comparison, page: &mut Page) {
     }
     page.table(&table);
     if comparison.others > 0 {
-        page.line(&format!("  {} others: --top N shows more", comparison.others));
+        page.line(&format!(
+            "  {}: --top N shows more",
+            counted(comparison.others, "other")
+        ));
     }
 }
 

@@ -53,6 +53,7 @@ fn reconciliation(view: &DatabaseView, amounts: Amounts) -> Table {
             Step::CpuAndWaits => "= what the database can show",
             Step::DoubleCounted => "CPU inside wait events: counted twice",
             Step::CpuInsideIdleWaits => "CPU inside idle waits: not DB time",
+            Step::RunQueueInsideIdleWaits => "Waiting for a CPU after a command came: called idle",
             Step::RunQueueOutsideWaits => "Waiting for a CPU outside of waits: not counted",
             Step::BlockedOutsideWaits => "Blocked outside of waits: not counted",
             Step::StateUnknownOutsideWaits => "State not known, outside of waits",

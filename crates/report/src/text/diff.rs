@@ -15,8 +15,10 @@ const HISTOGRAMS: usize = 2;
 
 pub(super) fn render(diff: &Diff, page: &mut Page) {
     // A line of its own, however long: who greps or cuts the first line has the answer.
-    page.line(&diff.conclusion);
-    page.paragraph(&diff.whole);
+    page.line(&format!("{} {}", diff.headline, diff.conclusion));
+    if !diff.whole.is_empty() {
+        page.paragraph(&diff.whole);
+    }
     page.line("");
     for (side, name) in diff.sides.iter().zip(["GOOD", "BAD"]) {
         let how = side.fidelity.map_or("none", |fidelity| fidelity.as_str());
@@ -75,9 +77,7 @@ fn unit(diff: &Diff) -> &'static str {
             ": a request is an end of a wait for the client (Client:ClientRead), counted exactly"
         }
         WorkUnit::Call => ": a system call in a trace of the kernel",
-        WorkUnit::Second => {
-            " of elapsed time: neither side says how much work it did (--transactions GOOD,BAD)"
-        }
+        WorkUnit::Second => " of elapsed time",
         WorkUnit::Sample => ": the sources know no time; 100 % is all samples of a side",
         WorkUnit::Run => ": the whole of each side",
     }

@@ -6,14 +6,23 @@ use dbtime_model::recording::{Clock, Meta, Unit};
 use super::page::Page;
 use crate::filter::{Filter, SECOND_US};
 use crate::group::moment;
-use crate::number::seconds;
+use crate::ledger::Section;
+use crate::number::{counted, plural, seconds};
 use crate::report::Report;
 use crate::scan::Period;
-use crate::sums::FidelityMix;
+use crate::sums::{FidelityMix, percent};
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     recording(&report.meta, report.period, &report.filter, page);
     page.paragraph(&fidelity(report));
+    let db_time = report.ledger.sum(Section::DbTime);
+    if let Some(share) = percent(db_time.pooled_ns(), db_time.total_ns())
+        && share >= 0.05
+    {
+        page.paragraph(&format!(
+            "Pooled: {share:.1} % of DB time, of sessions too short to be sampled each: their exact totals, split by the samples of their kind."
+        ));
+    }
 }
 
 /// What was recorded, where and when, and which part of it this is.
@@ -24,7 +33,7 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
         place.push(format!("on {}", meta.host.name));
     }
     if meta.host.cpus > 0 {
-        place.push(format!("{} CPUs", meta.host.cpus));
+        place.push(counted(meta.host.cpus, "CPU"));
     }
     if !meta.host.kernel.is_empty() {
         place.push(format!("Linux {}", words(&[&meta.host.kernel, &meta.host.arch])));
@@ -51,7 +60,10 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
         Clock::None => "The file does not say when".to_string(),
     };
     if meta.collector.rate_hz > 0 {
-        how += &format!(", {} samples per second and session", meta.collector.rate_hz);
+        how += &format!(
+            ", {} per second and session",
+            counted(meta.collector.rate_hz, "sample")
+        );
     }
     if !meta.complete {
         how += "; incomplete: the recorder was killed or is still at work, this is what it had written";
@@ -81,14 +93,18 @@ fn chosen(filter: &Filter) -> Option<String> {
     let mut only = Vec::new();
     if !filter.sessions.is_empty() {
         let pids: Vec<String> = filter.sessions.iter().map(u32::to_string).collect();
-        only.push(format!("sessions {}", pids.join(", ")));
+        only.push(format!("session{} {}", plural(pids.len()), pids.join(", ")));
     }
     if !filter.waits.is_empty() {
-        only.push(format!("waits {}", filter.waits.join(", ")));
+        only.push(format!(
+            "wait{} {}",
+            plural(filter.waits.len()),
+            filter.waits.join(", ")
+        ));
     }
     if !filter.states.is_empty() {
         let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
-        only.push(format!("states {}", states.join(", ")));
+        only.push(format!("state{} {}", plural(states.len()), states.join(", ")));
     }
     (!only.is_empty()).then(|| format!("Only {}", only.join("; ")))
 }

@@ -6,7 +6,7 @@ use crate::io::{
     DatabaseFile, FileKind, Guess, Guessed, IoReport, ReadGroups, ReadParts, ReadSource, ReadSums, Reads,
 };
 use crate::latency::bytes_label;
-use crate::number::{duration, megabytes, microseconds, seconds};
+use crate::number::{counted, duration, megabytes, microseconds, seconds};
 use crate::sums::{self, FidelityMix};
 
 pub(super) fn render(report: &IoReport, page: &mut Page) {
@@ -73,7 +73,7 @@ fn sources<K>(
         rows(
             report,
             &mut table,
-            format!("{} others", groups.others),
+            counted(groups.others, "other"),
             &groups.others_reads,
         );
     }
@@ -228,7 +228,7 @@ fn cpu(report: &IoReport, page: &mut Page) {
             ]);
         }
         if cpu.calls_not_shown > 0 {
-            table.row(vec![format!("{} others", cpu.calls_not_shown)]);
+            table.row(vec![counted(cpu.calls_not_shown, "other")]);
         }
         page.table(&table);
     }

@@ -6,8 +6,8 @@ use dbtime_model::recording::Meta;
 use super::page::{Page, Table, bar, percent};
 use super::{header, quality};
 use crate::histogram::Histogram;
-use crate::latency::{KindLatencies, LatencyReport, kind_words};
-use crate::number::{duration, microseconds, milliseconds};
+use crate::latency::{KindLatencies, LatencyReport, has_whole_waits, kind_words};
+use crate::number::{counted, duration, microseconds, milliseconds};
 use crate::sums;
 use crate::trace::has_trace;
 
@@ -31,10 +31,10 @@ pub(super) fn render(report: &LatencyReport, page: &mut Page) {
     }
     for kind in &report.kinds {
         page.heading(&format!(
-            "{} (kind {}, exact): {} events, {} in all. {}",
+            "{} (kind {}, exact): {}, {} in all. {}",
             kind_words(&kind.kind),
             kind.kind,
-            kind.total.count(),
+            counted(kind.total.count(), "event"),
             duration(kind.total.sum_ns()),
             explanation(&kind.kind, &report.meta),
         ));
@@ -47,10 +47,10 @@ pub(super) fn render(report: &LatencyReport, page: &mut Page) {
 pub(super) fn table_of_groups(report: &LatencyReport, page: &mut Page) {
     for kind in &report.kinds {
         page.paragraph(&format!(
-            "{} (exact; {}): {} events, {} in all",
+            "{} (exact; {}): {}, {} in all",
             kind_words(&kind.kind),
             quantiles(&report.meta),
-            kind.total.count(),
+            counted(kind.total.count(), "event"),
             duration(kind.total.sum_ns())
         ));
         let numbers = [
@@ -108,7 +108,7 @@ fn groups(report: &LatencyReport, kind: &KindLatencies, page: &mut Page) {
 }
 
 fn summary(report: &LatencyReport, histogram: &Histogram) -> String {
-    let mut text = format!("{} events", histogram.count());
+    let mut text = counted(histogram.count(), "event");
     if let Some(rate) = report.per_second(histogram.count()) {
         text += &format!(" ({rate:.1}/s)");
     }
@@ -155,10 +155,12 @@ fn table(histogram: &Histogram) -> Table {
 fn explanation(of: &str, meta: &Meta) -> &'static str {
     match of {
         kind::WAIT if has_trace(meta) => "One event is a wait, as the trace tells it.",
+        kind::WAIT if !has_whole_waits(meta) => "One event is a system call made in the wait.",
         kind::WAIT => {
-            "One event is a system call made in the wait; where calls were not traced, one stay off CPU in it, run \
+            "From entering the wait event until leaving it; where calls were not traced, one stay off CPU in it, run \
              queue included."
         }
+        kind::WAIT_CALL => "One event is a system call made in the wait: of one wait there may be several.",
         kind::ORACLE_WAIT => "From the database's begin of the wait to its end, by the kernel's clock.",
         kind::ORACLE_WAIT_DB => "The same waits by the database's own clock, in whole microseconds.",
         kind::SYSCALL => "From begin to end.",

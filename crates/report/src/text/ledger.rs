@@ -30,7 +30,19 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     if total.total_ns() == 0 {
         return;
     }
+    if let Some(sentence) = report.saturation.and_then(|saturation| saturation.sentence()) {
+        page.paragraph(&sentence);
+    }
     legend(&total, page);
+    if report.database_view.run_queue_inside_idle_waits_ns > 0 && ledger.by.contains(&Dimension::Wait) {
+        page.paragraph(
+            "(no CPU): a command had come for the session, as a rule, and there was no CPU to take it up; the database calls \
+             it idle.",
+        );
+    }
+    for dimension in ledger.not_recorded() {
+        page.paragraph(&format!("Nothing in this recording says the {dimension}."));
+    }
     page.heading(&heading(ledger, Section::DbTime, amounts));
     page.table(&table(ledger, amounts));
 }
@@ -38,7 +50,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 /// What the columns mean.
 fn legend(total: &Sums, page: &mut Page) {
     if !total.knows_states() {
-        page.paragraph("What the operating system did meanwhile is not known: nobody looked.");
+        page.paragraph("The source does not say what the operating system did meanwhile.");
         return;
     }
     let mut legend =

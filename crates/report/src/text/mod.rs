@@ -4,6 +4,7 @@ mod beside;
 mod block_io;
 mod calibration;
 mod comparison;
+mod connecting;
 mod database_view;
 mod diff;
 mod dive;
@@ -41,6 +42,7 @@ pub use sched::{render_switch, render_switch_heading};
 pub fn render(report: &Report, width: usize) -> String {
     let mut page = Page::new(width);
     header::render(report, &mut page);
+    connecting::render(report, &mut page);
     ledger::render(report, &mut page);
     if !report.is_trace_without_states() {
         database_view::render(report, &mut page);

@@ -102,7 +102,7 @@ impl Page {
             .load_style(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_width(self.width)
-            .add_row([printable(text)]);
+            .add_row([printable(cut(text))]);
         if let Some(column) = table.column_mut(0) {
             column.set_padding((0, 0));
         }
@@ -182,11 +182,13 @@ const MARK: &str = "\u{1}";
 const MAX_CHARACTERS: usize = 4_096;
 
 fn cell(text: &str) -> Cell {
-    let end = text
-        .char_indices()
-        .nth(MAX_CHARACTERS)
-        .map_or(text.len(), |(end, _)| end);
-    Cell::new(printable(&text[..end].replace(['\n', '\r', '\t'], " ")))
+    Cell::new(printable(&cut(text).replace(['\n', '\r', '\t'], " ")))
+}
+
+/// As much of a text as anybody reads.
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(MAX_CHARACTERS);
+    &text[..end.map_or(text.len(), |(end, _)| end)]
 }
 
 /// A time as it stands in a table: nothing for none, so that zero and "less than a millisecond" differ.

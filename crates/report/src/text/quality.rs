@@ -26,6 +26,12 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             amounts.with_unit(quality.unsampled_ns),
         ));
     }
+    if let (Some(percent), true) = (quality.pooled_percent(), quality.pooled_ns > 0) {
+        page.paragraph(&format!(
+            "  pooled {} ({percent:.1} % of all time shown): time of sessions too short to be sampled each, split by the samples of other sessions of the same type, user and database in the same second",
+            amounts.with_unit(quality.pooled_ns),
+        ));
+    }
     let counts = [
         (
             quality.torn_stacks,

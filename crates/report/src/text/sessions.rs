@@ -3,7 +3,7 @@
 use dbtime_model::BackendType;
 
 use super::page::{Page, Table, time_if_known};
-use crate::number::Amounts;
+use crate::number::{Amounts, counted};
 use crate::report::Report;
 use crate::sessions::{SessionTime, SessionTotals};
 
@@ -48,7 +48,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if others > 0 {
         table.rule();
-        table.row(cells(String::new(), format!("{others} others"), &rest));
+        table.row(cells(String::new(), counted(others, "other"), &rest));
     }
     page.table(&table);
 }
@@ -80,6 +80,10 @@ fn name(session: &SessionTime) -> String {
         .map(String::as_str)
         .filter(|text| !text.is_empty())
         .collect();
+    let name = match session.sid.as_str() {
+        "" => name,
+        sid => format!("{sid} {name}"),
+    };
     match says.as_slice() {
         [] => name,
         says => format!("{name}: {}", says.join(", ")),

@@ -2,7 +2,9 @@
 
 use super::header::recording;
 use super::page::{Page, Table, percent};
-use crate::number::{Amounts, duration};
+use dbtime_model::recording::Meta;
+
+use crate::number::{Amounts, counted, duration};
 use crate::stack_views::{CallTree, CountedStacks, FunctionTimes, ModuleTimes, StackAnswer, StackReport};
 
 pub(super) fn render(report: &StackReport, page: &mut Page) {
@@ -11,9 +13,12 @@ pub(super) fn render(report: &StackReport, page: &mut Page) {
     let amounts = Amounts::of(&report.meta);
     let what = format!("DB time {} ({how})", amounts.with_unit(report.total.total_ns()));
     match &report.answer {
-        StackAnswer::Stacks(stacks) => counted(stacks, &what, amounts, page),
+        StackAnswer::Stacks(stacks) => counted_stacks(stacks, &what, amounts, page),
         StackAnswer::Tree(tree) => call_tree(tree, &what, amounts, page),
-        StackAnswer::Functions(times) => functions(times, &what, amounts, page),
+        StackAnswer::Functions(times) => {
+            functions(times, &what, amounts, page);
+            without_names(times, &report.meta, page);
+        }
         StackAnswer::Modules(times) => modules(times, &what, amounts, page),
     }
     for problem in &report.problems {
@@ -29,15 +34,15 @@ fn column(what: &str, amounts: Amounts) -> String {
     }
 }
 
-fn counted(stacks: &CountedStacks, what: &str, amounts: Amounts, page: &mut Page) {
+fn counted_stacks(stacks: &CountedStacks, what: &str, amounts: Amounts, page: &mut Page) {
     page.heading(&format!(
         "Stacks of {what}, equal ones counted, the hottest last (root first, [k] = kernel)"
     ));
     if stacks.others > 0 {
         page.line("");
         page.line(&format!(
-            "  {} other stacks: {}",
-            stacks.others,
+            "  {}: {}",
+            counted(stacks.others, "other stack"),
             amounts.with_unit(stacks.others_ns)
         ));
     }
@@ -50,7 +55,7 @@ fn counted(stacks: &CountedStacks, what: &str, amounts: Amounts, page: &mut Page
             page.line(&format!("    {}", function.label()));
         }
         let samples = match amounts.are_times() {
-            true => format!(", {} samples", stack.samples),
+            true => format!(", {}", counted(stack.samples, "sample")),
             false => String::new(),
         };
         page.line(&format!(
@@ -104,8 +109,8 @@ fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
     hidden(page, tree.hidden_roots_ns, 0);
     if tree.others > 0 {
         page.paragraph(&format!(
-            "  {} call paths are not shown, see --top and --depth",
-            tree.others
+            "  Not shown: {}, see --top and --depth",
+            counted(tree.others, "call path")
         ));
     }
 }
@@ -138,11 +143,32 @@ fn functions(times: &FunctionTimes, what: &str, amounts: Amounts, page: &mut Pag
     if times.others > 0 {
         table.rule();
         let mut cells = vec![String::new(); 7];
-        cells[0] = format!("{} others", times.others);
+        cells[0] = counted(times.others, "other");
         cells[2] = amounts.cell(times.others_self_ns);
         table.row(cells);
     }
     page.table(&table);
+}
+
+/// Less than this part without names, in percent, is not worth a line.
+const WITHOUT_NAME: f64 = 5.0;
+
+fn without_names(times: &FunctionTimes, meta: &Meta, page: &mut Page) {
+    if times.without_name_percent < WITHOUT_NAME {
+        return;
+    }
+    page.paragraph(&format!(
+        "{:.0} % is in code without a name, told apart by the nearest function above that has one.",
+        times.without_name_percent
+    ));
+    for reason in meta
+        .collector
+        .reasons
+        .iter()
+        .filter(|reason| reason.contains("no names"))
+    {
+        page.paragraph(&format!("Recorded with: {reason}."));
+    }
 }
 
 fn modules(times: &ModuleTimes, what: &str, amounts: Amounts, page: &mut Page) {
@@ -191,7 +217,7 @@ fn modules(times: &ModuleTimes, what: &str, amounts: Amounts, page: &mut Page) {
     }
     if times.others > 0 {
         table.rule();
-        let mut cells = vec![format!("{} others", times.others)];
+        let mut cells = vec![counted(times.others, "other")];
         cells.extend(numbers(&times.others_sums));
         cells.extend([String::new(), String::new()]);
         cells.extend(per_unit(&times.others_sums));
@@ -199,6 +225,6 @@ fn modules(times: &ModuleTimes, what: &str, amounts: Amounts, page: &mut Page) {
     }
     page.table(&table);
     if let Some((unit, count)) = times.work {
-        page.paragraph(&format!("{count} {unit}s were counted."));
+        page.paragraph(&format!("Counted: {}.", counted(count, unit.as_str())));
     }
 }

@@ -1,7 +1,7 @@
 //! The stacks with the most DB time.
 
 use super::page::Page;
-use crate::number::Amounts;
+use crate::number::{Amounts, counted};
 use crate::report::Report;
 use crate::stacks::StackTime;
 
@@ -38,8 +38,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if stacks.others > 0 {
         page.line(&format!(
-            "  {} other stacks: {}",
-            stacks.others,
+            "  {}: {}",
+            counted(stacks.others, "other stack"),
             amounts.with_unit(stacks.others_ns)
         ));
     }

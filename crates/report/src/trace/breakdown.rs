@@ -5,7 +5,7 @@ use dbtime_model::counter::oracle;
 
 use super::TraceFile;
 
-/// Time by the rule of parsetrc.pl: the elapsed time and CPU of calls that no other traced call made, and all waits.
+/// Time by calls, as parsetrc.pl has it: the elapsed time and CPU of calls that no other traced call made, and all waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallView {
     /// Elapsed time of the calls.
@@ -16,10 +16,12 @@ pub struct CallView {
     pub wait_us: i128,
     /// Waits for the client's next message. They lie between calls, so they are no part of elapsed time.
     pub idle_us: i128,
+    /// Of the waits that are not idle, what lies in none of these calls.
+    pub wait_outside_us: i128,
 }
 
 impl CallView {
-    /// What is left of elapsed time. Below zero when CPU was used inside waits.
+    /// What is left of elapsed time. May be below zero: see [`DoubleCounted`] and `wait_outside_us`.
     pub fn unaccounted_us(&self) -> i128 {
         self.elapsed_us - (self.wait_us + self.cpu_us)
     }
@@ -30,6 +32,7 @@ impl CallView {
             oracle::CALL_CPU_US => &mut self.cpu_us,
             oracle::CALL_WAIT_US => &mut self.wait_us,
             oracle::CALL_IDLE_US => &mut self.idle_us,
+            oracle::WAIT_OUTSIDE_CALLS_US => &mut self.wait_outside_us,
             _ => return,
         };
         *sum += i128::from(row.value);
@@ -40,22 +43,23 @@ impl CallView {
         self.cpu_us += other.cpu_us;
         self.wait_us += other.wait_us;
         self.idle_us += other.idle_us;
+        self.wait_outside_us += other.wait_outside_us;
     }
 }
 
-/// Time by the rule of TVD$XTAT: from the begin of the first call to the last moment, file by file.
+/// Time by the rule of TVD$XTAT: from the earliest begin of a call or wait to the last moment, file by file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IntervalView {
-    /// Length of the interval; 0 for a file without calls.
+    /// Length of the interval; 0 for a file without calls and waits.
     pub duration_us: i128,
-    /// CPU of calls of depth 0.
+    /// CPU of calls that no other traced call made, but CLOSE.
     pub cpu_us: i128,
     /// All waits, idle ones included.
     pub wait_us: i128,
 }
 
 impl IntervalView {
-    /// What is left of the interval. Below zero when CPU was used inside waits.
+    /// What is left of the interval. May be below zero.
     pub fn unaccounted_us(&self) -> i128 {
         self.duration_us - (self.cpu_us + self.wait_us)
     }
@@ -78,6 +82,8 @@ impl IntervalView {
 pub struct DoubleCounted {
     /// CPU for which the waits of its call leave no room.
     pub cpu_inside_waits_ns: i128,
+    /// CPU for which neither its call nor those beside it have room.
+    pub cpu_beyond_calls_ns: i128,
     /// Waits that add up to more than their call.
     pub waits_beyond_calls_ns: i128,
 }
@@ -86,6 +92,7 @@ impl DoubleCounted {
     pub(super) fn add(&mut self, row: &CounterRow) {
         match row.name.as_str() {
             oracle::CPU_INSIDE_WAITS_NS => self.cpu_inside_waits_ns += i128::from(row.value),
+            oracle::CPU_BEYOND_CALLS_NS => self.cpu_beyond_calls_ns += i128::from(row.value),
             oracle::WAITS_BEYOND_CALLS_NS => self.waits_beyond_calls_ns += i128::from(row.value),
             _ => {}
         }

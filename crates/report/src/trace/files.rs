@@ -24,6 +24,20 @@ pub struct TraceFacts {
     pub first_tim_us: Option<i64>,
     /// The last moment in any of them, microseconds of the trace's own clock.
     pub last_tim_us: Option<i64>,
+    /// Waits in all of them; 0 with calls: they were not traced.
+    pub waits: u128,
+    /// Calls in all of them.
+    pub calls: u128,
+    /// Intervals of single sessions, microseconds: more than those of files where sessions overlap.
+    pub sessions_us: i128,
+    /// Intervals of files with a clock of 1,024 ns, as tools show it that do not correct it; none when there is no such file.
+    pub uncorrected_us: Option<i128>,
+    /// The coarsest step in which CPU was counted; 1 = finer than 1 ms, 0 = not known.
+    pub cpu_step_us: u64,
+    /// Recursive calls whose outer call is not in their trace.
+    pub calls_without_outer: u128,
+    /// Their elapsed time, microseconds.
+    pub calls_without_outer_us: u128,
     /// Files at whose size limit the database stopped writing.
     pub size_limited: usize,
     /// Stretches of a second or more of which no line tells.
@@ -75,6 +89,17 @@ impl TraceFacts {
             facts.unknown_lines += u128::from(file.unknown_lines);
             facts.first_tim_us = facts.first_tim_us.into_iter().chain(trace.first_tim_us).min();
             facts.last_tim_us = facts.last_tim_us.into_iter().chain(trace.last_tim_us).max();
+            facts.waits += u128::from(trace.waits);
+            facts.calls += u128::from(trace.calls);
+            facts.sessions_us += i128::from(trace.sessions_us);
+            facts.cpu_step_us = facts.cpu_step_us.max(trace.cpu_step_us);
+            facts.calls_without_outer += u128::from(trace.calls_without_outer);
+            facts.calls_without_outer_us += u128::from(trace.calls_without_outer_us);
+            if let (true, Some(begin), Some(end)) = (trace.counts_1024_ns, trace.begin_us, trace.last_tim_us)
+            {
+                let corrected = i128::from(end) - i128::from(begin);
+                *facts.uncorrected_us.get_or_insert(0) += corrected * 1_000 / 1_024;
+            }
             facts.size_limited += usize::from(trace.size_limited);
             facts.gaps += u128::from(trace.gaps);
             facts.gaps_us += u128::from(trace.gaps_us);

@@ -7,7 +7,11 @@ mod application;
 mod breakdown;
 mod event;
 mod files;
+mod literals;
+mod outcome;
+mod place;
 mod plan;
+mod profile;
 mod recursion;
 mod statement;
 mod throughput;
@@ -19,6 +23,7 @@ use dbtime_model::{CounterRow, LatencyRow, counter};
 use crate::filter::Filter;
 use crate::io::USUAL_THRESHOLDS_US;
 use crate::load::Dimensions;
+use crate::scan::Activity;
 use application::ApplicationsBuilder;
 pub use application::{Application, ApplicationTime};
 pub use breakdown::{CallView, DoubleCounted, IntervalView};
@@ -26,10 +31,16 @@ use event::EventsBuilder;
 pub(crate) use event::bare_name;
 pub use event::{EventGuess, IoSize, IoSizes, PARSETRC_LABELS, TracedEvent, parsetrc_counts};
 pub use files::{FileGap, FileInFlight, TraceFacts, TraceFile};
+use outcome::OutcomesBuilder;
+pub use outcome::{StatementError, Transactions};
+use place::PlacesBuilder;
+pub use place::WaitPlace;
 pub use plan::{PlanStepTime, StatementPlan};
+use profile::ProfilesBuilder;
+pub use profile::{ProfileEvent, StatementProfile};
 pub use recursion::RecursiveCall;
-use statement::StatementsBuilder;
-pub use statement::{CallerCalls, TracedStatement};
+pub use statement::{CallSums, CallerCalls, TracedStatement};
+use statement::{Groups, StatementsBuilder};
 use throughput::ThroughputBuilder;
 pub use throughput::{Throughput, ThroughputSecond, ThroughputSpan};
 
@@ -44,6 +55,10 @@ pub struct TraceOptions {
     pub top: usize,
     /// Show the plans of these statements in text.
     pub plans: bool,
+    /// Show statements one by one that differ in literals only.
+    pub each_literal: bool,
+    /// Show the values of bind variables in text, where they were imported.
+    pub binds: bool,
 }
 
 impl Default for TraceOptions {
@@ -53,6 +68,8 @@ impl Default for TraceOptions {
             block_bytes: 8192,
             top: 10,
             plans: false,
+            each_literal: false,
+            binds: false,
         }
     }
 }
@@ -82,6 +99,16 @@ pub struct Trace {
     pub statements: Vec<TracedStatement>,
     /// Who called whom, from the top down.
     pub recursion: Vec<RecursiveCall>,
+    /// Own time of statements by event, the longest first.
+    pub profiles: Vec<StatementProfile>,
+    /// Errors of statements, the most frequent first.
+    pub errors: Vec<StatementError>,
+    /// How transactions ended.
+    pub transactions: Transactions,
+    /// Waits by object.
+    pub objects: Vec<WaitPlace>,
+    /// Waits by file.
+    pub database_files: Vec<WaitPlace>,
     /// By service, module, action and client id.
     pub applications: Vec<Application>,
     /// I/O on data files and temporary files.
@@ -112,11 +139,19 @@ pub(crate) struct TraceBuilder {
     double_counted: DoubleCounted,
     events: EventsBuilder,
     statements: StatementsBuilder,
+    profiles: ProfilesBuilder,
+    outcomes: OutcomesBuilder,
+    places: PlacesBuilder,
     applications: ApplicationsBuilder,
     throughput: ThroughputBuilder,
 }
 
 impl TraceBuilder {
+    /// Adds activity that the filter lets through.
+    pub(crate) fn add_activity(&mut self, activity: &Activity<'_>) {
+        self.profiles.add(activity);
+    }
+
     /// Adds a latency that the filter lets through.
     pub(crate) fn add_latency(&mut self, row: &LatencyRow) {
         if row.kind == kind::WAIT {
@@ -136,6 +171,8 @@ impl TraceBuilder {
         self.double_counted.add(row);
         self.applications.add(row);
         self.statements.add(row);
+        self.outcomes.add(row);
+        self.places.add(row);
         self.throughput.add(row);
     }
 
@@ -148,7 +185,13 @@ impl TraceBuilder {
     ) -> Trace {
         let is_whole = *filter == Filter::default();
         let files = files::files(meta);
-        let statements = self.statements.finish(dimensions);
+        let groups = match options.each_literal {
+            true => Groups::none(),
+            false => Groups::by_literals(self.statements.ids(), dimensions),
+        };
+        let statements = self.statements.finish(&groups, dimensions);
+        let (transactions, errors) = self.outcomes.finish(dimensions);
+        let (objects, database_files) = self.places.finish();
         let (events, io_sizes) = self.events.finish();
         Trace {
             facts: is_whole.then(|| TraceFacts::of(&files, dimensions)),
@@ -161,6 +204,11 @@ impl TraceBuilder {
             io_sizes,
             recursion: recursion::tree(&statements),
             statements,
+            profiles: self.profiles.finish(&groups, dimensions),
+            errors,
+            transactions,
+            objects,
+            database_files,
             applications: self.applications.finish(dimensions),
             throughput: self.throughput.finish(options.block_bytes),
             options: options.clone(),

@@ -1,6 +1,6 @@
 //! Plans: what each step did, and how much of it was its own. All times in microseconds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::{PlanStep, StatementRow};
 
@@ -23,9 +23,19 @@ pub struct PlanStepTime {
 }
 
 impl StatementPlan {
-    pub(super) fn of(row: &StatementRow, plan: u64) -> StatementPlan {
-        let mut steps: Vec<&PlanStep> = row.plan_steps.iter().filter(|step| step.plan == plan).collect();
-        steps.sort_by_key(|step| step.id);
+    /// The steps of a plan, of all statements that had it.
+    pub(super) fn of(rows: &[&StatementRow], plan: u64) -> StatementPlan {
+        let mut sums: BTreeMap<u64, PlanStep> = BTreeMap::new();
+        for step in rows
+            .iter()
+            .flat_map(|row| &row.plan_steps)
+            .filter(|step| step.plan == plan)
+        {
+            sums.entry(step.id)
+                .and_modify(|sum| sum.add(step))
+                .or_insert_with(|| step.clone());
+        }
+        let steps: Vec<PlanStep> = sums.into_values().collect();
         let mut below_us: HashMap<u64, i128> = HashMap::new();
         for step in &steps {
             *below_us.entry(step.parent).or_default() += i128::from(step.elapsed_us);
@@ -45,7 +55,7 @@ impl StatementPlan {
                 PlanStepTime {
                     own_us: i128::from(step.elapsed_us) - below.copied().unwrap_or(0),
                     depth,
-                    step: step.clone(),
+                    step,
                 }
             })
             .collect();

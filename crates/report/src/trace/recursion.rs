@@ -17,6 +17,8 @@ pub struct RecursiveCall {
     pub id: u64,
     /// Its name in the database.
     pub sql_id: Option<String>,
+    /// See [`TracedStatement::hash_value`].
+    pub hash_value: u64,
     /// Its text.
     pub text: Option<String>,
     /// Calls: at depth 0 all of its calls, below those on behalf of the line above.
@@ -41,8 +43,8 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
     for statement in statements {
         let node = nodes.entry(statement.id).or_default();
         node.first.get_or_insert(statement);
-        node.calls += statement.calls;
-        node.elapsed_us += statement.elapsed_us;
+        node.calls += statement.all.calls;
+        node.elapsed_us += statement.all.elapsed_us;
     }
     // By caller: who was called, in how many calls, and how long they took.
     let mut called: HashMap<u64, Vec<(u64, i128, i128)>> = HashMap::new();
@@ -88,6 +90,7 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
                 depth,
                 id,
                 sql_id: first.and_then(|statement| statement.sql_id.clone()),
+                hash_value: first.map_or(0, |statement| statement.hash_value),
                 text: first.and_then(|statement| statement.text.clone()),
                 calls,
                 elapsed_us,

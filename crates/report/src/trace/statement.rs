@@ -4,34 +4,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::counter::oracle;
-use dbtime_model::{CounterRow, StatementRow};
+use dbtime_model::{BindSet, CounterRow, StatementRow};
 
+use super::literals::{signature, without_literals};
 use super::plan::StatementPlan;
 use crate::load::Dimensions;
 
-/// A statement with one of its plans.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct TracedStatement {
-    /// Identity in the recording; 0 = calls and waits whose statement the trace does not say.
-    pub id: u64,
-    /// Its name in the database.
-    pub sql_id: Option<String>,
-    /// Hash of the plan; none when not known.
-    pub plan_hash: Option<u64>,
-    /// Its text.
-    pub text: Option<String>,
-    /// PARSE, EXEC and FETCH calls.
+/// Sums of calls of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallSums {
+    /// Calls.
     pub calls: i128,
-    /// Of these, EXEC.
-    pub executions: i128,
     /// Elapsed time of the calls, the statements called inside included.
     pub elapsed_us: i128,
     /// CPU of the calls, the statements called inside included.
     pub cpu_us: i128,
-    /// Its own waits but for the client's next message.
-    pub wait_us: i128,
-    /// Its own waits for the client's next message.
-    pub idle_us: i128,
     /// Rows processed.
     pub rows: i128,
     /// Blocks got in consistent mode.
@@ -42,12 +29,130 @@ pub struct TracedStatement {
     pub physical_reads: i128,
     /// Misses in the library cache.
     pub misses: i128,
+}
+
+impl CallSums {
+    /// In the order of [`oracle::CALL_SUMS`].
+    fn fields(&mut self) -> [&mut i128; oracle::CALL_SUMS.len()] {
+        [
+            &mut self.calls,
+            &mut self.elapsed_us,
+            &mut self.cpu_us,
+            &mut self.rows,
+            &mut self.consistent_gets,
+            &mut self.current_gets,
+            &mut self.physical_reads,
+            &mut self.misses,
+        ]
+    }
+
+    fn field(&mut self, names: [&str; oracle::CALL_SUMS.len()], name: &str) -> Option<&mut i128> {
+        let at = names.iter().position(|of| *of == name)?;
+        self.fields().into_iter().nth(at)
+    }
+
+    fn add(&mut self, mut other: CallSums) {
+        for (sum, more) in self.fields().into_iter().zip(other.fields()) {
+            *sum += *more;
+        }
+    }
+
+    /// These without those of other calls.
+    fn without(mut self, mut other: CallSums) -> CallSums {
+        for (sum, less) in self.fields().into_iter().zip(other.fields()) {
+            *sum -= *less;
+        }
+        self
+    }
+}
+
+/// Which statements are taken as one, because they differ in literals only.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    of: HashMap<u64, u64>,
+    sizes: HashMap<u64, usize>,
+}
+
+impl Groups {
+    /// Each statement for itself.
+    pub(super) fn none() -> Groups {
+        Groups::default()
+    }
+
+    /// Groups of these statements. The one with the least identity stands for its group.
+    pub(super) fn by_literals(ids: impl Iterator<Item = u64>, dimensions: &Dimensions) -> Groups {
+        let mut groups = Groups::default();
+        let mut first: HashMap<String, u64> = HashMap::new();
+        let mut ids: Vec<u64> = ids.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            let Some(text) = dimensions.statement(id) else {
+                continue;
+            };
+            let group = *first.entry(signature(text)).or_insert(id);
+            groups.of.insert(id, group);
+            *groups.sizes.entry(group).or_default() += 1;
+        }
+        groups
+    }
+
+    /// The statement that stands for this one.
+    pub(super) fn of(&self, id: u64) -> u64 {
+        self.of.get(&id).copied().unwrap_or(id)
+    }
+
+    /// How many statements it stands for.
+    fn size(&self, id: u64) -> usize {
+        self.sizes.get(&id).copied().unwrap_or(1)
+    }
+}
+
+/// A statement with one of its plans.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TracedStatement {
+    /// Identity in the recording; 0 = calls and waits whose statement the trace does not say.
+    pub id: u64,
+    /// Its name in the database; of several statements, that of one of them.
+    pub sql_id: Option<String>,
+    /// The name it had in the database before there was an `sql_id`; 0 = not known.
+    pub hash_value: u64,
+    /// Statements that it stands for: they differ in literals only.
+    pub variants: usize,
+    /// Hash of the plan; none when not known.
+    pub plan_hash: Option<u64>,
+    /// Its text; of several statements with `?` for the literals.
+    pub text: Option<String>,
+    /// Number of the user who parsed it; 0 = SYS.
+    pub user_id: Option<u32>,
+    /// The least depth at which it was parsed; more than 0 = recursive.
+    pub depth: Option<u32>,
+    /// PARSE, EXEC and FETCH calls.
+    pub all: CallSums,
+    /// PARSE calls alone.
+    pub parse: CallSums,
+    /// FETCH calls alone.
+    pub fetch: CallSums,
+    /// EXEC calls.
+    pub executions: i128,
+    /// Elapsed time of the calls less that of the calls in them.
+    pub own_elapsed_us: i128,
+    /// CPU of the calls less that of the calls in them.
+    pub own_cpu_us: i128,
+    /// Its own waits but for the client's next message.
+    pub wait_us: i128,
+    /// Its own waits for the client's next message.
+    pub idle_us: i128,
+    /// Of both, waits of cursor #0 in no call: given to the statement before them.
+    pub assumed_wait_us: i128,
     /// Elapsed time of the statements that its calls made, with whatever plan: a part of the elapsed time of all of its plans.
     pub called_us: i128,
     /// Statements in whose calls it ran, the longest first.
     pub callers: Vec<CallerCalls>,
     /// What the steps of the plan did.
     pub plan: StatementPlan,
+    /// Values of its bind variables, the longest first, where they were asked for: those of all plans.
+    pub binds: Vec<BindSet>,
 }
 
 /// Calls made on behalf of another statement.
@@ -64,27 +169,55 @@ pub struct CallerCalls {
 }
 
 impl TracedStatement {
-    /// What is left of elapsed time by CPU and its own waits. Includes the waits of the statements that it called; below
-    /// zero when CPU was used inside waits.
+    /// What is left of elapsed time by CPU and its own waits. Includes the waits of the statements that it called.
     pub fn missing_us(&self) -> i128 {
-        self.elapsed_us - self.cpu_us - self.wait_us
+        self.all.elapsed_us - self.all.cpu_us - self.wait_us
+    }
+
+    /// EXEC calls alone. All 0 but their number in recordings that do not tell kinds apart.
+    pub fn exec(&self) -> CallSums {
+        self.all.without(self.parse).without(self.fetch)
+    }
+
+    /// It ran inside of calls of other statements only.
+    pub fn is_recursive(&self) -> bool {
+        self.depth.is_some_and(|depth| depth > 0)
     }
 
     fn counter(&mut self, name: &str) -> Option<&mut i128> {
         Some(match name {
-            oracle::CALLS => &mut self.calls,
             oracle::EXECUTIONS => &mut self.executions,
-            oracle::ELAPSED_US => &mut self.elapsed_us,
-            oracle::CPU_US => &mut self.cpu_us,
+            oracle::OWN_ELAPSED_US => &mut self.own_elapsed_us,
+            oracle::OWN_CPU_US => &mut self.own_cpu_us,
             oracle::WAIT_US => &mut self.wait_us,
             oracle::IDLE_US => &mut self.idle_us,
-            oracle::ROWS => &mut self.rows,
-            oracle::CONSISTENT_GETS => &mut self.consistent_gets,
-            oracle::CURRENT_GETS => &mut self.current_gets,
-            oracle::PHYSICAL_READS => &mut self.physical_reads,
-            oracle::MISSES => &mut self.misses,
-            _ => return None,
+            oracle::ASSUMED_WAIT_US => &mut self.assumed_wait_us,
+            name => {
+                let sums = [
+                    (&mut self.all, oracle::CALL_SUMS),
+                    (&mut self.parse, oracle::PARSE_SUMS),
+                    (&mut self.fetch, oracle::FETCH_SUMS),
+                ];
+                return sums.into_iter().find_map(|(sums, names)| sums.field(names, name));
+            }
         })
+    }
+
+    /// Adds another statement of the same group.
+    fn merge(&mut self, other: &TracedStatement) {
+        self.all.add(other.all);
+        self.parse.add(other.parse);
+        self.fetch.add(other.fetch);
+        for (sum, more) in [
+            (&mut self.executions, other.executions),
+            (&mut self.own_elapsed_us, other.own_elapsed_us),
+            (&mut self.own_cpu_us, other.own_cpu_us),
+            (&mut self.wait_us, other.wait_us),
+            (&mut self.idle_us, other.idle_us),
+            (&mut self.assumed_wait_us, other.assumed_wait_us),
+        ] {
+            *sum += more;
+        }
     }
 }
 
@@ -106,38 +239,58 @@ impl StatementsBuilder {
         }
     }
 
-    pub(super) fn finish(mut self, dimensions: &Dimensions) -> Vec<TracedStatement> {
-        let ids: BTreeSet<u64> = self.0.keys().map(|(id, _)| *id).collect();
+    /// Identities of the statements.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().map(|(id, _)| *id)
+    }
+
+    pub(super) fn finish(mut self, groups: &Groups, dimensions: &Dimensions) -> Vec<TracedStatement> {
+        let ids: BTreeSet<u64> = self.ids().collect();
         let mut called: HashMap<u64, i128> = HashMap::new();
+        let mut members: BTreeMap<u64, Vec<&StatementRow>> = BTreeMap::new();
         for row in ids.iter().filter_map(|id| dimensions.statement_row(*id)) {
             for caller in &row.callers {
-                *called.entry(caller.statement).or_default() += i128::from(caller.elapsed_us);
+                *called.entry(groups.of(caller.statement)).or_default() += i128::from(caller.elapsed_us);
             }
             // What the trace says of a plan is shown even when it tells of no call that used it.
             for step in &row.plan_steps {
                 self.0.entry((row.id, step.plan)).or_default();
             }
+            members.entry(groups.of(row.id)).or_default().push(row);
         }
-        let mut statements: Vec<TracedStatement> = self
-            .0
+        let mut grouped: BTreeMap<(u64, u64), TracedStatement> = BTreeMap::new();
+        for ((id, plan), sums) in self.0 {
+            grouped.entry((groups.of(id), plan)).or_default().merge(&sums);
+        }
+        let mut statements: Vec<TracedStatement> = grouped
             .into_iter()
             .map(|((id, plan), sums)| {
-                let row = dimensions.statement_row(id);
+                let rows = members.get(&id).map_or(&[][..], Vec::as_slice);
+                let variants = groups.size(id);
+                let text = dimensions.statement(id);
                 TracedStatement {
                     id,
                     sql_id: dimensions.sql_id(id).map(str::to_string),
+                    hash_value: rows.first().map_or(0, |row| row.hash_value),
+                    variants,
                     plan_hash: (plan != 0).then_some(plan),
-                    text: dimensions.statement(id).map(str::to_string),
+                    text: text.map(|text| match variants {
+                        1 => text.to_string(),
+                        _ => without_literals(text),
+                    }),
+                    user_id: rows.iter().find_map(|row| row.user_id),
+                    depth: rows.iter().filter_map(|row| row.depth).min(),
                     called_us: called.get(&id).copied().unwrap_or(0),
-                    callers: row.map_or_else(Vec::new, |row| callers(row, dimensions)),
-                    plan: row.map_or_else(StatementPlan::default, |row| StatementPlan::of(row, plan)),
+                    callers: callers(rows, groups, dimensions),
+                    plan: StatementPlan::of(rows, plan),
+                    binds: binds(rows),
                     ..sums
                 }
             })
             .collect();
         statements.sort_by_key(|one| {
             (
-                Reverse(one.elapsed_us),
+                Reverse(one.all.elapsed_us),
                 Reverse(one.wait_us),
                 Reverse(one.idle_us),
                 one.id,
@@ -148,15 +301,26 @@ impl StatementsBuilder {
     }
 }
 
-fn callers(row: &StatementRow, dimensions: &Dimensions) -> Vec<CallerCalls> {
-    let mut callers: Vec<CallerCalls> = row
-        .callers
-        .iter()
-        .map(|caller| CallerCalls {
-            id: caller.statement,
-            sql_id: dimensions.sql_id(caller.statement).map(str::to_string),
-            calls: caller.calls,
-            elapsed_us: caller.elapsed_us,
+fn binds(rows: &[&StatementRow]) -> Vec<BindSet> {
+    let mut binds: Vec<BindSet> = rows.iter().flat_map(|row| &row.binds).cloned().collect();
+    binds.sort_by_key(|set| Reverse((set.elapsed_us, set.executions)));
+    binds
+}
+
+fn callers(rows: &[&StatementRow], groups: &Groups, dimensions: &Dimensions) -> Vec<CallerCalls> {
+    let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for caller in rows.iter().flat_map(|row| &row.callers) {
+        let (calls, us) = sums.entry(groups.of(caller.statement)).or_default();
+        *calls = calls.saturating_add(caller.calls);
+        *us = us.saturating_add(caller.elapsed_us);
+    }
+    let mut callers: Vec<CallerCalls> = sums
+        .into_iter()
+        .map(|(id, (calls, elapsed_us))| CallerCalls {
+            id,
+            sql_id: dimensions.sql_id(id).map(str::to_string),
+            calls,
+            elapsed_us,
         })
         .collect();
     callers.sort_by_key(|caller| (Reverse(caller.elapsed_us), Reverse(caller.calls), caller.id));

@@ -69,6 +69,7 @@ pub(crate) fn row(session: u64, wait: (&str, &str, bool), state: State, ms: u64)
         count: 0,
         samples: ms / 10,
         fidelity: Fidelity::Sampled,
+        pooled: false,
     }
 }
 

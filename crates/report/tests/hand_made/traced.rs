@@ -108,6 +108,10 @@ pub(crate) fn trace_meta() -> Meta {
             begin_us: Some(5_100_000),
             cpu_us: 300_000,
             wait_us: 3_137_009,
+            waits: 107,
+            calls: 14,
+            sessions_us: 3_500_000,
+            cpu_step_us: 10_000,
             size_limited: true,
             gaps: 1,
             gaps_us: 1_250_000,
@@ -125,7 +129,10 @@ pub(crate) fn trace_meta() -> Meta {
                 waits: 3,
                 wait_us: 42,
                 line: 999,
+                calls: 2,
+                call_us: 50,
             }],
+            ..SqlTrace::default()
         }),
     }];
     meta
@@ -168,6 +175,7 @@ pub(crate) fn trace_rows() -> Rows {
         ]);
     }
     counters.push(count(2, 0, 0, oracle::CPU_INSIDE_WAITS_NS, 17_000_000));
+    counters.push(count(2, 0, 0, oracle::WAIT_OUTSIDE_CALLS_US, 9));
     let names = [
         oracle::CALLS,
         oracle::EXECUTIONS,
@@ -265,6 +273,8 @@ pub(crate) fn trace_rows() -> Rows {
                     step(1, 0, "SORT AGGREGATE", 2, 100_000),
                     step(2, 1, "TABLE ACCESS FULL ORDERS", 77, 90_000),
                 ],
+                user_id: Some(5),
+                depth: Some(0),
                 ..statement(SELECT, "4vs91dcv7u1p6", "select *\n  from orders")
             },
             StatementRow {
@@ -273,6 +283,9 @@ pub(crate) fn trace_rows() -> Rows {
             },
             StatementRow {
                 callers: vec![called(DICTIONARY, 1, 20_000), called(SELECT, 1, 10_000)],
+                hash_value: 4711,
+                user_id: Some(0),
+                depth: Some(1),
                 ..statement(DEEPEST, "", "select /*+ rule */ 1")
             },
         ],

@@ -2,18 +2,20 @@
 
 use crate::number::exact_seconds;
 use crate::text::page::{Page, Table};
-use crate::trace::Trace;
+use crate::trace::{Trace, TraceFacts};
 
 pub(super) fn render(trace: &Trace, page: &mut Page) {
     page.heading("Time breakdown (seconds, exact)");
     page.paragraph(
-        "Call view (parsetrc.pl): elapsed time and CPU of the calls that no other traced call made; waits of every call; \
-         unaccounted = elapsed - (waits + CPU). Idle is 'SQL*Net message from client', which lies between calls.",
+        "Call view (as parsetrc.pl): elapsed time and CPU of the PARSE, EXEC and FETCH calls that no other traced call made; \
+         waits of every call; unaccounted = elapsed - (waits + CPU). Idle is 'SQL*Net message from client', which lies \
+         between calls.",
     );
     if trace.interval_view.is_some() {
         page.paragraph(
-            "Interval view (TVD$XTAT): from the begin of the first call to the last time stamp; CPU of calls of depth 0; \
-             waits are all waits, the idle ones too; unaccounted = elapsed - (waits + CPU).",
+            "Interval view (as TVD$XTAT): from the earliest begin of a call or wait to the last time stamp; CPU of the calls \
+             that no other traced call made, but CLOSE; waits are all waits, the idle ones too; unaccounted = elapsed - \
+             (waits + CPU).",
         );
     }
     page.line("");
@@ -48,26 +50,79 @@ fn table(trace: &Trace) -> Table {
     table
 }
 
-/// What a number below zero means, and how much is known to be counted twice.
+/// What is known of unaccounted time, and of what is counted twice or nowhere. Each sentence stands on a number of its own.
 fn doubts(trace: &Trace, page: &mut Page) {
-    let interval_us = trace.interval_view.map_or(0, |view| view.unaccounted_us());
-    if trace.call_view.unaccounted_us() < 0 || interval_us < 0 {
-        page.paragraph(
-            "Unaccounted below zero: CPU that was used inside waits is counted as CPU and as wait, so the two add up to \
-             more than the time that passed.",
-        );
-    }
     let seconds = |ns: i128| exact_seconds(ns / 1_000);
-    if trace.double_counted.cpu_inside_waits_ns > 0 {
+    let calls = &trace.call_view;
+    if calls.wait_outside_us > 0 {
         page.paragraph(&format!(
-            "At least {} s of CPU were used inside waits: the waits of their calls leave no room for them.",
-            seconds(trace.double_counted.cpu_inside_waits_ns)
+            "{} s of the waits lie in none of these calls (between calls, in CLOSE and LOB calls, or in a call whose end is \
+             not in the trace): the call view takes them off elapsed time all the same.",
+            exact_seconds(calls.wait_outside_us)
         ));
     }
-    if trace.double_counted.waits_beyond_calls_ns > 0 {
+    let doubles = &trace.double_counted;
+    if doubles.cpu_inside_waits_ns > 0 {
         page.paragraph(&format!(
-            "{} s of waits are more than the calls that they are in: the clock of the trace is coarse.",
-            seconds(trace.double_counted.waits_beyond_calls_ns)
+            "At least {} s of CPU were used inside waits: the waits of their calls leave no room for them.",
+            seconds(doubles.cpu_inside_waits_ns)
+        ));
+    }
+    if doubles.cpu_beyond_calls_ns > 0 {
+        page.paragraph(&format!(
+            "{} s of CPU are more than the elapsed time of their calls has room for, waits included.",
+            seconds(doubles.cpu_beyond_calls_ns)
+        ));
+    }
+    if doubles.waits_beyond_calls_ns > 0 {
+        page.paragraph(&format!(
+            "{} s of waits and calls are more than the calls that they are in.",
+            seconds(doubles.waits_beyond_calls_ns)
+        ));
+    }
+    if let Some(facts) = &trace.facts {
+        facts_of_files(trace, facts, page);
+    }
+}
+
+fn facts_of_files(trace: &Trace, facts: &TraceFacts, page: &mut Page) {
+    if facts.cpu_step_us > 1 {
+        page.paragraph(&format!(
+            "CPU was counted in steps of {} ms: that of a single call may be off by more than the call is long, that of many \
+             is right. In the ledger, CPU without room in its call stands with the calls beside it.",
+            facts.cpu_step_us / 1_000
+        ));
+    }
+    if facts.waits == 0 && facts.calls > 0 {
+        page.paragraph(
+            "There are no waits in the trace: it was made without them (level 1 or 4). Unaccounted is every wait, the run \
+             queue and the rest. dbms_monitor.session_trace_enable(waits => true), or level 8 of event 10046, traces waits.",
+        );
+    }
+    if let Some(view) = trace
+        .interval_view
+        .filter(|view| facts.sessions_us > view.duration_us)
+    {
+        page.paragraph(&format!(
+            "Sessions overlap in time: their own intervals add up to {} s, {} s more than the interval view has.",
+            exact_seconds(facts.sessions_us),
+            exact_seconds(facts.sessions_us - view.duration_us)
+        ));
+    }
+    if facts.calls_without_outer > 0 {
+        page.paragraph(&format!(
+            "Recursive calls whose outer call is not in the trace: {}, {} s; they are counted.",
+            facts.calls_without_outer,
+            exact_seconds(i128::try_from(facts.calls_without_outer_us).unwrap_or(i128::MAX))
+        ));
+    }
+    if let (Some(uncorrected), Some(view)) = (facts.uncorrected_us, trace.interval_view) {
+        page.paragraph(&format!(
+            "The clock of this trace counts units of 1.024 us (9.2 and 10.2 on Linux and Solaris). All times here are \
+             corrected, but for CPU, which has another clock. TVD$XTAT and TKPROF do not correct them: TVD$XTAT shows {} s for \
+             an interval of {} s.",
+            exact_seconds(uncorrected),
+            exact_seconds(view.duration_us)
         ));
     }
 }

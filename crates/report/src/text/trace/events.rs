@@ -3,7 +3,7 @@
 use crate::histogram::Histogram;
 use crate::io::Guessed;
 use crate::latency::blocks_label;
-use crate::number::{exact_seconds, microseconds, seconds};
+use crate::number::{counted, exact_seconds, microseconds, seconds};
 use crate::sums;
 use crate::text::page::{Page, Table, percent};
 use crate::trace::{PARSETRC_LABELS, Trace, TracedEvent, parsetrc_counts};
@@ -53,7 +53,7 @@ fn profile(trace: &Trace, page: &mut Page) {
         let us: i128 = others.iter().map(TracedEvent::total_us).sum();
         let count: u128 = others.iter().map(|event| event.latency.count()).sum();
         table.row(vec![
-            format!("{} other events", others.len()),
+            counted(others.len(), "other event"),
             String::new(),
             count.to_string(),
             exact_seconds(us),

@@ -98,16 +98,24 @@ fn in_flight(facts: &TraceFacts, page: &mut Page) {
         return;
     }
     page.heading(
-        "Calls in flight: their end is not in the trace, so their waits are counted and their elapsed time and CPU are not",
+        "Calls in flight: their end is not in the trace. Their waits, and the calls in them that had ended, are counted; their \
+         own CPU and what is left of their elapsed time are not.",
     );
     let mut table = Table::new(
         &["statement", "session", "file"],
-        &["cursor", "depth", "waits", "wait seconds", "last line"],
+        &[
+            "cursor",
+            "depth",
+            "waits",
+            "wait seconds",
+            "calls in it",
+            "last line",
+        ],
     );
     for one in facts.in_flight.iter().take(LINES) {
         let call = &one.call;
         table.row(vec![
-            statement_name(call.statement, one.sql_id.as_deref()),
+            statement_name(call.statement, one.sql_id.as_deref(), 0),
             call.session.clone(),
             one.path.clone(),
             call.cursor.to_string(),
@@ -115,6 +123,7 @@ fn in_flight(facts: &TraceFacts, page: &mut Page) {
                 .map_or_else(|| "?".to_string(), |depth| depth.to_string()),
             call.waits.to_string(),
             exact_seconds(call.wait_us.into()),
+            call.calls.to_string(),
             call.line.to_string(),
         ]);
     }

@@ -3,6 +3,9 @@
 mod breakdown;
 mod events;
 mod io;
+mod outcomes;
+mod places;
+mod profiles;
 mod statements;
 
 use super::page::Page;
@@ -17,8 +20,11 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     let Some(trace) = &report.trace else { return };
     head(trace, report, page);
     breakdown::render(trace, page);
+    outcomes::render(trace, page);
     events::render(trace, page);
     statements::render(trace, page);
+    profiles::render(trace, page);
+    places::render(trace, page);
     io::render(trace, page);
 }
 
@@ -53,9 +59,13 @@ fn head(trace: &Trace, report: &Report, page: &mut Page) {
     }
 }
 
-/// How a statement is called in tables: its `sql_id`, else its identity.
-fn statement_name(id: u64, sql_id: Option<&str>) -> String {
-    sql_id.map_or_else(|| nameless(id), str::to_string)
+/// How a statement is called in tables: its `sql_id`, its hash value before there was one, else its identity.
+fn statement_name(id: u64, sql_id: Option<&str>, hash_value: u64) -> String {
+    match (sql_id, hash_value) {
+        (Some(sql_id), _) => sql_id.to_string(),
+        (None, 0) => nameless(id),
+        (None, hash_value) => format!("hash {hash_value}"),
+    }
 }
 
 /// The beginning of a text of SQL in one line.

@@ -1,7 +1,7 @@
 //! Statements: their numbers, texts, plans, who called them, and for which application.
 
 use super::{sql_line, statement_name};
-use crate::number::exact_seconds;
+use crate::number::{counted, exact_seconds};
 use crate::text::page::{Page, Table};
 use crate::trace::{Trace, TracedStatement};
 
@@ -14,40 +14,140 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
     }
     page.heading(
         "Statements by plan (seconds, exact). Elapsed time and CPU include the statements called inside, so they do not add \
-         up; waits are its own, without 'SQL*Net message from client'; missing = elapsed - CPU - waits.",
+         up; waits are its own; idle is 'SQL*Net message from client' and stands apart; missing = elapsed - CPU - waits.",
     );
     let numbers = [
-        "calls", "elapsed", "CPU", "waits", "missing", "rows", "gets", "reads",
+        "calls", "elapsed", "CPU", "waits", "missing", "idle", "rows", "gets", "reads",
     ];
-    let mut table = Table::new(&["sql_id", "plan"], &numbers);
+    let mut table = Table::new(&["sql_id", "plan", "by"], &numbers);
     for statement in top {
         table.row(vec![
             name(statement),
             statement
                 .plan_hash
                 .map_or_else(String::new, |plan| plan.to_string()),
-            statement.calls.to_string(),
-            exact_seconds(statement.elapsed_us),
-            exact_seconds(statement.cpu_us),
+            by(statement),
+            statement.all.calls.to_string(),
+            exact_seconds(statement.all.elapsed_us),
+            exact_seconds(statement.all.cpu_us),
             exact_seconds(statement.wait_us),
             exact_seconds(statement.missing_us()),
-            statement.rows.to_string(),
-            (statement.consistent_gets + statement.current_gets).to_string(),
-            statement.physical_reads.to_string(),
+            exact_seconds(statement.idle_us),
+            statement.all.rows.to_string(),
+            (statement.all.consistent_gets + statement.all.current_gets).to_string(),
+            statement.all.physical_reads.to_string(),
         ]);
     }
     page.table(&table);
     if !others.is_empty() {
-        page.line(&format!("  {} others: --top N shows more", others.len()));
+        page.line(&format!(
+            "  {}: --top N shows more",
+            counted(others.len(), "other")
+        ));
+    }
+    if top.iter().any(|statement| statement.user_id.is_some()) {
+        page.paragraph(
+            "  by: number of the user who parsed it (SYS is 0); r: recursive, it ran inside of other calls.",
+        );
     }
     texts(top, page);
+    calls(top, page);
     plans(trace, top, page);
+    binds(trace, top, page);
     recursion(trace, page);
     applications(trace, page);
 }
 
 fn name(statement: &TracedStatement) -> String {
-    statement_name(statement.id, statement.sql_id.as_deref())
+    statement_name(statement.id, statement.sql_id.as_deref(), statement.hash_value)
+}
+
+/// Who parsed it, and whether it is recursive.
+fn by(statement: &TracedStatement) -> String {
+    let user = match statement.user_id {
+        None => String::new(),
+        Some(0) => "SYS".to_string(),
+        Some(user) => user.to_string(),
+    };
+    match statement.is_recursive() {
+        true => format!("{user} r").trim_start().to_string(),
+        false => user,
+    }
+}
+
+/// The table of TKPROF.
+fn calls(top: &[TracedStatement], page: &mut Page) {
+    if top.iter().all(|statement| statement.all.calls == 0) {
+        return;
+    }
+    page.heading(
+        "Parse, execute, fetch (seconds, exact; the statements called inside are in CPU and elapsed; query and current are \
+         blocks got in consistent and in current mode, disk are blocks read; misses are those of the library cache)",
+    );
+    let numbers = [
+        "count", "CPU", "elapsed", "disk", "query", "current", "rows", "misses",
+    ];
+    let mut table = Table::new(&["statement", "call"], &numbers);
+    for statement in top {
+        let mut name = name(statement);
+        let kinds = [
+            ("Parse", statement.parse),
+            ("Execute", statement.exec()),
+            ("Fetch", statement.fetch),
+            ("total", statement.all),
+        ];
+        for (kind, sums) in kinds.into_iter().filter(|(_, sums)| sums.calls != 0) {
+            table.row(vec![
+                std::mem::take(&mut name),
+                kind.to_string(),
+                sums.calls.to_string(),
+                exact_seconds(sums.cpu_us),
+                exact_seconds(sums.elapsed_us),
+                sums.physical_reads.to_string(),
+                sums.consistent_gets.to_string(),
+                sums.current_gets.to_string(),
+                sums.rows.to_string(),
+                sums.misses.to_string(),
+            ]);
+        }
+    }
+    page.table(&table);
+}
+
+/// Sets of values of a statement, at most.
+const BIND_SETS: usize = 10;
+
+fn binds(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
+    if !trace.options.binds {
+        return;
+    }
+    let mut shown = Vec::new();
+    for statement in top.iter().filter(|statement| !statement.binds.is_empty()) {
+        if shown.contains(&statement.id) {
+            continue;
+        }
+        shown.push(statement.id);
+        page.heading(&format!(
+            "Values of bind variables of {} (executions with the same values; seconds of EXEC and FETCH)",
+            name(statement)
+        ));
+        let mut table = Table::new(&["values"], &["executions", "rows", "seconds"]);
+        for set in statement.binds.iter().take(BIND_SETS) {
+            table.row(vec![
+                set.values.join(", "),
+                set.executions.to_string(),
+                set.rows.to_string(),
+                exact_seconds(set.elapsed_us.into()),
+            ]);
+        }
+        page.table(&table);
+        if statement.binds.len() > BIND_SETS {
+            page.line(&format!(
+                "  {} other sets of values",
+                statement.binds.len() - BIND_SETS
+            ));
+        }
+    }
 }
 
 fn texts(top: &[TracedStatement], page: &mut Page) {
@@ -57,11 +157,26 @@ fn texts(top: &[TracedStatement], page: &mut Page) {
     for statement in top.iter().filter(|statement| statement.id != 0) {
         if !shown.contains(&statement.id) {
             shown.push(statement.id);
-            table.row(vec![name(statement), sql_line(statement.text.as_deref())]);
+            let mut text = sql_line(statement.text.as_deref());
+            if statement.variants > 1 {
+                text += &format!(
+                    " ({} statements that differ in literals: --each-literal shows them)",
+                    statement.variants
+                );
+            }
+            table.row(vec![name(statement), text]);
         }
     }
     if !shown.is_empty() {
         page.table(&table);
+    }
+    let assumed: i128 = top.iter().map(|statement| statement.assumed_wait_us).sum();
+    if assumed > 0 {
+        page.paragraph(&format!(
+            "  {} s of the waits above are of cursor #0 and lie in no call of the cursor before: they are given to it \
+             nevertheless, as TVD$XTAT does.",
+            exact_seconds(assumed)
+        ));
     }
     if shown.len() < top.len() && top.iter().any(|statement| statement.id == 0) {
         page.paragraph(
@@ -128,7 +243,7 @@ fn recursion(trace: &Trace, page: &mut Page) {
             format!(
                 "{}{}",
                 indent(call.depth),
-                statement_name(call.id, call.sql_id.as_deref())
+                statement_name(call.id, call.sql_id.as_deref(), call.hash_value)
             ),
             text,
             call.calls.to_string(),
@@ -173,6 +288,9 @@ fn applications(trace: &Trace, page: &mut Page) {
     }
     page.table(&table);
     if !others.is_empty() {
-        page.line(&format!("  {} others: --top N shows more", others.len()));
+        page.line(&format!(
+            "  {}: --top N shows more",
+            counted(others.len(), "other")
+        ));
     }
 }

@@ -1,0 +1,143 @@
+//! Folders for what is needed only while a command runs. They go with their owner; what one that was killed has left behind, the
+//! next start that could make one removes.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use crate::output::say;
+
+/// Beginnings of their names in the temporary directory.
+const PREFIXES: [&str; 3] = [Scratch::DIVE, Scratch::CALIBRATE, Scratch::IMPORT];
+
+/// A folder that only its owner may read, removed when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    folder: TempDir,
+    /// Held until it is closed, which the kernel does for a process that was killed.
+    _lock: File,
+}
+
+impl Scratch {
+    /// The text of a dive.
+    pub const DIVE: &str = "dbtime-dive-";
+    /// What tools write while looking is calibrated.
+    pub const CALIBRATE: &str = "dbtime-calibrate-";
+    /// Rows of an import that do not fit into memory.
+    pub const IMPORT: &str = "dbtime-import-";
+
+    /// Makes one in the temporary directory.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn new(prefix: &str) -> anyhow::Result<Scratch> {
+        let home = std::env::temp_dir();
+        loop {
+            let folder = tempfile::Builder::new()
+                .prefix(prefix)
+                .tempdir_in(&home)
+                .with_context(|| format!("{}: no room for temporary files", home.display()))?;
+            // Another start may take it for abandoned, and remove it, before it is locked.
+            if let Ok(Some(lock)) = lock(folder.path()) {
+                return Ok(Scratch { folder, _lock: lock });
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Removes the folders whose owners were killed before they could, and says so.
+pub fn mend() {
+    remove_abandoned(&std::env::temp_dir());
+}
+
+fn remove_abandoned(home: &Path) {
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let ours = |name: &OsStr| {
+        let name = name.as_encoded_bytes();
+        PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+    };
+    let folders: Vec<PathBuf> = entries
+        .filter(|entry| ours(&entry.file_name()))
+        .map(|entry| entry.path())
+        .collect();
+    for folder in folders {
+        // Nobody else's: it may have been planted.
+        let Ok(Some(_lock)) = lock(&folder) else { continue };
+        let folder_name = folder.display();
+        match fs::remove_dir_all(&folder) {
+            Ok(()) => say(format_args!(
+                "note: removed {folder_name}, left by a dbtime that was killed"
+            )),
+            Err(e) => say(format_args!(
+                "note: {folder_name}, left by a dbtime that was killed, cannot be removed: {e}"
+            )),
+        }
+    }
+}
+
+/// Locks a folder of this user's, as long as the file is open; none when somebody else has it, or when it is no folder or not this user's.
+pub(crate) fn lock(folder: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(folder)?;
+    let opened = file.metadata()?;
+    // SAFETY: both are plain calls: geteuid cannot fail, flock has no memory effects and the descriptor is open.
+    let is_locked = unsafe {
+        opened.uid() == libc::geteuid() && libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0
+    };
+    if !is_locked {
+        return Ok(None);
+    }
+    // It may have been removed between the two.
+    let is_there = fs::symlink_metadata(folder)
+        .is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino()));
+    Ok(is_there.then_some(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_use_stays_and_what_is_abandoned_goes() {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let at = |name: &str| home.path().join(name);
+        for name in ["dbtime-dive-left", "dbtime-import-used", "other-dive-x"] {
+            fs::create_dir(at(name)).expect("an own folder");
+            fs::write(at(name).join("text"), "text").expect("an own file");
+        }
+        // What was planted: links are not followed.
+        std::os::unix::fs::symlink(at("other-dive-x"), at("dbtime-dive-link")).expect("an own link");
+        fs::write(at("dbtime-calibrate-file"), "text").expect("an own file");
+        let held = lock(&at("dbtime-import-used")).expect("it is there");
+        assert!(held.is_some());
+        remove_abandoned(home.path());
+        let mut left: Vec<_> = fs::read_dir(home.path())
+            .expect("it is there")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [
+                "dbtime-calibrate-file",
+                "dbtime-dive-link",
+                "dbtime-import-used",
+                "other-dive-x"
+            ]
+        );
+        assert!(at("other-dive-x").join("text").exists());
+    }
+}

@@ -1,0 +1,226 @@
+//! What it cost that sessions began and ended: in the process that forks them, and in themselves.
+//!
+//! A client that connects waits for the postmaster to fork, and then for the new process to authenticate it and to fill its
+//! caches. In the ledger that is spread over wait events, and the postmaster's part is background; here it is in one place.
+
+use std::collections::HashMap;
+
+use dbtime_model::{BackendType, StackId};
+
+use crate::filter::Filter;
+use crate::ledger::Section;
+use crate::load::Dimensions;
+use crate::scan::{Activity, Period};
+use crate::sums::{Sums, percent};
+
+/// Part of a session's life, as far as its stacks tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// From the fork to the message in which the client says who it is and what it wants.
+    Start,
+    /// Checking that it may.
+    Authentication,
+    /// Opening the database: catalogue, caches, settings of the role.
+    Catalogue,
+    /// Ending: giving back what it had, freeing its memory.
+    End,
+}
+
+impl Phase {
+    /// Every phase, in the order of a session's life.
+    pub const ALL: [Phase; 4] = [Phase::Start, Phase::Authentication, Phase::Catalogue, Phase::End];
+
+    /// The word used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Start => "start",
+            Phase::Authentication => "authentication",
+            Phase::Catalogue => "catalogue",
+            Phase::End => "end",
+        }
+    }
+}
+
+/// See the module. Times in nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Connecting {
+    /// Sessions of clients that began in the period.
+    pub sessions: u64,
+    /// CPU of the process that forks them: exact.
+    pub postmaster_cpu_ns: u128,
+    /// Of that, inside of fork: sampled.
+    pub fork_ns: u128,
+    /// Its time in the run queue: exact.
+    pub postmaster_run_queue_ns: u128,
+    /// DB time of clients' sessions by phase: sampled.
+    pub phases: [u128; Phase::ALL.len()],
+    /// DB time in the period.
+    pub db_time_ns: u128,
+}
+
+impl Connecting {
+    /// DB time of a phase.
+    pub fn phase_ns(&self, phase: Phase) -> u128 {
+        self.phases[phase as usize]
+    }
+
+    /// What all of it is, in percent of DB time and the postmaster's CPU and run queue together; none when there is neither.
+    pub fn percent(&self) -> Option<f64> {
+        let postmaster = self.postmaster_cpu_ns + self.postmaster_run_queue_ns;
+        percent(
+            postmaster + self.phases.iter().sum::<u128>(),
+            postmaster + self.db_time_ns,
+        )
+    }
+}
+
+/// Adds rows up to a [`Connecting`].
+#[derive(Default)]
+pub(crate) struct ConnectingBuilder {
+    postmaster: Sums,
+    db_time_ns: u128,
+    /// On a CPU, by user and kernel stack.
+    of_postmaster: HashMap<(StackId, StackId), u128>,
+    /// DB time, by the same.
+    of_clients: HashMap<(StackId, StackId), u128>,
+}
+
+impl ConnectingBuilder {
+    pub(crate) fn add(&mut self, activity: &Activity<'_>) {
+        let row = activity.row;
+        let stacks = (row.user_stack, row.kernel_stack);
+        let ns = u128::from(row.ns);
+        if activity.session.backend_type.0 == BackendType::POSTMASTER {
+            self.postmaster.take(activity);
+            if row.state.is_on_cpu() {
+                *self.of_postmaster.entry(stacks).or_default() += ns;
+            }
+        } else if activity.section == Section::DbTime {
+            self.db_time_ns += ns;
+            if is_client(&activity.session.backend_type) {
+                *self.of_clients.entry(stacks).or_default() += ns;
+            }
+        }
+    }
+
+    pub(crate) fn finish(
+        self,
+        period: Period,
+        filter: &Filter,
+        dimensions: &Dimensions,
+    ) -> Option<Connecting> {
+        let is_whole = filter.sessions.is_empty() && filter.waits.is_empty() && filter.states.is_empty();
+        let began = |us: i64| us >= period.from_us && us < period.to_us;
+        let sessions = dimensions
+            .sessions()
+            .filter(|session| is_client(&session.backend_type) && began(session.started_us))
+            .count() as u64;
+        // Only a process that forks sessions makes it a matter of connecting.
+        if !is_whole || sessions == 0 || self.postmaster.total_ns() == 0 {
+            return None;
+        }
+        let mut phases = [0; Phase::ALL.len()];
+        for ((user, kernel), ns) in self.of_clients {
+            if let Some(phase) = phase(&symbols(&user, dimensions), &symbols(&kernel, dimensions)) {
+                phases[phase as usize] += ns;
+            }
+        }
+        let is_fork = |(user, kernel): &(StackId, StackId)| {
+            symbols(kernel, dimensions).iter().any(|symbol| is_clone(symbol))
+                || symbols(user, dimensions)
+                    .iter()
+                    .any(|symbol| is_fork_of_library(symbol))
+        };
+        Some(Connecting {
+            sessions,
+            postmaster_cpu_ns: self.postmaster.on_cpu_ns(),
+            fork_ns: self
+                .of_postmaster
+                .iter()
+                .filter(|(stacks, _)| is_fork(stacks))
+                .map(|(_, ns)| ns)
+                .sum(),
+            postmaster_run_queue_ns: self.postmaster.run_queue_ns(),
+            phases,
+            db_time_ns: self.db_time_ns,
+        })
+    }
+}
+
+/// A session that a client asked for; one that ended before it had named itself was one in nearly all cases.
+fn is_client(backend_type: &BackendType) -> bool {
+    [BackendType::CLIENT, BackendType::UNKNOWN].contains(&backend_type.0.as_str())
+}
+
+fn symbols<'a>(id: &StackId, dimensions: &'a Dimensions) -> Vec<&'a str> {
+    let frames = dimensions.stack(*id).unwrap_or_default();
+    frames.iter().map(|frame| frame.symbol.as_str()).collect()
+}
+
+/// The system call that makes a process, whatever the kernel calls it.
+fn is_clone(symbol: &str) -> bool {
+    ["kernel_clone", "_do_fork"].contains(&symbol) || symbol.starts_with("__do_sys_clone")
+}
+
+/// The C library's `fork`, also with the name that it exports it by, and PostgreSQL's own around it.
+fn is_fork_of_library(symbol: &str) -> bool {
+    ["fork", "_Fork", "__libc_fork", "__fork", "fork_process"].contains(&symbol)
+}
+
+/// What a session was doing, by the functions on its stacks; none when it was at work, or when they do not tell.
+/// The names are those of PostgreSQL 13 to 18 that are exported: they are known in stripped executables too.
+fn phase(user: &[&str], kernel: &[&str]) -> Option<Phase> {
+    let is_in = |names: &[&str]| user.iter().any(|symbol| names.contains(symbol));
+    let ends = ["do_exit", "do_group_exit", "__x64_sys_exit_group"];
+    if is_in(&["proc_exit", "shmem_exit"]) || kernel.iter().any(|symbol| ends.contains(symbol)) {
+        return Some(Phase::End);
+    }
+    if is_in(&["ClientAuthentication", "PerformAuthentication"]) {
+        return Some(Phase::Authentication);
+    }
+    if is_in(&["InitPostgres"]) {
+        return Some(Phase::Catalogue);
+    }
+    // The main loop of a session begins in PostgresMain, with what it needs for itself; the message of the client is read
+    // before, or (since 17) in BackendMain.
+    if is_in(&["PostgresMain"]) {
+        return is_in(&["InitProcess", "BaseInit", "InitProcessPhase2"]).then_some(Phase::Start);
+    }
+    (is_in(&["PostmasterMain"]) || kernel.contains(&"ret_from_fork")).then_some(Phase::Start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_of_a_life() {
+        let main = ["main", "PostmasterMain", "PostgresMain"];
+        let with = |names: &[&'static str]| [&main[..], names].concat();
+        for (user, kernel, expected) in [
+            (with(&["exec_simple_query"]), vec![], None),
+            (
+                with(&["InitPostgres", "RelationCacheInitializePhase3"]),
+                vec![],
+                Some(Phase::Catalogue),
+            ),
+            (
+                with(&["InitPostgres", "ClientAuthentication"]),
+                vec![],
+                Some(Phase::Authentication),
+            ),
+            (with(&["InitProcess"]), vec![], Some(Phase::Start)),
+            (with(&["proc_exit", "shmem_exit"]), vec![], Some(Phase::End)),
+            (with(&[]), vec!["do_syscall_64", "do_exit"], Some(Phase::End)),
+            (
+                vec!["main", "PostmasterMain", "fork_process"],
+                vec![],
+                Some(Phase::Start),
+            ),
+            (vec![], vec!["ret_from_fork"], Some(Phase::Start)),
+            (vec![], vec![], None),
+        ] {
+            assert_eq!(phase(&user, &kernel), expected, "{user:?} {kernel:?}");
+        }
+    }
+}

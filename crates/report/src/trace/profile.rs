@@ -1,0 +1,104 @@
+//! The own time of each statement by wait event, with its own CPU. All times in microseconds.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use dbtime_model::{Wait, WaitKind};
+
+use super::statement::Groups;
+use crate::load::Dimensions;
+use crate::scan::Activity;
+
+/// A statement and where its own time went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatementProfile {
+    /// See [`super::TracedStatement::id`].
+    pub id: u64,
+    /// Its name in the database.
+    pub sql_id: Option<String>,
+    /// See [`super::TracedStatement::hash_value`].
+    pub hash_value: u64,
+    /// CPU, what is unaccounted, and waits, the longest first.
+    pub events: Vec<ProfileEvent>,
+}
+
+/// Time of a statement in one event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProfileEvent {
+    /// Name of the event; `CPU`; `unaccounted`.
+    pub name: String,
+    /// It is a wait, and not CPU or unaccounted.
+    pub is_wait: bool,
+    /// The session waited for work.
+    pub idle: bool,
+    /// Waits.
+    pub count: u128,
+    /// Time.
+    pub us: u128,
+}
+
+impl StatementProfile {
+    /// Own time outside of idle waits.
+    pub fn busy_us(&self) -> u128 {
+        self.events
+            .iter()
+            .filter(|event| !event.idle)
+            .map(|event| event.us)
+            .sum()
+    }
+
+    /// Own time in idle waits.
+    pub fn idle_us(&self) -> u128 {
+        self.events
+            .iter()
+            .filter(|event| event.idle)
+            .map(|event| event.us)
+            .sum()
+    }
+}
+
+/// Adds activity up to profiles.
+#[derive(Default)]
+pub(super) struct ProfilesBuilder(HashMap<(u64, Wait), (u128, u128)>);
+
+impl ProfilesBuilder {
+    pub(super) fn add(&mut self, activity: &Activity<'_>) {
+        let key = (activity.row.statement, activity.wait.clone());
+        let (ns, count) = self.0.entry(key).or_default();
+        *ns += u128::from(activity.row.ns);
+        *count += u128::from(activity.row.count);
+    }
+
+    /// Profiles, the longest busy time first, then the longest idle time.
+    pub(super) fn finish(self, groups: &Groups, dimensions: &Dimensions) -> Vec<StatementProfile> {
+        let mut of_statements: BTreeMap<u64, BTreeMap<Wait, (u128, u128)>> = BTreeMap::new();
+        for ((statement, wait), (ns, count)) in self.0 {
+            let waits = of_statements.entry(groups.of(statement)).or_default();
+            let sum = waits.entry(wait).or_default();
+            sum.0 += ns;
+            sum.1 += count;
+        }
+        let event = |(wait, (ns, count)): (Wait, (u128, u128))| ProfileEvent {
+            name: wait.event.to_string(),
+            is_wait: wait.kind() == WaitKind::Event,
+            idle: wait.idle,
+            count,
+            us: ns / 1_000,
+        };
+        let mut profiles: Vec<StatementProfile> = of_statements
+            .into_iter()
+            .map(|(id, waits)| {
+                let mut events: Vec<ProfileEvent> = waits.into_iter().map(event).collect();
+                events.sort_by_key(|event| Reverse((event.us, event.count)));
+                StatementProfile {
+                    id,
+                    sql_id: dimensions.sql_id(id).map(str::to_string),
+                    hash_value: dimensions.statement_row(id).map_or(0, |row| row.hash_value),
+                    events,
+                }
+            })
+            .collect();
+        profiles.sort_by_key(|profile| Reverse((profile.busy_us(), profile.idle_us())));
+        profiles
+    }
+}
