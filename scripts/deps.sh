@@ -4,7 +4,7 @@
 #   scripts/deps.sh GROUP…     GROUP is one or more of
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
-#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv, fio, Go and Node (readers of exports)
+#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv, fio, Go and Node (readers of exports), perf, bpftrace, libbpf-tools
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -80,8 +80,20 @@ check_test() {
     have node || missing+=(nodejs)
     have npm || missing+=(npm)
     have strace || missing+=(strace)
+    # Dives are tested by it. systemd mounts it on first use; a machine without systemd does not.
+    [ -e /sys/kernel/tracing/trace ] || as_root mount -t tracefs nodev /sys/kernel/tracing ||
+        echo "deps.sh: tracefs cannot be mounted: tests of dives will fail" >&2
+    # What recordings are made beside.
+    have perf || missing+=("$(perf_package)")
+    have bpftrace || missing+=(bpftrace)
+    have offcputime || [ -x /usr/sbin/offcputime ] || missing+=(libbpf-tools)
     # Debian splits ensurepip off: python3 alone makes environments without pip.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+}
+
+# Debian's package has another name than Ubuntu's.
+perf_package() {
+    if grep -qx 'ID=ubuntu' /etc/os-release; then echo linux-tools-generic; else echo linux-perf; fi
 }
 
 check_kernels() {

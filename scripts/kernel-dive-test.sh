@@ -157,7 +157,7 @@ equal "function graphs after kill -9" "$(graph_is_on)" 1
 $DBTIME dive --restore 2>said
 equal "exit code of the next one" $? 0
 cat said
-equal "it says that it restored" "$(grep -c "was killed" said)" 1
+equal "it says that it restored" "$(grep -c "restored what a dive that was killed" said)" 1
 unchanged "after kill -9 and the next dive"
 kill -9 "$pid"
 

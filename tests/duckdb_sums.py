@@ -19,7 +19,7 @@ STATES = {
     "other_ns": ["cpu", "stopped", "unknown"],
 }
 ON_CPU = "state IN ('user', 'kernel', 'cpu')"
-IN_A_WAIT = "section = 'db_time' AND wait_class NOT IN ('CPU', 'unknown')"
+IN_A_WAIT = "section = 'db_time' AND NOT called_idle AND wait_class NOT IN ('CPU', 'unknown')"
 
 
 def main(recording, report_path):
@@ -32,11 +32,19 @@ def main(recording, report_path):
         db.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{files}')")
     db.execute("""
         CREATE VIEW facts AS
-        SELECT a.*, s.pid,
-               CASE WHEN s.backend_type NOT IN ('client backend', 'parallel worker', 'unknown') THEN 'background'
-                    WHEN a.idle THEN 'idle'
-                    ELSE 'db_time' END AS section
-        FROM activity a JOIN sessions s ON s.id = a.session
+        WITH known AS (
+            SELECT a.*, s.pid,
+                   CASE WHEN s.backend_type NOT IN ('client backend', 'parallel worker', 'unknown') THEN 'background'
+                        WHEN a.idle AND a.state <> 'runnable' THEN 'idle'
+                        ELSE 'db_time' END AS section
+            FROM activity a JOIN sessions s ON s.id = a.session
+        )
+        SELECT * REPLACE (
+                   wait_event || CASE WHEN idle AND section = 'db_time' THEN ' (no CPU)' ELSE '' END AS wait_event,
+                   idle AND section <> 'db_time' AS idle
+               ),
+               idle AS called_idle
+        FROM known
     """)
 
     def rows(sql):

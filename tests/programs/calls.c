@@ -1,4 +1,4 @@
-/* Makes a known number of system calls and ends: CALL COUNT [FILE [BYTES]]. It stops itself first, so that whoever wants to
+/* Makes a known number of system calls and ends: CALL COUNT [FILE [BYTES [NAME]]]. It stops itself first, so that whoever wants to
  * look at the calls has time to begin. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,8 @@ int main(int argc, char **argv)
 			return 1;
 		}
 	}
+	if (argc > 5)
+		prctl(PR_SET_NAME, argv[5]);
 	raise(SIGSTOP);
 	for (long left = atol(argv[2]); left > 0; left--) {
 		struct timespec millisecond = { 0, 1000000 };

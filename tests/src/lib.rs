@@ -9,7 +9,9 @@ mod blocks;
 mod command;
 mod diving;
 mod host;
+pub mod hostile;
 mod iolat;
+mod kernel_objects;
 mod latencies;
 mod loaded;
 mod loop_device;
@@ -31,6 +33,7 @@ pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary};
 pub use diving::{Diving, instances, trace_settings};
 pub use host::{can_record, say, skip, stolen};
 pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};
+pub use kernel_objects::KernelObjects;
 pub use latencies::Latencies;
 pub use loaded::{program_is_loaded, programs_of};
 pub use loop_device::{DiskStat, LoopDevice};
@@ -39,7 +42,7 @@ pub use process::{
     Io, SchedStat, Unreaped, age, children, io, is_exiting, processes_in, schedstat, state_and_tracer,
     wait_for_state,
 };
-pub use program::{DebugFile, Programs, Running};
+pub use program::{DebugFile, Programs, Running, run};
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};

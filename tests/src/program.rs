@@ -53,6 +53,11 @@ impl Programs {
         program
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
     /// Moves what a debugger needs out of a program, into the file that its build id names.
     ///
     /// # Panics
@@ -77,8 +82,11 @@ impl Programs {
 }
 
 /// Runs a tool; returns what it prints.
+///
+/// # Panics
+/// When it fails.
 #[track_caller]
-fn run(command: &mut Command) -> String {
+pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(
         output.status.success(),
@@ -121,8 +129,13 @@ impl Running {
 
     /// Lets it go on after it has stopped itself.
     pub fn go_on(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: kill has no memory effects; the process is a child of this one that is not yet reaped.
-        unsafe { libc::kill(self.0.id().cast_signed(), libc::SIGCONT) };
+        unsafe { libc::kill(self.0.id().cast_signed(), signal) };
     }
 }
 

@@ -1,5 +1,6 @@
 //! `dbtime record` in the background.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -34,9 +35,14 @@ impl Recorder {
 
     /// Records with these arguments, to a directory of its own; returns once the recorder really samples.
     pub fn start(arguments: &[&str]) -> Recorder {
+        Recorder::through(&[], arguments)
+    }
+
+    /// As [`Recorder::start`], run by another command that changes what it may do or have.
+    pub fn through(wrapper: &[&str], arguments: &[&str]) -> Recorder {
         let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
         let path = home.path().join("test.dbt");
-        let mut recorder = Recorder::start_at(&path, arguments);
+        let mut recorder = Recorder::run(wrapper, &path, arguments);
         recorder.home = Some(home);
         recorder
     }
@@ -46,7 +52,14 @@ impl Recorder {
     /// # Panics
     /// When the recorder ends instead, with what it said.
     pub fn start_at(path: &Path, arguments: &[&str]) -> Recorder {
-        let mut child = Command::new(dbtime_binary())
+        Recorder::run(&[], path, arguments)
+    }
+
+    fn run(wrapper: &[&str], path: &Path, arguments: &[&str]) -> Recorder {
+        let words = wrapper.iter().map(OsString::from);
+        let mut words = words.chain([dbtime_binary().into_os_string()]);
+        let mut child = Command::new(words.next().expect("there is at least the command"))
+            .args(words)
             .arg("record")
             .args(arguments)
             .arg("-o")

@@ -65,12 +65,27 @@ impl Session {
     /// When the server does not let it.
     #[track_caller]
     pub fn connect_with(cluster: &Cluster, options: &str) -> Session {
+        Session::connect_by(cluster, SUPERUSER, "postgres", options)
+    }
+
+    /// Connects as this user to this database.
+    ///
+    /// # Panics
+    /// When the server does not let it.
+    #[track_caller]
+    pub fn connect_as(cluster: &Cluster, user: &str, database: &str) -> Session {
+        Session::connect_by(cluster, user, database, "")
+    }
+
+    #[track_caller]
+    fn connect_by(cluster: &Cluster, user: &str, database: &str, options: &str) -> Session {
         let connected = Instant::now();
         let rusage = Arc::new(Mutex::new(None));
         let heard = Arc::clone(&rusage);
         let durations = Arc::new(Mutex::new(Vec::new()));
         let lasted = Arc::clone(&durations);
         let mut config = config(cluster.socket_dir());
+        config.user(user).dbname(database);
         config
             .options(&format!(
                 "-c log_statement_stats=on -c client_min_messages=log {options}"
@@ -108,6 +123,15 @@ impl Session {
     /// Process id of its backend.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// What the kernel's accounting says of its backend.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[track_caller]
+    pub fn schedstat(&self) -> SchedStat {
+        schedstat(self.pid).expect("the backend lives")
     }
 
     /// Runs statements.

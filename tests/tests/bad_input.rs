@@ -258,6 +258,7 @@ fn synthetic(directory: &Path) {
             count: 0,
             samples: 99,
             fidelity: Fidelity::Sampled,
+            pooled: false,
         });
         writer.write(&rows).expect("there is room");
     }
@@ -316,7 +317,12 @@ fn what_is_no_recording_is_named() {
             if command == "flame" {
                 arguments.extend(["-o", "-"]);
             }
-            dbtime(&arguments).expect_code(1).expect_stderr(&[plain(&path)]);
+            let outcome = dbtime(&arguments).expect_code(1).expect_stderr(&[plain(&path)]);
+            assert!(
+                outcome.stderr.matches("No such file").count() < 2,
+                "{}",
+                outcome.stderr
+            );
         }
     }
     dbtime(&["report", plain(home.path())])
@@ -362,18 +368,59 @@ fn an_empty_recording_is_reported_as_nothing_recorded() {
 }
 
 #[test]
+fn what_is_asked_for_and_was_not_recorded_is_answered_with_what_was() {
+    let home = scratch();
+    let recording = home.path().join("x.dbt");
+    synthetic(&recording);
+    let recording = plain(&recording);
+    dbtime(&["report", recording, "--wait", "pgsleep", "--state", "Sleep"]).expect_code(0);
+    dbtime(&["report", recording, "--wait", "lock"])
+        .expect_code(1)
+        .expect_stderr(&["no time in wait 'lock'", "it has Timeout:PgSleep"]);
+    for command in [
+        &["report", recording, "--functions"][..],
+        &["flame", recording, "-o", "-"],
+    ] {
+        dbtime(&[command, &["--state", "disk"]].concat())
+            .expect_code(1)
+            .expect_stderr(&["no time in state 'disk'", "it has sleep"]);
+    }
+    dbtime(&["report", recording, "--state", "foo"])
+        .expect_code(2)
+        .expect_stderr(&["unknown state 'foo'", "runnable"]);
+    let report = dbtime(&["report", recording, "--by", "statement", "--session", "4711"]).expect_code(0);
+    assert!(
+        report
+            .stdout
+            .contains("Nothing in this recording says the statement.")
+            && report.stdout.contains("Only session 4711\n"),
+        "{}",
+        report.stdout
+    );
+    let switches = dbtime(&["report", recording, "--switches"]).expect_code(1);
+    assert!(
+        switches
+            .stderr
+            .starts_with("dbtime: no context switches in this recording"),
+        "{}",
+        switches.stderr
+    );
+}
+
+#[test]
 fn wrong_usage_is_told_apart_from_failure() {
     let home = scratch();
     let recording = home.path().join("x.dbt");
     synthetic(&recording);
     let recording = plain(&recording);
-    let wrong: [&[&str]; 17] = [
+    let wrong: [&[&str]; 18] = [
         &[],
         &["frobnicate"],
         &["record"],
         &["record", "-F", "0", "-o", "x.dbt"],
         &["record", "-F", "5000", "-o", "x.dbt"],
         &["record", "-d", "soon", "-o", "x.dbt"],
+        &["record", "-d", "1d", "-o", "x.dbt"],
         &["record", "-p", "1", "--postgres", "/", "-o", "x.dbt"],
         &["report"],
         &["report", recording, "--format", "xml"],

@@ -58,6 +58,7 @@ fn recording(home: &Path, name: &str, reads: &[(u64, u64)]) -> PathBuf {
         count: 1,
         samples: 0,
         fidelity: Fidelity::Exact,
+        pooled: false,
     };
     let rows = Rows {
         activity: vec![activity],

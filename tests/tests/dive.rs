@@ -28,6 +28,11 @@ impl Target {
 
     /// One whose reads are this long, and of cached data.
     fn of_size(call: &str, count: u32, bytes: usize) -> Target {
+        Target::named(call, count, bytes, "calls")
+    }
+
+    /// One that calls itself so.
+    fn named(call: &str, count: u32, bytes: usize, name: &str) -> Target {
         let compiled = Programs::default();
         let calls = compiled.compile("cc", "calls.c", "calls", &[]);
         let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
@@ -40,6 +45,7 @@ impl Target {
                 &count.to_string(),
                 file.to_str().expect("a plain path"),
                 &bytes.to_string(),
+                name,
             ],
         );
         wait_for_state(program.pid(), 'T');
@@ -340,6 +346,31 @@ fn without_programs_in_the_kernel_there_are_tracepoints_all_the_same() {
     assert_eq!(trace_settings(), before, "settings of the kernel");
     let shown = dbtime(&["report", text]).expect_code(0).stdout;
     assert!(!shown.contains("Timer samples"), "{shown}");
+}
+
+/// Names that look like something else in a line of the text: a frame of a stack, a column, a line of dbtime's own, a heading,
+/// an event of another task.
+#[test]
+fn a_task_that_calls_itself_like_something_else_hides_nothing() {
+    needs_recording!();
+    const CALLS: u32 = 20;
+    for name in [
+        " => 5) | f() {",
+        "# dbtime lost: ",
+        "a-1 [000] 1.0: ",
+        "\u{1b}[2Ja | b",
+    ] {
+        let target = Target::named("nanosleep", CALLS, 8192, name);
+        let dive = target.dive("nanosleep", &["-d", "60"]);
+        target.program.go_on();
+        dive.wait().expect_code(0);
+        let path = target.text();
+        let report = dbtime(&["report", &path.to_string_lossy(), "--format", "json"]).expect_code(0);
+        assert!(!report.stdout.contains('\u{1b}'), "{report:#?}");
+        let report: serde_json::Value = serde_json::from_str(&report.stdout).expect("JSON");
+        assert_eq!(report["trace"]["calls"], CALLS, "{name:?}: {report:#}");
+        assert_eq!(report["calls"][0]["count"], CALLS, "{name:?}");
+    }
 }
 
 #[test]

@@ -111,7 +111,18 @@ fn waits_add_up(level: &str) {
     let asleep = [State::Sleep, State::Disk, State::Stopped];
     let in_call = [State::Kernel, State::Sleep, State::Disk, State::Stopped];
     for wait in ["Timeout:PgSleep", "IO:DataFileRead"] {
-        let single = session.latencies.kind("wait").name(wait);
+        // With calls a wait may make several: these are counted one by one here, and make one each.
+        let kind = if level == "--exact=calls" {
+            "wait_call"
+        } else {
+            "wait"
+        };
+        let single = session.latencies.kind(kind).name(wait);
+        assert_eq!(
+            single.count(),
+            session.latencies.kind("wait").name(wait).count(),
+            "{level}: {wait}"
+        );
         let ns = |states| session.ns(Some(wait), states);
         // Beyond: user code between two calls of the same wait, and the run queue when it is pushed off its CPU there.
         let (times, least, most) = match level {

@@ -1,0 +1,195 @@
+//! `soak`: what a recording that goes on for days takes on disk and in memory, by an accelerated clock.
+//!
+//! A minute that was really recorded is written again and again, each time a minute later, as `dbtime record --resolution`
+//! writes it: the same windows, the same writer, a segment a minute, every hour one file of them. Sessions that began in that minute are others each time, and
+//! no amount is what it was.
+//! Collecting itself is not in it: what that costs, the minute's own `meta.json` says.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use dbtime::output::{say, to_stdout};
+use dbtime_model::recording::{Meta, Recording, RecordingWriter};
+use dbtime_model::{Rows, SessionId, Table, Windows};
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// A recording of about a minute, of single seconds
+    minute: PathBuf,
+    /// Hours that it is made to last
+    #[arg(long, default_value_t = 24)]
+    hours: u32,
+    /// Seconds of a window, as in `record --resolution`
+    #[arg(long, default_value_t = 10)]
+    resolution: u32,
+    /// Directory to create for the recording that is made
+    #[arg(short, long)]
+    output: PathBuf,
+}
+
+const MINUTE_US: i64 = 60_000_000;
+
+fn main() -> ExitCode {
+    match soak(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            say(format_args!("soak: {e:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn soak(arguments: &Arguments) -> Result<()> {
+    let recording = Recording::open(&arguments.minute)?;
+    let meta = recording.meta().clone();
+    let minute = rows_of(&recording)?;
+    let begun = begun_meanwhile(&minute, &meta);
+    let mut writer = RecordingWriter::create(
+        &arguments.output,
+        Meta {
+            segments: Default::default(),
+            ..meta.clone()
+        },
+    )?;
+    let mut windows = Windows::new(arguments.resolution, meta.start_us);
+    let cpu_before = usage().0;
+    let mut table = "| hours | MB | files | largest resident set, MB |\n|---:|---:|---:|---:|\n".to_string();
+    let minutes = i64::from(arguments.hours) * 60;
+    for number in 0..minutes {
+        let rows = later(&minute, number, &begun);
+        let now = meta.start_us + (number + 1) * MINUTE_US;
+        let mut rows = windows.pass(rows, now);
+        if number + 1 == minutes {
+            rows.append(windows.finish());
+        }
+        writer.meta().end_us = now;
+        writer.write(&rows)?;
+        if (number + 1) % 60 == 0 {
+            writer.begin_compacting()?;
+            writer.go_on_compacting(true)?;
+        }
+        if matches!(number + 1, 60 | 360 | 720) || number + 1 == minutes {
+            let (bytes, files) = size(&arguments.output)?;
+            table += &format!(
+                "| {:.0} | {:.1} | {files} | {:.0} |\n",
+                (number + 1) as f64 / 60.0,
+                bytes as f64 / 1e6,
+                usage().1 as f64 / 1e6
+            );
+        }
+    }
+    let cpu = usage().0.saturating_sub(cpu_before);
+    writer.finish()?;
+    let text = format!(
+        "{table}\nSessions that began in the minute: {}. CPU of windows and writing: {:.2} % of a core of the time that is simulated.\n",
+        begun.len(),
+        cpu.as_secs_f64() * 100.0 / (minutes * 60) as f64
+    );
+    to_stdout(|out| out.write_all(text.as_bytes()))
+}
+
+fn rows_of(recording: &Recording) -> Result<Rows> {
+    let mut rows = Rows::default();
+    take(recording, &mut rows.activity)?;
+    take(recording, &mut rows.counters)?;
+    take(recording, &mut rows.latency)?;
+    take(recording, &mut rows.sessions)?;
+    take(recording, &mut rows.stacks)?;
+    take(recording, &mut rows.statements)?;
+    Ok(rows)
+}
+
+fn take<T: Table>(recording: &Recording, rows: &mut Vec<T>) -> Result<()> {
+    let problems = recording.read(|batch| rows.extend(batch));
+    match problems.first() {
+        Some(problem) => bail!("{}", problem.0),
+        None => Ok(()),
+    }
+}
+
+/// Sessions that come and go.
+fn begun_meanwhile(minute: &Rows, meta: &Meta) -> BTreeSet<SessionId> {
+    let begun = minute
+        .sessions
+        .iter()
+        .filter(|session| session.started >= meta.start_us);
+    begun.map(|session| session.id).collect()
+}
+
+/// The minute, so many minutes later. What never changes was written with the first one.
+fn later(minute: &Rows, number: i64, begun: &BTreeSet<SessionId>) -> Rows {
+    let mut rows = minute.clone();
+    let us = number * MINUTE_US;
+    let mut numbers = fastrand::Rng::with_seed(number.unsigned_abs());
+    let other = |session: &mut SessionId| {
+        if begun.contains(session) {
+            session.0 += number.unsigned_abs() << 32;
+        }
+    };
+    for row in &mut rows.activity {
+        row.time += us;
+        row.ns = noisy(row.ns, &mut numbers);
+        other(&mut row.session);
+    }
+    for row in &mut rows.counters {
+        row.time += us;
+        row.value = noisy(row.value.unsigned_abs(), &mut numbers).cast_signed();
+        other(&mut row.session);
+    }
+    for row in &mut rows.latency {
+        row.time += us;
+        other(&mut row.session);
+    }
+    for row in &mut rows.sessions {
+        row.started += us;
+        other(&mut row.id);
+    }
+    if number > 0 {
+        rows.sessions.retain(|session| session.id.0 >> 32 != 0);
+        rows.stacks.clear();
+        rows.statements.clear();
+    }
+    rows
+}
+
+/// No two minutes are equal, and what is equal would take no room: up to an eighth more or less.
+fn noisy(amount: u64, numbers: &mut fastrand::Rng) -> u64 {
+    let eighth = amount / 8;
+    amount - eighth + numbers.u64(0..=2 * eighth)
+}
+
+/// Bytes and files below a directory.
+fn size(directory: &Path) -> Result<(u64, u64)> {
+    let (mut bytes, mut files) = (0, 0);
+    for entry in std::fs::read_dir(directory).with_context(|| directory.display().to_string())? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        if meta.is_dir() {
+            let below = size(&entry.path())?;
+            bytes += below.0;
+            files += below.1;
+        } else {
+            bytes += meta.len();
+            files += 1;
+        }
+    }
+    Ok((bytes, files))
+}
+
+/// CPU of this process so far, and the largest resident set that it had, bytes.
+fn usage() -> (Duration, u64) {
+    // SAFETY: all zeros is a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is valid for writing; RUSAGE_SELF exists on every Linux.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let time =
+        |of: libc::timeval| Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64);
+    (
+        time(usage.ru_utime) + time(usage.ru_stime),
+        usage.ru_maxrss as u64 * 1024,
+    )
+}

@@ -1,0 +1,210 @@
+//! Files of recorded processes that are made to harm their reader: each costs its own names, nothing else.
+
+use std::fs;
+use std::os::unix::fs::{chown, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use dbtime::throwaway::Options;
+use dbtime_tests::{
+    Programs, Recorded, Recorder, Running, dbtime, distribution, hostile, needs_recording, run,
+};
+
+/// What a recorder needs at most, whatever the files say: beside 75 MB, the tables for unwinding and the names of the server.
+const MODEST_BYTES: u64 = 300 << 20;
+
+fn record(pid: u32, seconds: &str) -> Recorded {
+    Recorder::start(&["--process", &pid.to_string(), "-d", seconds, "-F", "199"]).finish()
+}
+
+/// Samples with this function on the stack.
+fn samples_in(recorded: &Recorded, pid: u32, is_it: impl Fn(&str, &str) -> bool) -> u64 {
+    let stacks = recorded.user_stacks(pid);
+    let with_it = stacks
+        .iter()
+        .filter(|(frames, ..)| frames.iter().any(|frame| is_it(&frame.module, &frame.symbol)));
+    with_it.map(|(_, _, samples)| samples).sum()
+}
+
+fn named(recorded: &Recorded, pid: u32, name: &str) -> u64 {
+    samples_in(recorded, pid, |_, symbol| symbol == name)
+}
+
+#[test]
+fn a_library_that_is_shortened_while_it_is_recorded_kills_nobody() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "shortens.c", "shortens", &[]);
+    let library = programs.compile("gcc", "halves.c", "halves.so", &["-shared", "-fPIC"]);
+    let running = Running::start(&program, &[library.to_str().expect("a plain path")]);
+    let recorder = Recorder::start(&["--process", &running.pid().to_string(), "-F", "199"]);
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal(libc::SIGUSR1);
+    std::thread::sleep(Duration::from_secs(1));
+    let recorded = recorder.stop();
+    assert!(named(&recorded, running.pid(), "before") > 50);
+    // Its symbols were read before the file was cut.
+    assert!(named(&recorded, running.pid(), "after") > 50);
+}
+
+#[test]
+fn sizes_that_headers_claim_are_not_believed() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "many.c", "many", &[]);
+    let good = programs.compile("gcc", "moment.c", "good.so", &["-shared", "-fPIC"]);
+    let claims = [
+        (".eh_frame", 9 << 30),
+        (".symtab", 9 << 30),
+        (".dynsym", 9 << 30),
+        (".symtab", 200 << 20),
+        (".shstrtab", 1 << 40),
+    ];
+    let mut libraries = vec![good.to_str().expect("a plain path").to_string()];
+    for (n, (section, bytes)) in claims.into_iter().enumerate() {
+        let library = programs.compile("gcc", "moment.c", &format!("bad{n}.so"), &["-shared", "-fPIC"]);
+        hostile::claim_size(&library, &[section], bytes);
+        libraries.push(library.to_str().expect("a plain path").to_string());
+    }
+    let libraries: Vec<&str> = libraries.iter().map(String::as_str).collect();
+    let running = Running::start(&program, &libraries);
+    let recorded = record(running.pid(), "4");
+    let good = samples_in(&recorded, running.pid(), |module, symbol| {
+        module == "good.so" && symbol == "for_a_moment"
+    });
+    assert!(good > 20, "{good} samples in the good library");
+    let memory = recorded.meta.cost.max_rss_bytes;
+    assert!(memory < 2 * MODEST_BYTES, "{memory} bytes");
+}
+
+#[test]
+fn debug_information_that_takes_for_ever_costs_its_own_names() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "many.c", "many", &[]);
+    let good = programs.compile("gcc", "moment.c", "good.so", &["-shared", "-fPIC"]);
+    let bad = programs.compile("gcc", "moment.c", "bad.so", &["-shared", "-fPIC"]);
+    let (info, abbreviations) = (
+        programs.folder().join("info"),
+        programs.folder().join("abbreviations"),
+    );
+    hostile::endless_debug_information(&info, &abbreviations);
+    run(Command::new("objcopy")
+        .arg(format!("--add-section=.debug_info={}", info.display()))
+        .arg(format!("--add-section=.debug_abbrev={}", abbreviations.display()))
+        .arg(&bad));
+    let libraries = [&bad, &good].map(|library| library.to_str().expect("a plain path"));
+    let running = Running::start(&program, &libraries);
+    let recorded = record(running.pid(), "8");
+    let of = |library: &'static str| {
+        move |module: &str, symbol: &str| module == library && symbol == "for_a_moment"
+    };
+    let good = samples_in(&recorded, running.pid(), of("good.so"));
+    assert!(good > 20, "{good} samples in the good library");
+    assert_eq!(samples_in(&recorded, running.pid(), of("bad.so")), 0);
+    let all = samples_in(&recorded, running.pid(), |module, _| module == "bad.so");
+    assert!(all > 20, "{all} samples in the bad library");
+}
+
+#[test]
+fn more_libraries_than_there_are_descriptors_are_all_named() {
+    needs_recording!();
+    const LIBRARIES: usize = 300;
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "many.c", "many", &[]);
+    let library = programs.compile("gcc", "moment.c", "library.so", &["-shared", "-fPIC"]);
+    let libraries: Vec<String> = (0..LIBRARIES)
+        .map(|n| {
+            let copy = programs.folder().join(format!("library{n}.so"));
+            fs::copy(&library, &copy).expect("there is room");
+            copy.to_str().expect("a plain path").to_string()
+        })
+        .collect();
+    let libraries: Vec<&str> = libraries.iter().map(String::as_str).collect();
+    let running = Running::start(&program, &libraries);
+    let few = ["prlimit", "--nofile=200:200"];
+    let pid = running.pid().to_string();
+    let recorded = Recorder::through(&few, &["--process", &pid, "-d", "10", "-F", "499"]).finish();
+    let stacks = recorded.user_stacks(running.pid());
+    let leaves = stacks.iter().filter_map(|(frames, ..)| frames.last());
+    let mut seen: Vec<&str> = leaves.clone().map(|frame| frame.module.as_str()).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen.len() > 200, "{} libraries were seen", seen.len());
+    for leaf in leaves.filter(|leaf| leaf.module.starts_with("library")) {
+        assert_eq!(leaf.symbol, "for_a_moment", "{leaf:?}");
+    }
+}
+
+#[test]
+fn a_perf_map_that_is_no_file_of_the_process_is_not_read() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "inlined.c", "inlined", &[]);
+    let elsewhere = programs.folder().join("elsewhere");
+    type Plant<'a> = &'a dyn Fn(&Path);
+    let plants: [(&str, bool, Plant<'_>); 5] = [
+        ("its own", true, &|_| {}),
+        ("another user's", false, &|map| {
+            chown(map, Some(12_345), None).expect("root may do that");
+        }),
+        ("a FIFO", false, &|map| {
+            fs::remove_file(map).expect("the program has made it");
+            run(Command::new("mkfifo").arg(map));
+        }),
+        ("a link to a device", false, &|map| {
+            fs::remove_file(map).expect("the program has made it");
+            symlink("/dev/zero", map).expect("its name is free");
+        }),
+        ("a file without an end", false, &|map| {
+            chown(map, Some(0), None).expect("root may do that");
+            let text = fs::read(map).expect("the program has written it");
+            let file = fs::File::create(map).expect("root may do that");
+            file.set_len(1 << 40).expect("files may have holes");
+            std::os::unix::fs::FileExt::write_all_at(&file, &text, 1 << 39).expect("there is room");
+        }),
+    ];
+    for (what, is_read, plant) in plants {
+        let running = Running::start(&program, &["made"]);
+        std::thread::sleep(Duration::from_millis(200));
+        let map = format!("/tmp/perf-{}.map", running.pid());
+        plant(Path::new(&map));
+        let recorded = record(running.pid(), "2");
+        fs::remove_file(&map).expect("it was there");
+        let named = named(&recorded, running.pid(), "made_while_running");
+        assert_eq!(named > 50, is_read, "{what}: {named} samples have the name");
+        let memory = recorded.meta.cost.max_rss_bytes;
+        assert!(memory < MODEST_BYTES, "{what}: {memory} bytes");
+    }
+    drop(elsewhere);
+}
+
+#[test]
+fn who_looks_like_a_server_and_is_none_is_in_nobodys_way() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let programs = Programs::default();
+    // The name, the files beside it, and an executable with a hole of 14 GB.
+    let program = programs.compile("gcc", "chain.c", "postgres", &[]);
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(&program)
+        .expect("it was made");
+    file.set_len(14 << 30).expect("files may have holes");
+    drop(file);
+    fs::write(programs.folder().join("PG_VERSION"), "15\n").expect("there is room");
+    let start = format!(
+        "cd {}; echo $$ > postmaster.pid; exec ./postgres spin",
+        programs.folder().display()
+    );
+    let look_alike = Running::start(Path::new("/bin/sh"), &["-c", &start]);
+    std::thread::sleep(Duration::from_millis(300));
+    let recording = programs.folder().join("test.dbt");
+    let recording = recording.to_str().expect("a plain path");
+    dbtime(&["record", "-d", "1", "-o", recording]).expect_code(0);
+    let recorded = Recorded::open(Path::new(recording), String::new(), None);
+    let data_directory = cluster.data_dir().to_str().expect("a plain path");
+    assert_eq!(recorded.meta.database.data_directory, data_directory);
+    drop(look_alike);
+}

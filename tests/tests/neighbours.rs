@@ -1,0 +1,383 @@
+//! Recorders beside each other and beside other tools; sessions that come, go, and lie about themselves; and the bounds that
+//! hold whatever they do.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::{Options, Shutdown};
+use dbtime_model::State;
+use dbtime_tests::{
+    Diving, KernelObjects, Programs, Recorded, Recorder, Running, Session, assert_close, children,
+    distribution, needs_recording, pgbench, wait_for_state,
+};
+use tempfile::TempDir;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// How long other tools may take to begin.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Memory of a recorder: its own, and one of a very busy server.
+const MEMORY: u64 = 400 << 20;
+
+/// Another tool that looks at the host; ended as Ctrl-C does, or killed when dropped.
+struct Tool(Child);
+
+impl Tool {
+    fn start(program: &str, arguments: &[&str], home: &Path) -> Tool {
+        let child = Command::new(program)
+            .args(arguments)
+            .current_dir(home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Tool(child.unwrap_or_else(|e| panic!("{program}: {e}; scripts/deps.sh test installs it")))
+    }
+
+    fn end(mut self) {
+        assert_eq!(self.0.try_wait().expect("our child"), None, "it ended by itself");
+        // SAFETY: kill has no memory effects; the child is not reaped yet.
+        unsafe { libc::kill(self.0.id().cast_signed(), libc::SIGINT) };
+        self.0.wait().expect("our child");
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        // Both do nothing when it has ended, as it has unless a test failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn recorders_beside_each_other_and_beside_other_tools_tell_the_truth() {
+    needs_recording!();
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let programs = Programs::default();
+    let calls = programs.compile("cc", "calls.c", "calls", &[]);
+    let cluster = distribution().start(Options::default());
+    let mut session = Session::connect(&cluster);
+    let before = KernelObjects::now();
+    let target = Running::start(&calls, &["nanosleep", "1000000000"]);
+    wait_for_state(target.pid(), 'T');
+
+    let tools = [
+        Tool::start(
+            "perf",
+            &["record", "-g", "-a", "-F", "99", "-o", "perf.data"],
+            home.path(),
+        ),
+        Tool::start(
+            "bpftrace",
+            &[
+                "-e",
+                "tracepoint:sched:sched_switch { @[args->prev_pid] = count(); }",
+            ],
+            home.path(),
+        ),
+        Tool::start("offcputime", &["60"], home.path()),
+    ];
+    let pid = target.pid().to_string();
+    let dive = Diving::start(&[
+        "-p",
+        &pid,
+        "--call",
+        "nanosleep",
+        "--engine",
+        "tracepoints",
+        "-d",
+        "60",
+    ]);
+    target.go_on();
+    // bpftrace, offcputime and the dive load a program each.
+    let give_up = Instant::now() + PATIENCE;
+    while KernelObjects::now().programs_since(&before) < 3 {
+        assert!(Instant::now() < give_up, "the other tools do not begin");
+        std::thread::sleep(SECOND / 10);
+    }
+    let recorders = [
+        Recorder::server(&cluster, &[]),
+        Recorder::server(&cluster, &["--exact"]),
+        Recorder::server(&cluster, &["--exact=calls"]),
+    ];
+    session.burn(SECOND);
+    session.run("SELECT pg_sleep(1)");
+    let truth = session.schedstat();
+    for recorder in recorders {
+        let recorded = recorder.stop();
+        let time = recorded.session(session.pid());
+        time.assert_conserved();
+        let slept = time.ns(Some("Timeout:PgSleep"), &State::ALL) as f64 / 1e9;
+        let tier = &recorded.meta.collector.tier;
+        assert_close(&format!("asleep with {tier}"), slept, 1.0, 0.05, 0.0);
+        assert!(
+            time.cpu_ns() as f64 <= truth.on_cpu.as_nanos() as f64 * 1.05,
+            "{tier}"
+        );
+        assert!(
+            time.cpu_ns() > 400_000_000,
+            "{tier}: {} ns on a CPU",
+            time.cpu_ns()
+        );
+    }
+    dive.signal(libc::SIGINT);
+    let dived = dive.wait().expect_code(0);
+    assert!(dived.stderr.contains("traced "), "{dived:#?}");
+    tools.into_iter().for_each(Tool::end);
+    drop(target);
+    before.assert_nothing_left();
+}
+
+/// Names with which a user wants to be taken for a background process, or for somebody else.
+#[test]
+fn names_that_lie_in_titles_deceive_nobody() {
+    needs_recording!();
+    for cluster_name in ["", "15/main"] {
+        let cluster = distribution().start(Options::default().set("cluster_name", cluster_name));
+        let databases = ["shop", "x [local]", "</script>\u{1b}[2J\u{202e}\n"];
+        let users = [
+            "a: walsender",
+            "15/main: checkpointer",
+            "bob shop [local]",
+            "logger",
+            "\u{1b}]0;x\u{7}\r\n|",
+        ];
+        for database in databases {
+            cluster
+                .psql(&format!("CREATE DATABASE \"{database}\""))
+                .expect("it can be made");
+        }
+        let mut sessions = Vec::new();
+        for user in users {
+            cluster
+                .psql(&format!("CREATE ROLE \"{user}\" SUPERUSER LOGIN"))
+                .expect("it can be made");
+            for database in databases {
+                sessions.push((user, database, Session::connect_as(&cluster, user, database)));
+            }
+        }
+        let recorded = Recorder::server(&cluster, &["-d", "1"]).finish();
+        for (user, database, session) in &sessions {
+            let row = recorded.session(session.pid()).row;
+            assert_eq!(row.backend_type, "client backend", "{row:?}");
+            assert!(
+                row.user.is_empty() || row.user == *user,
+                "{row:?}, but it is {user:?}"
+            );
+            assert!(
+                row.database.is_empty() || row.database == *database,
+                "{row:?}, but it is {database:?}"
+            );
+            assert!(row.client.is_empty() || row.client == "[local]", "{row:?}");
+        }
+        let plain = sessions
+            .iter()
+            .find(|(user, database, _)| (*user, *database) == ("logger", "shop"));
+        let row = recorded.session(plain.expect("one of them").2.pid()).row;
+        assert_eq!((row.user.as_str(), row.database.as_str()), ("logger", "shop"));
+        // Whatever they are called, nothing of it reaches a terminal.
+        for by in ["session,wait", "user", "database", "client"] {
+            let text = recorded.text(&["--by", by]);
+            let moves = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
+            assert!(!text.contains(moves), "--by {by}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_and_restarted_at_once_is_followed() {
+    needs_recording!();
+    let mut cluster = distribution().start(Options::default());
+    let recorder = Recorder::server(&cluster, &[]);
+    for _ in 0..3 {
+        std::thread::sleep(SECOND / 2);
+        // Its postmaster.pid stays, and is written anew by the next one.
+        cluster.stop(Shutdown::Kill).expect("it ran");
+        cluster.launch().expect("it starts again");
+    }
+    let mut last = Session::connect(&cluster);
+    last.run("SELECT pg_sleep(2)");
+    let recorded = recorder.stop();
+    let slept = recorded
+        .session(last.pid())
+        .ns(Some("Timeout:PgSleep"), &State::ALL) as f64
+        / 1e9;
+    assert!(
+        (1.0..2.1).contains(&slept),
+        "it slept 2 s, recorded are {slept:.2} s"
+    );
+    let count = |word: &str| {
+        recorded
+            .meta
+            .notes
+            .iter()
+            .filter(|note| note.text.contains(word))
+            .count()
+    };
+    assert_eq!(
+        (count("has stopped"), count("started again")),
+        (3, 3),
+        "{:?}",
+        recorded.meta.notes
+    );
+}
+
+/// The number that the kernel gives to the next process is set back: sessions get the pids of those that have ended.
+#[test]
+fn pids_that_are_used_again_are_other_sessions() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let recorder = Recorder::server(&cluster, &[]);
+    let mut sessions = 0;
+    let mut reused = 0;
+    let mut wanted = None;
+    for _ in 0..20 {
+        if let Some(pid) = wanted {
+            fs::write("/proc/sys/kernel/ns_last_pid", format!("{}", pid - 1)).expect("root may");
+        }
+        let mut session = Session::connect(&cluster);
+        reused += u32::from(wanted == Some(session.pid()));
+        wanted = wanted.or(Some(session.pid()));
+        session.run("SELECT pg_sleep(0.1)");
+        session.end();
+        sessions += 1;
+    }
+    let recorded = recorder.stop();
+    assert!(reused >= 10, "the kernel gave the same pid {reused} times only");
+    let clients = recorded.clients();
+    assert_eq!(clients.len(), sessions, "each of them is a session of its own");
+    for client in &clients {
+        client.assert_conserved();
+        assert!(client.elapsed_ns < 5_000_000_000, "{:?}", client.row);
+    }
+}
+
+/// Memory, files and CPU of a recorder by the kernel's books.
+#[track_caller]
+fn assert_bounded(recorder: &Recorder) {
+    let status = fs::read_to_string(format!("/proc/{}/status", recorder.pid())).expect("it lives");
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix(" kB"));
+    let peak: u64 = peak
+        .and_then(|kilobytes| kilobytes.trim().parse().ok())
+        .expect("a number");
+    assert!(peak << 10 < MEMORY, "{peak} KB of memory");
+    let files = fs::read_dir(format!("/proc/{}/fd", recorder.pid()))
+        .expect("it lives")
+        .count();
+    assert!(files < 200, "{files} files are open");
+}
+
+fn assert_little_is_unknown(recorded: &Recorded, share: f64) {
+    let report = recorded.report(&[]);
+    let unknown: u64 = recorded
+        .sessions
+        .iter()
+        .filter(|row| row.backend_type == "unknown")
+        .map(|row| recorded.busy_ns(row.id))
+        .sum();
+    assert!(
+        (unknown as f64) < share * report.db_time_ns as f64,
+        "{:.1} of {:.1} s of DB time are of unknown type",
+        unknown as f64 / 1e9,
+        report.db_time_ns as f64 / 1e9
+    );
+}
+
+#[test]
+fn a_thousand_connections_that_come_and_go_stay_within_bounds() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("max_connections", "600"));
+    pgbench::initialise(&cluster, 1);
+    for tier in [&[][..], &["--exact=calls"]] {
+        let recorder = Recorder::server(&cluster, tier);
+        pgbench::run(
+            &cluster,
+            &[
+                "--select-only",
+                "--no-vacuum",
+                "--connect",
+                "--client=100",
+                "--jobs=2",
+                "--transactions=15",
+            ],
+        );
+        assert_bounded(&recorder);
+        let recorded = recorder.stop();
+        let seen = recorded.sessions.len();
+        assert!(seen > 1_000, "{tier:?}: {seen} of 1500 connections were seen");
+        assert_little_is_unknown(&recorded, 0.15);
+    }
+}
+
+#[test]
+fn beside_400_busy_sessions_a_recording_stays_within_bounds() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("max_connections", "450"));
+    pgbench::initialise(&cluster, 1);
+    let load = pgbench::Load::start(
+        &cluster,
+        &[
+            "--select-only",
+            "--no-vacuum",
+            "--client=400",
+            "--jobs=2",
+            "--time=600",
+        ],
+    );
+    let give_up = Instant::now() + PATIENCE;
+    while children(cluster.postmaster_pid()).len() < 400 {
+        assert!(Instant::now() < give_up, "the sessions do not begin");
+        std::thread::sleep(SECOND / 10);
+    }
+    for tier in [&["-d", "4"][..], &["-d", "4", "--exact=calls"]] {
+        let recorder = Recorder::server(&cluster, tier);
+        std::thread::sleep(3 * SECOND);
+        assert_bounded(&recorder);
+        let recorded = recorder.finish();
+        let clients = recorded.clients();
+        assert!(clients.len() >= 400, "{} sessions", clients.len());
+        for client in &clients {
+            assert!(
+                client.elapsed_ns > 3_000_000_000,
+                "{:?}: {} ns",
+                client.row,
+                client.elapsed_ns
+            );
+        }
+        assert!(
+            recorded.meta.cost.cpu_ns < 4_000_000_000,
+            "{:?}",
+            recorded.meta.cost
+        );
+    }
+    drop(load);
+}
+
+/// Titles of two megabytes.
+#[test]
+fn five_thousand_processes_with_endless_titles_stay_within_bounds() {
+    needs_recording!();
+    const PROCESSES: usize = 5_000;
+    let programs = Programs::default();
+    let crowd = programs.compile("cc", "crowd.c", "crowd", &[]);
+    let argument = "x".repeat(120 << 10);
+    let mut arguments = vec![PROCESSES.to_string()];
+    arguments.resize(16, argument);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let parent = Running::start(&crowd, &arguments);
+    let give_up = Instant::now() + PATIENCE;
+    while children(parent.pid()).len() < PROCESSES {
+        assert!(Instant::now() < give_up, "they do not begin");
+        std::thread::sleep(SECOND / 10);
+    }
+    let recorder = Recorder::start(&["--process", &parent.pid().to_string(), "-d", "3"]);
+    std::thread::sleep(2 * SECOND);
+    assert_bounded(&recorder);
+    let recorded = recorder.finish();
+    assert_eq!(recorded.sessions.len(), PROCESSES + 1);
+    assert!(recorded.sessions.iter().all(|row| row.title.len() <= 4_096));
+}
