@@ -201,9 +201,9 @@ fn a_full_disk_is_named_and_what_was_written_stays_readable() {
     let outcome = outcome.expect_code(1).expect_stderr(&[plain(&output), "space"]);
     let recorded = Recorded::open(&output, outcome.stderr, None);
     assert_eq!(recorded.problems, vec![], "what counts as written is there");
-    if recorded.meta.segments.last > 0 {
-        assert!(recorded.report(&[]).db_time_ns > 0);
-    }
+    // Not even five seconds may have fit; some of them did.
+    assert!(recorded.meta.segments.last > 0);
+    assert!(recorded.report(&[]).db_time_ns > 0);
 }
 
 /// A recording of two segments, made without a server.

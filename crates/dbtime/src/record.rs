@@ -149,10 +149,8 @@ impl Segments {
         meta.notes.sort_by_key(|note| note.time_us);
         let now = meta.end_us;
         *self.writer.meta() = meta;
-        match self.writer.write(&self.pending) {
+        match self.write_pending() {
             Ok(()) => {
-                self.activity_rows += self.pending.activity.len() as u64;
-                self.pending = Rows::default();
                 self.failed = None;
                 self.compact(false, now, tell);
                 Ok(())
@@ -168,6 +166,37 @@ impl Segments {
             }
             Err(e) => Err(e).context("too many rows wait to be written, recording has ended"),
         }
+    }
+
+    /// Writes one segment; on a disk that is full, as many seconds as fit. The rest is kept.
+    fn write_pending(&mut self) -> Result<(), RecordingError> {
+        let Err(e) = self.write_segment() else {
+            return Ok(());
+        };
+        if !e.is_full_disk() {
+            return Err(e);
+        }
+        let mut later = Rows::default();
+        while let Some(middle) = self.pending.middle() {
+            let mut rest = self.pending.split_off(middle);
+            rest.append(later);
+            later = rest;
+            while self.write_segment().is_ok() {
+                self.pending = std::mem::take(&mut later);
+                if self.pending.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        self.pending.append(later);
+        Err(e)
+    }
+
+    fn write_segment(&mut self) -> Result<(), RecordingError> {
+        self.writer.write(&self.pending)?;
+        self.activity_rows += self.pending.activity.len() as u64;
+        self.pending = Rows::default();
+        Ok(())
     }
 
     /// Merges segments when it is time; at the end, all that are left. What cannot be merged stays as it is.

@@ -12,6 +12,7 @@ pub mod recording;
 mod resolution;
 mod rows;
 mod session;
+mod split;
 mod stack;
 mod state;
 mod turn;

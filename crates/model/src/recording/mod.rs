@@ -57,6 +57,12 @@ pub enum RecordingError {
 }
 
 impl RecordingError {
+    /// Whether it is for want of room on the disk, or in somebody's quota.
+    pub fn is_full_disk(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, RecordingError::Io { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
+    }
+
     fn io(path: &Path, error: std::io::Error) -> RecordingError {
         RecordingError::Io {
             path: path.to_path_buf(),

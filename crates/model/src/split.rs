@@ -1,0 +1,106 @@
+//! Rows cut in two at a second: for a disk on which not all of them fit.
+
+use std::collections::HashSet;
+
+use crate::{NO_STACK, Rows, StackId};
+
+const SECOND_US: i64 = 1_000_000;
+
+impl Rows {
+    /// The second (microseconds since the Unix epoch) at which about half of the time that the rows are of is over; none when
+    /// they are of one second, or of none.
+    pub fn middle(&self) -> Option<i64> {
+        let times = || {
+            let activity = self.activity.iter().map(|row| row.time);
+            let latency = self.latency.iter().map(|row| row.time);
+            activity
+                .chain(latency)
+                .chain(self.counters.iter().map(|row| row.time))
+        };
+        let (first, last) = (times().min()?, times().max()?);
+        let seconds = last.saturating_sub(first).div_euclid(SECOND_US);
+        (seconds > 0).then(|| first + (seconds + 1) / 2 * SECOND_US)
+    }
+
+    /// Takes out what is of this second (microseconds since the Unix epoch) or later, with the stacks that nothing else has.
+    /// What stands in no second stays.
+    pub fn split_off(&mut self, second: i64) -> Rows {
+        let activity = take(&mut self.activity, |row| row.time >= second);
+        let latency = take(&mut self.latency, |row| row.time >= second);
+        let counters = take(&mut self.counters, |row| row.time >= second);
+        let used: HashSet<StackId> = self
+            .activity
+            .iter()
+            .flat_map(|row| [row.kernel_stack, row.user_stack])
+            .chain(self.latency.iter().map(|row| row.stack))
+            .chain(self.spans.iter().map(|row| row.stack))
+            .filter(|&stack| stack != NO_STACK)
+            .collect();
+        Rows {
+            activity,
+            latency,
+            counters,
+            stacks: take(&mut self.stacks, |row| !used.contains(&row.id)),
+            ..Rows::default()
+        }
+    }
+}
+
+fn take<R>(rows: &mut Vec<R>, which: impl Fn(&R) -> bool) -> Vec<R> {
+    let (taken, left) = std::mem::take(rows).into_iter().partition(which);
+    *rows = left;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CounterRow, LatencyRow, StackRow};
+
+    fn rows(seconds: impl Iterator<Item = i64>) -> Rows {
+        let seconds: Vec<i64> = seconds.collect();
+        Rows {
+            latency: seconds
+                .iter()
+                .map(|&second| LatencyRow {
+                    time: second * SECOND_US,
+                    stack: StackId(u64::try_from(second).expect("a small number")),
+                    ..LatencyRow::default()
+                })
+                .collect(),
+            counters: seconds
+                .iter()
+                .map(|&second| CounterRow {
+                    time: second * SECOND_US,
+                    ..CounterRow::default()
+                })
+                .collect(),
+            stacks: seconds
+                .iter()
+                .map(|&second| StackRow {
+                    id: StackId(u64::try_from(second).expect("a small number")),
+                    frames: Vec::new(),
+                })
+                .collect(),
+            ..Rows::default()
+        }
+    }
+
+    #[test]
+    fn halves_are_whole_together_and_have_their_stacks() {
+        let mut first = rows(10..15);
+        let second = first.split_off(first.middle().expect("five seconds"));
+        assert_eq!(first, rows(10..12));
+        assert_eq!(second, rows(12..15));
+    }
+
+    #[test]
+    fn a_second_is_not_cut() {
+        assert_eq!(rows(10..11).middle(), None);
+        assert_eq!(Rows::default().middle(), None);
+        let mut two = rows(10..12);
+        let later = two.split_off(two.middle().expect("two seconds"));
+        assert_eq!((two.counters.len(), later.counters.len()), (1, 1));
+        assert_eq!(later.middle(), None);
+    }
+}
