@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data/oracle_10046),)
 export DBTIME_TRACES ?= $(abspath ../shared/data/oracle_10046)
 endif
 
-.PHONY: help build demo test test-kernels bench bench-import fuzz lint deps clean
+.PHONY: help build demo test test-kernels bench bench-agreement bench-import fuzz lint deps clean
 
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
@@ -15,6 +15,7 @@ help:
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
 	@echo "make test-kernels   record and dive on Debian's own kernels in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
+	@echo "make bench-agreement   the sampled tier held against the exact one (needs root, an idle machine)"
 	@echo "make fuzz    feed the importers with damaged files, a minute each (needs a nightly Rust); TIME=600 for longer"
 	@echo "make lint    formatting, clippy, shell scripts"
 	@echo "make deps    install everything the other targets need"
@@ -40,7 +41,7 @@ test:
 	scripts/python-env.sh
 	scripts/readers.sh
 	cargo build --workspace --locked
-	cargo test --workspace --locked -- --test-threads=1
+	cargo test --workspace --locked --no-fail-fast -- --test-threads=1
 
 test-kernels:
 	scripts/deps.sh build demo kernels
@@ -61,6 +62,12 @@ bench:
 	scripts/deps.sh build demo
 	cargo build --release --workspace --locked
 	$(SUDO) target/release/overhead $(BENCH)
+
+# The sampled tier held against the exact one, under many loads: a quarter of an hour for each server.
+bench-agreement:
+	scripts/deps.sh build demo
+	cargo build --release --workspace --locked
+	$(SUDO) target/release/agreement $(BENCH)
 
 fuzz:
 	scripts/fuzz.sh $(or $(TIME),60)

@@ -49,15 +49,19 @@ struct dbt_target {
 struct dbt_slot {
 	struct dbt_task_id task;
 	struct dbt_wait_source source;
+	__u64 turns;           /* on a CPU, up to the last look */
+	__u64 run_delay;       /* in the run queue, up to then */
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
 	__u32 state;           /* raw __state at the last row */
 	__u32 repeats;         /* passes since the last event in which that row still held */
 	__u32 torn;            /* since the last totals, like the following */
 	__u32 torn_stacks;
 	__u32 displaced;
-	__u32 is_new;          /* this pass found a state that the last row does not hold for */
+	__u32 is_new;          /* this pass found a state that the last row does not hold for: this and the next three are its */
+	__u32 in_iowait;       /* it went to sleep for block I/O */
+	__u32 wait;
+	__u32 statement;
 	__u32 has_account;     /* exact tier: its account is open, and sums of it were sent */
-	__u32 pad;
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */
@@ -72,6 +76,9 @@ struct dbt_config {
 struct dbt_pass {
 	__u32 slots;  /* slots in use */
 	__u32 totals; /* non-zero to report the totals of every session */
+	__u64 moment; /* whose states are looked for */
+	__u32 has_come; /* the sampler has come onto its CPU just now, for this pass */
+	__u32 pad;
 };
 
 enum dbt_event_kind {
@@ -97,6 +104,7 @@ enum dbt_sample_flag {
 	SAMPLE_IN_IOWAIT = 16,     /* EVENT_WAITING: it went to sleep for block I/O */
 	SAMPLE_IN_CALL = 32,       /* EVENT_RUNNING: in a system call; known where calls are traced */
 	SAMPLE_NEW_CODE = 64,      /* an address of the user stack lay in no mapping that is known */
+	SAMPLE_RAN_SINCE = 128,    /* EVENT_WAITING: it was blocked in this wait, and on a CPU when it was looked at: its state is not known */
 };
 
 struct dbt_sample {

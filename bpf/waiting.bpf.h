@@ -3,11 +3,14 @@
  *
  * Another task is read while it may start to run. Its context switches are therefore compared before and after:
  * equal, and off CPU at the end, means that it has not run in between, so that state, wait event and stacks are
- * of one instant. A row that fails is dropped and counted; one whose stacks only fail is kept without them. */
+ * of one instant. A row whose state and wait event fail is read again, and in the end dropped and counted; one whose
+ * stacks only fail is kept without them. */
 #ifndef WAITING_BPF_H
 #define WAITING_BPF_H
 
 #define TASK_RUNNING 0
+#define TASK_WAKING 0x200
+#define TASK_RAN_SINCE 0x80000000 /* not the kernel's: blocked at the moment, on a CPU when it was looked at */
 #define PF_EXITING 0x00000004 /* include/linux/sched.h */
 
 struct dbt_waiting_scratch {
@@ -35,9 +38,12 @@ struct {
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
+/* Moments are of the scheduler's clock. */
 struct dbt_visit {
 	__u32 totals;
-	__u64 sampler_arrival; /* when the scheduler put the sampler on its CPU, in the scheduler's clock */
+	__u64 moment; /* whose states are looked for */
+	__u64 begin;  /* of the pass */
+	__u32 ran;    /* sessions that have run since the pass before */
 };
 
 static __always_inline bool has_run(struct task_struct *task, __u64 switches)
@@ -143,8 +149,8 @@ static __always_inline void read_totals(struct task_struct *task, struct dbt_tot
 		totals->on_cpu_ns = on_cpu_time(task, totals->event.time_ns);
 	totals->run_queue_ns = BPF_CORE_READ(task, sched_info.run_delay);
 	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
-	if (queued && queued < visit->sampler_arrival)
-		totals->run_queue_ns += visit->sampler_arrival - queued;
+	if (queued && queued < visit->begin)
+		totals->run_queue_ns += visit->begin - queued;
 }
 
 /* Copies what is used of an account and reads the totals of the same moment. False = the task did not leave it alone. */
@@ -220,37 +226,111 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	return sums == ASKED_FOR;
 }
 
-/* First look: which state is it in now? Quick, so that all sessions are looked at within microseconds. */
-static __always_inline void look(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
-{
-	__u64 switches = switches_of(task);
-	__u32 state;
+/* How often a session is looked at in one pass before its row counts as torn. */
+#define LOOKS 3
 
-	slot->is_new = 0;
-	if (BPF_CORE_READ(task, on_cpu))
-		return; /* the timer takes it */
-	state = BPF_CORE_READ(task, __state);
-	if (switches == slot->switches && state == slot->state) {
-		slot->repeats++; /* it has not run since the last row: the row still holds */
+/* When a task that is off CPU left it, in the scheduler's clock: the kernel notes when it came, and how long it ran then. Too
+ * early by what interrupts and the hypervisor took meanwhile. */
+static __always_inline __u64 departure_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, sched_info.last_arrival) + BPF_CORE_READ(task, se.sum_exec_runtime) -
+	       BPF_CORE_READ(task, se.prev_sum_exec_runtime);
+}
+
+/* Whether a task that came onto a CPU since the moment was blocked then, rather than in the run queue already. How long it was in
+ * the queue for this turn is not noted; it is taken to be as long as in its turns since the last look, give or take: decided by
+ * lot, so that many are right on average. */
+static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
+	__u64 since = BPF_CORE_READ(task, sched_info.last_arrival) - visit->moment;
+	__u64 turns = BPF_CORE_READ(task, sched_info.pcount) - slot->turns;
+	__u64 queued = BPF_CORE_READ(task, sched_info.run_delay) - slot->run_delay;
+
+	if ((__s64)since < 0 || since > LONGEST_TICK || !turns)
+		return false;
+	return bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
+}
+
+/* A session that has come onto a CPU since the moment, out of a wait that it has not left yet: as a rule the database leaves it
+ * some microseconds later. */
+static __always_inline void look_at_runner(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+
+	if (slot->source.kind != SOURCE_NONE && !is_memory_busy(task))
+		activity = activity_of(task, &slot->source);
+	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
-	}
-	/* What came into the run queue with the sampler or after it would be running, had the sampler not taken its
-	 * CPU, or was still asleep at that moment. (A task that is moved to another CPU's queue counts anew.) */
-	if (state == TASK_RUNNING && BPF_CORE_READ(task, sched_info.last_queued) >= visit->sampler_arrival) {
-		slot->displaced++;
-		return;
-	}
-	slot->switches = switches;
-	slot->state = state;
+	slot->wait = activity.wait;
+	slot->statement = activity.statement;
+	slot->in_iowait = 0;
+	slot->switches = NO_ROW;
+	slot->state = TASK_RAN_SINCE;
 	slot->is_new = 1;
 }
 
-/* Second look, at what is new: wait event and stacks. They are those of the first look as long as the task has not
- * run since; it may have been woken. */
+/* First look: in which state was it at the moment of the pass, and in which wait event? Quick, so that all sessions are looked
+ * at within microseconds. One that runs in between is looked at again.
+ *
+ * The moment was drawn. The sampler comes later: by its timer's lateness, which is largest where the CPU sleeps, and in one go
+ * with other interrupts of that CPU, which wake sessions. So the states that it meets are no matter of chance. What happened
+ * since the moment is undone, as far as the kernel's notes tell. */
+static __always_inline void look_for_state(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
+	for (int looks = 0; looks < LOOKS; looks++) {
+		struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+		__u64 switches = switches_of(task);
+		__u32 state;
+
+		if (BPF_CORE_READ(task, on_cpu)) {
+			if (was_blocked(task, slot, visit))
+				look_at_runner(task, slot);
+			return; /* else the timer takes it */
+		}
+		state = BPF_CORE_READ(task, __state);
+		if (state == TASK_RUNNING && BPF_CORE_READ(task, sched_info.last_queued) >= visit->moment)
+			state = TASK_WAKING; /* since the moment */
+		if (switches == slot->switches && state == slot->state) {
+			slot->repeats++; /* it has not run since the last row: the row still holds */
+			return;
+		}
+		if (departure_of(task) >= visit->moment) {
+			slot->displaced++; /* it ran at the moment, or since: the sampler pushed it off, or it went to sleep */
+			return;
+		}
+		slot->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+		if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task))
+			activity = activity_of(task, &slot->source);
+		if (has_run(task, switches))
+			continue;
+		slot->wait = activity.wait;
+		slot->statement = activity.statement;
+		slot->switches = switches;
+		slot->state = state;
+		slot->is_new = 1;
+		return;
+	}
+	slot->torn++;
+	slot->switches = NO_ROW;
+}
+
+static __always_inline void look(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
+{
+	__u64 turns = BPF_CORE_READ(task, sched_info.pcount);
+
+	slot->is_new = 0;
+	look_for_state(task, slot, visit);
+	if (turns != slot->turns || BPF_CORE_READ(task, on_cpu))
+		visit->ran++;
+	slot->turns = turns;
+	slot->run_delay = BPF_CORE_READ(task, sched_info.run_delay);
+}
+
+/* Second look, at what is new: the stacks. They are those of the first look as long as the task has not run since; it may have
+ * been woken. */
 static __always_inline void take(struct task_struct *task, struct dbt_slot *slot)
 {
 	__u64 switches = slot->switches, kernel = 0, user = 0;
-	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
 	struct dbt_waiting_scratch *scratch;
 	struct dbt_sample *sample;
 	__u32 zero = 0;
@@ -260,23 +340,20 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		return;
 	sample = &scratch->sample;
 	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
-	sample->flags = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait) ? SAMPLE_IN_IOWAIT : 0;
+	sample->flags = slot->in_iowait ? SAMPLE_IN_IOWAIT : 0;
+	if (slot->state == TASK_RAN_SINCE)
+		sample->flags |= SAMPLE_RAN_SINCE;
 	sample->state = slot->state;
 	sample->user_end = UNWIND_NO_STACK;
-	if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task))
-		activity = activity_of(task, &slot->source);
-	sample->wait = activity.wait;
-	sample->statement = activity.statement;
+	sample->wait = slot->wait;
+	sample->statement = slot->statement;
 	if (sample->wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
-	if (has_run(task, switches)) {
-		slot->torn++;
-		slot->switches = NO_ROW;
-		return;
-	}
 
 	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->wait)) {
 		sample->flags |= SAMPLE_STACK_SKIPPED;
+	} else if (slot->state == TASK_RAN_SINCE) {
+		sample->flags |= SAMPLE_STACK_TORN;
 	} else {
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
 		if (has_run(task, switches)) {
@@ -366,16 +443,36 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 /* Smallest difference between the clocks in the passes since the last totals: the one that was least delayed. */
 __u64 smallest_offset = ~0ULL;
 
-static __always_inline void compare_clocks(struct task_struct *sampler, bool totals)
+/* The sampler has just come onto its CPU. */
+static __always_inline void compare_clocks(struct task_struct *sampler)
 {
 	__u64 arrival = sampler->sched_info.last_arrival, offset = bpf_ktime_get_ns() - arrival;
 
 	if (arrival && offset < smallest_offset)
 		smallest_offset = offset;
-	if (totals) {
-		arrival_clock_offset = smallest_offset == ~0ULL ? 0 : smallest_offset;
-		smallest_offset = ~0ULL;
+}
+
+static __always_inline void use_clocks(void)
+{
+	if (smallest_offset != ~0ULL)
+		arrival_clock_offset = smallest_offset;
+	smallest_offset = ~0ULL;
+}
+
+/* Where the clocks are not compared yet, nothing that happened since the moment is undone. */
+static __always_inline struct dbt_visit visit_of(struct dbt_pass *pass, struct task_struct *sampler)
+{
+	struct dbt_visit visit = {
+		.totals = pass->totals,
+		.moment = ~0ULL,
+		.begin = sampler->sched_info.last_arrival,
+	};
+
+	if (arrival_clock_offset) {
+		visit.moment = pass->moment - arrival_clock_offset;
+		visit.begin = bpf_ktime_get_ns() - arrival_clock_offset;
 	}
+	return visit;
 }
 
 /* One pass over the list of targets. */
@@ -383,15 +480,16 @@ SEC("syscall")
 int sampler_pass(struct dbt_pass *pass)
 {
 	struct task_struct *sampler = bpf_get_current_task_btf();
-	struct dbt_visit visit = {
-		.totals = pass->totals,
-		.sampler_arrival = sampler->sched_info.last_arrival,
-	};
+	struct dbt_visit visit;
 
-	compare_clocks(sampler, pass->totals);
+	if (pass->has_come)
+		compare_clocks(sampler);
+	if (pass->totals)
+		use_clocks();
+	visit = visit_of(pass, sampler);
 	bpf_loop(pass->slots, look_at_slot, &visit, 0);
 	bpf_loop(pass->slots, take_slot, &visit, 0);
-	return 0;
+	return visit.ran;
 }
 
 /* The same where a task cannot be had by its pid: a pass over all tasks of the host. */
@@ -399,7 +497,7 @@ SEC("iter.s/task")
 int sampler_iterate(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task, *sampler = bpf_get_current_task_btf();
-	struct dbt_visit visit = {};
+	struct dbt_visit visit;
 	__u32 pid, index, zero = 0;
 	struct dbt_target *target;
 	struct dbt_pass *pass = bpf_map_lookup_elem(&current_pass, &zero);
@@ -407,18 +505,19 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 
 	if (!task || !pass)
 		return 0;
-	if (task == sampler)
-		compare_clocks(sampler, pass->totals);
+	if (task == sampler && pass->has_come)
+		compare_clocks(sampler);
+	if (task == sampler && pass->totals)
+		use_clocks();
 	pid = task->pid;
 	target = bpf_map_lookup_elem(&targets, &pid);
 	if (!target || !target->slot)
 		return 0;
 	index = target->slot - 1;
 	slot = bpf_map_lookup_elem(&slots, &index);
-	if (!slot || slot->task.pid != pid)
+	if (!slot || slot->task.pid != pid || !pass->slots)
 		return 0;
-	visit.totals = pass->totals;
-	visit.sampler_arrival = sampler->sched_info.last_arrival;
+	visit = visit_of(pass, sampler);
 	if (!is_session(task, slot))
 		return 0;
 	look(task, slot, &visit);

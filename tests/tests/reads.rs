@@ -95,7 +95,7 @@ fn torn_rows_are_few(recorded: &Recorded) {
     let samples: u64 = clients.iter().map(|session| session.samples()).sum();
     let rate = torn as f64 / (torn + samples) as f64;
     assert!(samples > 200, "{samples} samples are too few to judge");
-    assert!(rate < 0.11, "{torn} torn rows for {samples} samples");
+    assert!(rate < 0.005, "{torn} torn rows for {samples} samples");
     assert!(recorded.meta.quality.torn >= torn, "{:?}", recorded.meta.quality);
 }
 

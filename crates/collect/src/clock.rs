@@ -1,6 +1,10 @@
 //! CLOCK_MONOTONIC (what the kernel stamps) to microseconds since the Unix epoch (what a recording holds).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A stop is noticed within this time, however long a sleep is.
+const LONGEST_SLEEP_NS: u64 = 100_000_000;
 
 /// The relation of the two clocks at the start of a recording. It is kept for the whole recording, so that a step of
 /// the wall clock neither loses nor repeats time.
@@ -55,4 +59,31 @@ pub(crate) fn monotonic_ns() -> u64 {
     // SAFETY: `now` is a valid timespec; the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Sleeps until a moment of CLOCK_MONOTONIC; true when the thread is to stop.
+pub(crate) fn sleep_until(moment: u64, stop: &AtomicBool) -> bool {
+    loop {
+        if stop.load(Ordering::Acquire) {
+            return true;
+        }
+        let now = monotonic_ns();
+        if now >= moment {
+            return false;
+        }
+        let until = moment.min(now + LONGEST_SLEEP_NS);
+        let time = libc::timespec {
+            tv_sec: (until / 1_000_000_000) as i64,
+            tv_nsec: (until % 1_000_000_000) as i64,
+        };
+        // SAFETY: `time` is a valid timespec; a signal that ends the sleep early is covered by the loop.
+        unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &time,
+                std::ptr::null_mut(),
+            )
+        };
+    }
 }

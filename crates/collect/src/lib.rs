@@ -29,12 +29,14 @@ mod priority;
 mod privilege;
 mod proc_engine;
 mod process;
+mod punctual;
 mod rhythm;
 mod sched;
 mod seconds;
 mod session;
 mod symbols;
 mod target_file;
+mod timer;
 mod unwind;
 
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};

@@ -59,10 +59,9 @@ impl Rhythm {
         }
     }
 
-    /// A pass that began at this moment has ended. True when the next ones come late for the sake of the CPU.
-    pub(crate) fn ended(&mut self, begin: u64) -> bool {
+    /// A pass has ended. True when the next ones come late for the sake of the CPU.
+    pub(crate) fn ended(&mut self, begin: u64, end: u64) -> bool {
         self.begin_of_period += self.period;
-        let end = monotonic_ns();
         let rest = ((end - begin) * (self.share_of_cpu - 1)).min(LONGEST_REST_NS);
         let late = end + rest > self.begin_of_period + self.period;
         if late {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, StatementRow, Wait, counter,
+    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, StateGroup, StatementRow, Wait,
+    counter,
 };
 
 use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
@@ -95,6 +96,8 @@ pub(crate) struct LiveSession {
     account: Option<Account>,
     /// Cell of the last row of the sampler, which later passes found unchanged.
     last_waiting: Option<Cell>,
+    /// State in which it was last seen blocked, by wait event.
+    blocked_as: BTreeMap<RawWait, State>,
     waits_not_read: u64,
     /// Samples of an event that the database does not know.
     waits_unknown: u64,
@@ -129,6 +132,7 @@ impl LiveSession {
             tier: identity.tier,
             account: None,
             last_waiting: None,
+            blocked_as: BTreeMap::new(),
             waits_not_read: 0,
             waits_unknown: 0,
             missed: 0,
@@ -248,6 +252,11 @@ impl LiveSession {
             // Nobody says which: it divides the kernel's totals of both.
             (Some(Listed::Ready), ..) => &[State::Cpu, State::Runnable],
             (Some(Listed::Off(state)), ..) => &[state],
+            (None, Some(_), _) if event.ran_since => match self.blocked_as.get(&wait) {
+                Some(&state) => &[state],
+                // Not seen blocked in this wait before: no guess.
+                None => &[],
+            },
             (None, Some(raw), _) => &[off_cpu_state(raw, event.in_iowait)],
             (None, None, true) => &[State::User],
             (None, None, false) => &[State::Kernel],
@@ -260,6 +269,9 @@ impl LiveSession {
                 kernel_stack: stacks.0,
                 user_stack: stacks.1,
             };
+            if event.off_cpu_state.is_some() && state.group() == Some(StateGroup::Blocked) {
+                self.blocked_as.insert(wait, state);
+            }
             if event.off_cpu_state.is_some() {
                 // A row whose stack tore holds for its own instant only.
                 self.last_waiting = (!event.stack_torn).then_some(cell);
@@ -624,6 +636,51 @@ mod tests {
                 .sum::<u64>()
         };
         assert_eq!((ns(State::Sleep), ns(State::Disk)), (10_000, 1_000));
+    }
+
+    #[test]
+    fn who_ran_since_the_moment_was_blocked_as_it_is_known_to_be_in_that_wait() {
+        let mut rows = Rows::default();
+        let mut session = LiveSession::begin(backend(1), 1_000, 1_000, PERIOD_NS);
+        let off = |raw, wait| SampleEvent {
+            off_cpu_state: Some(raw),
+            ..running(wait)
+        };
+        let ran = |wait| SampleEvent {
+            ran_since: true,
+            stack_torn: true,
+            ..off(0x8000_0000, wait)
+        };
+        let samples = [
+            ran(0x0A00_0001), // not known yet: no sample
+            off(2, 0x0A00_0001),
+            off(0, 0x0A00_0001),
+            ran(0x0A00_0001),
+            off(1, 0x0900_0001),
+            ran(0x0900_0001),
+        ];
+        for sample in samples {
+            session.sample(&sample, (NO_STACK, NO_STACK));
+            // It holds for its own moment only.
+            session.repeat(u32::from(sample.ran_since) * 7);
+        }
+        let totals = Totals {
+            now: 5_000,
+            on_cpu: 0,
+            run_queue: 1_000,
+        };
+        assert_eq!(end(session, totals, &mut rows), 5);
+        let ns = |state| {
+            rows.activity
+                .iter()
+                .filter(|r| r.state == state)
+                .map(|r| r.ns)
+                .sum::<u64>()
+        };
+        assert_eq!(
+            (ns(State::Disk), ns(State::Sleep), ns(State::Runnable)),
+            (1_500, 1_500, 1_000)
+        );
     }
 
     #[test]

@@ -27,6 +27,7 @@ const STACK_TORN: u32 = 4;
 const IN_IOWAIT: u32 = 16;
 const IN_CALL: u32 = 32;
 const NEW_CODE: u32 = 64;
+const RAN_SINCE: u32 = 128;
 /// `WAIT_NOT_READ`.
 const NOT_READ: u32 = u32::MAX;
 
@@ -53,6 +54,9 @@ pub(crate) struct SampleEvent {
     pub(crate) user_mode: bool,
     /// It went to sleep for block I/O.
     pub(crate) in_iowait: bool,
+    /// It was blocked in this wait event at the moment that was drawn, and had come onto a CPU when it was looked at: what of
+    /// its state is not known.
+    pub(crate) ran_since: bool,
     pub(crate) stack_torn: bool,
     /// In a system call; known where these are traced.
     pub(crate) in_call: bool,
@@ -232,6 +236,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 repeats: sample.repeats,
                 user_end: StackEnd::decode(sample.user_end),
                 new_code: is(NEW_CODE),
+                ran_since: is(RAN_SINCE),
                 kernel: sample.frames[..kernel].to_vec(),
                 user: sample.frames[kernel..kernel + user].to_vec(),
             }))

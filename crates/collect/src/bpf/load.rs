@@ -575,15 +575,8 @@ fn put<V: MapValue>(map: &MapHandle, key: u32, value: &V) -> Result<(), CollectE
 }
 
 /// Sets the argument of the next pass of the iterator.
-pub(super) fn set_pass(map: &MapHandle, slots: u32, totals: bool) -> Result<(), CollectError> {
-    put(
-        map,
-        0,
-        &dbt_pass {
-            slots,
-            totals: totals.into(),
-        },
-    )
+pub(super) fn set_pass(map: &MapHandle, pass: &dbt_pass) -> Result<(), CollectError> {
+    put(map, 0, pass)
 }
 
 pub(super) fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs::Result<Link> {

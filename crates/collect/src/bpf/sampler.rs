@@ -4,8 +4,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,17 +15,19 @@ use super::load::{PassHandle, Programs, run_iterator, set_pass};
 use super::recorder::types::dbt_pass;
 use crate::CollectError;
 use crate::clock::{Clock, monotonic_ns};
+use crate::punctual::{Act, Punctual};
 use crate::rhythm::{Rhythm, Standstill};
+use crate::timer::Timer;
 
 /// Lowest real-time priority: above everything that is not real-time.
 const PRIORITY: i32 = 1;
 /// The thread uses at most one in so many parts of a CPU: where passes take long, it makes fewer of them. The samples
 /// only split exact totals, so that fewer of them cost precision, not truth.
 const SHARE_OF_CPU: u64 = 10;
+/// Where a pass is a walk over all tasks, one in so many is followed by another one that only compares the clocks.
+const WALKS: u64 = 64;
 /// A pass that hangs in the kernel (a session's memory on a dead network disk) must not keep the recorder from ending.
 const LONGEST_STOP: Duration = Duration::from_secs(5);
-/// A stop is noticed within this time also at one sample a second.
-const LONGEST_SLEEP_NS: u64 = 100_000_000;
 
 /// Shared with the thread.
 #[derive(Debug, Default)]
@@ -79,6 +81,7 @@ impl Sampler {
                     .map_err(|e| CollectError::Kernel(e.to_string()))?,
             },
         };
+        let timer = Arc::new(Timer::new().map_err(failed)?);
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         let (tell, told) = std::sync::mpsc::channel();
@@ -87,7 +90,7 @@ impl Sampler {
             .spawn(move || {
                 // The receiver waits for this very message.
                 let _ = tell.send(become_real_time());
-                sample(&pass, &of_thread, u64::from(rate_hz), clock);
+                sample(pass, &of_thread, &timer, u64::from(rate_hz), clock);
             })
             .map_err(failed)?;
         let not_real_time = told.recv().ok().and_then(Result::err).map(|e| e.to_string());
@@ -143,85 +146,143 @@ impl Drop for Sampler {
     }
 }
 
-fn sample(pass: &Pass, shared: &Shared, rate_hz: u64, clock: Clock) {
+/// Passes, whoever makes them.
+struct Passes {
+    pass: Pass,
+    shared: Arc<Shared>,
+    clock: Clock,
+    next_totals: u64,
+    /// The moment of the last one, and when it began and ended.
+    moment: u64,
+    begin: u64,
+    end: u64,
+    /// Whether any session has run since the one before.
+    sessions_ran: bool,
+}
+
+impl Passes {
+    /// Makes the pass of a moment. `has_come`: the calling thread has just come onto its CPU.
+    fn make(&mut self, moment: u64, has_come: bool, stop: bool) {
+        self.moment = moment;
+        self.begin = monotonic_ns();
+        let wanted = self.shared.totals_wanted.swap(false, Ordering::AcqRel);
+        let totals = stop || wanted || self.begin >= self.next_totals;
+        if totals {
+            self.next_totals = self.clock.next_second(self.begin);
+        }
+        let pass = dbt_pass {
+            slots: self.shared.slots.load(Ordering::Acquire),
+            totals: totals.into(),
+            // A stop comes before its time.
+            moment: moment.min(self.begin),
+            has_come: has_come.into(),
+            ..dbt_pass::default()
+        };
+        match self.pass.run(pass) {
+            Ok(sessions_ran) => self.sessions_ran = sessions_ran,
+            Err(_) => {
+                self.shared.failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.shared.passes.fetch_add(1, Ordering::Relaxed);
+        self.end = monotonic_ns();
+    }
+
+    /// Compares the clocks only; what else a pass does has been done. Not in vain where that is a walk over all tasks.
+    fn has_come(&self) {
+        if matches!(self.pass, Pass::Iterator { .. })
+            && !self.shared.passes.load(Ordering::Relaxed).is_multiple_of(WALKS)
+        {
+            return;
+        }
+        let _ = self.pass.run(dbt_pass {
+            has_come: 1,
+            ..dbt_pass::default()
+        });
+    }
+}
+
+fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, clock: Clock) {
     // A thread of real-time priority must leave the CPU to others, however many sessions there are.
     let mut rhythm = Rhythm::start(rate_hz, SHARE_OF_CPU);
-    let mut next_totals = 0;
+    let passes = Arc::new(Mutex::new(Passes {
+        pass,
+        shared: Arc::clone(shared),
+        clock,
+        next_totals: 0,
+        moment: 0,
+        begin: 0,
+        end: 0,
+        sessions_ran: false,
+    }));
+    let of_punctual = Arc::clone(&passes);
+    let act: Act = Box::new(move |moment| {
+        if let Ok(mut passes) = of_punctual.try_lock()
+            && passes.moment != moment
+        {
+            passes.make(moment, false, false);
+        }
+    });
+    let punctual = Punctual::start(1_000_000_000 / rate_hz, Arc::clone(timer), act).ok();
+    let mut sessions_ran = true;
     loop {
-        let stop = sleep_until(rhythm.next(), &shared.stop);
-        let now = monotonic_ns();
-        rhythm.begins(now, &shared.standstill);
-        let wanted = shared.totals_wanted.swap(false, Ordering::AcqRel);
-        let totals = stop || wanted || now >= next_totals;
-        if totals {
-            next_totals = clock.next_second(now);
-            shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+        let moment = rhythm.next();
+        timer.set(moment);
+        // Sleepers are what they were at whatever moment.
+        if let (Some(punctual), true) = (&punctual, sessions_ran) {
+            punctual.announce(moment);
         }
-        if pass.run(shared.slots.load(Ordering::Acquire), totals).is_err() {
-            shared.failed.fetch_add(1, Ordering::Relaxed);
+        let mut stop = timer.wait(&shared.stop);
+        while !stop && monotonic_ns() < moment {
+            // It was set once more when it had fired already.
+            timer.set(moment);
+            stop = timer.wait(&shared.stop);
         }
-        shared.passes.fetch_add(1, Ordering::Relaxed);
+        // A panic while it was held has been printed.
+        let mut passes = passes.lock().unwrap_or_else(PoisonError::into_inner);
+        if stop || passes.moment != moment {
+            passes.make(timer.due(), true, stop);
+            passes.moment = moment;
+        } else {
+            passes.has_come();
+        }
+        sessions_ran = passes.sessions_ran;
+        rhythm.begins(passes.begin, &shared.standstill);
+        let punctual_ns = punctual.as_ref().map_or(0, Punctual::cpu_ns);
+        shared
+            .cpu_ns
+            .store(thread_cpu_ns() + punctual_ns, Ordering::Relaxed);
         if stop {
             return;
         }
-        if rhythm.ended(now) {
+        if rhythm.ended(passes.begin, passes.end) {
             shared.late.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Pass {
-    fn run(&self, slots: u32, totals: bool) -> io::Result<()> {
+    /// True when a session has run since the pass before, or when that is not told.
+    fn run(&self, mut pass: dbt_pass) -> io::Result<bool> {
         match self {
             Pass::Program(program) => {
-                let mut argument = dbt_pass {
-                    slots,
-                    totals: totals.into(),
-                };
                 let mut options = libbpf_sys::bpf_test_run_opts {
                     sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-                    ctx_in: std::ptr::from_mut(&mut argument).cast(),
+                    ctx_in: std::ptr::from_mut(&mut pass).cast(),
                     ctx_size_in: size_of::<dbt_pass>() as u32,
                     ..Default::default()
                 };
-                // SAFETY: the options and the argument they point to live through the call.
+                // SAFETY: the options and the pass they point to live through the call.
                 match unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) } {
-                    0 => Ok(()),
+                    0 => Ok(options.retval > 0),
                     _ => Err(io::Error::last_os_error()),
                 }
             }
             Pass::Iterator { link, argument } => {
-                set_pass(argument, slots, totals).map_err(io::Error::other)?;
-                run_iterator(link)
+                set_pass(argument, &pass).map_err(io::Error::other)?;
+                run_iterator(link).map(|()| true)
             }
         }
-    }
-}
-
-/// Sleeps until a moment of CLOCK_MONOTONIC; true when the thread is to stop.
-fn sleep_until(moment: u64, stop: &AtomicBool) -> bool {
-    loop {
-        if stop.load(Ordering::Acquire) {
-            return true;
-        }
-        let now = monotonic_ns();
-        if now >= moment {
-            return false;
-        }
-        let until = moment.min(now + LONGEST_SLEEP_NS);
-        let time = libc::timespec {
-            tv_sec: (until / 1_000_000_000) as i64,
-            tv_nsec: (until % 1_000_000_000) as i64,
-        };
-        // SAFETY: `time` is a valid timespec; a signal that ends the sleep early is covered by the loop.
-        unsafe {
-            libc::clock_nanosleep(
-                libc::CLOCK_MONOTONIC,
-                libc::TIMER_ABSTIME,
-                &time,
-                std::ptr::null_mut(),
-            )
-        };
     }
 }
 

@@ -247,7 +247,7 @@ impl Thread {
             if stop {
                 return;
             }
-            if rhythm.ended(now) {
+            if rhythm.ended(now, monotonic_ns()) {
                 self.shared.late.fetch_add(1, Ordering::Relaxed);
             }
         }

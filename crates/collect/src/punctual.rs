@@ -1,0 +1,239 @@
+//! A thread that is at work at a moment, where a timer would be late.
+//!
+//! A CPU that sleeps takes up its timer late: by microseconds where it is a real one, by a tenth of a millisecond in some virtual
+//! machines, where a busy one needs 20 µs. A sampler that waits for a timer comes latest when nothing runs, often after the
+//! very wait that had left the CPU idle, and together with the interrupt that ended it. On a machine where a wait for the
+//! disk took 0.1 ms, half of that time was not seen.
+//!
+//! So, where a CPU is idle, a thread that gives way to everything else (SCHED_IDLE) comes up shortly before and looks at the clock
+//! until the moment has come. Only then is it important. Where all CPUs are busy it is not run, and the timer remains.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use crate::bpf::{become_real_time, thread_cpu_ns};
+use crate::clock::{monotonic_ns, sleep_until};
+use crate::timer::Timer;
+
+/// How late the thread itself comes up is known from so many moments.
+const REMEMBERED: usize = 32;
+/// Which of these counts, from the least late: where all CPUs are busy it comes late for another reason.
+const TYPICAL: usize = REMEMBERED / 4;
+/// Twice as late it is seldom on an idle CPU.
+const MARGIN: u64 = 2;
+/// At most this part of a period is spent looking at the clock, and never longer than this.
+const SHARE_OF_PERIOD: u64 = 10;
+const LONGEST_NS: u64 = 400_000;
+/// Who comes later than that has not been on time.
+const ON_TIME_NS: u64 = 10_000;
+/// The timer of who waits is put off by so much while the thread looks at the clock: it would interrupt it at the very moment.
+const PUT_OFF_NS: u64 = 150_000;
+/// A stop is noticed within this time.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// What the thread does at the moment.
+pub(crate) type Act = Box<dyn FnMut(u64) + Send>;
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The next one (CLOCK_MONOTONIC).
+    moment: AtomicU64,
+    stop: AtomicBool,
+    cpu_ns: AtomicU64,
+}
+
+/// Handle of the thread; dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Punctual {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    unpark: Thread,
+}
+
+impl Punctual {
+    /// Starts the thread. Its moments are less than this apart on average; `timer` is that of who acts when it does not, and fires
+    /// when it has.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub(crate) fn start(period_ns: u64, timer: Arc<Timer>, act: Act) -> io::Result<Punctual> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("dbtime-punctual".to_string())
+            .spawn(move || {
+                // Who cannot give way must not look at the clock for long.
+                if give_way().is_ok() {
+                    be_on_time(&of_thread, period_ns, &timer, act);
+                }
+            })?;
+        Ok(Punctual {
+            unpark: thread.thread().clone(),
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// When it is to act next (CLOCK_MONOTONIC), if it can.
+    pub(crate) fn announce(&self, moment: u64) {
+        self.shared.moment.store(moment, Ordering::Release);
+        self.unpark.unpark();
+    }
+
+    /// CPU time that it took.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.shared.cpu_ns.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Punctual {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.unpark.unpark();
+        if let Some(thread) = self.thread.take() {
+            // A panic in the thread has been printed already; there is nothing to be done about it here.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn be_on_time(shared: &Shared, period_ns: u64, timer: &Timer, mut act: Act) {
+    let mut lateness = Lateness::new((period_ns / SHARE_OF_PERIOD).min(LONGEST_NS));
+    let mut done = 0;
+    while !shared.stop.load(Ordering::Acquire) {
+        let moment = shared.moment.load(Ordering::Acquire);
+        let come_up = moment.saturating_sub(lateness.lead());
+        if moment == done || monotonic_ns() >= come_up {
+            std::thread::park_timeout(LONGEST_SLEEP);
+            continue;
+        }
+        done = moment;
+        if sleep_until(come_up, &shared.stop) {
+            return;
+        }
+        lateness.add(monotonic_ns() - come_up);
+        if monotonic_ns() < moment {
+            timer.set(moment + PUT_OFF_NS);
+            while monotonic_ns() < moment {
+                // In the kernel at every turn: some kernels let a task that is woken wait until what runs enters it.
+                std::thread::yield_now();
+            }
+            if monotonic_ns() - moment < ON_TIME_NS {
+                let is_important = become_real_time().is_ok();
+                if is_important {
+                    act(moment);
+                }
+                timer.set(moment);
+                // Who may not become important is of no use; who cannot give way again must not look at the clock.
+                if !is_important || give_way().is_err() {
+                    return;
+                }
+            }
+        }
+        shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+    }
+}
+
+/// How late the thread came up the last times.
+struct Lateness {
+    last: VecDeque<u64>,
+    lead: u64,
+    longest: u64,
+}
+
+impl Lateness {
+    fn new(longest: u64) -> Lateness {
+        Lateness {
+            last: VecDeque::with_capacity(REMEMBERED),
+            lead: longest,
+            longest,
+        }
+    }
+
+    /// How long before the moment the thread has to come up.
+    fn lead(&self) -> u64 {
+        self.lead
+    }
+
+    fn add(&mut self, ns: u64) {
+        if self.last.len() == REMEMBERED {
+            self.last.pop_front();
+        }
+        self.last.push_back(ns);
+        let mut sorted: Vec<u64> = self.last.iter().copied().collect();
+        sorted.sort_unstable();
+        let typical = sorted[TYPICAL.min(sorted.len() - 1)];
+        self.lead = (typical * MARGIN).min(self.longest);
+    }
+}
+
+/// Makes everything else come before the calling thread, and its timers exact.
+fn give_way() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: pid 0 is the calling thread; `parameters` is valid.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a plain call with integer arguments, about the calling thread.
+    match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn it_comes_up_early_enough_for_an_idle_cpu_whatever_a_busy_one_does() {
+        let mut lateness = Lateness::new(1_000_000);
+        for n in 0..100 {
+            // Two of three times there was something else to do.
+            lateness.add(if n % 3 == 0 { 100_000 } else { 5_000_000 });
+        }
+        assert_eq!(lateness.lead(), 200_000);
+        for _ in 0..REMEMBERED {
+            lateness.add(3_000);
+        }
+        assert_eq!(lateness.lead(), 6_000);
+        for _ in 0..REMEMBERED {
+            lateness.add(5_000_000);
+        }
+        assert_eq!(lateness.lead(), 1_000_000, "never more than its share");
+    }
+
+    #[test]
+    fn it_never_acts_before_the_moment_nor_twice_nor_late() {
+        let timer = Arc::new(Timer::new().expect("a timer"));
+        let acted = Arc::new(Mutex::new(Vec::new()));
+        let found = Arc::clone(&acted);
+        let act: Act = Box::new(move |moment| found.lock().expect("no panic").push((moment, monotonic_ns())));
+        let punctual = Punctual::start(10_000_000, Arc::clone(&timer), act).expect("a thread");
+        let go_on = AtomicBool::new(false);
+        let mut moments = Vec::new();
+        for _ in 0..50 {
+            let moment = monotonic_ns() + 5_000_000;
+            moments.push(moment);
+            timer.set(moment);
+            punctual.announce(moment);
+            assert!(!timer.wait(&go_on), "whether it acts or not");
+            assert!(monotonic_ns() >= moment);
+        }
+        drop(punctual);
+        let acted = acted.lock().expect("no panic");
+        // How often depends on what else the machine has to do, and on privileges.
+        assert!(
+            acted
+                .iter()
+                .all(|(moment, at)| moments.contains(moment) && at >= moment)
+        );
+        assert!(acted.windows(2).all(|two| two[0].0 < two[1].0));
+    }
+}

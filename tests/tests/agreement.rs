@@ -1,0 +1,33 @@
+//! The sampled tier is held against the exact one, recorded at the same time. `make bench-agreement` does it for many loads.
+
+use dbtime::throwaway::Options;
+use dbtime_model::State;
+use dbtime_tests::{Recorder, distribution, needs_recording, pgbench};
+
+const SYNC: &str = "IO:WALSync";
+
+/// A session that syncs its commits waits for the disk for some 0.1 ms at a time, and leaves its CPU idle: that is when a timer
+/// comes latest. Sampled at moments that depend on it, such waits had between half and more than twice their time.
+#[test]
+fn short_waits_for_the_disk_have_their_time() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("fsync", "on"));
+    pgbench::initialise(&cluster, 5);
+    let sampled = Recorder::server(&cluster, &["-F", "199"]);
+    let exact = Recorder::server(&cluster, &["--exact=calls"]);
+    pgbench::run(&cluster, &["--no-vacuum", "--client=1", "--time=15"]);
+    let (sampled, exact) = (sampled.stop(), exact.stop());
+    let [of_samples, truth] =
+        [&sampled, &exact].map(|recorded| recorded.clients_ns(SYNC, &[State::Disk]) as f64 / 1e9);
+    assert!(truth > 0.3, "there was hardly any wait for the disk: {truth} s");
+    let ratio = of_samples / truth;
+    assert!(
+        (0.6..1.6).contains(&ratio),
+        "sampled {of_samples} s, exact {truth} s: {ratio:.2}"
+    );
+    let clients = sampled.clients();
+    let samples: u64 = clients.iter().map(|session| session.samples()).sum();
+    let torn: u64 = clients.iter().map(|session| session.torn).sum();
+    assert!(samples > 1_000, "{samples} samples are too few to judge");
+    assert!(torn * 200 <= samples, "{torn} torn rows for {samples} samples");
+}
