@@ -103,6 +103,8 @@ pub(crate) struct LiveSession {
     next_title_ns: u64,
     /// Statements that have their row.
     statements: HashSet<u32>,
+    /// When a sample found something else than the one before, CLOCK_MONOTONIC.
+    pub(crate) sampled_ns: u64,
     /// A row says how many transactions it made.
     pub(crate) counts_transactions: bool,
     /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
@@ -134,6 +136,7 @@ impl LiveSession {
             missed: 0,
             next_title_ns: 0,
             statements: HashSet::new(),
+            sampled_ns: 0,
             counts_transactions: false,
             end: None,
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::{ActivityRow, CounterRow, LatencyRow, Rows, SessionId};
+use crate::{ActivityRow, CounterRow, LatencyRow, Rows, Timed};
 
 const SECOND_US: i64 = 1_000_000;
 /// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
@@ -67,29 +67,14 @@ impl Windows {
     }
 }
 
-/// A row that stands in a second, and whose amounts can be added up.
-trait Summable: Clone + Eq + Hash {
-    fn time(&self) -> i64;
-    fn set_time(&mut self, time: i64);
-    fn session(&self) -> SessionId;
+/// A row whose amounts can be added up.
+trait Summable: Timed + Clone + Eq + Hash {
     /// The row without its amounts: what has to be equal.
     fn key(&self) -> Self;
     fn add(&mut self, other: &Self);
 }
 
 impl Summable for ActivityRow {
-    fn time(&self) -> i64 {
-        self.time
-    }
-
-    fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
-
-    fn session(&self) -> SessionId {
-        self.session
-    }
-
     fn key(&self) -> ActivityRow {
         ActivityRow {
             ns: 0,
@@ -107,18 +92,6 @@ impl Summable for ActivityRow {
 }
 
 impl Summable for CounterRow {
-    fn time(&self) -> i64 {
-        self.time
-    }
-
-    fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
-
-    fn session(&self) -> SessionId {
-        self.session
-    }
-
     fn key(&self) -> CounterRow {
         CounterRow {
             value: 0,
@@ -132,18 +105,6 @@ impl Summable for CounterRow {
 }
 
 impl Summable for LatencyRow {
-    fn time(&self) -> i64 {
-        self.time
-    }
-
-    fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
-
-    fn session(&self) -> SessionId {
-        self.session
-    }
-
     fn key(&self) -> LatencyRow {
         LatencyRow {
             count: 0,
@@ -222,7 +183,7 @@ impl<R: Summable> Sums<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fidelity, NO_STACK, State};
+    use crate::{Fidelity, NO_STACK, SessionId, State};
 
     fn row(second: i64, session: u64, ns: u64) -> ActivityRow {
         ActivityRow {
