@@ -263,7 +263,7 @@ impl Collector {
         collector.wait_for_first_pass();
         collector.begin_transactions();
         collector.start_ns = monotonic_ns();
-        collector.count_transactions(collector.start_ns);
+        collector.count_transactions(collector.start_ns, true);
         drop(raised);
         Ok(collector)
     }
@@ -343,7 +343,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
-        self.count_transactions(monotonic_ns());
+        self.count_transactions(monotonic_ns(), true);
         self.engine.stop();
         for event in self.engine.wait(Duration::ZERO) {
             self.take(event)?;
@@ -837,7 +837,7 @@ impl Collector {
 
     fn look_at_transactions(&mut self, now: u64) {
         if now >= self.clock.next_second(self.counted_transactions_ns) {
-            self.count_transactions(now);
+            self.count_transactions(now, false);
         } else if now >= self.next_transactions_look_ns && self.database.seeks_transactions() {
             self.next_transactions_look_ns = now + LOOK_FOR_TRANSACTIONS.as_nanos() as u64;
             // Who has been idle for a while is in no transaction, or in one whose number stays the same: it tells nothing.
@@ -848,14 +848,19 @@ impl Collector {
             let active: Vec<u32> = active.map(|session| session.pid).collect();
             if self.database.look_at_transactions(&active) {
                 // From now on they are counted.
-                self.count_transactions(now);
+                self.count_transactions(now, true);
             }
         }
     }
 
-    /// Transactions of clients' sessions since the last time.
-    fn count_transactions(&mut self, now: u64) {
-        let clients = self.clients();
+    /// Transactions of clients' sessions since the last time. Of hundreds that are idle none is looked at.
+    fn count_transactions(&mut self, now: u64, of_all: bool) {
+        let sessions = self.sessions.values_mut();
+        let clients = sessions.filter_map(|session| {
+            let is_due = session.may_have_made_transactions() || of_all;
+            (is_due && session.is_client()).then_some(session.pid)
+        });
+        let clients: Vec<u32> = clients.collect();
         let time = self.clock.second_us(middle(self.counted_transactions_ns, now));
         self.counted_transactions_ns = now;
         let Some((source, growth)) = self.database.transactions(&clients) else {
