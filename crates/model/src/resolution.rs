@@ -71,10 +71,17 @@ impl Windows {
 trait Summable: Timed + Clone + Eq + Hash {
     /// The row without its amounts: what has to be equal.
     fn key(&self) -> Self;
+    /// In which order rows of a session in a window take the least room on disk.
+    fn order(&self) -> impl Ord;
     fn add(&mut self, other: &Self);
 }
 
 impl Summable for ActivityRow {
+    /// Two of three rows of a busy session rest on one sample, and those of a second and a state have the same time.
+    fn order(&self) -> impl Ord {
+        (self.state, self.samples, self.ns)
+    }
+
     fn key(&self) -> ActivityRow {
         ActivityRow {
             ns: 0,
@@ -92,6 +99,9 @@ impl Summable for ActivityRow {
 }
 
 impl Summable for CounterRow {
+    /// As they come.
+    fn order(&self) -> impl Ord {}
+
     fn key(&self) -> CounterRow {
         CounterRow {
             value: 0,
@@ -105,6 +115,9 @@ impl Summable for CounterRow {
 }
 
 impl Summable for LatencyRow {
+    /// As they come.
+    fn order(&self) -> impl Ord {}
+
     fn key(&self) -> LatencyRow {
         LatencyRow {
             count: 0,
@@ -175,7 +188,12 @@ impl<R: Summable> Sums<R> {
             .map(|(place, row)| (row.key(), place))
             .collect();
         self.rows = open;
-        over.sort_by_key(|row| (row.time(), row.session()));
+        over.sort_by(|one, other| {
+            let place = |row: &R| (row.time(), row.session());
+            place(one)
+                .cmp(&place(other))
+                .then_with(|| one.order().cmp(&other.order()))
+        });
         over
     }
 }

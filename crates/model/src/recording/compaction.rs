@@ -17,7 +17,7 @@ use std::fs::File;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 
-use super::segment::{Batches, properties};
+use super::segment::{Batches, Effort, properties};
 use super::{Merged, RecordingError, merged_name, segment_name, segments_in};
 use crate::output::Directory;
 
@@ -48,7 +48,7 @@ pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingEr
             let mut batches = Batches::open(input).map_err(damaged)?;
             while let Some(batch) = batches.next().map_err(damaged)? {
                 if let Some(file) = file.take() {
-                    let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties()))?;
+                    let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties(Effort::Much)))?;
                     output = Some((batch.schema(), writer));
                 }
                 let Some((schema, writer)) = &mut output else {

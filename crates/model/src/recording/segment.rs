@@ -47,10 +47,23 @@ fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
     Ok(fields)
 }
 
+/// How much time is spent on making files small.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Effort {
+    /// Somebody waits for it, and it will be merged with others.
+    Little,
+    /// It stays as it is: four times as much, for some 3 % less.
+    Much,
+}
+
 /// How files are written.
-pub(super) fn properties() -> WriterProperties {
+pub(super) fn properties(effort: Effort) -> WriterProperties {
+    let level = match effort {
+        Effort::Little => ZstdLevel::default(),
+        Effort::Much => ZstdLevel::try_new(12).unwrap_or_default(),
+    };
     WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(Compression::ZSTD(level))
         .set_created_by(concat!("dbtime ", env!("CARGO_PKG_VERSION")).to_string())
         .build()
 }
@@ -61,7 +74,7 @@ pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Re
     let fields = fields::<T>().map_err(|what| RecordingError::format(&path, what))?;
     let batch = serde_arrow::to_record_batch(&fields, &rows).map_err(|e| RecordingError::format(&path, e))?;
     let fill = |file: &mut File| -> Result<(), ParquetError> {
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties()))?;
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties(Effort::Little)))?;
         writer.write(&batch)?;
         writer.close().map(|_| ())
     };
