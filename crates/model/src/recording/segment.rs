@@ -52,7 +52,7 @@ fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
 pub(super) enum Effort {
     /// Somebody waits for it, and it will be merged with others.
     Little,
-    /// It stays as it is: four times as much, for some 3 % less.
+    /// It stays as it is: some 3 % less, for an hour at a time and at no hurry.
     Much,
 }
 
