@@ -81,7 +81,7 @@ check_test() {
     have npm || missing+=(npm)
     have strace || missing+=(strace)
     # Server and client of debug files.
-    have debuginfod && have debuginfod-find || missing+=(debuginfod)
+    if ! have debuginfod || ! have debuginfod-find; then missing+=(debuginfod); fi
     # Dives are tested by it. systemd mounts it on first use; a machine without systemd does not.
     [ -e /sys/kernel/tracing/trace ] || as_root mount -t tracefs nodev /sys/kernel/tracing ||
         echo "deps.sh: tracefs cannot be mounted: tests of dives will fail" >&2
