@@ -4,7 +4,7 @@
 #   scripts/deps.sh GROUP…     GROUP is one or more of
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
-#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv, fio, Go and Node (readers of exports), perf, bpftrace, libbpf-tools
+#     test    what the test suite needs besides: Maven, Java, xz, unzip, Python with venv, fio, Go and Node (readers of exports), debuginfod, perf, bpftrace, libbpf-tools
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -80,6 +80,8 @@ check_test() {
     have node || missing+=(nodejs)
     have npm || missing+=(npm)
     have strace || missing+=(strace)
+    # Server and client of debug files.
+    if ! have debuginfod || ! have debuginfod-find; then missing+=(debuginfod); fi
     # Dives are tested by it. systemd mounts it on first use; a machine without systemd does not.
     [ -e /sys/kernel/tracing/trace ] || as_root mount -t tracefs nodev /sys/kernel/tracing ||
         echo "deps.sh: tracefs cannot be mounted: tests of dives will fail" >&2

@@ -64,21 +64,36 @@ impl Programs {
     /// When binutils are missing, or the folder of debug files cannot be written.
     #[track_caller]
     pub fn move_debug_file(&self, program: &Path) -> DebugFile {
-        let notes = run(Command::new("readelf").arg("-n").arg(program));
-        let build_id = notes
-            .split_once("Build ID: ")
-            .and_then(|(_, rest)| rest.split_whitespace().next())
-            .expect("the program has a build id");
+        let build_id = build_id(program);
         let folder = Path::new("/usr/lib/debug/.build-id").join(&build_id[..2]);
         fs::create_dir_all(&folder).expect("root may write there");
         let file = folder.join(format!("{}.debug", &build_id[2..]));
+        self.cut_debug_file(program, &file);
+        DebugFile(file)
+    }
+
+    /// Moves what a debugger needs out of a program into this file. Returns the build id of both.
+    ///
+    /// # Panics
+    /// When binutils are missing.
+    #[track_caller]
+    pub fn cut_debug_file(&self, program: &Path, file: &Path) -> String {
         run(Command::new("objcopy")
             .arg("--only-keep-debug")
             .arg(program)
-            .arg(&file));
+            .arg(file));
         run(Command::new("strip").arg("--strip-all").arg(program));
-        DebugFile(file)
+        build_id(program)
     }
+}
+
+#[track_caller]
+fn build_id(program: &Path) -> String {
+    let notes = run(Command::new("readelf").arg("-n").arg(program));
+    let build_id = notes
+        .split_once("Build ID: ")
+        .and_then(|(_, rest)| rest.split_whitespace().next());
+    build_id.expect("the program has a build id").to_string()
 }
 
 /// Runs a tool; returns what it prints.

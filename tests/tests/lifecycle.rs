@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Options, Shutdown};
 use dbtime_model::State;
-use dbtime_tests::{Recorded, Recorder, Session, distribution, needs_recording, pgbench};
+use dbtime_tests::{Recorded, Recorder, Session, dbtime, distribution, needs_recording, pgbench};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -93,6 +93,9 @@ fn a_killed_recorder_leaves_a_recording_up_to_its_last_segment() {
         assert!(Instant::now() < give_up, "no second segment after 30 s");
         std::thread::sleep(SECOND / 20);
     }
+    dbtime(&["compact".as_ref(), recorder.path()])
+        .expect_code(1)
+        .expect_stderr(&["still being written"]);
     let recorded = recorder.kill();
     assert!(!recorded.meta.complete);
     assert!(recorded.meta.segments.last >= 1);
@@ -104,6 +107,14 @@ fn a_killed_recorder_leaves_a_recording_up_to_its_last_segment() {
         text.contains("incomplete") || text.contains("not complete"),
         "{text}"
     );
+
+    // Compacted it says the same.
+    dbtime(&["compact".as_ref(), recorded.path.as_path()])
+        .expect_code(0)
+        .expect_stderr(&["compacted"]);
+    let files = fs::read_dir(recorded.path.join("activity")).expect("a folder");
+    assert_eq!(files.count(), 1);
+    assert_eq!(recorded.text(&[]).to_lowercase(), text);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! `soak`: what a recording that goes on for days takes on disk and in memory, by an accelerated clock.
 //!
-//! A minute that was really recorded is written again and again, each time a minute later, as `dbtime record --resolution`
-//! writes it: the same windows, the same writer, a segment a minute, every hour one file of them. Sessions that began in that minute are others each time, and
-//! no amount is what it was.
-//! Collecting itself is not in it: what that costs, the minute's own `meta.json` says.
+//! The whole minutes of a recording are written again and again, each time later, as `dbtime record --resolution` writes them: the
+//! same windows, the same writer, a segment a minute, every hour one file of them. Sessions that began in that time are others each
+//! time, and no amount is what it was: those of a second become more or less by the same part, so that what is about equal in a real
+//! recording (the time that passed for each session, the parts of single samples) is so here. Stacks are those of the recording:
+//! what more of them a day has is not in it.
+//! Collecting itself is not in it: what that costs, the `meta.json` of the recording says.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,12 +16,12 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use dbtime::output::{say, to_stdout};
 use dbtime_model::recording::{Meta, Recording, RecordingWriter};
-use dbtime_model::{Rows, SessionId, Table, Windows};
+use dbtime_model::{Rows, SessionId, SessionRow, Table, Timed, Windows};
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// A recording of about a minute, of single seconds
-    minute: PathBuf,
+    /// A recording of some minutes, of single seconds
+    recording: PathBuf,
     /// Hours that it is made to last
     #[arg(long, default_value_t = 24)]
     hours: u32,
@@ -31,7 +33,8 @@ struct Arguments {
     output: PathBuf,
 }
 
-const MINUTE_US: i64 = 60_000_000;
+const SECOND_US: i64 = 1_000_000;
+const MINUTE_US: i64 = 60 * SECOND_US;
 
 fn main() -> ExitCode {
     match soak(&Arguments::parse()) {
@@ -44,10 +47,18 @@ fn main() -> ExitCode {
 }
 
 fn soak(arguments: &Arguments) -> Result<()> {
-    let recording = Recording::open(&arguments.minute)?;
+    let recording = Recording::open(&arguments.recording)?;
     let meta = recording.meta().clone();
-    let minute = rows_of(&recording)?;
-    let begun = begun_meanwhile(&minute, &meta);
+    let begin = (meta.start_us / SECOND_US + 1) * SECOND_US;
+    let length = (meta.end_us - begin) / MINUTE_US;
+    if length == 0 {
+        bail!("{}: less than a minute", arguments.recording.display());
+    }
+    let recorded = rows_of(&recording)?;
+    let begun = begun_meanwhile(&recorded, &meta);
+    let minutes_of_it: Vec<Rows> = (0..length)
+        .map(|minute| within(&recorded, begin + minute * MINUTE_US))
+        .collect();
     let mut writer = RecordingWriter::create(
         &arguments.output,
         Meta {
@@ -55,13 +66,20 @@ fn soak(arguments: &Arguments) -> Result<()> {
             ..meta.clone()
         },
     )?;
-    let mut windows = Windows::new(arguments.resolution, meta.start_us);
+    let mut windows = Windows::new(arguments.resolution, begin);
     let cpu_before = usage().0;
     let mut table = "| hours | MB | files | largest resident set, MB |\n|---:|---:|---:|---:|\n".to_string();
     let minutes = i64::from(arguments.hours) * 60;
     for number in 0..minutes {
-        let rows = later(&minute, number, &begun);
-        let now = meta.start_us + (number + 1) * MINUTE_US;
+        let minute = &minutes_of_it[usize::try_from(number % length)?];
+        let mut rows = later(minute, number / length, length * MINUTE_US, &begun);
+        if number == 0 {
+            // What never changes.
+            rows.sessions = recorded.sessions.clone();
+            rows.stacks = recorded.stacks.clone();
+            rows.statements = recorded.statements.clone();
+        }
+        let now = begin + (number + 1) * MINUTE_US;
         let mut rows = windows.pass(rows, now);
         if number + 1 == minutes {
             rows.append(windows.finish());
@@ -85,7 +103,7 @@ fn soak(arguments: &Arguments) -> Result<()> {
     let cpu = usage().0.saturating_sub(cpu_before);
     writer.finish()?;
     let text = format!(
-        "{table}\nSessions that began in the minute: {}. CPU of windows and writing: {:.2} % of a core of the time that is simulated.\n",
+        "{table}\nSessions that began in the {length} minutes: {}. CPU of windows and writing: {:.2} % of a core of the time that is simulated.\n",
         begun.len(),
         cpu.as_secs_f64() * 100.0 / (minutes * 60) as f64
     );
@@ -120,24 +138,39 @@ fn begun_meanwhile(minute: &Rows, meta: &Meta) -> BTreeSet<SessionId> {
     begun.map(|session| session.id).collect()
 }
 
-/// The minute, so many minutes later. What never changes was written with the first one.
-fn later(minute: &Rows, number: i64, begun: &BTreeSet<SessionId>) -> Rows {
+/// What stands in the minute that begins then.
+fn within(recorded: &Rows, begin: i64) -> Rows {
+    fn of<T: Timed + Clone>(rows: &[T], begin: i64) -> Vec<T> {
+        let is_in = |row: &&T| (begin..begin + MINUTE_US).contains(&row.time());
+        rows.iter().filter(is_in).cloned().collect()
+    }
+    let is_in = |session: &&SessionRow| (begin..begin + MINUTE_US).contains(&session.started);
+    Rows {
+        activity: of(&recorded.activity, begin),
+        counters: of(&recorded.counters, begin),
+        latency: of(&recorded.latency, begin),
+        sessions: recorded.sessions.iter().filter(is_in).cloned().collect(),
+        ..Rows::default()
+    }
+}
+
+/// The minute, for the so many-th time.
+fn later(minute: &Rows, round: i64, round_us: i64, begun: &BTreeSet<SessionId>) -> Rows {
     let mut rows = minute.clone();
-    let us = number * MINUTE_US;
-    let mut numbers = fastrand::Rng::with_seed(number.unsigned_abs());
+    let us = round * round_us;
     let other = |session: &mut SessionId| {
         if begun.contains(session) {
-            session.0 += number.unsigned_abs() << 32;
+            session.0 += round.unsigned_abs() << 32;
         }
     };
     for row in &mut rows.activity {
+        row.ns = noisy(row.ns, row.time, round);
         row.time += us;
-        row.ns = noisy(row.ns, &mut numbers);
         other(&mut row.session);
     }
     for row in &mut rows.counters {
+        row.value = noisy(row.value.unsigned_abs(), row.time, round).cast_signed();
         row.time += us;
-        row.value = noisy(row.value.unsigned_abs(), &mut numbers).cast_signed();
         other(&mut row.session);
     }
     for row in &mut rows.latency {
@@ -148,18 +181,14 @@ fn later(minute: &Rows, number: i64, begun: &BTreeSet<SessionId>) -> Rows {
         row.started += us;
         other(&mut row.id);
     }
-    if number > 0 {
-        rows.sessions.retain(|session| session.id.0 >> 32 != 0);
-        rows.stacks.clear();
-        rows.statements.clear();
-    }
     rows
 }
 
-/// No two minutes are equal, and what is equal would take no room: up to an eighth more or less.
-fn noisy(amount: u64, numbers: &mut fastrand::Rng) -> u64 {
-    let eighth = amount / 8;
-    amount - eighth + numbers.u64(0..=2 * eighth)
+/// No two rounds are equal, and what is equal would take no room: up to an eighth more or less.
+fn noisy(amount: u64, time: i64, round: i64) -> u64 {
+    let seed = time.unsigned_abs().rotate_left(32) ^ round.unsigned_abs();
+    let factor = 0.875 + 0.25 * fastrand::Rng::with_seed(seed).f64();
+    (amount as f64 * factor) as u64
 }
 
 /// Bytes and files below a directory.

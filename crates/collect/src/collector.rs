@@ -20,6 +20,7 @@ use crate::postgres::titles::Titles;
 use crate::postgres::{PostgresDatabase, Server};
 use crate::priority::{self, Priority};
 use crate::proc_engine::ProcEngine;
+use crate::seconds::middle;
 use crate::session::{Identity, LiveSession, Reported, Unused};
 use crate::symbols::Symbolizer;
 use crate::unwind::Unwinding;
@@ -46,6 +47,8 @@ const LONGEST_FIRST_PASS: Duration = Duration::from_millis(300);
 const LOOK_FOR_TRANSACTIONS: Duration = Duration::from_millis(50);
 /// Recording waits so long for it at most: enough where a server is busy.
 const WAIT_FOR_TRANSACTIONS: Duration = Duration::from_millis(20);
+/// Only sessions in which something has changed within this time are looked at for it.
+const ACTIVE_NS: u64 = 1_000_000_000;
 /// A pass that was under way when a session ended has sent what it found after so long at the latest.
 const LATE_SAMPLES_NS: u64 = 50_000_000;
 /// A session of which nothing is reported for this long is looked for.
@@ -260,7 +263,7 @@ impl Collector {
         collector.wait_for_first_pass();
         collector.begin_transactions();
         collector.start_ns = monotonic_ns();
-        collector.count_transactions(collector.start_ns);
+        collector.count_transactions(collector.start_ns, true);
         drop(raised);
         Ok(collector)
     }
@@ -340,7 +343,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
-        self.count_transactions(monotonic_ns());
+        self.count_transactions(monotonic_ns(), true);
         self.engine.stop();
         for event in self.engine.wait(Duration::ZERO) {
             self.take(event)?;
@@ -475,6 +478,7 @@ impl Collector {
                 {
                     unwinding.look_again(sample.pid, Instant::now());
                 }
+                session.sampled_ns = monotonic_ns();
                 session.sample(&sample, (kernel, user));
             }
             Event::Begin {
@@ -825,8 +829,7 @@ impl Collector {
     /// Before recording begins: where a server is busy, its transactions are counted from the first moment on.
     fn begin_transactions(&mut self) {
         let (clients, until) = (self.clients(), Instant::now() + WAIT_FOR_TRANSACTIONS);
-        while Instant::now() < until && !clients.is_empty() && self.database.transactions(&clients).is_none()
-        {
+        while Instant::now() < until && !clients.is_empty() && self.database.seeks_transactions() {
             self.database.look_at_transactions(&clients);
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -834,23 +837,31 @@ impl Collector {
 
     fn look_at_transactions(&mut self, now: u64) {
         if now >= self.clock.next_second(self.counted_transactions_ns) {
-            self.count_transactions(now);
-        } else if now >= self.next_transactions_look_ns {
+            self.count_transactions(now, false);
+        } else if now >= self.next_transactions_look_ns && self.database.seeks_transactions() {
             self.next_transactions_look_ns = now + LOOK_FOR_TRANSACTIONS.as_nanos() as u64;
-            let clients = self.clients();
-            if self.database.look_at_transactions(&clients) {
+            // Who has been idle for a while is in no transaction, or in one whose number stays the same: it tells nothing.
+            let is_active = |session: &&LiveSession| {
+                session.is_client() && now.saturating_sub(session.sampled_ns) < ACTIVE_NS
+            };
+            let active = self.sessions.values().filter(is_active);
+            let active: Vec<u32> = active.map(|session| session.pid).collect();
+            if self.database.look_at_transactions(&active) {
                 // From now on they are counted.
-                self.count_transactions(now);
+                self.count_transactions(now, true);
             }
         }
     }
 
-    /// Transactions of clients' sessions since the last time.
-    fn count_transactions(&mut self, now: u64) {
-        let clients = self.clients();
-        let time = self
-            .clock
-            .second_us(self.counted_transactions_ns + (now - self.counted_transactions_ns) / 2);
+    /// Transactions of clients' sessions since the last time. Of hundreds that are idle none is looked at.
+    fn count_transactions(&mut self, now: u64, of_all: bool) {
+        let sessions = self.sessions.values_mut();
+        let clients = sessions.filter_map(|session| {
+            let is_due = session.may_have_made_transactions() || of_all;
+            (is_due && session.is_client()).then_some(session.pid)
+        });
+        let clients: Vec<u32> = clients.collect();
+        let time = self.clock.second_us(middle(self.counted_transactions_ns, now));
         self.counted_transactions_ns = now;
         let Some((source, growth)) = self.database.transactions(&clients) else {
             return;

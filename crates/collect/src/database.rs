@@ -109,8 +109,13 @@ pub(crate) trait Database {
     /// What to say when it has gone with the end of this process.
     fn gone_with(&self, pid: u32) -> Option<String>;
 
-    /// Finds out how the transactions of its sessions are counted. Called some times a second with those of clients. True when
-    /// it has just been found out.
+    /// Whether it is yet to be found out how the transactions of its sessions are counted.
+    fn seeks_transactions(&self) -> bool {
+        false
+    }
+
+    /// Finds out how the transactions of its sessions are counted. Called some times a second, as long as it is sought, with
+    /// clients' sessions that have just done something. True when it has just been found out.
     fn look_at_transactions(&mut self, _clients: &[u32]) -> bool {
         false
     }

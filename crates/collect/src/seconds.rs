@@ -10,6 +10,12 @@ pub(crate) const USUAL_NS: u64 = 2_500_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// The moment that an interval is written under, CLOCK_MONOTONIC. Intervals begin and end within a pass of a whole second: their
+/// middle says which second is meant.
+pub(crate) fn middle(begin: u64, end: u64) -> u64 {
+    begin + end.saturating_sub(begin) / 2
+}
+
 /// Begin of each second (microseconds since the Unix epoch), and how much of the interval lies up to its end.
 #[derive(Debug)]
 pub(crate) struct Seconds(Vec<(i64, u64)>);
@@ -17,10 +23,8 @@ pub(crate) struct Seconds(Vec<(i64, u64)>);
 impl Seconds {
     /// Of an interval, CLOCK_MONOTONIC.
     pub(crate) fn of(clock: Clock, begin: u64, end: u64) -> Seconds {
-        let length = end.saturating_sub(begin);
-        if length <= USUAL_NS {
-            // Intervals begin and end within a pass of a whole second: the middle says which second is meant.
-            return Seconds(vec![(clock.second_us(begin + length / 2), 1)]);
+        if end.saturating_sub(begin) <= USUAL_NS {
+            return Seconds::at(clock, middle(begin, end));
         }
         let mut seconds = Vec::new();
         let mut from = begin;

@@ -106,8 +106,12 @@ pub(crate) struct LiveSession {
     next_title_ns: u64,
     /// Statements that have their row.
     statements: HashSet<u32>,
+    /// When a sample found something else than the one before, CLOCK_MONOTONIC.
+    pub(crate) sampled_ns: u64,
     /// A row says how many transactions it made.
     pub(crate) counts_transactions: bool,
+    /// Its CPU time when its transactions were counted last.
+    counted_at_cpu_ns: u64,
     /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
     /// says how often the row before held, so the account is closed a moment later.
     pub(crate) end: Option<Event>,
@@ -138,7 +142,9 @@ impl LiveSession {
             missed: 0,
             next_title_ns: 0,
             statements: HashSet::new(),
+            sampled_ns: 0,
             counts_transactions: false,
+            counted_at_cpu_ns: 0,
             end: None,
         }
     }
@@ -186,6 +192,13 @@ impl LiveSession {
     pub(crate) fn is_client(&self) -> bool {
         let title = self.title.as_ref();
         self.end.is_none() && title.is_some_and(|title| title.backend_type.0 == BackendType::CLIENT)
+    }
+
+    /// True when it may have made transactions since this was asked last: it has used CPU, or is not counted yet.
+    pub(crate) fn may_have_made_transactions(&mut self) -> bool {
+        let cpu_ns = self.account.as_ref().map_or(0, |account| account.last().on_cpu);
+        let before = std::mem::replace(&mut self.counted_at_cpu_ns, cpu_ns);
+        cpu_ns != before || !self.counts_transactions
     }
 
     /// True as long as it is not known what kind of process it is.

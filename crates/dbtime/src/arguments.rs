@@ -36,6 +36,8 @@ pub enum Command {
     Diff(DiffArguments),
     /// Make a recording of the files of other tools
     Import(ImportArguments),
+    /// Make few large files of the many small ones of a recording that has ended, or whose recorder was killed
+    Compact(CompactArguments),
     /// Show the latency of block I/O, live, of the whole host (needs root)
     Iolat(IolatArguments),
     /// Show what a system call of a live process does inside the kernel (needs root)
@@ -51,13 +53,25 @@ pub enum Command {
 }
 
 impl Command {
-    /// What is said about the files that it reads, if it reads any.
-    pub fn reads_files(&self) -> Option<&FileArguments> {
+    /// Whether it reads files of others, which can be made to need any amount of memory.
+    pub fn reads_files(&self) -> bool {
+        matches!(
+            self,
+            Command::Report(_)
+                | Command::Flame(_)
+                | Command::Diff(_)
+                | Command::Import(_)
+                | Command::Compact(_)
+        )
+    }
+
+    /// The memory that was asked for.
+    pub fn max_memory(&self) -> Option<u64> {
         match self {
-            Command::Report(arguments) => Some(&arguments.about),
-            Command::Flame(arguments) => Some(&arguments.about),
-            Command::Diff(arguments) => Some(&arguments.about),
-            Command::Import(arguments) => Some(&arguments.about),
+            Command::Report(arguments) => arguments.about.max_memory,
+            Command::Flame(arguments) => arguments.about.max_memory,
+            Command::Diff(arguments) => arguments.about.max_memory,
+            Command::Import(arguments) => arguments.about.max_memory,
             _ => None,
         }
     }
@@ -257,6 +271,14 @@ pub struct ImportArguments {
     /// Directory to create for the recording
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: PathBuf,
+}
+
+/// `dbtime compact`
+#[derive(Debug, Args)]
+pub struct CompactArguments {
+    /// The recording: afterwards each of its tables is one file
+    #[arg(value_name = "RECORDING")]
+    pub recording: PathBuf,
 }
 
 /// `dbtime report`

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, CalibrateArguments, Command, DemoArguments, DiffArguments, DiveArguments, FlameArguments,
-    Format, FunctionSort, ImportArguments, IolatArguments, LiveFormat, RecordArguments, ReportArguments,
-    SchedArguments, Selection, WidthsOf,
+    Arguments, CalibrateArguments, Command, CompactArguments, DemoArguments, DiffArguments, DiveArguments,
+    FlameArguments, Format, FunctionSort, ImportArguments, IolatArguments, LiveFormat, RecordArguments,
+    ReportArguments, SchedArguments, Selection, WidthsOf,
 };
 use dbtime::calibrate;
 use dbtime::demo;
@@ -22,6 +22,7 @@ use dbtime::record::{Plan, Progress, record};
 use dbtime::sched;
 use dbtime::signals::{Second, stop_on_signals};
 use dbtime_collect::Options;
+use dbtime_model::recording::{self, Compacted};
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
     CalibrationOf, ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter,
@@ -40,8 +41,8 @@ static ALLOCATOR: memory::Bounded = memory::Bounded;
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
-    if let Some(about) = command.reads_files() {
-        memory::bound(about.max_memory);
+    if command.reads_files() {
+        memory::bound(command.max_memory());
     }
     let done = match command {
         Command::Record(arguments) => run_record(&arguments),
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Flame(arguments) => run_flame(&arguments),
         Command::Diff(arguments) => run_diff(&arguments),
         Command::Import(arguments) => run_import(&arguments),
+        Command::Compact(arguments) => run_compact(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
         Command::Dive(arguments) => run_dive(&arguments),
         Command::Sched(arguments) => run_sched(&arguments),
@@ -615,6 +617,20 @@ fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
     let path = arguments.output.display();
     say(format_args!(
         "imported {path}: see it with 'dbtime report {path}'"
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_compact(arguments: &CompactArguments) -> anyhow::Result<ExitCode> {
+    let path = arguments.recording.display();
+    let Compacted { files, bytes } = recording::compact(&arguments.recording)?;
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    say(format_args!(
+        "compacted {path}: {} files of {:.1} MB, before {} of {:.1} MB",
+        files.1,
+        mb(bytes.1),
+        files.0,
+        mb(bytes.0)
     ));
     Ok(ExitCode::SUCCESS)
 }

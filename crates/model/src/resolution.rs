@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::{ActivityRow, CounterRow, LatencyRow, Rows, SessionId};
+use crate::{ActivityRow, CounterRow, LatencyRow, Rows, Timed};
 
 const SECOND_US: i64 = 1_000_000;
 /// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
@@ -67,27 +67,19 @@ impl Windows {
     }
 }
 
-/// A row that stands in a second, and whose amounts can be added up.
-trait Summable: Clone + Eq + Hash {
-    fn time(&self) -> i64;
-    fn set_time(&mut self, time: i64);
-    fn session(&self) -> SessionId;
+/// A row whose amounts can be added up.
+trait Summable: Timed + Clone + Eq + Hash {
     /// The row without its amounts: what has to be equal.
     fn key(&self) -> Self;
+    /// In which order rows of a session in a window take the least room on disk.
+    fn order(&self) -> impl Ord;
     fn add(&mut self, other: &Self);
 }
 
 impl Summable for ActivityRow {
-    fn time(&self) -> i64 {
-        self.time
-    }
-
-    fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
-
-    fn session(&self) -> SessionId {
-        self.session
+    /// Two of three rows of a busy session rest on one sample, and those of a second and a state have the same time.
+    fn order(&self) -> impl Ord {
+        (self.state, self.samples, self.ns)
     }
 
     fn key(&self) -> ActivityRow {
@@ -107,17 +99,8 @@ impl Summable for ActivityRow {
 }
 
 impl Summable for CounterRow {
-    fn time(&self) -> i64 {
-        self.time
-    }
-
-    fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
-
-    fn session(&self) -> SessionId {
-        self.session
-    }
+    /// As they come.
+    fn order(&self) -> impl Ord {}
 
     fn key(&self) -> CounterRow {
         CounterRow {
@@ -132,17 +115,8 @@ impl Summable for CounterRow {
 }
 
 impl Summable for LatencyRow {
-    fn time(&self) -> i64 {
-        self.time
-    }
-
-    fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
-
-    fn session(&self) -> SessionId {
-        self.session
-    }
+    /// As they come.
+    fn order(&self) -> impl Ord {}
 
     fn key(&self) -> LatencyRow {
         LatencyRow {
@@ -214,7 +188,12 @@ impl<R: Summable> Sums<R> {
             .map(|(place, row)| (row.key(), place))
             .collect();
         self.rows = open;
-        over.sort_by_key(|row| (row.time(), row.session()));
+        over.sort_by(|one, other| {
+            let place = |row: &R| (row.time(), row.session());
+            place(one)
+                .cmp(&place(other))
+                .then_with(|| one.order().cmp(&other.order()))
+        });
         over
     }
 }
@@ -222,7 +201,7 @@ impl<R: Summable> Sums<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fidelity, NO_STACK, State};
+    use crate::{Fidelity, NO_STACK, SessionId, State};
 
     fn row(second: i64, session: u64, ns: u64) -> ActivityRow {
         ActivityRow {

@@ -633,6 +633,36 @@ pub trait Table: Serialize + DeserializeOwned {
     const MOMENT: Option<&'static str> = None;
 }
 
+/// A row of a session that stands in a second.
+pub trait Timed: Table {
+    /// Start of the second, microseconds since the Unix epoch.
+    fn time(&self) -> i64;
+    /// Puts it into another second.
+    fn set_time(&mut self, time: i64);
+    /// Whose it is; 0 = of no session.
+    fn session(&self) -> SessionId;
+}
+
+macro_rules! timed {
+    ($($row:ty),+) => {$(
+        impl Timed for $row {
+            fn time(&self) -> i64 {
+                self.time
+            }
+
+            fn set_time(&mut self, time: i64) {
+                self.time = time;
+            }
+
+            fn session(&self) -> SessionId {
+                self.session
+            }
+        }
+    )+};
+}
+
+timed!(ActivityRow, LatencyRow, CounterRow);
+
 impl Table for ActivityRow {
     const NAME: &'static str = "activity";
     const MOMENT: Option<&'static str> = Some("time");

@@ -170,7 +170,7 @@ fn shortened(text: &str, width_px: i32, character_px: f64) -> String {
 
 fn titles(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
     let names: Vec<&str> = map.names.iter().map(String::as_str).collect();
-    let what = kind_words(&map.kind);
+    let what = kind_words(&map.kind, &map.meta);
     let title = match names.as_slice() {
         [] => format!("{what}: no events"),
         few if few.len() <= 3 => format!("{what}: {}", few.join(", ")),

@@ -101,6 +101,41 @@ fn the_text_holds_the_numbers_that_matter() {
 }
 
 #[test]
+fn it_is_said_what_one_wait_is_where_calls_were_not_traced() {
+    for (tier, minor, words, unit) in [
+        (
+            "exact",
+            4,
+            "Stays off CPU in waits (kind wait",
+            "a stay off CPU in a wait",
+        ),
+        ("exact-calls", 4, "Waits (kind wait", "a wait"),
+        (
+            "exact-calls",
+            3,
+            "System calls made in waits (kind wait",
+            "a system call made in a wait",
+        ),
+    ] {
+        let mut meta = meta();
+        meta.collector.tier = tier.into();
+        meta.schema = format!("1.{minor}");
+        let source = Source::memory(
+            meta,
+            Rows {
+                latency: some(),
+                ..rows()
+            },
+        );
+        let report = latency(&source, &LatencyOptions::default()).expect("a report");
+        let text = text::render_latency(&report, 100);
+        assert!(text.contains(words), "{words} in\n{text}");
+        let json: serde_json::Value = serde_json::from_str(&json::render_latency(&report)).expect("JSON");
+        assert_eq!(json["wait_is"], unit);
+    }
+}
+
+#[test]
 fn json_has_one_object_per_group() {
     let options = by(&[LatencyDimension::Device, LatencyDimension::IoSize]);
     let report = latency(&source_of(some()), &options).expect("a report");

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup};
 
 use crate::bpf::{ExactSums, Tier};
+use crate::seconds::middle;
 
 mod exact;
 mod pool;
@@ -159,11 +160,6 @@ impl Account {
             unsplit: Vec::new(),
         })
     }
-}
-
-/// Intervals begin and end within a pass of a whole second: their middle says which second is meant.
-fn middle(begin: u64, end: u64) -> u64 {
-    begin + end.saturating_sub(begin) / 2
 }
 
 /// Time that is not yet split, and the samples to split it by.

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use dbtime_model::StateGroup;
 
-use super::{Advance, Cell, Growth, Pending, RawWait, Totals, Unsplit, middle, not_sampled};
+use super::{Advance, Cell, Growth, Pending, RawWait, Totals, Unsplit, not_sampled};
+use crate::seconds::middle;
 
 /// A session that ends at this age may be too short for samples of its own.
 pub(super) const SHORT_NS: u64 = 1_000_000_000;

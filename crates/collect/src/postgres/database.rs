@@ -150,6 +150,10 @@ impl Database for PostgresDatabase {
             .then(|| format!("the server has stopped (postmaster {pid} ended)"))
     }
 
+    fn seeks_transactions(&self) -> bool {
+        self.transactions.as_ref().is_some_and(Transactions::is_sought)
+    }
+
     fn look_at_transactions(&mut self, clients: &[u32]) -> bool {
         self.transactions
             .as_mut()

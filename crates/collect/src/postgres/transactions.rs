@@ -84,10 +84,15 @@ impl Transactions {
         })
     }
 
-    /// Looks for the counter in these sessions, unless its place is known. Call it some times a second. True when it has just
-    /// been found.
+    /// Whether the counter's place is neither known nor given up.
+    pub(super) fn is_sought(&self) -> bool {
+        matches!(self.place, Place::Looking { .. })
+    }
+
+    /// Looks for the counter in these sessions. Call it some times a second, as long as it is sought. True when it has just been
+    /// found.
     pub(super) fn look(&mut self, pids: &[u32]) -> bool {
-        if !matches!(self.place, Place::Looking { .. }) || pids.is_empty() {
+        if !self.is_sought() {
             return false;
         }
         for _ in 0..pids.len().min(SESSIONS_AT_ONCE) {
@@ -251,9 +256,10 @@ mod tests {
         };
         for (look, lxid) in [7, 7, 8, 9, 10].into_iter().enumerate() {
             transactions.narrow(lxid, vec![8, 16 + 4 * look as u32]);
-            assert!(matches!(transactions.place, Place::Looking { .. }));
+            assert!(transactions.is_sought());
         }
         transactions.narrow(11, vec![8]);
+        assert!(!transactions.is_sought());
         assert!(matches!(transactions.place, Place::Found(0x1008)));
     }
 }

@@ -1,6 +1,7 @@
 //! Addresses to named frames, on the host and while the process lives; every stack becomes an id and one row.
 
 mod debug_package;
+mod debuginfod;
 mod elf_names;
 mod jit;
 pub(crate) mod maps;
@@ -18,6 +19,7 @@ use blazesym::{MaybeDefault, symbolize};
 use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
 
 use crate::{privilege, process};
+use debuginfod::Debuginfod;
 use jit::CompiledCode;
 use maps::Mapping;
 use module::{KernelModules, Modules};
@@ -120,6 +122,7 @@ impl Symbolizer {
         let executable = fs::metadata(process::path(self.parent, "exe"));
         let mut readable = false;
         let mut is_stripped = false;
+        let (servers, mut asked) = (Debuginfod::from_environment(), HashSet::new());
         let mut missing = Vec::new();
         for mapping in &maps {
             let is_executable = executable.as_ref().is_ok_and(|file| mapping.is_file(file));
@@ -128,6 +131,17 @@ impl Symbolizer {
                 && let Some(module) = self.module(mapping, self.parent)
             {
                 readable |= self.modules.is_readable(module);
+                if let (Some(servers), false) = (&servers, self.modules.has_symbols(module))
+                    && asked.insert(module)
+                {
+                    let name = self.modules.identity(module).0.to_string();
+                    missing.push(match self.modules.fetch(module, servers) {
+                        Ok(()) => format!(
+                            "functions of {name} are named by a debug file that was fetched (debuginfod)"
+                        ),
+                        Err(why) => format!("no debug file of {name} could be fetched (debuginfod): {why}"),
+                    });
+                }
                 if is_executable && !self.modules.has_symbols(module) && !is_stripped {
                     is_stripped = true;
                     let path =

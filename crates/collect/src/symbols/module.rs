@@ -1,10 +1,12 @@
 //! Executables, libraries and kernel modules: what frames belong to.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::debuginfod::Debuginfod;
 use super::elf_names::Named;
 use super::maps::Mapping;
 use super::namer::{Namer, NoAnswer};
@@ -18,6 +20,8 @@ const PATIENCE: u32 = 3;
 pub(super) struct Modules {
     namer: Namer,
     modules: Vec<Module>,
+    /// Debug files that are not installed but were fetched, by build id.
+    fetched: HashMap<String, TargetFile>,
     /// Files that killed their reader.
     deadly: u32,
 }
@@ -35,6 +39,16 @@ struct Module {
     read_by: Option<u32>,
     /// See [`Modules::has_symbols`].
     has_symbols: bool,
+    /// Build id of the file that has what its debug information shares with that of others, when that is not there.
+    lacks: Option<String>,
+}
+
+/// What was read of a file.
+struct Found {
+    build_id: String,
+    has_debug_file: bool,
+    /// See [`Module`].
+    lacks: Option<String>,
 }
 
 /// Where debug files lie that are named by build id (GDB manual, "Separate Debug Files").
@@ -60,6 +74,7 @@ impl Modules {
             pid,
             read_by: None,
             has_symbols: true,
+            lacks: None,
         });
         self.read(number);
         number
@@ -80,6 +95,28 @@ impl Modules {
     /// that cannot be told.
     pub(super) fn has_symbols(&self, number: usize) -> bool {
         self.modules[number].has_symbols
+    }
+
+    /// Has its debug file, which is not installed, fetched, and is read with it.
+    ///
+    /// # Errors
+    /// Why it cannot be had, in words.
+    pub(super) fn fetch(&mut self, number: usize, servers: &Debuginfod) -> Result<(), String> {
+        let build_id = self.modules[number].build_id.clone();
+        self.fetched
+            .insert(build_id.clone(), servers.debug_file(&build_id)?);
+        self.read(number);
+        if !self.has_symbols(number) {
+            self.fetched.remove(&build_id);
+            return Err("what the servers sent is not its debug file, or cannot be read".to_string());
+        }
+        if let Some(shared) = self.modules[number].lacks.clone()
+            && let Ok(file) = servers.debug_file(&shared)
+        {
+            self.fetched.insert(shared, file);
+            self.read(number);
+        }
+        Ok(())
     }
 
     /// Names what lies at an offset of its file.
@@ -113,42 +150,46 @@ impl Modules {
             return;
         }
         match self.read_with_debug_files(number as u32, &file, pid) {
-            Ok((build_id, has_debug_file)) => {
+            Ok(found) => {
                 let module = &mut self.modules[number];
-                module.build_id = build_id;
+                module.build_id = found.build_id;
+                module.lacks = found.lacks;
                 // With no room allowed, a table of symbols is an error; so is what cannot be read.
-                module.has_symbols =
-                    has_debug_file || target_file::elf::read(&file, |name| name == b".symtab", 0).is_err();
+                module.has_symbols = found.has_debug_file
+                    || target_file::elf::read(&file, |name| name == b".symtab", 0).is_err();
                 module.read_by = Some(self.namer.generation());
             }
             Err(e) => self.failed(number, e),
         }
     }
 
-    fn read_with_debug_files(
-        &mut self,
-        number: u32,
-        file: &TargetFile,
-        pid: u32,
-    ) -> Result<(String, bool), NoAnswer> {
-        let build_id = self.namer.open(number, file)?;
-        let mut has_debug_file = false;
-        for debug in debug_files(&build_id, pid) {
-            let shared = match self.namer.open_debug_file(number, &debug) {
+    fn read_with_debug_files(&mut self, number: u32, file: &TargetFile, pid: u32) -> Result<Found, NoAnswer> {
+        let mut found = Found {
+            build_id: self.namer.open(number, file)?,
+            has_debug_file: false,
+            lacks: None,
+        };
+        let installed: Vec<TargetFile> = debug_files(&found.build_id, pid).collect();
+        for debug in installed.iter().chain(self.fetched.get(&found.build_id)) {
+            let shared = match self.namer.open_debug_file(number, debug) {
                 Ok(Some(shared)) => shared,
                 Ok(None) | Err(NoAnswer::Unreadable) => continue,
                 Err(killed) => return Err(killed),
             };
-            has_debug_file = true;
+            found.has_debug_file = true;
             // What cannot be read of it costs the names that lie there.
-            if let Some(shared) = debug_files(&shared, pid).next()
-                && let Err(NoAnswer::Killed) = self.namer.open_shared_debug_file(number, &shared)
-            {
-                return Err(NoAnswer::Killed);
+            let installed = debug_files(&shared, pid).next();
+            match installed.as_ref().or(self.fetched.get(&shared)) {
+                Some(file) => {
+                    if let Err(NoAnswer::Killed) = self.namer.open_shared_debug_file(number, file) {
+                        return Err(NoAnswer::Killed);
+                    }
+                }
+                None => found.lacks = Some(shared).filter(|shared| !shared.is_empty()),
             }
             break;
         }
-        Ok((build_id, has_debug_file))
+        Ok(found)
     }
 
     fn failed(&mut self, number: usize, why: NoAnswer) {

@@ -124,7 +124,10 @@ impl Namer {
 
     /// CPU time that it has used so far in nanoseconds, and memory that it had at most, in bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
-        let (cpu_ns, rss) = self.running.as_ref().map_or((0, 0), Running::cost);
+        let (cpu_ns, rss) = self
+            .running
+            .as_ref()
+            .map_or((0, 0), |running| (running.cpu_ns(), running.max_rss_bytes()));
         (self.cpu_ns + cpu_ns, self.max_rss_bytes.max(rss))
     }
 
@@ -216,7 +219,7 @@ impl Running {
 
     /// Waits for the answer, as long as it may take.
     fn answer(&self) -> io::Result<Vec<u8>> {
-        let (begin, cpu_at_begin) = (Instant::now(), self.cost().0);
+        let (begin, cpu_at_begin) = (Instant::now(), self.cpu_ns());
         loop {
             let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
             let timeout = Timespec {
@@ -228,14 +231,14 @@ impl Running {
                 Ok(_) => return receive(&self.socket).map(|(message, _)| message),
                 Err(e) => return Err(e.into()),
             }
-            let cpu_ns = self.cost().0.saturating_sub(cpu_at_begin);
+            let cpu_ns = self.cpu_ns().saturating_sub(cpu_at_begin);
             if begin.elapsed() > MAX_TIME || Duration::from_nanos(cpu_ns) > MAX_CPU {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
     }
 
-    fn cost(&self) -> (u64, u64) {
+    fn cpu_ns(&self) -> u64 {
         let mut clock = 0;
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -245,15 +248,15 @@ impl Running {
         let is_known = unsafe {
             libc::clock_getcpuclockid(self.pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
         };
-        let cpu_ns = if is_known {
+        if is_known {
             time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
         } else {
             0
-        };
-        (
-            cpu_ns,
-            memory(self.pid, "VmHWM:").saturating_sub(self.rss_at_start),
-        )
+        }
+    }
+
+    fn max_rss_bytes(&self) -> u64 {
+        memory(self.pid, "VmHWM:").saturating_sub(self.rss_at_start)
     }
 }
 

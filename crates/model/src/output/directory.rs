@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, fsync, mkdirat, openat, renameat, statat,
-    unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, fsync, mkdirat, openat,
+    renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -22,6 +22,12 @@ use super::{DIRECTORY_MODE, NewFile};
 pub struct Directory {
     fd: OwnedFd,
     path: PathBuf,
+}
+
+/// See [`Directory::lock`].
+#[derive(Debug)]
+pub struct Lock {
+    _fd: OwnedFd,
 }
 
 impl Directory {
@@ -161,6 +167,28 @@ impl Directory {
             fd: self.fd.try_clone()?,
             path: self.path.clone(),
         })
+    }
+
+    /// Locks it for who writes in it, until the lock is dropped or its process ends, however it ends; none when another one has
+    /// it. It keeps nobody from anything who does not ask for it.
+    ///
+    /// # Errors
+    /// The file system has no locks, or the directory cannot be read.
+    pub fn lock(&self) -> io::Result<Option<Lock>> {
+        let fd = lookup::readable(&self.fd)?;
+        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Lock { _fd: fd })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Whose it is.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn owner(&self) -> io::Result<u32> {
+        Ok(fstat(&self.fd)?.st_uid)
     }
 
     /// Whether there is something of this name.

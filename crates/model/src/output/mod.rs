@@ -19,7 +19,7 @@ mod lookup;
 mod new_file;
 mod place;
 
-pub use directory::Directory;
+pub use directory::{Directory, Lock};
 pub use new_file::NewFile;
 pub use place::{Place, Readers};
 

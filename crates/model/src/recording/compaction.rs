@@ -10,16 +10,19 @@
 //! No row is there twice and none is missing, after each step, for readers of `meta.json`. Who reads all files of a folder
 //! finds the single ones up to the third step, some of them during it, and all rows again after the fourth.
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 
+use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::errors::ParquetError;
 
-use super::segment::{READ_BATCH, properties};
+use super::segment::{Batches, Effort, properties};
 use super::{Merged, RecordingError, merged_name, segment_name, segments_in};
 use crate::output::Directory;
+
+/// What is being written is kept in memory up to this many bytes; then a row group of the file is complete.
+const MOST_MEMORY: usize = 32 << 20;
 
 /// First step, of one table. Returns bytes written; 0 when there is nothing of these segments.
 pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingError> {
@@ -33,28 +36,39 @@ pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingEr
         // One that was left when an earlier attempt was killed.
         return remove(table, &name).map(|()| 0);
     }
-    let fill = |file: &mut File| -> Result<(), ParquetError> {
-        let mut writer: Option<ArrowWriter<&mut File>> = None;
+    let fill = |file: &mut File| -> Result<(), Box<dyn Error + Send + Sync>> {
+        let mut output: Option<(SchemaRef, ArrowWriter<&mut File>)> = None;
         let mut file = Some(file);
         for source in &sources {
-            let input = table.open_file(source)?;
-            let reader = ParquetRecordBatchReaderBuilder::try_new(input)?
-                .with_batch_size(READ_BATCH)
-                .build()?;
-            for batch in reader {
-                let batch = batch?;
+            let path = table.path().join(source);
+            let damaged = |e: String| RecordingError::format(&path, e);
+            let input = table
+                .open_file(source)
+                .map_err(|e| RecordingError::io(&path, e))?;
+            let mut batches = Batches::open(input).map_err(damaged)?;
+            while let Some(batch) = batches.next().map_err(damaged)? {
                 if let Some(file) = file.take() {
-                    writer = Some(ArrowWriter::try_new(file, batch.schema(), Some(properties()))?);
+                    let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties(Effort::Much)))?;
+                    output = Some((batch.schema(), writer));
                 }
-                if let Some(writer) = &mut writer {
-                    writer.write(&batch)?;
+                let Some((schema, writer)) = &mut output else {
+                    continue;
+                };
+                if *schema != batch.schema() {
+                    return Err(
+                        damaged("its columns are not those of the segments before".to_string()).into(),
+                    );
+                }
+                writer.write(&batch)?;
+                if writer.memory_size() > MOST_MEMORY {
+                    writer.flush()?;
                 }
             }
         }
-        match writer {
-            Some(writer) => writer.close().map(|_| ()),
-            None => Ok(()),
+        if let Some((_, writer)) = output {
+            writer.close()?;
         }
+        Ok(())
     };
     table
         .replace(&name, fill)

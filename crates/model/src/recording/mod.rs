@@ -11,6 +11,7 @@
 //! the open segment and nothing else. How files are made is in [`crate::output`].
 
 mod compaction;
+mod finished;
 mod meta;
 mod reader;
 mod segment;
@@ -19,6 +20,7 @@ mod writer;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub use finished::{Compacted, compact};
 pub use meta::{
     CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, KernelTrace, Merged,
     Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Scheduling, Segments, SqlTrace, TraceGap, Unit,
@@ -53,6 +55,14 @@ pub enum RecordingError {
         path: PathBuf,
         /// What is wrong with it.
         what: String,
+    },
+    /// A recording that is not ours to change, now or at all.
+    #[error("{path}: {why}")]
+    NotOurs {
+        /// Where it is.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: String,
     },
 }
 

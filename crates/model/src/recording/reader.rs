@@ -51,6 +51,11 @@ impl Recording {
     /// No directory, no readable `meta.json`, or a schema version with another major number.
     pub fn open(directory: &Path) -> Result<Recording, RecordingError> {
         let directory = Directory::open_to_read(directory).map_err(|e| RecordingError::io(directory, e))?;
+        Recording::inside(directory)
+    }
+
+    /// The recording that an open directory is.
+    pub(super) fn inside(directory: Directory) -> Result<Recording, RecordingError> {
         let path = directory.path().join(META_FILE);
         let mut text = String::new();
         match directory

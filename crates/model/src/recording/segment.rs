@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
@@ -22,7 +22,7 @@ use crate::Table;
 use crate::output::Directory;
 
 /// Values of a column that are decoded at a time: bounds the memory of a reader whatever the file's size.
-pub(super) const READ_BATCH: usize = 16_384;
+const READ_BATCH: usize = 16_384;
 
 /// Columns of a table as Arrow types.
 fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
@@ -47,10 +47,23 @@ fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
     Ok(fields)
 }
 
+/// How much time is spent on making files small.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Effort {
+    /// Somebody waits for it, and it will be merged with others.
+    Little,
+    /// It stays as it is: some 3 % less, for an hour at a time and at no hurry.
+    Much,
+}
+
 /// How files are written.
-pub(super) fn properties() -> WriterProperties {
+pub(super) fn properties(effort: Effort) -> WriterProperties {
+    let level = match effort {
+        Effort::Little => ZstdLevel::default(),
+        Effort::Much => ZstdLevel::try_new(12).unwrap_or_default(),
+    };
     WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(Compression::ZSTD(level))
         .set_created_by(concat!("dbtime ", env!("CARGO_PKG_VERSION")).to_string())
         .build()
 }
@@ -61,7 +74,7 @@ pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Re
     let fields = fields::<T>().map_err(|what| RecordingError::format(&path, what))?;
     let batch = serde_arrow::to_record_batch(&fields, &rows).map_err(|e| RecordingError::format(&path, e))?;
     let fill = |file: &mut File| -> Result<(), ParquetError> {
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties()))?;
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties(Effort::Little)))?;
         writer.write(&batch)?;
         writer.close().map(|_| ())
     };
@@ -77,29 +90,39 @@ pub(super) fn read<T: Table>(
     take: &mut dyn FnMut(Vec<T>),
 ) -> Result<(), RecordingError> {
     let path = &table.path().join(name);
+    let damaged = |e: String| RecordingError::format(path, e);
     let file = table.open_file(name).map_err(|e| RecordingError::io(path, e))?;
-    let mut reader = contained(move || {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
-        let rows = rows_at_a_time(&builder);
-        builder.with_batch_size(rows).build().map_err(|e| e.to_string())
-    })
-    .map_err(|e| RecordingError::format(path, e))?;
-    let mut next = || -> Result<Option<Vec<T>>, String> {
-        let Some(batch) = reader.next() else {
-            return Ok(None);
+    let mut batches = Batches::open(file).map_err(damaged)?;
+    while let Some(batch) = batches.next().map_err(damaged)? {
+        let decode = || {
+            serde_arrow::from_record_batch(&batch)
+                .map_err(|e| format!("not a segment of the table {}: {e}", T::NAME))
         };
-        let batch: RecordBatch = batch.map_err(|e| e.to_string())?;
-        serde_arrow::from_record_batch(&batch)
-            .map(Some)
-            .map_err(|e| format!("not a segment of the table {}: {e}", T::NAME))
-    };
-    while let Some(rows) = contained(&mut next).map_err(|e| RecordingError::format(path, e))? {
-        take(rows);
+        take(contained(decode).map_err(damaged)?);
     }
     Ok(())
 }
 
-/// As many rows as have some ten thousand values in every column: rows of stacks have one for each frame.
+/// The rows of a file, as many at a time as have some ten thousand values in every column. What is damaged is an error, and no
+/// panic.
+pub(super) struct Batches(ParquetRecordBatchReader);
+
+impl Batches {
+    pub(super) fn open(file: File) -> Result<Batches, String> {
+        contained(move || {
+            let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
+            let rows = rows_at_a_time(&builder);
+            let reader = builder.with_batch_size(rows).build();
+            reader.map(Batches).map_err(|e| e.to_string())
+        })
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, String> {
+        contained(|| self.0.next().transpose().map_err(|e| e.to_string()))
+    }
+}
+
+/// Rows of stacks have a value for each frame.
 fn rows_at_a_time<R: ChunkReader + 'static>(builder: &ParquetRecordBatchReaderBuilder<R>) -> usize {
     let groups = builder.metadata().row_groups();
     let rows: i64 = groups

@@ -6,13 +6,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{META_FILE, Merged, Meta, RecordingError, compaction, segment, segment_name};
-use crate::output::{Directory, Place};
+use crate::output::{Directory, Lock, Place};
 use crate::{
     ActivityRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow, SwitchRow, Table,
 };
 
 /// Every table has a folder, written to or not.
-const TABLES: [&str; 8] = [
+pub(super) const TABLES: [&str; 8] = [
     ActivityRow::NAME,
     LatencyRow::NAME,
     CounterRow::NAME,
@@ -30,6 +30,8 @@ const TABLES: [&str; 8] = [
 pub struct RecordingWriter {
     place: Place,
     directory: Directory,
+    /// Says that somebody writes; none where there are no locks.
+    _lock: Option<Lock>,
     tables: Vec<(&'static str, Directory)>,
     meta: Meta,
     compaction: Compaction,
@@ -81,6 +83,8 @@ impl RecordingWriter {
         match made {
             Ok(tables) => Ok(RecordingWriter {
                 place,
+                // It is new: nobody else has one.
+                _lock: directory.lock().ok().flatten(),
                 directory,
                 tables,
                 meta,
@@ -264,7 +268,7 @@ impl RecordingWriter {
     }
 }
 
-fn write_meta(directory: &Directory, meta: &Meta) -> Result<(), RecordingError> {
+pub(super) fn write_meta(directory: &Directory, meta: &Meta) -> Result<(), RecordingError> {
     directory
         .replace(META_FILE.as_ref(), |file| {
             serde_json::to_writer_pretty(&mut *file, meta).map_err(io::Error::from)?;

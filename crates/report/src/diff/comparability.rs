@@ -7,7 +7,7 @@ use dbtime_model::recording::Clock;
 use super::SIDES;
 use super::noise::FEWEST_SLICES;
 use super::side::Side;
-use crate::latency::has_whole_waits;
+use crate::latency::WaitUnit;
 use crate::load::Source;
 
 /// Modules that are named in a warning.
@@ -59,12 +59,13 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
     ));
     warnings.extend(differ("the host", &good.host.name, &bad.host.name));
     warnings.extend(differ("the kernel", &good.host.kernel, &bad.host.kernel));
-    if has_whole_waits(good) != has_whole_waits(bad) {
-        warnings.push(
-            "one side is of an older dbtime, which counted every system call made in a wait as a wait: latencies of waits \
-             cannot be compared"
-                .to_string(),
-        );
+    let units = [good, bad].map(WaitUnit::of);
+    if units[0] != units[1] {
+        warnings.push(format!(
+            "one event of kind wait is {} in GOOD, {} in BAD: latencies of waits cannot be compared",
+            units[0].one(),
+            units[1].one()
+        ));
     }
     if good.host.cpus != bad.host.cpus {
         warnings.push(format!(

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{MetaJson, timestamp, us, us_if_known};
 use crate::histogram::Histogram;
-use crate::latency::{KindLatencies, LatencyGroup, LatencyReport};
+use crate::latency::{KindLatencies, LatencyGroup, LatencyReport, WaitUnit};
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -16,6 +16,8 @@ pub(super) struct Document<'a> {
     elapsed_ns: u128,
     by: Vec<&'static str>,
     recorded_kinds: &'a [String],
+    /// What one event of kind `wait` is.
+    wait_is: &'static str,
     latency: Vec<GroupJson<'a>>,
     latency_total: Vec<KindJson<'a>>,
     latencies_lost: u64,
@@ -79,6 +81,7 @@ impl<'a> From<&'a LatencyReport> for Document<'a> {
             elapsed_ns: report.period.elapsed_ns(),
             by: report.by.iter().map(|by| by.as_str()).collect(),
             recorded_kinds: &report.recorded_kinds,
+            wait_is: WaitUnit::of(&report.meta).one(),
             latency: report
                 .kinds
                 .iter()

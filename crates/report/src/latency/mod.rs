@@ -43,9 +43,13 @@ const KINDS: [&str; 16] = [
 ];
 
 /// What a kind is, in a few words; the kind itself when it is not known.
-pub(crate) fn kind_words(kind: &str) -> &str {
+pub(crate) fn kind_words<'a>(kind: &'a str, meta: &Meta) -> &'a str {
     match kind {
-        kind::WAIT => "Waits",
+        kind::WAIT => match WaitUnit::of(meta) {
+            WaitUnit::Wait => "Waits",
+            WaitUnit::Stay => "Stays off CPU in waits",
+            WaitUnit::Call => "System calls made in waits",
+        },
         kind::WAIT_CALL => "Waits, cut at their system calls",
         kind::ORACLE_WAIT => "Waits, timed in the database's functions",
         kind::ORACLE_WAIT_DB => "Waits, as the database timed them",
@@ -65,13 +69,38 @@ pub(crate) fn kind_words(kind: &str) -> &str {
     }
 }
 
-/// False for recordings before schema 1.4 where calls were traced: each of their calls counts as a wait.
-pub(crate) fn has_whole_waits(meta: &Meta) -> bool {
-    let minor = meta
-        .schema
-        .split_once('.')
-        .and_then(|(_, minor)| minor.parse::<u32>().ok());
-    meta.collector.tier != "exact-calls" || minor.is_none_or(|minor| minor >= 4)
+/// What one event of kind [`kind::WAIT`] is: that depends on where a recording measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitUnit {
+    /// A wait.
+    Wait,
+    /// A stay off CPU in a wait: switches were seen, calls were not.
+    Stay,
+    /// A system call made in a wait: calls were traced, by a dbtime before schema 1.4.
+    Call,
+}
+
+impl WaitUnit {
+    pub(crate) fn of(meta: &Meta) -> WaitUnit {
+        let minor = meta
+            .schema
+            .split_once('.')
+            .and_then(|(_, minor)| minor.parse::<u32>().ok());
+        match meta.collector.tier.as_str() {
+            "exact-calls" if minor.is_some_and(|minor| minor < 4) => WaitUnit::Call,
+            "exact" if meta.files.is_empty() => WaitUnit::Stay,
+            _ => WaitUnit::Wait,
+        }
+    }
+
+    /// One of them.
+    pub(crate) fn one(self) -> &'static str {
+        match self {
+            WaitUnit::Wait => "a wait",
+            WaitUnit::Stay => "a stay off CPU in a wait",
+            WaitUnit::Call => "a system call made in a wait",
+        }
+    }
 }
 
 /// What the events of a kind are called, many at once; reads and writes by the name of the event.

@@ -6,7 +6,7 @@ use dbtime_model::recording::Meta;
 use super::page::{Page, Table, bar, percent};
 use super::{header, quality};
 use crate::histogram::Histogram;
-use crate::latency::{KindLatencies, LatencyReport, has_whole_waits, kind_words};
+use crate::latency::{KindLatencies, LatencyReport, WaitUnit, kind_words};
 use crate::number::{counted, duration, microseconds, milliseconds};
 use crate::sums;
 use crate::trace::has_trace;
@@ -32,7 +32,7 @@ pub(super) fn render(report: &LatencyReport, page: &mut Page) {
     for kind in &report.kinds {
         page.heading(&format!(
             "{} (kind {}, exact): {}, {} in all. {}",
-            kind_words(&kind.kind),
+            kind_words(&kind.kind, &report.meta),
             kind.kind,
             counted(kind.total.count(), "event"),
             duration(kind.total.sum_ns()),
@@ -48,7 +48,7 @@ pub(super) fn table_of_groups(report: &LatencyReport, page: &mut Page) {
     for kind in &report.kinds {
         page.paragraph(&format!(
             "{} (exact; {}): {}, {} in all",
-            kind_words(&kind.kind),
+            kind_words(&kind.kind, &report.meta),
             quantiles(&report.meta),
             counted(kind.total.count(), "event"),
             duration(kind.total.sum_ns())
@@ -155,11 +155,16 @@ fn table(histogram: &Histogram) -> Table {
 fn explanation(of: &str, meta: &Meta) -> &'static str {
     match of {
         kind::WAIT if has_trace(meta) => "One event is a wait, as the trace tells it.",
-        kind::WAIT if !has_whole_waits(meta) => "One event is a system call made in the wait.",
-        kind::WAIT => {
-            "From entering the wait event until leaving it; where calls were not traced, one stay off CPU in it, run \
-             queue included."
-        }
+        kind::WAIT => match WaitUnit::of(meta) {
+            WaitUnit::Wait => "From entering the wait event until leaving it.",
+            WaitUnit::Stay => {
+                "One event is a stay off CPU in the wait event, run queue included: of one wait there may be several, or, when it \
+                 never left its CPU, none. Whole waits are timed by 'record --exact=calls'."
+            }
+            WaitUnit::Call => {
+                "One event is a system call made in the wait: of one wait there may be several."
+            }
+        },
         kind::WAIT_CALL => "One event is a system call made in the wait: of one wait there may be several.",
         kind::ORACLE_WAIT => "From the database's begin of the wait to its end, by the kernel's clock.",
         kind::ORACLE_WAIT_DB => "The same waits by the database's own clock, in whole microseconds.",
