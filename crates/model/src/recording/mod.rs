@@ -12,6 +12,7 @@
 
 mod compaction;
 mod meta;
+mod pages;
 mod reader;
 mod segment;
 mod writer;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::segment::Columns;
 use super::{
     META_FILE, Meta, RecordingError, SCHEMA_VERSION, merged_name, segment, segment_name, segments_in,
 };
@@ -117,11 +118,12 @@ impl Recording {
                 None
             }
         };
+        let columns = Columns::new().expect("every table has columns");
         for (table, name) in table
             .iter()
             .flat_map(|table| self.files(table).into_iter().map(move |name| (table, name)))
         {
-            let read = segment::read::<T>(table, &name, &mut |rows| {
+            let read = segment::read::<T>(table, &columns, &name, &mut |rows| {
                 found += rows.len() as u64;
                 take(rows);
             });

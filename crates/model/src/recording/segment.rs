@@ -3,26 +3,38 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, FieldRef, Schema, TimeUnit};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::ChunkReader;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use super::RecordingError;
+use super::pages::{Pages, Step};
 use crate::Table;
 use crate::output::Directory;
 
 /// Values of a column that are decoded at a time: bounds the memory of a reader whatever the file's size.
 pub(super) const READ_BATCH: usize = 16_384;
+/// Bytes, as they are encoded, of rows that are decoded at a time.
+const BYTES_AT_A_TIME: usize = 16 << 20;
+/// Text of rows that are handed on at a time.
+const TEXT_AT_A_TIME: u64 = 64 << 20;
+/// Text in all rows of a file. Where each is a statement or a session, a reader keeps it.
+const MOST_TEXT: u64 = 512 << 20;
+/// Rows of a file: it takes half a minute to read them.
+const MOST_ROWS: i64 = 16 << 20;
 
 /// Columns of a table as Arrow types.
 fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
@@ -70,49 +82,164 @@ pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Re
         .map_err(|e| RecordingError::io(&path, e))
 }
 
-/// Hands the rows of a file of a table to `take`, a batch at a time; stops at the first batch that cannot be read.
+/// Hands the rows of a file of a table to `take`, some at a time; stops at the first that cannot be read.
 pub(super) fn read<T: Table>(
     table: &Directory,
+    columns: &Columns<T>,
     name: &OsStr,
     take: &mut dyn FnMut(Vec<T>),
 ) -> Result<(), RecordingError> {
     let path = &table.path().join(name);
     let file = table.open_file(name).map_err(|e| RecordingError::io(path, e))?;
-    let mut reader = contained(move || {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
-        let rows = rows_at_a_time(&builder);
-        builder.with_batch_size(rows).build().map_err(|e| e.to_string())
-    })
-    .map_err(|e| RecordingError::format(path, e))?;
-    let mut next = || -> Result<Option<Vec<T>>, String> {
-        let Some(batch) = reader.next() else {
-            return Ok(None);
+    let step = Arc::new(Step::default());
+    let pages = Pages::read(file, Arc::clone(&step)).map_err(|e| RecordingError::io(path, e))?;
+    let mut reader = contained(|| columns.reader(pages)).map_err(|e| RecordingError::format(path, e))?;
+    let mut text = 0u64;
+    loop {
+        step.begin();
+        let next = contained(|| reader.next().transpose().map_err(|e| e.to_string()));
+        let Some(batch) = next.map_err(|e| RecordingError::format(path, e))? else {
+            return Ok(());
         };
-        let batch: RecordBatch = batch.map_err(|e| e.to_string())?;
-        serde_arrow::from_record_batch(&batch)
-            .map(Some)
-            .map_err(|e| format!("not a segment of the table {}: {e}", T::NAME))
-    };
-    while let Some(rows) = contained(&mut next).map_err(|e| RecordingError::format(path, e))? {
-        take(rows);
+        text = text.saturating_add(text_of_rows(&batch));
+        let rows = match text > MOST_TEXT {
+            true => {
+                let most = MOST_TEXT >> 20;
+                Err(format!("its rows have more than {most} MB of text"))
+            }
+            false => hand_on(&batch, take),
+        };
+        rows.map_err(|e| RecordingError::format(path, e))?;
     }
+}
+
+/// Makes rows of a batch, in parts of which the text fits into memory: a text of which a thousand rows are made is there once in
+/// the batch.
+fn hand_on<T: Table>(batch: &RecordBatch, take: &mut dyn FnMut(Vec<T>)) -> Result<(), String> {
+    if batch.num_rows() > 1 && text_of_rows(batch) > TEXT_AT_A_TIME {
+        let half = batch.num_rows() / 2;
+        hand_on(&batch.slice(0, half), take)?;
+        return hand_on(&batch.slice(half, batch.num_rows() - half), take);
+    }
+    let rows = contained(|| {
+        serde_arrow::from_record_batch(batch)
+            .map_err(|e| format!("not a segment of the table {}: {e}", T::NAME))
+    });
+    take(rows?);
     Ok(())
 }
 
-/// As many rows as have some ten thousand values in every column: rows of stacks have one for each frame.
-fn rows_at_a_time<R: ChunkReader + 'static>(builder: &ParquetRecordBatchReaderBuilder<R>) -> usize {
-    let groups = builder.metadata().row_groups();
-    let rows: i64 = groups
-        .iter()
-        .map(RowGroupMetaData::num_rows)
-        .fold(0, i64::saturating_add);
-    let values = groups
-        .iter()
-        .filter_map(|group| group.columns().iter().map(ColumnChunkMetaData::num_values).max())
-        .fold(0, i64::saturating_add);
+/// Bytes of text in all rows of a batch.
+fn text_of_rows(batch: &RecordBatch) -> u64 {
+    batch.columns().iter().map(text_in).fold(0, u64::saturating_add)
+}
+
+fn text_in(array: &ArrayRef) -> u64 {
+    if let Some(texts) = array.as_string_view_opt() {
+        // The lower half of a view is the length of its text.
+        texts
+            .views()
+            .iter()
+            .map(|&view| u64::from(view as u32))
+            .fold(0, u64::saturating_add)
+    } else if let Some(list) = array.as_list_opt::<i32>() {
+        let offsets = list.offsets();
+        let (begin, end) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
+        text_in(&list.values().slice(begin, end - begin))
+    } else if let Some(fields) = array.as_struct_opt() {
+        fields.columns().iter().map(text_in).fold(0, u64::saturating_add)
+    } else {
+        0
+    }
+}
+
+/// The columns of a table, and how they are decoded.
+pub(super) struct Columns<T> {
+    names: Vec<String>,
+    table: PhantomData<T>,
+}
+
+impl<T: Table> Columns<T> {
+    pub(super) fn new() -> Result<Columns<T>, String> {
+        let fields = fields::<T>()?;
+        Ok(Columns {
+            names: fields.iter().map(|field| field.name().clone()).collect(),
+            table: PhantomData,
+        })
+    }
+
+    /// Decodes the columns that are known, the others cost nothing.
+    fn reader(&self, pages: Pages) -> Result<ParquetRecordBatchReader, String> {
+        // The schema of Arrow in a file says nothing that the one of Parquet does not say.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let found = ArrowReaderMetadata::load(&pages.bytes(), options.clone()).map_err(|e| e.to_string())?;
+        let rows = found.metadata().file_metadata().num_rows();
+        if !(0..=MOST_ROWS).contains(&rows) {
+            return Err(format!("{rows} rows, where {MOST_ROWS} are the most"));
+        }
+        if !found
+            .schema()
+            .fields()
+            .iter()
+            .any(|field| self.names.contains(field.name()))
+        {
+            return Err(format!("not a segment of the table {}", T::NAME));
+        }
+        let schema = as_views(&self.names, found.schema())?;
+        let metadata = ArrowReaderMetadata::try_new(
+            Arc::clone(found.metadata()),
+            options.with_schema(Arc::new(schema)),
+        )
+        .map_err(|e| e.to_string())?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata);
+        let names = self.names.iter().map(String::as_str);
+        let known = ProjectionMask::columns(builder.parquet_schema(), names);
+        let rows = rows_at_a_time(builder.metadata().row_groups());
+        builder
+            .with_projection(known)
+            .with_batch_size(rows)
+            .build()
+            .map_err(|e| e.to_string())
+    }
+}
+
+/// The schema of a file, with texts that are not copied for every row that has them.
+fn as_views(known: &[String], schema: &Schema) -> Result<Schema, String> {
+    let fields = schema.fields().iter().map(|field| {
+        if known.contains(field.name()) {
+            as_view(field)
+        } else {
+            Ok(Arc::clone(field))
+        }
+    });
+    Ok(Schema::new(fields.collect::<Result<Vec<FieldRef>, String>>()?))
+}
+
+fn as_view(field: &FieldRef) -> Result<FieldRef, String> {
+    let data_type = match field.data_type() {
+        DataType::Utf8 => DataType::Utf8View,
+        DataType::List(of) => DataType::List(as_view(of)?),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(as_view).collect::<Result<_, _>>()?),
+        plain if plain.is_primitive() || *plain == DataType::Boolean => plain.clone(),
+        other => return Err(format!("its column {} is {other}", field.name())),
+    };
+    Ok(Arc::new(field.as_ref().clone().with_data_type(data_type)))
+}
+
+/// As many rows as have some ten thousand values in every column (rows of stacks have one for each frame), and some megabytes.
+fn rows_at_a_time(groups: &[RowGroupMetaData]) -> usize {
+    let sum = |of: &dyn Fn(&RowGroupMetaData) -> i64| groups.iter().map(of).fold(0, i64::saturating_add);
+    let rows = sum(&RowGroupMetaData::num_rows).max(1);
+    let values = sum(&|group| {
+        let columns = group.columns().iter();
+        columns.map(ColumnChunkMetaData::num_values).max().unwrap_or(0)
+    });
+    let bytes = sum(&RowGroupMetaData::total_byte_size);
     // A file may say anything of itself.
-    let values_of_a_row = usize::try_from(values / rows.max(1)).unwrap_or(usize::MAX).max(1);
-    (READ_BATCH / values_of_a_row).clamp(1, READ_BATCH)
+    let of_a_row = |sum: i64| usize::try_from(sum / rows).unwrap_or(0).max(1);
+    (READ_BATCH / of_a_row(values))
+        .min(BYTES_AT_A_TIME / of_a_row(bytes))
+        .clamp(1, READ_BATCH)
 }
 
 thread_local! {
