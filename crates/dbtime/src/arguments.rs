@@ -51,6 +51,16 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it loads programs into the kernel, or changes settings of it. (`dive` looks by itself for what others left.)
+    pub fn touches_kernel(&self) -> bool {
+        match self {
+            Command::Record(_) | Command::Iolat(_) | Command::Sched(_) => true,
+            // The process that is watched for it does not.
+            Command::Calibrate(arguments) => arguments.workload.is_none(),
+            _ => false,
+        }
+    }
+
     /// What is said about the files that it reads, if it reads any.
     pub fn reads_files(&self) -> Option<&FileArguments> {
         match self {
