@@ -470,6 +470,42 @@ fn numbers_at_their_ends_overflow_nothing() {
     }
 }
 
+/// A recording of so many segments as a week has in its seconds, one row each.
+#[test]
+fn a_hundred_thousand_segments_are_read_within_bounds() {
+    const SEGMENTS: u64 = 100_000;
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let path = recording(&home, "many.dbt", "p", Rows::default());
+    let first = path.join("activity/000001.parquet");
+    let mut of_these = first.clone();
+    for segment in 2..=SEGMENTS {
+        let next = path.join(format!("activity/{segment:06}.parquet"));
+        // A file has so many names, and no more.
+        if segment % 10_000 == 0 {
+            fs::copy(&of_these, &next).expect("room");
+            of_these = next;
+        } else {
+            fs::hard_link(&of_these, &next).expect("room");
+        }
+    }
+    let text = fs::read_to_string(path.join("meta.json")).expect("it is there");
+    let mut meta: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    meta["segments"]["last"] = SEGMENTS.into();
+    meta["segments"]["rows"]["activity"] = (3 * SEGMENTS).into();
+    fs::write(path.join("meta.json"), meta.to_string()).expect("room");
+    let report = Command::new("timeout")
+        .arg("600")
+        .arg(dbtime_binary())
+        .args(["report", plain(&path), "--format", "json", "--max-memory", "128M"])
+        .output()
+        .expect("timeout can be run");
+    let report = Outcome::from(report).expect_code(0);
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).expect("JSON");
+    assert_eq!(report["db_time_ns"], 3 * SEGMENTS * 1_000_000_000);
+    let problems = report["quality"]["problems"].as_array().expect("a list");
+    assert_eq!(problems.len(), 0, "{problems:?}");
+}
+
 /// What is no number of its kind, or no JSON, is refused in words.
 #[test]
 fn numbers_that_are_none_in_meta_json_are_refused() {

@@ -10,18 +10,17 @@ use std::sync::{Arc, Once};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, FieldRef, Schema, TimeUnit};
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
-use parquet::arrow::{ArrowWriter, ProjectionMask};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+use parquet::arrow::{ArrowWriter, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::WriterProperties;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use super::RecordingError;
-use super::pages::{Pages, Step};
+use super::pages::{self, Pages, Step};
 use crate::Table;
 use crate::output::Directory;
 
@@ -91,9 +90,10 @@ pub(super) fn read<T: Table>(
 ) -> Result<(), RecordingError> {
     let path = &table.path().join(name);
     let file = table.open_file(name).map_err(|e| RecordingError::io(path, e))?;
+    let bytes = pages::read(file).map_err(|e| RecordingError::io(path, e))?;
     let step = Arc::new(Step::default());
-    let pages = Pages::read(file, Arc::clone(&step)).map_err(|e| RecordingError::io(path, e))?;
-    let mut reader = contained(|| columns.reader(pages)).map_err(|e| RecordingError::format(path, e))?;
+    let reader = contained(|| columns.reader(bytes, &step));
+    let mut reader = reader.map_err(|e| RecordingError::format(path, e))?;
     let mut text = 0u64;
     loop {
         step.begin();
@@ -156,7 +156,8 @@ fn text_in(array: &ArrayRef) -> u64 {
 /// The columns of a table, and how they are decoded.
 pub(super) struct Columns<T> {
     names: Vec<String>,
-    table: PhantomData<T>,
+    /// It has none.
+    table: PhantomData<fn() -> T>,
 }
 
 impl<T: Table> Columns<T> {
@@ -169,37 +170,36 @@ impl<T: Table> Columns<T> {
     }
 
     /// Decodes the columns that are known, the others cost nothing.
-    fn reader(&self, pages: Pages) -> Result<ParquetRecordBatchReader, String> {
-        // The schema of Arrow in a file says nothing that the one of Parquet does not say.
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let found = ArrowReaderMetadata::load(&pages.bytes(), options.clone()).map_err(|e| e.to_string())?;
-        let rows = found.metadata().file_metadata().num_rows();
+    fn reader(&self, bytes: Bytes, step: &Arc<Step>) -> Result<ParquetRecordBatchReader, String> {
+        let in_words = |e: ParquetError| e.to_string();
+        let metadata = ParquetMetaDataReader::new()
+            .parse_and_finish(&bytes)
+            .map_err(in_words)?;
+        let rows = metadata.file_metadata().num_rows();
         if !(0..=MOST_ROWS).contains(&rows) {
             return Err(format!("{rows} rows, where {MOST_ROWS} are the most"));
         }
+        let columns = metadata.file_metadata().schema_descr();
+        // The schema of Arrow in a file says nothing that the one of Parquet does not say.
+        let found = parquet_to_arrow_schema(columns, None).map_err(in_words)?;
         if !found
-            .schema()
             .fields()
             .iter()
             .any(|field| self.names.contains(field.name()))
         {
             return Err(format!("not a segment of the table {}", T::NAME));
         }
-        let schema = as_views(&self.names, found.schema())?;
-        let metadata = ArrowReaderMetadata::try_new(
-            Arc::clone(found.metadata()),
-            options.with_schema(Arc::new(schema)),
-        )
-        .map_err(|e| e.to_string())?;
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata);
-        let names = self.names.iter().map(String::as_str);
-        let known = ProjectionMask::columns(builder.parquet_schema(), names);
-        let rows = rows_at_a_time(builder.metadata().row_groups());
-        builder
-            .with_projection(known)
-            .with_batch_size(rows)
-            .build()
-            .map_err(|e| e.to_string())
+        let schema = as_views(&self.names, &found)?;
+        let known = ProjectionMask::columns(columns, self.names.iter().map(String::as_str));
+        let levels =
+            parquet_to_arrow_field_levels(columns, known, Some(schema.fields())).map_err(in_words)?;
+        let rows = rows_at_a_time(metadata.row_groups());
+        let pages = Pages {
+            bytes: Arc::new(bytes),
+            metadata: Arc::new(metadata),
+            step: Arc::clone(step),
+        };
+        ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, rows, None).map_err(in_words)
     }
 }
 
