@@ -359,6 +359,8 @@ fn a_task_that_calls_itself_like_something_else_hides_nothing() {
         "# dbtime lost: ",
         "a-1 [000] 1.0: ",
         "\u{1b}[2Ja | b",
+        "a\nb",
+        "\n",
     ] {
         let target = Target::named("nanosleep", CALLS, 8192, name);
         let dive = target.dive("nanosleep", &["-d", "60"]);
@@ -404,6 +406,38 @@ fn a_dive_that_is_told_to_end_gives_everything_back() {
             "settings of the kernel after signal {signal}"
         );
     }
+}
+
+#[test]
+fn what_a_killed_dive_left_is_removed_by_whatever_loads_programs_next() {
+    needs_recording!();
+    let before = trace_settings();
+    let target = Target::new("nanosleep", 1);
+    let task = target.program.pid().to_string();
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let recording = home.path().join("x.dbt").to_string_lossy().into_owned();
+    for command in [
+        vec!["iolat", "0.1", "1"],
+        vec!["sched", "--summary", "-d", "0.2", "-p", &task],
+        vec!["record", "-d", "0.2", "-p", &task, "-o", &recording],
+    ] {
+        let dive = target.dive("nanosleep", &["-d", "60"]);
+        let pid = dive.pid().to_string();
+        dive.signal(libc::SIGKILL);
+        dive.wait().expect_code(-1);
+        assert_eq!(instances().len(), 1, "nothing else could have removed it");
+        // Whether it finds anything to show is another matter.
+        dbtime(&command).expect_stderr(&["killed", &pid, "dbtime-"]);
+        assert_eq!(instances(), Vec::<String>::new(), "{command:?}");
+        assert_eq!(trace_settings(), before, "{command:?}: settings of the kernel");
+    }
+    // While one runs nothing of it is touched.
+    let dive = target.dive("nanosleep", &["-d", "60"]);
+    let outcome = dbtime(&["iolat", "0.1", "1"]);
+    assert!(!outcome.stderr.contains("killed"), "{outcome:#?}");
+    assert_eq!(instances().len(), 1);
+    dive.signal(libc::SIGTERM);
+    dive.wait().expect_code(3);
 }
 
 #[test]

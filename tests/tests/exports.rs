@@ -9,6 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION};
+use dbtime_model::{
+    ActivityRow, Fidelity, Frame, NO_STACK, Rows, SessionId, SessionRow, StackRow, State, stack_id,
+};
 use dbtime_tests::{dbtime, skip};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -197,16 +201,30 @@ fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
             .as_u64()
             .is_some_and(|version| version > 20)
     );
+    assert_eq!(firefox_stacks(&profile), expected());
     let threads = profile["threads"].as_array().expect("threads");
     let names: Vec<&str> = threads
         .iter()
         .filter_map(|thread| thread["name"].as_str())
         .collect();
     assert_eq!(names, ["session 7", "session 8"]);
-    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     let mut times = Vec::new();
     for thread in threads {
         assert_eq!(thread["samples"]["weightType"], "tracing-ms");
+        times.extend(samples_times(&thread["samples"]));
+    }
+    // Laid end to end: in second 10 first the kernel's millisecond, then user code; second 11 begins a second later.
+    assert_eq!(times, [0.0, 1.0, 1_000.0, 1_000.0]);
+    let samples = json(&fs::read_to_string(export(&home, SAMPLES, "firefox.json")).expect("text"));
+    assert_eq!(samples["threads"][0]["samples"]["weightType"], "samples");
+    assert_eq!(samples["threads"][0]["samples"]["weight"], serde_json::json!([3]));
+}
+
+/// Nanoseconds of each stack of a profile, table by table.
+fn firefox_stacks(profile: &Value) -> BTreeMap<String, u64> {
+    let threads = profile["threads"].as_array().expect("threads");
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    for thread in threads {
         let strings = match thread["stringArray"].as_array() {
             Some(own) => own,
             None => profile["shared"]["stringArray"].as_array().expect("strings"),
@@ -218,7 +236,6 @@ fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
             (weights.len(), thread["samples"]["length"].as_u64()),
             (of_samples.len(), Some(weights.len() as u64))
         );
-        times.extend(samples_times(&thread["samples"]));
         for (weight, stack) in weights.iter().zip(of_samples) {
             let mut frames = Vec::new();
             let mut at = stack.as_u64();
@@ -242,12 +259,7 @@ fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
             *stacks.entry(frames.join(";")).or_default() += ns;
         }
     }
-    assert_eq!(stacks, expected());
-    // Laid end to end: in second 10 first the kernel's millisecond, then user code; second 11 begins a second later.
-    assert_eq!(times, [0.0, 1.0, 1_000.0, 1_000.0]);
-    let samples = json(&fs::read_to_string(export(&home, SAMPLES, "firefox.json")).expect("text"));
-    assert_eq!(samples["threads"][0]["samples"]["weightType"], "samples");
-    assert_eq!(samples["threads"][0]["samples"]["weight"], serde_json::json!([3]));
+    stacks
 }
 
 /// Moments of samples in milliseconds, which the format has as they are or as differences.
@@ -290,5 +302,228 @@ fn an_ending_that_is_no_format_lists_those_there_are() {
             ]);
         }
         assert!(!out.exists());
+    }
+}
+
+/// Names that mean something to somebody: to a terminal, a browser, a parser, who reads from right to left.
+fn hostile_names() -> Vec<String> {
+    [
+        "</script><script>alert(1)</script>",
+        "\"',;\\\\u0000\\\"}]}",
+        "\u{1b}[2J\u{9b}31m\u{7}",
+        "\u{202e}\u{2066}txt.exe\u{2069}\u{200f}",
+        "line\r\nbreak\u{2028}and\u{85}more",
+        "<title>&lt;&#10;]]><!-- -->",
+        "a\u{0}b\u{fffd}\u{feff}",
+        "%s%n$(id)`id`${id} 12",
+        // What was no UTF-8 before it was recorded.
+        &String::from_utf8_lossy(b"\xff\xfe\xed\xa0\x80"),
+        &"long ".repeat(2_048),
+    ]
+    .iter()
+    .zip(0..)
+    .map(|(name, n): (_, u32)| format!("n{n}_{name}_end"))
+    .collect()
+}
+
+/// A recording of these names as functions, of so many microseconds as they have places, and as all else that has a name.
+fn hostile_recording(home: &TempDir) -> String {
+    let path = home.path().join("hostile.dbt");
+    let hostile = format!("all_{}", hostile_names().concat());
+    let meta = Meta {
+        schema: SCHEMA_VERSION.to_string(),
+        start_us: 10_000_000,
+        end_us: 11_000_000,
+        ..Meta::default()
+    };
+    let mut rows = Rows::default();
+    for (name, n) in hostile_names().iter().zip(1..) {
+        let frames: Vec<Frame> = ["main", name.as_str()]
+            .map(|symbol| Frame {
+                symbol: symbol.to_string(),
+                module: hostile.clone(),
+                build_id: hostile.clone(),
+                offset: 1,
+            })
+            .into();
+        let id = stack_id(&frames);
+        rows.stacks.push(StackRow { id, frames });
+        rows.activity.push(ActivityRow {
+            time: 10_000_000,
+            session: SessionId(1),
+            statement: 0,
+            wait_class: "IO".to_string(),
+            wait_event: hostile.clone(),
+            idle: false,
+            state: State::User,
+            kernel_stack: NO_STACK,
+            user_stack: id,
+            ns: n * 1_000,
+            count: 0,
+            samples: 1,
+            fidelity: Fidelity::Exact,
+            pooled: false,
+        });
+    }
+    rows.sessions.push(SessionRow {
+        id: SessionId(1),
+        pid: 7,
+        backend_type: "client backend".to_string(),
+        user: hostile.clone(),
+        database: hostile.clone(),
+        client: hostile.clone(),
+        title: hostile.clone(),
+        ..SessionRow::default()
+    });
+    let mut writer = RecordingWriter::create(&path, meta).expect("a new directory");
+    writer.write(&rows).expect("there is room");
+    writer.finish().expect("there is room");
+    path.to_string_lossy().into_owned()
+}
+
+/// Each function is there once, with its time, whole, and without anything that does something.
+fn check_hostile(format: &str, found: impl IntoIterator<Item = (String, u64)>) {
+    let mut times: BTreeMap<usize, u64> = BTreeMap::new();
+    for (name, ns) in found {
+        let does_something = |c: char| {
+            c.is_control()
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        };
+        assert!(!name.contains(does_something), "{format}: {name:?}");
+        let Some(number) = name.strip_prefix('n').and_then(|rest| rest.split_once('_')) else {
+            continue;
+        };
+        let n: usize = number.0.parse().expect("our own number");
+        assert!(name.ends_with("_end"), "{format}: {name:?}");
+        let long = hostile_names()[n].chars().count();
+        assert!(
+            n != 9 || name.chars().count() == long,
+            "{format}: {} of {long}",
+            name.len()
+        );
+        *times.entry(n).or_default() += ns;
+    }
+    let expected: BTreeMap<usize, u64> = (0..hostile_names().len())
+        .map(|n| (n, (n as u64 + 1) * 1_000))
+        .collect();
+    assert_eq!(times, expected, "{format}");
+}
+
+/// The leaf of a stack in one text.
+fn leaf(stack: &str) -> String {
+    stack.rsplit(';').next().unwrap_or_default().to_string()
+}
+
+#[test]
+fn hostile_names_are_names_to_every_reader() {
+    let home = scratch();
+    let recording = hostile_recording(&home);
+    let export = |ending: &str| {
+        let out = home.path().join(format!("hostile.{ending}"));
+        let path = out.to_str().expect("a plain path");
+        dbtime(&[
+            "flame",
+            &recording,
+            "--by",
+            "user,database,client,wait",
+            "-o",
+            path,
+        ])
+        .expect_code(0);
+        out
+    };
+    let read = |file: &Path| fs::read_to_string(file).expect("text");
+
+    let folded = read(&export("folded"));
+    check_hostile(
+        "folded",
+        folded.lines().map(|line| {
+            let (stack, ns) = line.rsplit_once(' ').expect("a stack and its value");
+            (leaf(stack), ns.parse().expect("a number"))
+        }),
+    );
+
+    // Python's XML parser: what is shown, and what would be run.
+    let script = "import sys, json, xml.etree.ElementTree as tree\n\
+                  all = list(tree.parse(sys.argv[1]).iter())\n\
+                  of = lambda name: [e for e in all if e.tag.endswith('}' + name)]\n\
+                  print(json.dumps([[t.text for t in of('title')], len(of('script')), [k for e in all for k in e.attrib]]))";
+    let svg = json(&run(Command::new("python3")
+        .args(["-c", script])
+        .arg(export("svg"))));
+    let titles: Vec<String> = serde_json::from_value(svg[0].clone()).expect("texts");
+    check_hostile(
+        "svg",
+        titles.iter().filter_map(|title| {
+            // NAME (1 us, 1.82%)
+            let (name, time) = title.rsplit_once(" (")?;
+            let us: u64 = time.split_once(" us")?.0.parse().ok()?;
+            Some((name.to_string(), us * 1_000))
+        }),
+    );
+    assert_eq!(svg[1], 1, "inferno's own script");
+
+    if let Some(pprof) = installed("target/readers/pprof/pprof", "scripts/readers.sh") {
+        let file = export("pb.gz");
+        let top = run(Command::new(&pprof)
+            .args([
+                "-top",
+                "-unit=ns",
+                "-sample_index=time",
+                "-nodecount=1000",
+                "-nodefraction=0",
+            ])
+            .arg(&file));
+        assert!(top.contains("of 55000ns total"), "{top}");
+        check_hostile(
+            "pprof",
+            top.lines().filter_map(|line| {
+                let at = line
+                    .find(" n")
+                    .filter(|at| line[at + 2..].starts_with(|c: char| c.is_ascii_digit()))?;
+                let flat = line.split_whitespace().next()?.strip_suffix("ns")?;
+                Some((line[at + 1..].to_string(), flat.parse().ok()?))
+            }),
+        );
+    }
+    if let Some(package) = installed("target/readers/speedscope", "scripts/readers.sh") {
+        let script = repository().join("tests/readers/speedscope.js");
+        let file = export("speedscope.json");
+        let found = json(&run(Command::new("node").arg(script).arg(&package).arg(file)));
+        let stacks: BTreeMap<String, u64> = serde_json::from_value(found["stacks"].clone()).expect("numbers");
+        // Its own separator may be in a name there.
+        let of_name = |stack: &str| {
+            stack
+                .rfind(";main;n")
+                .map_or(String::new(), |at| stack[at + 6..].to_string())
+        };
+        check_hostile(
+            "speedscope",
+            stacks.iter().map(|(stack, ns)| (of_name(stack), *ns)),
+        );
+    }
+    if let Some(python) = installed("target/venv/bin/python", "scripts/python-env.sh") {
+        let script = repository().join("tests/readers/perfetto_slices.py");
+        let found = json(&run(Command::new(&python).arg(script).arg(export("pftrace"))));
+        let mut stacks = Vec::new();
+        for of_session in found["stacks"].as_object().expect("sessions").values() {
+            for (stack, ns) in of_session.as_object().expect("stacks") {
+                let at = stack.rfind(";main;n").expect("a function");
+                stacks.push((stack[at + 6..].to_string(), ns.as_u64().expect("nanoseconds")));
+            }
+        }
+        check_hostile("perfetto", stacks);
+    }
+    let profile = json(&read(&export("firefox.json")));
+    check_hostile(
+        "firefox",
+        firefox_stacks(&profile).into_iter().map(|(stack, ns)| {
+            let at = stack.rfind(";main;n").expect("a function");
+            (stack[at + 6..].to_string(), ns)
+        }),
+    );
+    // Whoever puts JSON into a page is not left either.
+    for ending in ["speedscope.json", "firefox.json"] {
+        assert!(!read(&export(ending)).contains("\u{202e}"), "{ending}");
     }
 }

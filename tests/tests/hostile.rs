@@ -6,7 +6,8 @@ use std::process::Command;
 
 use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
-    ActivityRow, Fidelity, NO_STACK, Rows, SessionId, SessionRow, StackId, StackRow, State, StatementRow,
+    ActivityRow, Caller, CounterRow, Fidelity, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow,
+    SpanRow, StackId, StackRow, State, StatementRow, SwitchRow,
 };
 use dbtime_tests::{Outcome, dbtime_binary};
 use tempfile::TempDir;
@@ -192,30 +193,12 @@ fn what_is_no_file_is_not_read_and_nobody_waits_for_it() {
     }
 }
 
-/// Some KB on the disk that are 200 MB in memory.
+/// Some KB on the disk that are 400 MB in memory, in parts none of which is larger than it may be.
 #[test]
 fn what_needs_more_memory_than_allowed_says_so() {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
-    let statements = (0..2u64)
-        .map(|n| StatementRow {
-            id: n,
-            text: "x".repeat(100 << 20),
-            ..StatementRow::default()
-        })
-        .collect();
-    let bomb = recording(
-        &home,
-        "bomb.dbt",
-        "p",
-        Rows {
-            statements,
-            ..Rows::default()
-        },
-    );
-    let size = fs::metadata(bomb.join("statements/000001.parquet"))
-        .expect("it is there")
-        .len();
-    assert!(size < 1 << 20, "{size}");
+    let bomb = recording(&home, "bomb.dbt", "p", statements(40, 10 << 20));
+    assert!(statements_file(&bomb) < 1 << 20);
     for command in [
         vec!["report", plain(&bomb)],
         vec!["flame", plain(&bomb), "-o", "-"],
@@ -225,4 +208,336 @@ fn what_needs_more_memory_than_allowed_says_so() {
             .expect_code(1)
             .expect_stderr(&["128 MB", "--max-memory"]);
     }
+}
+
+/// A page of it is larger than any that dbtime writes: nothing of it is decompressed.
+#[test]
+fn a_bomb_costs_its_segment_and_the_rest_is_reported() {
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let bomb = recording(&home, "bomb.dbt", "p", statements(1, 200 << 20));
+    assert!(statements_file(&bomb) < 1 << 20);
+    let report = in_time(&["report", plain(&bomb), "--format", "json", "--max-memory", "64M"]).expect_code(0);
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).expect("JSON");
+    assert_eq!(report["db_time_ns"], 3_000_000_000u64, "{report:#}");
+    let problems = report["quality"]["problems"].to_string();
+    assert!(
+        problems.contains("statements/000001.parquet") && problems.contains("a page of 200 MB"),
+        "{problems}"
+    );
+}
+
+fn statements(count: u64, bytes: usize) -> Rows {
+    let statement = |n| StatementRow {
+        id: n,
+        text: format!("{n} {}", "x".repeat(bytes)),
+        ..StatementRow::default()
+    };
+    Rows {
+        statements: (0..count).map(statement).collect(),
+        ..Rows::default()
+    }
+}
+
+/// Bytes on the disk.
+fn statements_file(recording: &Path) -> u64 {
+    fs::metadata(recording.join("statements/000001.parquet"))
+        .expect("it is there")
+        .len()
+}
+
+/// The ends of what numbers can say, in every column of every table: sums of them do not fit into theirs.
+#[test]
+fn numbers_at_their_ends_overflow_nothing() {
+    const ENDS: [u64; 4] = [0, 1, u64::MAX / 2, u64::MAX];
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let mut rows = Rows::default();
+    let stack = vec![dbtime_model::Frame {
+        symbol: String::new(),
+        module: "m".to_string(),
+        build_id: String::new(),
+        offset: u64::MAX,
+    }];
+    let stack_id = dbtime_model::stack_id(&stack);
+    rows.stacks.push(StackRow {
+        id: stack_id,
+        frames: stack,
+    });
+    for (n, end) in (1..).zip(ENDS) {
+        for time in [end.cast_signed(), i64::MIN, 1_750_000_000_000_000] {
+            for session in [SessionId(end), SessionId(1)] {
+                // Twice: two of the largest are more than there is room for.
+                for state in [State::Kernel, State::Runnable, State::Kernel] {
+                    rows.activity.push(ActivityRow {
+                        time,
+                        session,
+                        statement: end,
+                        ns: end,
+                        count: end,
+                        samples: end,
+                        user_stack: stack_id,
+                        state,
+                        ..activity(stack_id)
+                    });
+                }
+                for kind in ["wait", "block", "read", "syscall", "function"] {
+                    rows.latency.push(LatencyRow {
+                        time,
+                        session,
+                        kind: kind.to_string(),
+                        name: "IO:x".to_string(),
+                        device: "d".to_string(),
+                        bytes: end,
+                        blocks: end,
+                        source: "device".to_string(),
+                        from_ns: end / 2,
+                        to_ns: end,
+                        count: end,
+                        sum_ns: end,
+                        max_ns: end,
+                        min_ns: end,
+                        stack: stack_id,
+                        ..LatencyRow::default()
+                    });
+                }
+                for (source, name) in [
+                    ("kernel", "elapsed_ns"),
+                    ("kernel", "on_cpu_ns"),
+                    ("kernel", "run_queue_ns"),
+                    ("kernel", "switches"),
+                    ("dbtime", "torn"),
+                    ("PostgreSQL, session memory", "transactions"),
+                    ("oracle", "elapsed_us"),
+                    ("oracle", "call_elapsed_us"),
+                    ("oracle", "cpu_inside_waits_ns"),
+                    ("oracle", "interval_duration_us"),
+                    ("strace", "calls:read"),
+                ] {
+                    rows.counters.push(CounterRow {
+                        time,
+                        session,
+                        statement: end,
+                        plan: end,
+                        source: source.to_string(),
+                        name: name.to_string(),
+                        value: end.cast_signed(),
+                    });
+                }
+                rows.switches.push(SwitchRow {
+                    session,
+                    time_ns: time,
+                    cpu: end as u32,
+                    wait_ns: Some(end),
+                    delay_ns: Some(end),
+                    run_ns: Some(end),
+                    wait_state: State::Sleep,
+                    wait_class: "IO".to_string(),
+                    wait_event: "x".to_string(),
+                    state: State::Runnable,
+                    waker: String::new(),
+                    migrated: true,
+                    priority: Some(end as i32),
+                });
+                for kind in ["function", "syscall", "wait"] {
+                    rows.spans.push(SpanRow {
+                        session,
+                        kind: kind.to_string(),
+                        name: "x".to_string(),
+                        stack: stack_id,
+                        call: n,
+                        depth: end as u32,
+                        start_ns: time,
+                        ns: end,
+                        state: State::Kernel,
+                    });
+                }
+            }
+        }
+        rows.sessions.push(SessionRow {
+            id: SessionId(end),
+            pid: end as u32,
+            started: end.cast_signed(),
+            backend_type: "client backend".to_string(),
+            leader_pid: end as u32,
+            ..SessionRow::default()
+        });
+        rows.statements.push(StatementRow {
+            id: end,
+            hash_value: end,
+            user_id: Some(end as u32),
+            plan_steps: vec![
+                PlanStep {
+                    plan: end,
+                    id: end,
+                    parent: end,
+                    executions: end,
+                    rows: end,
+                    elapsed_us: end,
+                    ..PlanStep::default()
+                };
+                2
+            ],
+            callers: vec![Caller {
+                statement: end,
+                calls: end,
+                elapsed_us: end,
+            }],
+            ..StatementRow::default()
+        });
+    }
+    let path = recording(&home, "ends.dbt", "p", rows);
+    let meta = fs::read_to_string(path.join("meta.json")).expect("it is there");
+    // As it was recorded, as a trace of each kind says it, and with the ends of the numbers in meta.json too.
+    let kinds: [&[(&str, &str)]; 6] = [
+        &[],
+        &[
+            ("/start_us", "-9223372036854775808"),
+            ("/end_us", "9223372036854775807"),
+        ],
+        &[
+            ("/start_us", "9223372036854775807"),
+            ("/end_us", "-9223372036854775808"),
+        ],
+        &[(
+            "/scheduling",
+            r#"{"switches":18446744073709551615,"first_ns":-9223372036854775808,"last_ns":9223372036854775807,"cpus":4294967295}"#,
+        )],
+        &[
+            ("/collector/tier", "\"exact\""),
+            (
+                "/files",
+                r#"[{"sql_trace":{"first_tim_us":-9223372036854775808,"last_tim_us":9223372036854775807,"begin_us":0,"cpu_us":9223372036854775807,"wait_us":9223372036854775807,"sessions_us":9223372036854775807,"waits":18446744073709551615,"calls":18446744073709551615,"gaps_us":18446744073709551615}}]"#,
+            ),
+        ],
+        &[
+            ("/collector/tier", "\"exact\""),
+            (
+                "/files",
+                r#"[{"kernel_trace":{"tracer":"function_graph","calls":18446744073709551615,"kept_calls":18446744073709551615,"cut_calls":18446744073709551615,"sample_period_ns":18446744073709551615,"samples":18446744073709551615}}]"#,
+            ),
+        ],
+    ];
+    for kind in kinds {
+        let mut json: serde_json::Value = serde_json::from_str(&meta).expect("JSON");
+        for (place, value) in kind {
+            let (parent, name) = place.rsplit_once('/').expect("a pointer");
+            json.pointer_mut(parent).expect("it is there")[name] = serde_json::from_str(value).expect("JSON");
+        }
+        fs::write(path.join("meta.json"), json.to_string()).expect("room");
+        let path = plain(&path);
+        let mut commands: Vec<Vec<&str>> = vec![
+            vec!["report", path],
+            vec!["report", path, "--format", "json"],
+            vec!["report", path, "--by", "second,session"],
+            vec!["report", path, "--from", "1s", "--to", "2s"],
+            vec!["report", path, "--stacks"],
+            vec!["report", path, "--tree"],
+            vec!["report", path, "--functions", "--format", "json"],
+            vec!["report", path, "--modules"],
+            vec!["report", path, "--latency"],
+            vec!["report", path, "--latency", "--format", "json"],
+            vec!["report", path, "--latency", "--kind", "wait", "--format", "svg"],
+            vec!["report", path, "--io"],
+            vec!["report", path, "--io", "--format", "json"],
+            vec!["report", path, "--switches"],
+            vec!["report", path, "--switches", "--format", "json"],
+            vec!["report", "--compare", path, path],
+            vec!["diff", path, path],
+            vec!["diff", path, path, "--force", "--format", "json"],
+            vec!["diff", path, path, "--force", "--per", "second"],
+        ];
+        let outputs = [
+            "svg",
+            "folded",
+            "pb.gz",
+            "speedscope.json",
+            "firefox.json",
+            "pftrace",
+        ]
+        .map(|ending| home.path().join(format!("out.{ending}")));
+        for output in &outputs {
+            commands.push(vec!["flame", path, "-o", plain(output)]);
+        }
+        let (mut is_answered, all) = (0, commands.len());
+        for arguments in commands {
+            let outcome = in_time(&arguments);
+            is_answered += usize::from(outcome.code == 0);
+            assert!(
+                [0, 1, 2, 3].contains(&outcome.code) && !outcome.stderr.contains("panicked"),
+                "{arguments:?} of {kind:?}: {outcome:#?}"
+            );
+        }
+        assert!(is_answered * 2 > all, "{is_answered} of {all} of {kind:?}");
+    }
+}
+
+/// A recording of so many segments as a week has in its seconds, one row each.
+#[test]
+fn a_hundred_thousand_segments_are_read_within_bounds() {
+    const SEGMENTS: u64 = 100_000;
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let path = recording(&home, "many.dbt", "p", Rows::default());
+    let first = path.join("activity/000001.parquet");
+    let mut of_these = first.clone();
+    for segment in 2..=SEGMENTS {
+        let next = path.join(format!("activity/{segment:06}.parquet"));
+        // A file has so many names, and no more.
+        if segment % 10_000 == 0 {
+            fs::copy(&of_these, &next).expect("room");
+            of_these = next;
+        } else {
+            fs::hard_link(&of_these, &next).expect("room");
+        }
+    }
+    let text = fs::read_to_string(path.join("meta.json")).expect("it is there");
+    let mut meta: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    meta["segments"]["last"] = SEGMENTS.into();
+    meta["segments"]["rows"]["activity"] = (3 * SEGMENTS).into();
+    fs::write(path.join("meta.json"), meta.to_string()).expect("room");
+    let report = Command::new("timeout")
+        .arg("600")
+        .arg(dbtime_binary())
+        .args(["report", plain(&path), "--format", "json", "--max-memory", "128M"])
+        .output()
+        .expect("timeout can be run");
+    let report = Outcome::from(report).expect_code(0);
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).expect("JSON");
+    assert_eq!(report["db_time_ns"], 3 * SEGMENTS * 1_000_000_000);
+    let problems = report["quality"]["problems"].as_array().expect("a list");
+    assert_eq!(problems.len(), 0, "{problems:?}");
+}
+
+/// What is no number of its kind, or no JSON, is refused in words.
+#[test]
+fn numbers_that_are_none_in_meta_json_are_refused() {
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let path = recording(&home, "meta.dbt", "p", Rows::default());
+    let meta = fs::read_to_string(path.join("meta.json")).expect("it is there");
+    let good: serde_json::Value = serde_json::from_str(&meta).expect("JSON");
+    let last = format!("\"last\": {}", good["segments"]["last"]);
+    assert!(meta.contains(&last), "{meta}");
+    for bad in [
+        "-1",
+        "NaN",
+        "1e400",
+        "99999999999999999999",
+        "1.5",
+        "\"1\"",
+        "null",
+        "[1]",
+        "Infinity",
+    ] {
+        fs::write(
+            path.join("meta.json"),
+            meta.replace(&last, &format!("\"last\": {bad}")),
+        )
+        .expect("room");
+        in_time(&["report", plain(&path)])
+            .expect_code(1)
+            .expect_stderr(&["meta.json"]);
+    }
+    // Deeper than anybody needs.
+    fs::write(path.join("meta.json"), "[".repeat(1 << 20)).expect("room");
+    in_time(&["report", plain(&path)])
+        .expect_code(1)
+        .expect_stderr(&["meta.json"]);
 }

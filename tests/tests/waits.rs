@@ -221,14 +221,16 @@ fn transactions_and_requests_are_as_many_as_the_client_made() {
         "requests",
         requests as f64,
         // Each of the three may be in one when it is taken up, and when recording ends. A session that loses its CPU in a wait
-        // which finds the next command at once is seen in it, too: 2 to 4 of 23,000.
+        // which finds the next command at once is seen in it, too: of 23,000 2 to 86, by what else the machine does. A wait that
+        // was counted in pieces would count twice.
         sleeps as f64 - 3.0,
-        sleeps as f64 * 1.0005 + 3.0,
+        sleeps as f64 * 1.01 + 3.0,
         0.0,
         0.5,
     );
+    // What the sessions did before the counter's place was known is not counted; it may be a twentieth at most, or nothing is.
     assert!(
-        requests <= transactions + transactions / 100,
+        requests <= transactions + transactions / 19,
         "{requests} requests"
     );
     let by = |what: &str| recorded.text(&["--latency", "--kind", what, "--name", "ClientRead"]);

@@ -125,6 +125,8 @@ pub struct Collector {
     unwinding: Option<Unwinding>,
     /// The exact tier only.
     latencies: Option<Latencies>,
+    /// It has been said that some files have no names.
+    told_of_files: bool,
     /// In the database's own functions, where they are wanted.
     probes: Option<OracleProbes>,
     sessions: HashMap<u32, LiveSession>,
@@ -231,7 +233,8 @@ impl Collector {
             names: database.names(),
             titles: Rc::default(),
             latencies: (options.tier != Tier::Sampled)
-                .then(|| Latencies::new(&database.directory(), monotonic_ns())),
+                .then(|| Latencies::new(database.at_files(), monotonic_ns())),
+            told_of_files: false,
             symbolizer,
             unwinding,
             sessions: HashMap::new(),
@@ -375,9 +378,17 @@ impl Collector {
                 self.clock,
                 now,
                 &mut self.rows,
-            ),
-            _ => Ok(()),
+            )?,
+            _ => return Ok(()),
         }
+        let left_out = self.latencies.as_ref().map_or(0, Latencies::files_left_out);
+        if left_out > 0 && !self.told_of_files {
+            self.told_of_files = true;
+            self.note(format!(
+                "the data directory has more files than there is room for names: those of {left_out} or more are not known"
+            ));
+        }
+        Ok(())
     }
 
     /// Rows since the last call, as far as their windows are over.
@@ -787,7 +798,7 @@ impl Collector {
                     }
                 }
                 if let Some(latencies) = &mut self.latencies {
-                    latencies.set_data_directory(&self.database.directory());
+                    latencies.set_server(self.database.at_files());
                 }
                 self.gone = None;
                 self.take_up_database()

@@ -1,7 +1,6 @@
 //! What a collector must know of a database: whose processes are its sessions, where each keeps its wait event, and what the
 //! numbers mean. One implementation per kind of database.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use dbtime_model::Wait;
@@ -100,8 +99,8 @@ pub(crate) trait Database {
     /// What its children are.
     fn role_of_children(&self) -> Role;
 
-    /// Directory that files are named relative to.
-    fn directory(&self) -> PathBuf;
+    /// Process whose working directory has the files, which are named relative to it.
+    fn at_files(&self) -> Option<u32>;
 
     /// True when sessions may come as long as it is there; else the recording ends with those that are recorded.
     fn outlives_its_sessions(&self) -> bool;

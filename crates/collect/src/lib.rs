@@ -44,6 +44,7 @@ pub use bpf::Tier;
 pub use collector::{Collector, Means, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS};
 pub use dive::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, SystemCall,
+    mend as mend_after_dives,
 };
 pub use error::CollectError;
 pub use host::description as host_description;

@@ -53,6 +53,16 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it loads programs into the kernel, or changes settings of it. (`dive` looks by itself for what others left.)
+    pub fn touches_kernel(&self) -> bool {
+        match self {
+            Command::Record(_) | Command::Iolat(_) | Command::Sched(_) => true,
+            // The process that is watched for it does not.
+            Command::Calibrate(arguments) => arguments.workload.is_none(),
+            _ => false,
+        }
+    }
+
     /// Whether it reads files of others, which can be made to need any amount of memory.
     pub fn reads_files(&self) -> bool {
         matches!(

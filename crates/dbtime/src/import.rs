@@ -16,13 +16,14 @@ use crate::output::{self, ProgressLine, say};
 use crate::scratch::{self, Scratch};
 use crate::signals::{Second, stop_on_signals};
 
-/// Rows that are kept in memory before they are written to disk (about 50 MB).
+/// Rows, and frames of stacks, that are kept in memory before they are written to disk (about 50 MB).
 const ROWS_IN_MEMORY: usize = 200_000;
 
 /// Rows of an import, on their way into a recording.
 struct Store {
     output: Place,
     waiting: Rows,
+    weight: usize,
     has_time: bool,
     writer: Option<RecordingWriter>,
 }
@@ -32,6 +33,7 @@ impl Store {
         Store {
             output,
             waiting: Rows::default(),
+            weight: 0,
             has_time: false,
             writer: None,
         }
@@ -39,8 +41,9 @@ impl Store {
 
     fn take(&mut self, rows: Rows) -> io::Result<()> {
         self.has_time |= !rows.activity.is_empty() || !rows.counters.is_empty();
+        self.weight += rows.weight();
         self.waiting.append(rows);
-        if self.waiting.len() >= ROWS_IN_MEMORY {
+        if self.weight >= ROWS_IN_MEMORY {
             self.write().map_err(io::Error::other)?;
         }
         Ok(())
@@ -57,6 +60,7 @@ impl Store {
         };
         writer.write(&self.waiting)?;
         self.waiting = Rows::default();
+        self.weight = 0;
         Ok(())
     }
 

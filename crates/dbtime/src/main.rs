@@ -20,8 +20,9 @@ use dbtime::memory;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
 use dbtime::sched;
+use dbtime::scratch;
 use dbtime::signals::{Second, stop_on_signals};
-use dbtime_collect::Options;
+use dbtime_collect::{Options, mend_after_dives};
 use dbtime_model::recording::{self, Compacted};
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
@@ -43,6 +44,9 @@ fn main() -> ExitCode {
     let command = Arguments::parse().command;
     if command.reads_files() {
         memory::bound(command.max_memory());
+    }
+    if command.touches_kernel() {
+        mend();
     }
     let done = match command {
         Command::Record(arguments) => run_record(&arguments),
@@ -71,6 +75,14 @@ fn main() -> ExitCode {
             })
         }
     }
+}
+
+/// Undoes what a dbtime that was killed has left, and says so. `dive` does it while it takes the right to change anything.
+fn mend() {
+    for what in mend_after_dives() {
+        say(format_args!("note: {what}"));
+    }
+    scratch::mend();
 }
 
 /// Printed by `dbtime oracle-map`.

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Options;
 
-/// Rows that are handed on at a time.
+/// Rows, and frames of stacks, that are handed on at a time.
 const BATCH: usize = 16_384;
 
 /// Single events that are kept of a file: bounds the memory of whoever lays files beside each other.
@@ -61,6 +61,8 @@ pub struct Import {
     options: Options,
     stacks: HashSet<StackId>,
     rows: Rows,
+    /// Frames of the stacks in them.
+    frames: usize,
     spans: u64,
     to: SyncSender<Rows>,
     about: About,
@@ -89,6 +91,7 @@ impl Import {
             options: options.clone(),
             stacks: HashSet::new(),
             rows: Rows::default(),
+            frames: 0,
             spans: 0,
             to,
             about: About::default(),
@@ -119,6 +122,7 @@ impl Import {
     pub(crate) fn stack(&mut self, frames: Vec<Frame>) -> StackId {
         let id = stack_id(&frames);
         if !frames.is_empty() && self.stacks.insert(id) {
+            self.frames += frames.len();
             self.rows.stacks.push(StackRow { id, frames });
             self.hand_on(BATCH);
         }
@@ -204,7 +208,8 @@ impl Import {
     }
 
     fn hand_on(&mut self, at_least: usize) {
-        if self.rows.len() >= at_least {
+        if self.rows.len() + self.frames >= at_least {
+            self.frames = 0;
             // Whoever took the rows has gone: the reader of the file is told to stop by other means.
             let _ = self.to.send(std::mem::take(&mut self.rows));
         }

@@ -606,6 +606,12 @@ impl Rows {
             + self.switches.len()
     }
 
+    /// What they weigh in memory, in rows: a frame of a stack is as large as a row.
+    pub fn weight(&self) -> usize {
+        let frames: usize = self.stacks.iter().map(|stack| stack.frames.len()).sum();
+        self.len() + frames
+    }
+
     /// Adds the rows of another value behind these.
     pub fn append(&mut self, mut other: Rows) {
         self.activity.append(&mut other.activity);
@@ -625,7 +631,7 @@ impl Rows {
 }
 
 /// A row type that has a table.
-pub trait Table: Serialize + DeserializeOwned {
+pub trait Table: Serialize + DeserializeOwned + Send {
     /// Folder of the table inside a recording.
     const NAME: &'static str;
 

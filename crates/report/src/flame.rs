@@ -13,6 +13,7 @@ use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::ledger::Section;
 use crate::load::Source;
+use crate::numbered::Numbered;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::stacks::{frames, kernel_frames};
@@ -70,7 +71,7 @@ pub struct Folded {
 impl Folded {
     /// Levels of which the recording knows nothing.
     pub fn not_recorded(&self) -> Vec<Dimension> {
-        not_recorded(&self.by, self.stacks.iter().map(|stack| stack.levels.as_slice()))
+        not_recorded(&self.by, self.stacks.iter().map(|stack| &*stack.levels))
     }
 }
 
@@ -78,7 +79,7 @@ impl Folded {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FoldedStack {
     /// Values of [`Folded::by`].
-    pub levels: Vec<String>,
+    pub levels: Arc<[String]>,
     /// User frames, root first.
     pub user: Vec<Arc<str>>,
     /// Kernel frames, root first.
@@ -92,7 +93,7 @@ pub struct FoldedStack {
 }
 
 /// Levels, user frames and kernel frames.
-type Name = (Vec<String>, Vec<Arc<str>>, Vec<Arc<str>>);
+type Name = (Arc<[String]>, Vec<Arc<str>>, Vec<Arc<str>>);
 
 /// Folds the stacks of a recording.
 ///
@@ -100,7 +101,10 @@ type Name = (Vec<String>, Vec<Arc<str>>, Vec<Arc<str>>);
 /// The filter names a session or a period that is not there.
 pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportError> {
     let mut dimensions = load(source, &options.filter)?;
-    let mut groups: HashMap<(GroupKey, StackId, StackId, State), Sums> = HashMap::new();
+    // There may be millions of them: no more than is needed, time and samples.
+    let mut groups: HashMap<(u32, StackId, StackId, State), (u128, u128)> = HashMap::new();
+    let mut keys: Numbered<GroupKey> = Numbered::default();
+    let mut total = Sums::default();
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         let wanted = match activity.section {
             Section::DbTime => true,
@@ -110,19 +114,24 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         if wanted {
             let row = activity.row;
             let key = GroupKey::of(&options.by, row, activity.session, activity.wait);
-            groups
-                .entry((key, row.user_stack, row.kernel_stack, row.state))
-                .or_default()
-                .take(activity);
+            total.take(activity);
+            let (ns, samples) = groups
+                .entry((keys.number(key), row.user_stack, row.kernel_stack, row.state))
+                .or_default();
+            *ns += u128::from(row.ns);
+            *samples += u128::from(row.samples);
         }
     });
     scan.check(&options.filter)?;
     // Different stacks may read the same, for example those of two builds of one program.
     let mut by_name: BTreeMap<Name, (Option<i64>, u128, u128)> = BTreeMap::new();
-    let mut total = Sums::default();
-    for ((key, user, kernel, state), sums) in groups {
-        total.merge(&sums);
-        if sums.total_ns() > 0 {
+    let levels: Vec<(Arc<[String]>, Option<i64>)> = keys
+        .into_values()
+        .into_iter()
+        .map(|key| (key.labels(&mut dimensions).into(), key.second()))
+        .collect();
+    for ((key, user, kernel, state), (ns, samples)) in groups {
+        if ns > 0 {
             let kernel = kernel_frames(kernel, state, &dimensions);
             let mut user = frames(user, &dimensions);
             if user.is_empty() {
@@ -136,11 +145,11 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
                     .into(),
                 );
             }
-            let name = (key.labels(&mut dimensions), user, kernel);
-            let sum = by_name.entry(name).or_default();
-            sum.0 = key.second();
-            sum.1 += sums.total_ns();
-            sum.2 += sums.samples;
+            let (levels, second) = &levels[key as usize];
+            let sum = by_name.entry((Arc::clone(levels), user, kernel)).or_default();
+            sum.0 = *second;
+            sum.1 += ns;
+            sum.2 += samples;
         }
     }
     let mut problems = dimensions.problems;

@@ -47,6 +47,7 @@ mod latency;
 mod ledger;
 mod load;
 mod number;
+mod numbered;
 mod perfetto;
 mod pprof;
 mod preemption;

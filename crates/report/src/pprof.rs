@@ -116,7 +116,7 @@ fn profile(folded: &Folded) -> Profile {
             },
             label: keys
                 .iter()
-                .zip(&stack.levels)
+                .zip(stack.levels.iter())
                 .map(|(key, value)| Label {
                     key: *key,
                     str: strings.number(value),

@@ -10,9 +10,10 @@ use crate::function::MISSING;
 use crate::known_frame::KnownFrame;
 use crate::ledger::Section;
 use crate::load::Dimensions;
+use crate::numbered::Numbered;
 use crate::preemption::{PREEMPTED, own_frames};
 use crate::scan::Activity;
-use crate::sums::{FidelityMix, Sums, percent};
+use crate::sums::{FidelityMix, StateSums, percent};
 
 /// Time at one stack.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +53,10 @@ pub struct StackProfile {
 
 /// Adds the rows of DB time up to a [`StackProfile`].
 #[derive(Default)]
-pub(crate) struct StacksBuilder(HashMap<(Wait, State, StackId, StackId), Sums>);
+pub(crate) struct StacksBuilder {
+    waits: Numbered<Wait>,
+    stacks: HashMap<(u32, State, StackId, StackId), StateSums>,
+}
 
 impl StacksBuilder {
     pub(crate) fn add(&mut self, activity: &Activity<'_>) {
@@ -60,19 +64,22 @@ impl StacksBuilder {
             row, wait, section, ..
         } = *activity;
         if section == Section::DbTime {
-            self.0
-                .entry((wait.clone(), row.state, row.user_stack, row.kernel_stack))
+            let wait = self.waits.number(wait.clone());
+            self.stacks
+                .entry((wait, row.state, row.user_stack, row.kernel_stack))
                 .or_default()
                 .take(activity);
         }
     }
 
     pub(crate) fn finish(self, n: usize, dimensions: &Dimensions) -> StackProfile {
-        let mut stacks: Vec<_> = self.0.into_iter().collect();
+        let waits = self.waits.into_values();
+        let mut stacks: Vec<_> = self.stacks.into_iter().collect();
         stacks.sort_unstable_by(|(key, sums), (other_key, other)| {
+            let of = |key: &(u32, State, StackId, StackId)| (&waits[key.0 as usize], key.1, key.2, key.3);
             Reverse(sums.total_ns())
                 .cmp(&Reverse(other.total_ns()))
-                .then_with(|| key.cmp(other_key))
+                .then_with(|| of(key).cmp(&of(other_key)))
         });
         let db_time_ns = stacks.iter().map(|(_, sums)| sums.total_ns()).sum();
         let is_missing = |id: StackId| id != NO_STACK && dimensions.stack(id).is_none();
@@ -86,7 +93,7 @@ impl StacksBuilder {
             top: stacks
                 .into_iter()
                 .map(|((wait, state, user, kernel), sums)| StackTime {
-                    wait,
+                    wait: waits[wait as usize].clone(),
                     state,
                     user: texts(frames(user, dimensions)),
                     kernel: texts(kernel_frames(kernel, state, dimensions)),

@@ -154,12 +154,7 @@ impl Sums {
 
     fn mix(&self, states: u8) -> Option<FidelityMix> {
         let any = |mask: u8| mask & states != 0;
-        match (any(self.exact), any(self.sampled), any(self.not_split)) {
-            (false, false, false) => None,
-            (true, true, _) => Some(FidelityMix::Mixed),
-            (false, true, _) => Some(FidelityMix::Sampled),
-            (true, false, _) | (false, false, true) => Some(FidelityMix::Exact),
-        }
+        mix(any(self.exact), any(self.sampled), any(self.not_split))
     }
 
     fn group_ns(&self, group: Option<StateGroup>) -> u128 {
@@ -168,6 +163,59 @@ impl Sums {
             .filter(|state| state.group() == group)
             .map(|state| self.state_ns(state))
             .sum()
+    }
+}
+
+/// The same of rows of which the state is known: of maps that may have millions of entries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StateSums {
+    ns: u128,
+    pooled_ns: u128,
+    /// Samples.
+    pub(crate) samples: u128,
+    is_exact: bool,
+    is_sampled: bool,
+    is_not_split: bool,
+}
+
+impl StateSums {
+    /// Adds the time of one row.
+    pub(crate) fn take(&mut self, activity: &Activity<'_>) {
+        let row = activity.row;
+        self.ns += u128::from(row.ns);
+        self.samples += u128::from(row.samples);
+        match row.fidelity {
+            _ if activity.not_sampled => self.is_not_split = true,
+            Fidelity::Exact => self.is_exact = true,
+            Fidelity::Sampled => self.is_sampled = true,
+        }
+        if row.pooled {
+            self.pooled_ns += u128::from(row.ns);
+        }
+    }
+
+    /// Nanoseconds.
+    pub(crate) fn total_ns(&self) -> u128 {
+        self.ns
+    }
+
+    /// See [`Sums::pooled_ns`].
+    pub(crate) fn pooled_ns(&self) -> u128 {
+        self.pooled_ns
+    }
+
+    /// See [`Sums::fidelity`].
+    pub(crate) fn fidelity(&self) -> Option<FidelityMix> {
+        mix(self.is_exact, self.is_sampled, self.is_not_split)
+    }
+}
+
+fn mix(is_exact: bool, is_sampled: bool, is_not_split: bool) -> Option<FidelityMix> {
+    match (is_exact, is_sampled, is_not_split) {
+        (false, false, false) => None,
+        (true, true, _) => Some(FidelityMix::Mixed),
+        (false, true, _) => Some(FidelityMix::Sampled),
+        (true, false, _) | (false, false, true) => Some(FidelityMix::Exact),
     }
 }
 

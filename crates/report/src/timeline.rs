@@ -78,7 +78,7 @@ pub(crate) fn lanes(folded: &Folded) -> Vec<Lane<'_>> {
 
 /// Levels that are drawn: those that the layout does not show.
 pub(crate) fn levels<'a>(folded: &'a Folded, stack: &'a FoldedStack) -> impl Iterator<Item = &'a str> {
-    let drawn = folded.by.iter().zip(&stack.levels);
+    let drawn = folded.by.iter().zip(stack.levels.iter());
     drawn
         .filter(|(dimension, _)| !DIMENSIONS.contains(dimension))
         .map(|(_, name)| name.as_str())

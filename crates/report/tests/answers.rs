@@ -356,7 +356,7 @@ fn the_row_of_commands_without_a_cpu_is_found_by_the_wait_and_by_its_own_name() 
         folded
             .stacks
             .iter()
-            .any(|stack| stack.levels == ["Client:ClientRead (no CPU)", "runnable"] && stack.ns == ms(300))
+            .any(|stack| *stack.levels == ["Client:ClientRead (no CPU)", "runnable"] && stack.ns == ms(300))
     );
 }
 
@@ -561,7 +561,7 @@ fn folded_stacks_add_up_to_db_time() {
     let checkpointer: u128 = all
         .stacks
         .iter()
-        .filter(|stack| stack.levels == ["checkpointer"])
+        .filter(|stack| *stack.levels == ["checkpointer"])
         .map(|stack| stack.ns)
         .sum();
     assert_eq!(checkpointer, ms(4_000));

@@ -168,6 +168,24 @@ impl KernelTracing {
     }
 }
 
+/// Undoes what a dive that was killed has left in the kernel, as [`KernelTracing::claim`] does, for those who only pass by: without
+/// the privileges for it, without tracefs, and while another dive runs, nothing is done. Says what was.
+pub fn mend() -> Vec<String> {
+    let Ok(fs) = TraceFs::find() else {
+        return Vec::new();
+    };
+    if privilege::check_tracing().is_err() || !tracefs::is_left_over(&fs) {
+        return Vec::new();
+    }
+    match Changes::begin(fs) {
+        Ok((_, restored)) => restored,
+        Err(CollectError::DiveRuns(_)) => Vec::new(),
+        Err(e) => vec![format!(
+            "what a dive that was killed has left cannot be undone: {e}"
+        )],
+    }
+}
+
 /// An engine that is set up.
 #[derive(Debug)]
 struct Armed {

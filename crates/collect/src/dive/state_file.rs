@@ -109,6 +109,11 @@ impl StateFile {
         Ok(StateFile { folder, _lock: lock })
     }
 
+    /// True when a dive has changed something and not undone it yet.
+    pub(super) fn is_there() -> bool {
+        Path::new(FOLDER).join(STATE).exists()
+    }
+
     /// An empty state of this process and boot.
     ///
     /// # Errors

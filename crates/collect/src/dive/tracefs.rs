@@ -75,6 +75,12 @@ impl TraceFs {
     }
 }
 
+/// True when a dive has left something behind, or one runs.
+pub(super) fn is_left_over(fs: &TraceFs) -> bool {
+    let is_abandoned = |instance: &PathBuf| owner_of(instance).is_some_and(|owner| !owner.is_alive());
+    StateFile::is_there() || fs.instances().iter().any(is_abandoned)
+}
+
 /// All that is changed, and how it is undone.
 #[derive(Debug)]
 pub(super) struct Changes {

@@ -7,7 +7,6 @@ mod files;
 mod wakers;
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use dbtime_model::latency::{bounds_of, kind, source};
 use dbtime_model::{LatencyRow, Rows, SessionId, Wait, WaitKind};
@@ -52,21 +51,27 @@ struct RowKey {
 }
 
 impl Latencies {
-    pub(crate) fn new(data_directory: &Path, now: u64) -> Latencies {
+    /// `server`: in whose working directory the files are.
+    pub(crate) fn new(server: Option<u32>, now: u64) -> Latencies {
         Latencies {
             epoch: 0,
             since: now,
             sessions: HashMap::new(),
             ended: Vec::new(),
-            files: Files::new(data_directory),
+            files: Files::new(server),
             devices: HashMap::new(),
             wakers: Wakers::default(),
         }
     }
 
     /// The server has started again.
-    pub(crate) fn set_data_directory(&mut self, data_directory: &Path) {
-        self.files.set_data_directory(data_directory);
+    pub(crate) fn set_server(&mut self, server: Option<u32>) {
+        self.files.set_server(server);
+    }
+
+    /// Files for which there was no room among the names.
+    pub(crate) fn files_left_out(&self) -> usize {
+        self.files.left_out()
     }
 
     /// Events of this task are the session's.

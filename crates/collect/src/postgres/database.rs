@@ -1,6 +1,5 @@
 //! A PostgreSQL server, one of its sessions, or a process that is no database's, as the collector records it.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use dbtime_model::recording::DatabaseMeta;
@@ -137,8 +136,8 @@ impl Database for PostgresDatabase {
         }
     }
 
-    fn directory(&self) -> PathBuf {
-        self.server.data_directory_here()
+    fn at_files(&self) -> Option<u32> {
+        Some(self.server.postmaster)
     }
 
     fn outlives_its_sessions(&self) -> bool {

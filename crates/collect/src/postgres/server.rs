@@ -165,11 +165,6 @@ impl Server {
         })
     }
 
-    /// The data directory as this process can reach it, whatever mount namespace the server lives in.
-    pub(crate) fn data_directory_here(&self) -> PathBuf {
-        process::path(self.postmaster, "cwd")
-    }
-
     /// Pids of the processes that exist now, without the postmaster.
     pub(crate) fn children(&self) -> Vec<u32> {
         process::all()

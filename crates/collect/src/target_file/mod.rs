@@ -10,6 +10,7 @@
 //!
 //! A file that breaks a rule, or cannot be read, costs what it would have told.
 
+mod directory;
 pub(crate) mod elf;
 
 use std::ffi::OsStr;
@@ -22,6 +23,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+pub(crate) use self::directory::TargetDirectory;
 use crate::process;
 
 /// A regular file, open for reading.

@@ -24,7 +24,7 @@ pub use store::{default_path, kept, read, write};
 pub use workload::serve;
 use workload::{Said, Turn};
 
-use crate::scratch::{self, Scratch};
+use crate::scratch::Scratch;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +98,6 @@ struct Turns {
 /// It was stopped, or the process to be watched cannot be started or ended early.
 pub fn run(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow::Result<Calibration> {
     let size = if quick { QUICK } else { FULL };
-    scratch::mend();
     let folder = Scratch::new(Scratch::CALIBRATE)?;
     let file = folder.path().join("read");
     std::fs::write(&file, vec![0; workload::READ_BYTES])?;

@@ -11,6 +11,7 @@
 //! outside of calls is not there. A call whose begin or end is missing, or that lost events, counts for nothing; how many
 //! these were is told.
 
+mod broken;
 mod calls;
 mod event_line;
 mod intervals;
@@ -26,6 +27,7 @@ use std::path::Path;
 
 use dbtime_model::recording::{Clock, ImportedFile, Unit};
 
+use self::broken::Broken;
 use self::calls::{Calls, FUNCTION_GRAPH, TRACEPOINTS};
 use self::intervals::Intervals;
 use self::line::{OWN, Said, said};
@@ -75,12 +77,20 @@ impl Importer for Ftrace {
             false => TRACEPOINTS,
         }
         .to_string();
+        let mut broken = Broken::default();
         while let Some(line) = lines.next_line() {
             // What may be cut says less than it seems to.
             if line.ended {
-                reader.line(line.bytes, line.number);
+                broken.take(
+                    line.bytes,
+                    line.number,
+                    &mut |bytes: &[u8], number, said: Said<'_>| {
+                        reader.line(bytes, number, said);
+                    },
+                );
             }
         }
+        broken.hand_on(&mut |bytes: &[u8], number, said: Said<'_>| reader.line(bytes, number, said));
         reader.finish(lines.number());
         Ok(())
     }
@@ -107,9 +117,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn line(&mut self, bytes: &[u8], number: u64) {
+    fn line(&mut self, bytes: &[u8], number: u64, said: Said<'_>) {
         let into = &mut *self.into;
-        let said = said(bytes);
         if !self.has_functions && is_function(&said) {
             // Functions say more: what tracepoints had told until now stays.
             self.intervals.lost(&mut self.calls, into);

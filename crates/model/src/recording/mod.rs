@@ -13,6 +13,7 @@
 mod compaction;
 mod finished;
 mod meta;
+mod pages;
 mod reader;
 mod segment;
 mod writer;

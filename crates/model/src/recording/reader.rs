@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 
 use serde_json::Value;
 
+use super::segment::Columns;
 use super::{
     META_FILE, Meta, RecordingError, SCHEMA_VERSION, merged_name, segment, segment_name, segments_in,
 };
@@ -35,6 +37,69 @@ fn shorten(json: &mut Value) {
         Value::Object(fields) => fields.values_mut().for_each(shorten),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Segments are decoded side by side by so many threads at most: each may need memory for the largest there are.
+const MOST_THREADS: usize = 4;
+/// Files for which it is worth to start threads.
+const MANY_FILES: usize = 16;
+/// Parts of a file that wait to be taken.
+const WAITING: usize = 2;
+
+/// Reads files of a table, as many at a time as there are CPUs, and hands on their rows in the order of the files. Returns what
+/// could not be read.
+fn read_in_order<T: Table>(
+    table: &Directory,
+    files: &[OsString],
+    take: &mut dyn FnMut(Vec<T>),
+) -> Vec<RecordingError> {
+    let columns = Columns::<T>::new().expect("every table has columns");
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match files.len() {
+        0..MANY_FILES => 1,
+        _ => cpus.min(MOST_THREADS),
+    };
+    if threads == 1 {
+        let read = |name| segment::read(table, &columns, name, take).err();
+        return files.iter().map(OsString::as_os_str).filter_map(read).collect();
+    }
+    enum Part<T> {
+        Rows(Vec<T>),
+        End(Result<(), RecordingError>),
+    }
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..threads)
+            .map(|first| {
+                let (to, from) = sync_channel(WAITING);
+                let columns = &columns;
+                scope.spawn(move || {
+                    for name in files.iter().skip(first).step_by(threads) {
+                        // Whoever took the rows is there as long as this thread.
+                        let end = segment::read(table, columns, name, &mut |rows| {
+                            let _ = to.send(Part::Rows(rows));
+                        });
+                        let _ = to.send(Part::End(end));
+                    }
+                });
+                from
+            })
+            .collect();
+        let mut failed = Vec::new();
+        for from in readers.iter().cycle().take(files.len()) {
+            loop {
+                match from.recv() {
+                    Ok(Part::Rows(rows)) => take(rows),
+                    Ok(Part::End(end)) => {
+                        failed.extend(end.err());
+                        break;
+                    }
+                    // The thread has panicked, and so will this one at the end of the scope.
+                    Err(_) => return failed,
+                }
+            }
+        }
+        failed
+    })
 }
 
 /// A recording on disk.
@@ -122,17 +187,13 @@ impl Recording {
                 None
             }
         };
-        for (table, name) in table
-            .iter()
-            .flat_map(|table| self.files(table).into_iter().map(move |name| (table, name)))
-        {
-            let read = segment::read::<T>(table, &name, &mut |rows| {
+        if let Some(table) = &table {
+            let mut take = |rows: Vec<T>| {
                 found += rows.len() as u64;
                 take(rows);
-            });
-            if let Err(e) = read {
-                problems.push(Problem(e.to_string()));
-            }
+            };
+            let failed = read_in_order(table, &self.files(table), &mut take);
+            problems.extend(failed.into_iter().map(|e| Problem(e.to_string())));
         }
         let written = self.meta.segments.rows.get(T::NAME).copied().unwrap_or(0);
         if found != written {

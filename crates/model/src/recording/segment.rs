@@ -3,26 +3,37 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
-use parquet::arrow::ArrowWriter;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, FieldRef, Schema, TimeUnit};
+use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::ChunkReader;
 use serde_arrow::schema::{SchemaLike, TracingOptions};
 
 use super::RecordingError;
+use super::pages::{self, Pages, Step};
 use crate::Table;
 use crate::output::Directory;
 
 /// Values of a column that are decoded at a time: bounds the memory of a reader whatever the file's size.
 const READ_BATCH: usize = 16_384;
+/// Bytes, as they are encoded, of rows that are decoded at a time.
+const BYTES_AT_A_TIME: usize = 16 << 20;
+/// Text of rows that are handed on at a time.
+const TEXT_AT_A_TIME: u64 = 64 << 20;
+/// Text in all rows of a file. Where each is a statement or a session, a reader keeps it.
+const MOST_TEXT: u64 = 512 << 20;
+/// Rows of a file: it takes half a minute to read them.
+const MOST_ROWS: i64 = 16 << 20;
 
 /// Columns of a table as Arrow types.
 fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
@@ -83,35 +94,46 @@ pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Re
         .map_err(|e| RecordingError::io(&path, e))
 }
 
-/// Hands the rows of a file of a table to `take`, a batch at a time; stops at the first batch that cannot be read.
+/// Hands the rows of a file of a table to `take`, some at a time; stops at the first that cannot be read.
 pub(super) fn read<T: Table>(
     table: &Directory,
+    columns: &Columns<T>,
     name: &OsStr,
     take: &mut dyn FnMut(Vec<T>),
 ) -> Result<(), RecordingError> {
     let path = &table.path().join(name);
-    let damaged = |e: String| RecordingError::format(path, e);
     let file = table.open_file(name).map_err(|e| RecordingError::io(path, e))?;
-    let mut batches = Batches::open(file).map_err(damaged)?;
-    while let Some(batch) = batches.next().map_err(damaged)? {
-        let decode = || {
-            serde_arrow::from_record_batch(&batch)
-                .map_err(|e| format!("not a segment of the table {}: {e}", T::NAME))
+    let bytes = pages::read(file).map_err(|e| RecordingError::io(path, e))?;
+    let step = Arc::new(Step::default());
+    let reader = contained(|| columns.reader(bytes, &step));
+    let mut reader = reader.map_err(|e| RecordingError::format(path, e))?;
+    let mut text = 0u64;
+    loop {
+        step.begin();
+        let next = contained(|| reader.next().transpose().map_err(|e| e.to_string()));
+        let Some(batch) = next.map_err(|e| RecordingError::format(path, e))? else {
+            return Ok(());
         };
-        take(contained(decode).map_err(damaged)?);
+        text = text.saturating_add(text_of_rows(&batch));
+        let rows = match text > MOST_TEXT {
+            true => {
+                let most = MOST_TEXT >> 20;
+                Err(format!("its rows have more than {most} MB of text"))
+            }
+            false => hand_on(&batch, take),
+        };
+        rows.map_err(|e| RecordingError::format(path, e))?;
     }
-    Ok(())
 }
 
-/// The rows of a file, as many at a time as have some ten thousand values in every column. What is damaged is an error, and no
-/// panic.
+/// The rows of a file as they are, to be written again: of a recording that is one's own. What is damaged is an error, and no panic.
 pub(super) struct Batches(ParquetRecordBatchReader);
 
 impl Batches {
     pub(super) fn open(file: File) -> Result<Batches, String> {
         contained(move || {
             let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
-            let rows = rows_at_a_time(&builder);
+            let rows = rows_at_a_time(builder.metadata().row_groups());
             let reader = builder.with_batch_size(rows).build();
             reader.map(Batches).map_err(|e| e.to_string())
         })
@@ -122,20 +144,133 @@ impl Batches {
     }
 }
 
-/// Rows of stacks have a value for each frame.
-fn rows_at_a_time<R: ChunkReader + 'static>(builder: &ParquetRecordBatchReaderBuilder<R>) -> usize {
-    let groups = builder.metadata().row_groups();
-    let rows: i64 = groups
-        .iter()
-        .map(RowGroupMetaData::num_rows)
-        .fold(0, i64::saturating_add);
-    let values = groups
-        .iter()
-        .filter_map(|group| group.columns().iter().map(ColumnChunkMetaData::num_values).max())
-        .fold(0, i64::saturating_add);
+/// Makes rows of a batch, in parts of which the text fits into memory: a text of which a thousand rows are made is there once in
+/// the batch.
+fn hand_on<T: Table>(batch: &RecordBatch, take: &mut dyn FnMut(Vec<T>)) -> Result<(), String> {
+    if batch.num_rows() > 1 && text_of_rows(batch) > TEXT_AT_A_TIME {
+        let half = batch.num_rows() / 2;
+        hand_on(&batch.slice(0, half), take)?;
+        return hand_on(&batch.slice(half, batch.num_rows() - half), take);
+    }
+    let rows = contained(|| {
+        serde_arrow::from_record_batch(batch)
+            .map_err(|e| format!("not a segment of the table {}: {e}", T::NAME))
+    });
+    take(rows?);
+    Ok(())
+}
+
+/// Bytes of text in all rows of a batch.
+fn text_of_rows(batch: &RecordBatch) -> u64 {
+    batch.columns().iter().map(text_in).fold(0, u64::saturating_add)
+}
+
+fn text_in(array: &ArrayRef) -> u64 {
+    if let Some(texts) = array.as_string_view_opt() {
+        // The lower half of a view is the length of its text.
+        texts
+            .views()
+            .iter()
+            .map(|&view| u64::from(view as u32))
+            .fold(0, u64::saturating_add)
+    } else if let Some(list) = array.as_list_opt::<i32>() {
+        let offsets = list.offsets();
+        let (begin, end) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
+        text_in(&list.values().slice(begin, end - begin))
+    } else if let Some(fields) = array.as_struct_opt() {
+        fields.columns().iter().map(text_in).fold(0, u64::saturating_add)
+    } else {
+        0
+    }
+}
+
+/// The columns of a table, and how they are decoded.
+pub(super) struct Columns<T> {
+    names: Vec<String>,
+    /// It has none.
+    table: PhantomData<fn() -> T>,
+}
+
+impl<T: Table> Columns<T> {
+    pub(super) fn new() -> Result<Columns<T>, String> {
+        let fields = fields::<T>()?;
+        Ok(Columns {
+            names: fields.iter().map(|field| field.name().clone()).collect(),
+            table: PhantomData,
+        })
+    }
+
+    /// Decodes the columns that are known, the others cost nothing.
+    fn reader(&self, bytes: Bytes, step: &Arc<Step>) -> Result<ParquetRecordBatchReader, String> {
+        let in_words = |e: ParquetError| e.to_string();
+        let metadata = ParquetMetaDataReader::new()
+            .parse_and_finish(&bytes)
+            .map_err(in_words)?;
+        let rows = metadata.file_metadata().num_rows();
+        if !(0..=MOST_ROWS).contains(&rows) {
+            return Err(format!("{rows} rows, where {MOST_ROWS} are the most"));
+        }
+        let columns = metadata.file_metadata().schema_descr();
+        // The schema of Arrow in a file says nothing that the one of Parquet does not say.
+        let found = parquet_to_arrow_schema(columns, None).map_err(in_words)?;
+        if !found
+            .fields()
+            .iter()
+            .any(|field| self.names.contains(field.name()))
+        {
+            return Err(format!("not a segment of the table {}", T::NAME));
+        }
+        let schema = as_views(&self.names, &found)?;
+        let known = ProjectionMask::columns(columns, self.names.iter().map(String::as_str));
+        let levels =
+            parquet_to_arrow_field_levels(columns, known, Some(schema.fields())).map_err(in_words)?;
+        let rows = rows_at_a_time(metadata.row_groups());
+        let pages = Pages {
+            bytes: Arc::new(bytes),
+            metadata: Arc::new(metadata),
+            step: Arc::clone(step),
+        };
+        ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, rows, None).map_err(in_words)
+    }
+}
+
+/// The schema of a file, with texts that are not copied for every row that has them.
+fn as_views(known: &[String], schema: &Schema) -> Result<Schema, String> {
+    let fields = schema.fields().iter().map(|field| {
+        if known.contains(field.name()) {
+            as_view(field)
+        } else {
+            Ok(Arc::clone(field))
+        }
+    });
+    Ok(Schema::new(fields.collect::<Result<Vec<FieldRef>, String>>()?))
+}
+
+fn as_view(field: &FieldRef) -> Result<FieldRef, String> {
+    let data_type = match field.data_type() {
+        DataType::Utf8 => DataType::Utf8View,
+        DataType::List(of) => DataType::List(as_view(of)?),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(as_view).collect::<Result<_, _>>()?),
+        plain if plain.is_primitive() || *plain == DataType::Boolean => plain.clone(),
+        other => return Err(format!("its column {} is {other}", field.name())),
+    };
+    Ok(Arc::new(field.as_ref().clone().with_data_type(data_type)))
+}
+
+/// As many rows as have some ten thousand values in every column (rows of stacks have one for each frame), and some megabytes.
+fn rows_at_a_time(groups: &[RowGroupMetaData]) -> usize {
+    let sum = |of: &dyn Fn(&RowGroupMetaData) -> i64| groups.iter().map(of).fold(0, i64::saturating_add);
+    let rows = sum(&RowGroupMetaData::num_rows).max(1);
+    let values = sum(&|group| {
+        let columns = group.columns().iter();
+        columns.map(ColumnChunkMetaData::num_values).max().unwrap_or(0)
+    });
+    let bytes = sum(&RowGroupMetaData::total_byte_size);
     // A file may say anything of itself.
-    let values_of_a_row = usize::try_from(values / rows.max(1)).unwrap_or(usize::MAX).max(1);
-    (READ_BATCH / values_of_a_row).clamp(1, READ_BATCH)
+    let of_a_row = |sum: i64| usize::try_from(sum / rows).unwrap_or(0).max(1);
+    (READ_BATCH / of_a_row(values))
+        .min(BYTES_AT_A_TIME / of_a_row(bytes))
+        .clamp(1, READ_BATCH)
 }
 
 thread_local! {

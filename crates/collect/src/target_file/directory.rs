@@ -1,0 +1,102 @@
+//! Directories that a traced process decides on: what is in them may be looked at, and no link leads out of the process's root.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
+
+use super::open_directory;
+use crate::process;
+
+const OPENS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+
+/// A directory, open for reading.
+#[derive(Debug)]
+pub(crate) struct TargetDirectory {
+    directory: OwnedFd,
+    /// Where it is below the root, as far as that is known: for links that are relative.
+    path: PathBuf,
+    root: Rc<OwnedFd>,
+}
+
+impl TargetDirectory {
+    /// The working directory of a process, which the kernel finds: no name is looked up.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be looked at.
+    pub(crate) fn working(pid: u32) -> io::Result<TargetDirectory> {
+        let link = process::path(pid, "cwd");
+        Ok(TargetDirectory {
+            directory: rustix::fs::open(&link, OPENS, Mode::empty())?,
+            path: std::fs::read_link(&link)?,
+            root: Rc::new(open_directory(&process::path(pid, "root"))?),
+        })
+    }
+
+    /// A directory in it that is no link.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn subdirectory(&self, name: &CStr) -> io::Result<TargetDirectory> {
+        let opens = OPENS | OFlags::NOFOLLOW;
+        Ok(TargetDirectory {
+            directory: rustix::fs::openat(&self.directory, name, opens, Mode::empty())?,
+            path: self.path.join(OsStr::from_bytes(name.to_bytes())),
+            root: Rc::clone(&self.root),
+        })
+    }
+
+    /// The directory to which a link in it leads, if that lies below the root of the process. Where the kernel cannot keep links
+    /// there (before Linux 5.6), none is followed.
+    ///
+    /// # Errors
+    /// It cannot be opened, or there is none.
+    pub(crate) fn behind_link(&self, name: &CStr) -> io::Result<TargetDirectory> {
+        let link: CString = rustix::fs::readlinkat(&self.directory, name, Vec::new())?;
+        // An absolute one takes the place of the rest.
+        let path = self.path.join(OsStr::from_bytes(link.to_bytes()));
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        Ok(TargetDirectory {
+            directory: rustix::fs::openat2(&*self.root, &path, OPENS, Mode::empty(), resolve)?,
+            path,
+            root: Rc::clone(&self.root),
+        })
+    }
+
+    /// What is in it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn entries(&self) -> io::Result<Dir> {
+        Ok(Dir::read_from(&self.directory)?)
+    }
+
+    /// The file system that it lies on.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub(crate) fn device(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.directory)?.st_dev)
+    }
+
+    /// As if a process with this root worked there.
+    #[cfg(test)]
+    pub(crate) fn below(root: &Path, path: &Path) -> io::Result<TargetDirectory> {
+        let root = open_directory(root)?;
+        let resolve = ResolveFlags::IN_ROOT;
+        Ok(TargetDirectory {
+            directory: rustix::fs::openat2(&root, path, OPENS, Mode::empty(), resolve)?,
+            path: path.to_path_buf(),
+            root: Rc::new(root),
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Values that many keys have in common, each kept once: a key of a map of millions has its number.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Values by number, in the order in which they were first met.
+#[derive(Debug)]
+pub(crate) struct Numbered<T>(HashMap<T, u32>);
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered(HashMap::new())
+    }
+}
+
+impl<T: Hash + Eq> Numbered<T> {
+    /// The number of a value.
+    pub(crate) fn number(&mut self, value: T) -> u32 {
+        // As many as fit into memory: fewer than numbers.
+        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        *self.0.entry(value).or_insert(next)
+    }
+
+    /// All values, each at the place of its number.
+    pub(crate) fn into_values(self) -> Vec<T> {
+        let mut values: Vec<(T, u32)> = self.0.into_iter().collect();
+        values.sort_unstable_by_key(|(_, number)| *number);
+        values.into_iter().map(|(value, _)| value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_have_one_number_and_their_place() {
+        let mut numbered = Numbered::default();
+        let numbers: Vec<u32> = ["b", "a", "b", "c", "a"]
+            .map(|value| numbered.number(value))
+            .to_vec();
+        assert_eq!(numbers, [0, 1, 0, 2, 1]);
+        assert_eq!(numbered.into_values(), ["b", "a", "c"]);
+    }
+}
