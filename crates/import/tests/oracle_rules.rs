@@ -427,6 +427,35 @@ fn waits_for_blocks_say_their_object_and_file() {
 }
 
 #[test]
+fn rows_that_are_added_up_over_seconds_keep_the_first_second_the_last_one_and_the_io_of_each() {
+    let waits = |from: u64| -> String {
+        (0..10)
+            .map(|n| wait(1, "db file sequential read", 100, from + n * 1_000_000))
+            .collect()
+    };
+    let text = parsing(1, 0, 4_900_000, "hhhhhhhhhhhh1", "select 1") + &waits(5_000_100);
+    let options = Options {
+        summed: true,
+        ..Options::default()
+    };
+    let rows = of_text_with(&options, text).unwrap_or_else(|e| panic!("{e}")).rows;
+    let times: Vec<(i64, u64, u64)> = rows
+        .activity
+        .iter()
+        .map(|row| (row.time, row.ns, row.count))
+        .collect();
+    assert_eq!(times, [(5_000_000, 100_000, 1), (14_000_000, 900_000, 9)]);
+    let reads: Vec<(i64, i64)> = rows
+        .counters
+        .iter()
+        .filter(|row| row.name == oracle::READS)
+        .map(|row| (row.time, row.value))
+        .collect();
+    let expected: Vec<(i64, i64)> = (5..15).map(|second| (second * 1_000_000, 1)).collect();
+    assert_eq!(reads, expected);
+}
+
+#[test]
 fn what_a_parse_says_of_a_statement_is_kept() {
     let text = parsing(2, 2, 5_000_000, "hhhhhhhhhhhh1", "select 1") + &call("EXEC", 2, 7, 50, 2, 5_000_100);
     let rows = imported(&text).rows;

@@ -39,6 +39,7 @@ mod binds;
 mod clock;
 mod cpu_clock;
 mod cursors;
+mod dense;
 mod elapsed;
 pub(crate) mod events;
 mod gaps;
@@ -163,8 +164,8 @@ struct Reader<'a> {
     text: Option<Text>,
     expected: Expected,
     wall_us: Option<i64>,
-    /// Clock of the session that told of the last moment.
-    clock: Clock,
+    /// The session that told of the last moment.
+    told_last: Option<usize>,
     /// Waits say when they ended, as since 10g: one that does not is cut.
     waits_have_tim: bool,
 }
@@ -191,7 +192,7 @@ impl<'a> Reader<'a> {
             text: None,
             expected: Expected::Header(0),
             wall_us: None,
-            clock: Clock::new(preview.unit),
+            told_last: None,
             waits_have_tim: false,
         }
     }
@@ -238,8 +239,8 @@ impl<'a> Reader<'a> {
             _ => self.expected = Expected::Records,
         }
         let rest = match record {
-            Record::Wait(wait) => self.wait(wait, line),
-            Record::Call(call) => self.call(call, line),
+            Record::Wait(wait) => self.wait(&wait, line),
+            Record::Call(call) => self.call(&call, line),
             Record::Parsing(parsing) => {
                 self.begin_text(&parsing, true, line);
                 None
@@ -318,7 +319,7 @@ impl<'a> Reader<'a> {
         self.trace.cut_lines += 1;
     }
 
-    fn wait<'l>(&mut self, wait: WaitLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
+    fn wait<'l>(&mut self, wait: &WaitLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let ela = unit.us(wait.ela);
         self.waits_have_tim |= wait.tim.is_some();
@@ -354,7 +355,7 @@ impl<'a> Reader<'a> {
         Some(wait.rest)
     }
 
-    fn call<'l>(&mut self, of: CallLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
+    fn call<'l>(&mut self, of: &CallLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let (c, e) = (unit.cpu_us(of.c), unit.us(of.e));
         if of.tim.is_none() {
@@ -374,7 +375,7 @@ impl<'a> Reader<'a> {
             self.interval.began(tim, e);
         }
         let call = Call {
-            of: &of,
+            of,
             c,
             e,
             tim,
@@ -396,11 +397,9 @@ impl<'a> Reader<'a> {
 
     /// A line says `tim`; the moment that it is, microseconds.
     fn tick(&mut self, tim: u64, us: u64) -> u64 {
-        let (preview, wall_us) = (self.preview, self.wall_us);
-        let session = self.session();
-        let moment = session.tick(tim, us, &preview, wall_us);
-        let clock = session.clock;
-        self.clock = clock;
+        let index = self.current_index();
+        let moment = self.sessions[index].tick(tim, us, &self.preview, self.wall_us);
+        self.told_last = Some(index);
         let us = Some(views::signed(moment));
         self.trace.first_tim_us = self.trace.first_tim_us.or(us);
         self.interval.tick(moment);
@@ -535,12 +534,17 @@ impl<'a> Reader<'a> {
                     index
                 }
                 None => {
+                    let clock = match self.told_last {
+                        Some(index) => self.sessions[index].clock,
+                        None => Clock::new(self.preview.unit),
+                    };
                     self.sessions.push(TracedSession::new(
                         pid,
                         sid.clone(),
                         &self.instance,
                         &self.image,
-                        self.clock.of_next_session(),
+                        clock.of_next_session(),
+                        self.into.options().summed,
                     ));
                     self.sessions.len() - 1
                 }

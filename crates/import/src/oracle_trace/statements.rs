@@ -4,7 +4,8 @@ use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{BindSet, Caller, CounterRow, PlanStep, StatementRow};
 
-use super::elapsed::Called;
+use super::cursors::Pending;
+use super::elapsed::{Called, Share};
 use super::record::{CallKind, CallLine, StatLine};
 use super::views::signed;
 
@@ -31,27 +32,27 @@ pub(super) struct StatementSums {
 }
 
 impl StatementSums {
-    /// Adds a PARSE, EXEC or FETCH call, in microseconds.
-    pub(super) fn call(&mut self, of: &CallLine<'_>, e: u64, c: u64) {
+    /// Adds a PARSE, EXEC or FETCH call, and what of it is its own, in microseconds.
+    pub(super) fn call(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
         let sums = match of.kind {
             CallKind::Parse => &mut self.parse,
             CallKind::Exec => &mut self.exec,
             CallKind::Fetch => &mut self.fetch,
             CallKind::Close | CallKind::Other | CallKind::Lob => return,
         };
-        add(sums, &[1, e, c, of.r, of.cr, of.cu, of.p, of.mis]);
+        add(sums, &sums_of(of, e, c));
+        self.own_elapsed_us = self.own_elapsed_us.saturating_add(share.elapsed);
+        self.own_cpu_us = self.own_cpu_us.saturating_add(share.cpu);
     }
 
-    /// Adds other sums.
-    pub(super) fn add(&mut self, other: &StatementSums) {
-        add(&mut self.parse, &other.parse);
-        add(&mut self.exec, &other.exec);
-        add(&mut self.fetch, &other.fetch);
-        self.own_elapsed_us = self.own_elapsed_us.saturating_add(other.own_elapsed_us);
-        self.own_cpu_us = self.own_cpu_us.saturating_add(other.own_cpu_us);
-        self.wait_us = self.wait_us.saturating_add(other.wait_us);
-        self.idle_us = self.idle_us.saturating_add(other.idle_us);
-        self.assumed_wait_us = self.assumed_wait_us.saturating_add(other.assumed_wait_us);
+    /// Adds what was pending.
+    pub(super) fn add(&mut self, pending: &Pending) {
+        add(&mut self.parse, &pending.parse);
+        self.own_elapsed_us = self.own_elapsed_us.saturating_add(pending.own_elapsed_us);
+        self.own_cpu_us = self.own_cpu_us.saturating_add(pending.own_cpu_us);
+        self.wait_us = self.wait_us.saturating_add(pending.wait_us);
+        self.idle_us = self.idle_us.saturating_add(pending.idle_us);
+        self.assumed_wait_us = self.assumed_wait_us.saturating_add(pending.assumed_wait_us);
     }
 
     /// Hands on the counters that are not 0.
@@ -89,6 +90,20 @@ impl StatementSums {
         counter(oracle::IDLE_US, signed(self.idle_us));
         counter(oracle::ASSUMED_WAIT_US, signed(self.assumed_wait_us));
     }
+}
+
+impl Pending {
+    /// Adds a PARSE call, and what of it is its own, in microseconds.
+    pub(super) fn parse(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
+        add(&mut self.parse, &sums_of(of, e, c));
+        self.own_elapsed_us = self.own_elapsed_us.saturating_add(share.elapsed);
+        self.own_cpu_us = self.own_cpu_us.saturating_add(share.cpu);
+    }
+}
+
+/// A call, in the order of [`oracle::CALL_SUMS`].
+fn sums_of(of: &CallLine<'_>, e: u64, c: u64) -> CallSums {
+    [1, e, c, of.r, of.cr, of.cu, of.p, of.mis]
 }
 
 fn add(sums: &mut CallSums, other: &CallSums) {
