@@ -438,7 +438,9 @@ fn rows_that_are_added_up_over_seconds_keep_the_first_second_the_last_one_and_th
         summed: true,
         ..Options::default()
     };
-    let rows = of_text_with(&options, text).unwrap_or_else(|e| panic!("{e}")).rows;
+    let rows = of_text_with(&options, text)
+        .unwrap_or_else(|e| panic!("{e}"))
+        .rows;
     let times: Vec<(i64, u64, u64)> = rows
         .activity
         .iter()

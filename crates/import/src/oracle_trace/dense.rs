@@ -38,12 +38,6 @@ impl<K: Copy + Eq + Hash, V: Default> Dense<K, V> {
         &mut self.all[self.last].1
     }
 
-    /// The value of this key, if it has one.
-    pub(super) fn known(&mut self, key: K) -> Option<&mut V> {
-        let at = *self.places.get(&key)?;
-        Some(&mut self.all[at].1)
-    }
-
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

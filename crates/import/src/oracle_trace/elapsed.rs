@@ -200,8 +200,28 @@ impl Open {
             .waits
             .iter()
             .rposition(|kept| kept.when.is_some_and(|(_, end)| end < begin));
+        let from = from.map_or(0, |at| at + 1);
+        // As a rule all of them lie in the call from begin to end.
+        let is_inside = |kept: &KeptWait| {
+            kept.doing == doing
+                && kept.when.is_some_and(|(from, to)| {
+                    from >= begin && to <= call.tim && kept.us <= to.saturating_sub(from)
+                })
+        };
+        if self.waits[from..].iter().all(is_inside) {
+            for kept in self.waits.drain(from..) {
+                inside = inside.saturating_add(kept.us);
+                if kept.from_client {
+                    idle = idle.saturating_add(kept.us);
+                }
+                if kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor) {
+                    assumed(&kept);
+                }
+            }
+            return (inside, idle);
+        }
         self.waits
-            .extract_if(from.map_or(0, |at| at + 1).., |kept| {
+            .extract_if(from.., |kept| {
                 let held = match &mut kept.when {
                     Some((from, to)) => {
                         let overlap = (*to)

@@ -208,9 +208,21 @@ impl<'a> Reader<'a> {
             }
             self.end_binds();
         }
-        match parse(line.bytes) {
-            Some(record) => self.record(record, line),
-            None => self.other_line(line),
+        let Some(record) = parse(line.bytes) else {
+            self.other_line(line);
+            return;
+        };
+        let mut rest = self.record(&record, line);
+        // Two writers of one file can share a line.
+        while let Some(bytes) = rest.filter(|rest| !rest.trim_ascii().is_empty()) {
+            let line = Line { bytes, ..line };
+            rest = match parse(bytes) {
+                Some(record) => self.record(&record, line),
+                None => {
+                    self.unknown(line);
+                    None
+                }
+            };
         }
     }
 
@@ -224,43 +236,34 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn record(&mut self, record: Record<'_>, line: Line<'_>) {
+    /// Adds a record; returns what stands behind it on its line.
+    fn record<'l>(&mut self, record: &Record<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         match record {
             // A blank line ends nothing.
-            Record::Passed if line.bytes.trim_ascii().is_empty() => return,
+            Record::Passed if line.bytes.trim_ascii().is_empty() => return None,
             Record::Header => {
                 self.begin_header();
-                return;
+                return None;
             }
             Record::Binds(cursor) => {
-                self.expected = Expected::Binds(Binds::new(cursor, self.into.options().binds));
-                return;
+                self.expected = Expected::Binds(Binds::new(*cursor, self.into.options().binds));
+                return None;
             }
             _ => self.expected = Expected::Records,
         }
-        let rest = match record {
-            Record::Wait(wait) => self.wait(&wait, line),
-            Record::Call(call) => self.call(&call, line),
-            Record::Parsing(parsing) => {
-                self.begin_text(&parsing, true, line);
-                None
-            }
-            Record::ParseError(parsing) => {
-                self.begin_text(&parsing, false, line);
-                None
-            }
-            Record::Mark(mark) => {
-                self.mark(mark, line);
-                None
-            }
+        match record {
+            Record::Wait(wait) => return self.wait(wait, line),
+            Record::Call(call) => return self.call(call, line),
+            Record::Parsing(parsing) => self.begin_text(parsing, true, line),
+            Record::ParseError(parsing) => self.begin_text(parsing, false, line),
+            Record::Mark(mark) => self.mark(*mark, line),
             Record::Stat(step) => {
                 if line.ended {
                     let plan = self.session().plan_of(step.cursor);
-                    self.statements.step(plan, &step);
+                    self.statements.step(plan, step);
                 }
-                None
             }
-            Record::TransactionEnd {
+            &Record::TransactionEnd {
                 rolled_back,
                 read_only,
                 tim,
@@ -274,9 +277,8 @@ impl<'a> Reader<'a> {
                     };
                     session.transaction(end, &mut out);
                 }
-                None
             }
-            Record::Error { cursor, code, tim } => {
+            &Record::Error { cursor, code, tim } => {
                 // Older releases count the time of errors in other units than all other times: it looks like a cut one.
                 if line.ended || self.is_whole(tim, line) {
                     let clock = self.session().clock;
@@ -284,18 +286,10 @@ impl<'a> Reader<'a> {
                     let (session, mut out) = self.session_and_output();
                     session.error(cursor, code, &mut out);
                 }
-                None
             }
-            Record::Passed | Record::EndOfStatement | Record::Header | Record::Binds(_) => None,
-        };
-        // Two writers of one file can share a line.
-        if let Some(bytes) = rest.filter(|rest| !rest.trim_ascii().is_empty()) {
-            let line = Line { bytes, ..line };
-            match parse(bytes) {
-                Some(record) => self.record(record, line),
-                None => self.unknown(line),
-            }
+            Record::Passed | Record::EndOfStatement | Record::Header | Record::Binds(_) => {}
         }
+        None
     }
 
     /// True when a record is there to its end. The last number of a line is its `tim`: where a line was cut in it, it has
@@ -345,13 +339,13 @@ impl<'a> Reader<'a> {
         let wait_of_session = Wait {
             cursor: wait.cursor,
             event,
-            parameters: wait.parameters,
+            of: wait,
             ela,
             tim,
             line: line.number,
         };
         let (session, mut out) = self.session_and_output();
-        session.wait(wait_of_session, &mut out);
+        session.wait(&wait_of_session, &mut out);
         Some(wait.rest)
     }
 
@@ -382,8 +376,8 @@ impl<'a> Reader<'a> {
             line: line.number,
         };
         let (session, mut out) = self.session_and_output();
-        let added = session.call(call, &mut out);
-        self.interval.cpu_us = self.interval.cpu_us.saturating_add(added.cpu_but_close);
+        let cpu_us = session.call(&call, &mut out);
+        self.interval.cpu_us = self.interval.cpu_us.saturating_add(cpu_us);
         Some(of.rest)
     }
 

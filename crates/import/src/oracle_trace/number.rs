@@ -22,29 +22,30 @@ const SURE: usize = 19;
 const CHUNK: usize = 8;
 
 /// The number that `text` begins with, and what follows it; none when there is none or it is too large.
-#[inline]
+#[inline(always)]
 pub(super) fn unsigned_prefix(text: &[u8]) -> Option<(u64, &[u8])> {
     // Most numbers have less than eight digits, and something behind them.
-    if let Some(chunk) = text.first_chunk() {
-        let (value, digits) = first_digits(*chunk);
-        if digits < CHUNK {
-            return (digits > 0).then(|| (value, &text[digits..]));
-        }
+    match text.first_chunk() {
+        Some(chunk) => match first_digits(*chunk) {
+            (value, CHUNK) => unsigned_rest(text, value, CHUNK),
+            (_, 0) => None,
+            (value, digits) => Some((value, &text[digits..])),
+        },
+        None => unsigned_rest(text, 0, 0),
     }
-    long_prefix(text)
 }
 
-fn long_prefix(text: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0u64;
-    let mut length = 0;
-    while length + CHUNK <= SURE
+/// Goes on with a number of which so many digits were read.
+fn unsigned_rest(text: &[u8], mut value: u64, mut length: usize) -> Option<(u64, &[u8])> {
+    // Moments, and numbers of cursors, have 13 to 16 digits.
+    if length == CHUNK
         && let Some(chunk) = text[length..].first_chunk()
     {
         let (part, digits) = first_digits(*chunk);
         value = value * POWERS_OF_TEN[digits] + part;
         length += digits;
         if digits < CHUNK {
-            return (length > 0).then(|| (value, &text[length..]));
+            return Some((value, &text[length..]));
         }
     }
     for digit in text[length..].iter().map_while(digit) {

@@ -52,6 +52,8 @@ pub(super) struct WaitLine<'a> {
     pub rest: &'a [u8],
     /// What stands between `ela` and `tim`: its parameters.
     pub parameters: &'a [u8],
+    /// What they say, where they are the ones that most waits for a block have.
+    pub at: Option<Where>,
 }
 
 /// A database call that ended.
@@ -163,7 +165,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
         return Some(PASSED);
     };
     match first {
-        b'W' => wait(line.strip_prefix(b"WAIT #")?).map(Record::Wait),
+        b'W' => wait(line.strip_prefix(b"WAIT #")?),
         b'E' => {
             if let Some(rest) = line.strip_prefix(b"EXEC #") {
                 return call(CallKind::Exec, rest);
@@ -209,7 +211,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
 }
 
 /// Everything behind `WAIT #`.
-fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
+fn wait(line: &[u8]) -> Option<Record<'_>> {
     let (cursor, rest) = unsigned_prefix(line)?;
     let rest = rest.strip_prefix(b": nam=")?;
     let quote = *rest.first().filter(|byte| matches!(byte, b'\'' | b'"'))?;
@@ -225,26 +227,47 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
         // The number may be cut.
         return None;
     }
+    let nothing = &rest[rest.len()..];
+    if let Some((parameters, tim)) = last_tim(rest)
+        && let Some(at) = usual_where(parameters)
+    {
+        return Some(Record::Wait(WaitLine {
+            cursor,
+            event,
+            ela,
+            tim: Some(tim),
+            rest: nothing,
+            parameters,
+            at: Some(at),
+        }));
+    }
     let (tim, parameters, rest) = match find_tim(rest) {
         Some((tim, parameters, rest)) => (Some(tim), parameters, rest),
-        None => (None, rest, &rest[rest.len()..]),
+        None => (None, rest, nothing),
     };
-    Some(WaitLine {
+    Some(Record::Wait(WaitLine {
         cursor,
         event,
         ela,
         tim,
         rest,
         parameters,
-    })
+        at: None,
+    }))
+}
+
+/// What stands before the `tim=N` that the line ends with, and its number.
+#[inline(always)]
+fn last_tim(line: &[u8]) -> Option<(&[u8], u64)> {
+    let (before, tim) = unsigned_suffix(line)?;
+    Some((before.strip_suffix(b"tim=")?, tim))
 }
 
 /// The first `tim=N`, what stands before it and what follows its number.
 #[inline]
 fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     // As a rule it is the last of the line. A second record on it would begin with a capital letter.
-    if let Some((before, tim)) = unsigned_suffix(line)
-        && let Some(before) = before.strip_suffix(b"tim=")
+    if let Some((before, tim)) = last_tim(line)
         && !has_capital_letter(before)
     {
         return Some((tim, before, &line[line.len()..]));
@@ -286,19 +309,19 @@ pub(super) struct Where {
     pub blocks: Option<u64>,
 }
 
-impl Where {
+impl WaitLine<'_> {
     /// `place`: the name that the number of blocks has in releases without names for parameters; `p1_is_file`: so does the file.
-    pub(super) fn of(parameters: &[u8], place: Option<&[u8]>, p1_is_file: bool) -> Where {
-        usual_where(parameters).unwrap_or_else(|| Where {
-            file: file(parameters, p1_is_file),
-            object: object(parameters),
-            blocks: place.and_then(|place| blocks(parameters, place)),
+    pub(super) fn place(&self, place: Option<&[u8]>, p1_is_file: bool) -> Where {
+        self.at.unwrap_or_else(|| Where {
+            file: file(self.parameters, p1_is_file),
+            object: object(self.parameters),
+            blocks: place.and_then(|place| blocks(self.parameters, place)),
         })
     }
 }
 
 /// The parameters that most waits for a block have: ` file#=7 block#=29 blocks=1 obj#=82 `.
-#[inline]
+#[inline(always)]
 fn usual_where(parameters: &[u8]) -> Option<Where> {
     let (file, rest) = unsigned_prefix(parameters.strip_prefix(b" file#=")?)?;
     let (_, rest) = unsigned_prefix(rest.strip_prefix(b" block#=")?)?;
@@ -391,7 +414,43 @@ fn lob(line: &[u8]) -> Option<Record<'_>> {
     call_fields(CallKind::Lob, 0, rest.strip_prefix(b":")?.trim_ascii_start())
 }
 
+/// The fields that a call of 11g or later has, in their order.
+fn usual_call(kind: CallKind, cursor: u64, line: &[u8]) -> Option<Record<'_>> {
+    let (rest, tim) = last_tim(line)?;
+    let (c, rest) = unsigned_prefix(rest.strip_prefix(b"c=")?)?;
+    let (e, rest) = unsigned_prefix(rest.strip_prefix(b",e=")?)?;
+    let (p, rest) = unsigned_prefix(rest.strip_prefix(b",p=")?)?;
+    let (cr, rest) = unsigned_prefix(rest.strip_prefix(b",cr=")?)?;
+    let (cu, rest) = unsigned_prefix(rest.strip_prefix(b",cu=")?)?;
+    let (mis, rest) = unsigned_prefix(rest.strip_prefix(b",mis=")?)?;
+    let (r, rest) = unsigned_prefix(rest.strip_prefix(b",r=")?)?;
+    let (dep, rest) = unsigned_prefix(rest.strip_prefix(b",dep=")?)?;
+    let (_, rest) = unsigned_prefix(rest.strip_prefix(b",og=")?)?;
+    let (plh, rest) = unsigned_prefix(rest.strip_prefix(b",plh=")?)?;
+    if rest != b"," {
+        return None;
+    }
+    Some(Record::Call(CallLine {
+        kind,
+        cursor,
+        c,
+        e,
+        p,
+        cr,
+        cu,
+        mis,
+        r,
+        plh,
+        dep: u32::try_from(dep).ok(),
+        tim: Some(tim),
+        rest: &line[line.len()..],
+    }))
+}
+
 fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_>> {
+    if let usual @ Some(_) = usual_call(kind, cursor, line) {
+        return usual;
+    }
     let (mut c, mut e) = (None, None);
     let mut call = CallLine {
         kind,

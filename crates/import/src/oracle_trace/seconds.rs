@@ -33,7 +33,10 @@ const MAX_ROOMY: usize = 256;
 pub(super) struct Seconds {
     second_us: Option<i64>,
     slot_us: i64,
-    activity: Dense<(EventId, u64), Sum>,
+    /// By event and statement.
+    waits: Dense<(EventId, u64), Sum>,
+    /// By statement.
+    own: Dense<u64, Own>,
     /// What is added up over seconds; none when each of them gets rows of its own.
     summed: Option<Summed>,
     open: Counters,
@@ -79,10 +82,24 @@ impl PlaceSums {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    ns: u64,
+    us: u64,
     count: u64,
+}
+
+impl Sum {
+    fn add(&mut self, us: u64) {
+        self.us = self.us.saturating_add(us);
+        self.count += 1;
+    }
+}
+
+/// What of calls of a statement is no wait.
+#[derive(Debug, Default)]
+struct Own {
+    cpu: Sum,
+    unaccounted: Sum,
 }
 
 /// Counters of one second.
@@ -142,21 +159,23 @@ impl Seconds {
         }
     }
 
-    /// Adds time to a row; no time, no row.
+    /// Adds a wait.
     #[inline]
-    pub(super) fn add(&mut self, event: EventId, statement: u64, us: u64) {
-        let sum = self.activity.get((event, statement));
-        sum.ns = sum.ns.saturating_add(us.saturating_mul(1_000));
-        sum.count += 1;
+    pub(super) fn wait(&mut self, event: EventId, statement: u64, us: u64) {
+        self.waits.get((event, statement)).add(us);
     }
 
     /// Adds a part of a call: its CPU, and what is unaccounted.
     pub(super) fn call(&mut self, statement: u64, cpu_us: u64, unaccounted_us: u64) {
+        if cpu_us == 0 && unaccounted_us == 0 {
+            return;
+        }
+        let own = self.own.get(statement);
         if cpu_us > 0 {
-            self.add(Events::CPU, statement, cpu_us);
+            own.cpu.add(cpu_us);
         }
         if unaccounted_us > 0 {
-            self.add(Events::UNACCOUNTED, statement, unaccounted_us);
+            own.unaccounted.add(unaccounted_us);
             if self.roomy.len() >= MAX_ROOMY {
                 self.roomy.drain(..MAX_ROOMY / 2);
             }
@@ -176,13 +195,10 @@ impl Seconds {
                 self.roomy.pop();
             }
             left -= moved;
-            let ns = moved.saturating_mul(1_000);
-            if let Some(sum) = self.activity.known((Events::UNACCOUNTED, statement)) {
-                sum.ns = sum.ns.saturating_sub(ns);
-            }
-            let sum = self.activity.get((Events::CPU, statement));
-            sum.ns = sum.ns.saturating_add(ns);
-            sum.count = sum.count.max(1);
+            let own = self.own.get(statement);
+            own.unaccounted.us = own.unaccounted.us.saturating_sub(moved);
+            own.cpu.us = own.cpu.us.saturating_add(moved);
+            own.cpu.count = own.cpu.count.max(1);
         }
         wanted_us - left
     }
@@ -238,7 +254,8 @@ impl Seconds {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.activity.len() >= MAX_CELLS
+        self.waits.len() >= MAX_CELLS
+            || self.own.len() >= MAX_CELLS
             || self.statements.len() >= MAX_CELLS
             || self.named.len() >= MAX_CELLS
             || self.objects.len() >= MAX_CELLS
@@ -282,8 +299,6 @@ impl Seconds {
         into: &mut Import,
         all: bool,
     ) {
-        let is_something =
-            |((event, _), sum): &((EventId, u64), Sum)| *event != Events::UNACCOUNTED || sum.ns > 0;
         let mut row = |time, ((event, statement), sum): ((EventId, u64), Sum)| {
             let wait = &events.get(event).wait;
             into.activity(ActivityRow {
@@ -300,24 +315,27 @@ impl Seconds {
                 },
                 kernel_stack: NO_STACK,
                 user_stack: NO_STACK,
-                ns: sum.ns,
+                ns: sum.us.saturating_mul(1_000),
                 count: sum.count,
                 samples: 0,
                 fidelity: Fidelity::Exact,
                 pooled: false,
             });
         };
+        let cells = cells(&mut self.own, &mut self.waits);
         match &mut self.summed {
             Some(summed) if summed.has_first => {
-                for ((event, statement), sum) in self.activity.drain().filter(is_something) {
-                    let to = summed.activity.get((event, statement));
-                    to.ns = to.ns.saturating_add(sum.ns);
+                for (key, sum) in cells {
+                    let to = summed.activity.get(key);
+                    to.us = to.us.saturating_add(sum.us);
                     to.count += sum.count;
                     summed.last_us = second_us;
                 }
             }
             summed => {
-                for cell in self.activity.drain_sorted().filter(is_something) {
+                let mut cells: Vec<_> = cells.collect();
+                cells.sort_unstable_by_key(|(key, _)| *key);
+                for cell in cells {
                     row(second_us, cell);
                     summed.iter_mut().for_each(|summed| summed.has_first = true);
                 }
@@ -405,6 +423,21 @@ impl Seconds {
             place(names, &file, event, sums);
         }
     }
+}
+
+/// Takes what was added up of a second by event and statement: CPU, what is unaccounted, waits.
+fn cells(
+    own: &mut Dense<u64, Own>,
+    waits: &mut Dense<(EventId, u64), Sum>,
+) -> impl Iterator<Item = ((EventId, u64), Sum)> {
+    let own = own.drain().flat_map(|(statement, own)| {
+        let cpu = (own.cpu.count > 0).then_some(((Events::CPU, statement), own.cpu));
+        // All of it may have become CPU.
+        let unaccounted =
+            (own.unaccounted.us > 0).then_some(((Events::UNACCOUNTED, statement), own.unaccounted));
+        [cpu, unaccounted].into_iter().flatten()
+    });
+    own.chain(waits.drain())
 }
 
 /// Counters of a session in a second; those that did not grow get no row.

@@ -8,11 +8,11 @@ use super::binds::BindSets;
 use super::clock::Clock;
 use super::cpu_clock::CpuClock;
 use super::cursors::Cursors;
-use super::elapsed::{Added, Called, Ended, KeptWait, Open, Share};
+use super::elapsed::{Called, Ended, KeptWait, Open, Share};
 use super::events::{EventId, Events};
 use super::gaps::Gaps;
 use super::preview::{EPOCH_TIM_US, Preview, Unit};
-use super::record::{CallKind, CallLine, Where};
+use super::record::{CallKind, CallLine, WaitLine, Where};
 use super::seconds::{Named, Seconds, count, second_of};
 use super::statements::{Callers, PlanKey};
 use super::views::{IntervalView, signed};
@@ -30,7 +30,7 @@ const MAX_DOINGS: usize = 1 << 16;
 pub(super) struct Wait<'a> {
     pub cursor: u64,
     pub event: EventId,
-    pub parameters: &'a [u8],
+    pub of: &'a WaitLine<'a>,
     pub ela: u64,
     pub tim: Option<u64>,
     pub line: u64,
@@ -254,7 +254,7 @@ impl TracedSession {
         &mut self.seconds
     }
 
-    pub(super) fn wait(&mut self, wait: Wait<'_>, out: &mut Output<'_>) {
+    pub(super) fn wait(&mut self, wait: &Wait<'_>, out: &mut Output<'_>) {
         let event = out.events.get(wait.event);
         match wait.tim {
             Some(tim) => {
@@ -290,14 +290,14 @@ impl TracedSession {
         *waited = waited.saturating_add(wait.ela);
         let place = event.block_io.map(|io| io.place);
         let at = if place.is_some() || event.has_object {
-            Where::of(wait.parameters, place, event.p1_is_file)
+            wait.of.place(place, event.p1_is_file)
         } else {
             Where::default()
         };
         let io = event.block_io.map(|io| (io.direction, at.blocks.unwrap_or(0)));
         let blocks = io.map_or(0, |(_, blocks)| blocks);
         let second = self.second(wait.ela, out);
-        second.add(wait.event, statement, wait.ela);
+        second.wait(wait.event, statement, wait.ela);
         second.latency(wait.event, io, wait.ela);
         if event.has_object {
             if let Some(object) = at.object {
@@ -315,7 +315,7 @@ impl TracedSession {
             view.wait_outside_us = view.wait_outside_us.saturating_add(signed(wait.ela));
         }
         if wait.tim.is_some() && out.into.options().beside {
-            self.span(&wait, out);
+            self.span(wait, out);
         }
     }
 
@@ -338,8 +338,8 @@ impl TracedSession {
         });
     }
 
-    /// Adds a call. Returns what it adds to the sums over outermost calls.
-    pub(super) fn call(&mut self, call: Call<'_>, out: &mut Output<'_>) -> Added {
+    /// Adds a call. Returns what it adds to the CPU of outermost calls but CLOSE, microseconds.
+    pub(super) fn call(&mut self, call: &Call<'_>, out: &mut Output<'_>) -> i64 {
         let tim = call.tim.or(self.now).unwrap_or(0);
         if call.tim.is_some() {
             self.interval.began(tim, call.e);
@@ -368,7 +368,7 @@ impl TracedSession {
             .open
             .call(&ended, doing, &mut self.callers, |wait| assume(cursors, wait));
         if call.of.kind.is_parse_exec_fetch() {
-            self.statement_call(&call, &share, out);
+            self.statement_call(call, &share, out);
             if out.into.options().binds {
                 self.bind_call(call.of, call.e);
             }
@@ -382,7 +382,7 @@ impl TracedSession {
         } else {
             self.gaps.told(tim, call.e, call.line);
         }
-        share.added
+        share.added.cpu_but_close
     }
 
     /// A call of depth 0 ended: whatever lies in no call now never will.
