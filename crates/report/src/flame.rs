@@ -8,6 +8,7 @@ use std::sync::Arc;
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{StackId, State};
 
+use crate::alike_statements::AlikeStatements;
 use crate::filter::Filter;
 use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey, not_recorded};
@@ -136,7 +137,11 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
                     .into(),
                 );
             }
-            let name = (key.labels(&mut dimensions), user, kernel);
+            let name = (
+                key.labels(&AlikeStatements::none(), &mut dimensions),
+                user,
+                kernel,
+            );
             let sum = by_name.entry(name).or_default();
             sum.0 = key.second();
             sum.1 += sums.total_ns();

@@ -14,6 +14,9 @@
 //! * calls and waits of a statement and plan are summed up in `counters`. A wait, or a parse that names no plan, belongs to
 //!   the plan that its cursor runs next, else to the one it ran last.
 //!
+//! Where nobody asks for single seconds ([`crate::Options::summed`]), activity and counters are added up over them first: only the
+//! first second of a session, and I/O, stay where they were.
+//!
 //! What the application says it does (`*** MODULE NAME` and so on) makes a session of its own of what follows.
 //!
 //! CPU and the rest of a call stand with the statement of depth 0, its recursive statements included, because `c` and
@@ -69,6 +72,7 @@ use events::Events;
 use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
 use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
+pub(crate) use statements::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 use statements::{Parsed, Statements};
 use views::IntervalView;
 use wall_clock::wall_clock;
@@ -555,7 +559,9 @@ impl<'a> Reader<'a> {
             self.told(parsing.tim, line);
         }
         if has_cursor {
-            let statement = parsing.sql_id.map_or(0, statement_id);
+            let statement = parsing
+                .sql_id
+                .map_or(0, |sql_id| self.statements.counted_as(statement_id(sql_id)));
             self.session().parsing(parsing.cursor, statement, parsing.dep);
         }
         self.text = Some(Text {
@@ -611,9 +617,9 @@ impl<'a> Reader<'a> {
         } else {
             &text.sql_id
         };
-        let statement = statement_id(name);
-        self.statements
-            .text(statement, &text.sql_id, &text.text, text.parsed);
+        let statement = self
+            .statements
+            .text(statement_id(name), &text.sql_id, &text.text, text.parsed);
         let (session, mut out) = self.session_and_output();
         match text.cursor {
             Some(cursor) => session.parsing(cursor, statement, text.dep),
@@ -659,6 +665,7 @@ impl<'a> Reader<'a> {
                 .finish(|statement, caller| statements.called(statement, caller));
         }
         self.trace.longest_gaps = gaps::longest(gaps);
+        self.statements.tell(&mut self.trace);
         if let Some(end_us) = ends_us {
             self.into.ends(end_us);
         }

@@ -2,7 +2,11 @@
 
 use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
+use dbtime_model::literals::signature;
+use dbtime_model::recording::SqlTrace;
 use dbtime_model::{BindSet, Caller, CounterRow, PlanStep, StatementRow};
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::cursors::Pending;
 use super::elapsed::{Called, Share};
@@ -11,6 +15,24 @@ use super::views::signed;
 
 /// Steps kept of the plans of one statement.
 const MAX_STEPS: usize = 4_096;
+
+/// Statements of a file that are kept one by one, whatever they are.
+pub(crate) const MAX_STATEMENTS: usize = 5_000;
+
+/// Statements of a file that differ in more than literals and are kept one by one.
+pub(crate) const MAX_UNLIKE: usize = 20_000;
+
+/// Plans of a file of which steps are kept.
+const MAX_PLANS: usize = 20_000;
+
+/// Bytes of texts that are kept of a file.
+pub(crate) const MAX_TEXTS: usize = 64 << 20;
+
+/// What the statements beyond these are called.
+pub(crate) const FURTHER_STATEMENTS: &str = "[further statements]";
+
+/// Statements of which it is remembered with which one they are counted; what is beyond counts again when it is parsed again.
+const MAX_REMEMBERED: usize = 1 << 20;
 
 /// A statement and one of its plans (0 = not known).
 pub(super) type PlanKey = (u64, u64);
@@ -112,6 +134,16 @@ fn add(sums: &mut CallSums, other: &CallSums) {
     }
 }
 
+/// What two statements that differ in literals only have in common.
+fn signature_hash(text: &str) -> u64 {
+    xxh3_64(signature(text).as_bytes())
+}
+
+/// Identity of the statements that are counted as one.
+fn further_statements() -> u64 {
+    xxh3_64(FURTHER_STATEMENTS.as_bytes())
+}
+
 /// Which statement called which.
 #[derive(Debug, Default)]
 pub(super) struct Callers(Table<(u64, u64), Called>);
@@ -149,11 +181,74 @@ pub(super) struct Parsed {
 pub(super) struct Statements {
     rows: Table<u64, StatementRow>,
     steps: Table<PlanKey, Table<u64, PlanStep>>,
+    /// Bytes of the texts in `rows`.
+    texts: usize,
+    texts_left_out: u64,
+    /// Since there are too many: which statement was the first with this signature, by a hash of it.
+    first_alike: Table<u64, u64>,
+    /// Statements that are counted with another one.
+    counted_as: Table<u64, u64>,
 }
 
 impl Statements {
-    /// A statement was parsed; the first text that is told of it stays.
-    pub(super) fn text(&mut self, id: u64, sql_id: &[u8], text: &[u8], parsed: Parsed) {
+    /// The statement with which this one is counted: itself, as a rule.
+    pub(super) fn counted_as(&self, id: u64) -> u64 {
+        self.counted_as.get(&id).copied().unwrap_or(id)
+    }
+
+    /// Where a statement that was parsed belongs. Beyond [`MAX_STATEMENTS`] it is one that differs from it in literals only, if there
+    /// is one.
+    fn place(&mut self, id: u64, text: &[u8]) -> u64 {
+        if let Some(of) = self.counted_as.get(&id) {
+            return *of;
+        }
+        if self.rows.len() < MAX_STATEMENTS || self.rows.contains_key(&id) {
+            return id;
+        }
+        if self.first_alike.is_empty() {
+            for row in self.rows.values() {
+                let first = self
+                    .first_alike
+                    .entry(signature_hash(&row.text))
+                    .or_insert(row.id);
+                *first = row.id.min(*first);
+            }
+        }
+        let signature = signature_hash(String::from_utf8_lossy(text).trim_end());
+        let of = match self.first_alike.get(&signature) {
+            Some(first) => *first,
+            None if self.rows.len() < MAX_UNLIKE => {
+                self.first_alike.insert(signature, id);
+                return id;
+            }
+            None => further_statements(),
+        };
+        if self.counted_as.len() < MAX_REMEMBERED {
+            self.counted_as.insert(id, of);
+        }
+        let row = self.rows.entry(of).or_default();
+        row.id = of;
+        row.alike += 1;
+        if of == further_statements() && row.text.is_empty() {
+            row.text = FURTHER_STATEMENTS.to_string();
+        }
+        of
+    }
+
+    /// Says which statements are not kept one by one.
+    pub(super) fn tell(&self, trace: &mut SqlTrace) {
+        let of = |row: &StatementRow| row.alike;
+        let further = self.rows.get(&further_statements()).map_or(0, of);
+        trace.further_statements = further;
+        trace.statements_alike = self.rows.values().map(of).sum::<u64>() - further;
+        trace.texts_left_out = self.texts_left_out;
+    }
+
+    /// A statement was parsed; the first text that is told of it stays. Returns the statement with which it is counted.
+    pub(super) fn text(&mut self, id: u64, sql_id: &[u8], text: &[u8], parsed: Parsed) -> u64 {
+        let place = self.place(id, text);
+        let is_itself = place == id;
+        let id = place;
         let row = self.rows.entry(id).or_default();
         row.id = id;
         if row.hash_value == 0 {
@@ -162,16 +257,25 @@ impl Statements {
         row.user_id = row.user_id.or(parsed.user);
         row.command = row.command.or(parsed.command);
         row.depth = Some(row.depth.map_or(parsed.depth, |depth| depth.min(parsed.depth)));
-        if row.sql_id.is_empty() {
+        if row.sql_id.is_empty() && is_itself {
             row.sql_id = String::from_utf8_lossy(sql_id).into_owned();
         }
-        if row.text.is_empty() {
-            row.text = String::from_utf8_lossy(text).trim_end().to_string();
+        if row.text.is_empty() && is_itself {
+            if self.texts + text.len() <= MAX_TEXTS {
+                self.texts += text.len();
+                row.text = String::from_utf8_lossy(text).trim_end().to_string();
+            } else {
+                self.texts_left_out += 1;
+            }
         }
+        id
     }
 
     /// A step of a plan.
     pub(super) fn step(&mut self, (statement, plan): PlanKey, line: &StatLine<'_>) {
+        if self.steps.len() >= MAX_PLANS && !self.steps.contains_key(&(statement, plan)) {
+            return;
+        }
         let steps = self.steps.entry((statement, plan)).or_default();
         if steps.len() >= MAX_STEPS && !steps.contains_key(&line.id) {
             return;
