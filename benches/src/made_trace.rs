@@ -84,7 +84,7 @@ impl Made {
         ));
     }
 
-    fn to_and_from_client(&mut self, cursor: u64, object: u64) {
+    fn round_trip(&mut self, cursor: u64, object: u64) {
         let parameters = format!("driver id=1413697536 #bytes=1 p3=0 obj#={object}");
         self.tim += 3;
         self.wait(cursor, "SQL*Net message to client", 1, &parameters);
@@ -115,7 +115,7 @@ impl Made {
         }
         self.tim += 20;
         self.call("FETCH", cursor, 9_000, self.tim - begin, 10, 7);
-        self.to_and_from_client(cursor, 82_008);
+        self.round_trip(cursor, 82_008);
     }
 
     fn short_call(&mut self) {
@@ -146,7 +146,7 @@ impl Made {
         }
         self.tim += e;
         self.call("FETCH", cursor, c, e, 1, plan);
-        self.to_and_from_client(cursor, object);
+        self.round_trip(cursor, object);
         if self.random.u32(0..10) == 0 {
             self.tim += 20;
             self.wait(
@@ -175,6 +175,6 @@ impl Made {
         self.call("EXEC", cursor, 55, 60, 0, 7);
         self.tim += 40;
         self.call("FETCH", cursor, 35, 40, 1, 7);
-        self.to_and_from_client(cursor, 82_008);
+        self.round_trip(cursor, 82_008);
     }
 }
