@@ -211,7 +211,7 @@ fn several_files_are_one_report_and_what_is_no_trace_is_told() {
 
 #[test]
 fn rows_that_do_not_fit_into_memory_change_nothing() {
-    // Each wait stands in a second of its own and is a row of its own in activity and in a counter.
+    // Each wait stands in a second of its own, whose reads and blocks are rows of their own.
     const WAITS: u64 = 150_000;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("long.trc");

@@ -10,6 +10,8 @@ use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit};
 
+use crate::import::Detail;
+
 /// Shows where database time really goes.
 ///
 /// For every session of a database it splits elapsed time by wait event and by what the operating system says the
@@ -256,6 +258,7 @@ impl FileArguments {
             event: self.event.clone(),
             calls: self.calls.clone(),
             beside: false,
+            summed: false,
             binds: self.binds,
         })
     }
@@ -415,6 +418,17 @@ impl ReportArguments {
             (None, None) if self.functions => (DiveView::Functions, 60),
             (None, None) => (DiveView::Summary, 20),
         })
+    }
+
+    /// What is needed of files that are read for it.
+    pub fn detail(&self) -> Detail {
+        let by_second = || self.by().is_ok_and(|by| by.contains(&Dimension::Second));
+        let cuts = self.selection.from.is_some() || self.selection.to.is_some();
+        if cuts || self.latency || self.io || self.switches || by_second() {
+            Detail::Seconds
+        } else {
+            Detail::Sums
+        }
     }
 
     /// What the ledger is grouped by; none typed = none here.

@@ -13,7 +13,7 @@ use dbtime_model::latency::kind;
 use dbtime_report::{DiveView, Filter, LatencyOptions, Source};
 
 use crate::arguments::{DiveArguments, EngineKind, FileArguments};
-use crate::import;
+use crate::import::{self, Detail};
 use crate::output::{self, ProgressLine, say};
 use crate::record::{Plan, record};
 use crate::scratch::{self, Scratch};
@@ -218,7 +218,7 @@ fn report(file: &Path, call: SystemCall, arguments: &DiveArguments) -> anyhow::R
     };
     let files = [file.to_path_buf()];
     let source = match &arguments.output {
-        None => import::open(&files, &about)?,
+        None => import::open(&files, &about, Detail::Seconds)?,
         Some(output) => {
             import::import(&files, &about, output)?;
             say(format_args!(

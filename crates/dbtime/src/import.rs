@@ -89,8 +89,22 @@ impl Store {
     }
 }
 
+/// What rows are needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Questions about single seconds too.
+    Seconds,
+    /// Sums over all that was read: there may be fewer rows.
+    Sums,
+}
+
 /// Reads files until they end, or until Ctrl-C.
-fn read(files: &[PathBuf], about: &FileArguments, store: &mut Store) -> anyhow::Result<Imported> {
+fn read(
+    files: &[PathBuf],
+    about: &FileArguments,
+    detail: Detail,
+    store: &mut Store,
+) -> anyhow::Result<Imported> {
     let stop = stop_on_signals(Second::Ends)?;
     let mut line = ProgressLine::new();
     let mut shown = None;
@@ -109,6 +123,7 @@ fn read(files: &[PathBuf], about: &FileArguments, store: &mut Store) -> anyhow::
     };
     let options = dbtime_import::Options {
         beside: lie_beside(files),
+        summed: detail == Detail::Sums,
         ..about.options()?
     };
     Ok(options.import(files, tell, |rows| store.take(rows))?)
@@ -128,7 +143,7 @@ pub struct Outcome {
 /// No file can be imported, or the recording cannot be written.
 pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow::Result<Outcome> {
     let mut store = Store::new(output::new_place(output)?);
-    let imported = match read(files, about, &mut store) {
+    let imported = match read(files, about, Detail::Seconds, &mut store) {
         Ok(imported) => imported,
         Err(e) => {
             store.discard();
@@ -148,7 +163,7 @@ pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow
 ///
 /// # Errors
 /// They are neither.
-pub fn open(paths: &[PathBuf], about: &FileArguments) -> anyhow::Result<Source> {
+pub fn open(paths: &[PathBuf], about: &FileArguments, detail: Detail) -> anyhow::Result<Source> {
     // Whatever is no directory is read: a pipe as well.
     if let [path] = paths
         && path.is_dir()
@@ -166,7 +181,7 @@ pub fn open(paths: &[PathBuf], about: &FileArguments) -> anyhow::Result<Source> 
     let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;
     let recording = folder.path().join("import.dbt");
     let mut store = Store::new(output::place(&recording)?);
-    let imported = read(paths, about, &mut store).context("not a recording")?;
+    let imported = read(paths, about, detail, &mut store).context("not a recording")?;
     if store.writer.is_none() {
         return Ok(Source::memory(imported.meta, store.waiting));
     }

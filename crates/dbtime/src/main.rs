@@ -14,7 +14,7 @@ use dbtime::calibrate;
 use dbtime::demo;
 use dbtime::diff::{self, DiffFormat};
 use dbtime::dive;
-use dbtime::import;
+use dbtime::import::{self, Detail};
 use dbtime::iolat;
 use dbtime::memory;
 use dbtime::output::{self, ProgressLine, say};
@@ -377,7 +377,7 @@ fn open(arguments: &ReportArguments) -> anyhow::Result<Source> {
         ))
         .into());
     }
-    import::open(recordings, &arguments.about)
+    import::open(recordings, &arguments.about, arguments.detail())
 }
 
 fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -387,7 +387,7 @@ fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     }
     let mut recordings = Vec::with_capacity(paths.len());
     for (path, label) in paths.iter().zip(labels(paths)) {
-        let source = import::open(std::slice::from_ref(path), &arguments.about)?;
+        let source = import::open(std::slice::from_ref(path), &arguments.about, arguments.detail())?;
         recordings.push(ToCompare {
             label,
             filter: filter(&arguments.selection, &source)?,
@@ -523,7 +523,11 @@ fn answer_nothing(
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     // The format first: a wrong ending shows before a large recording is read.
     let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
-    let source = import::open(std::slice::from_ref(&arguments.recording), &arguments.about)?;
+    let source = import::open(
+        std::slice::from_ref(&arguments.recording),
+        &arguments.about,
+        Detail::Seconds,
+    )?;
     let options = FlameOptions {
         filter: filter(&arguments.selection, &source)?,
         by: levels(&arguments.by, exporter.dimensions(), &source),
@@ -566,7 +570,7 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
         None => DiffFormat::of(&arguments.output).map_err(Usage)?,
     };
     let [good, bad] = [&arguments.good, &arguments.bad]
-        .map(|path| import::open(std::slice::from_ref(path), &arguments.about));
+        .map(|path| import::open(std::slice::from_ref(path), &arguments.about, Detail::Seconds));
     let (good, bad) = (good?, bad?);
     let is_dive = has_kernel_trace(good.meta()) && has_kernel_trace(bad.meta());
     if is_dive && arguments.per.is_none() && matches!(format, DiffFormat::Text | DiffFormat::Json) {

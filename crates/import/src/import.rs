@@ -15,6 +15,7 @@ use dbtime_model::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Options;
+use crate::oracle_trace::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 
 /// Rows, and frames of stacks, that are handed on at a time.
 const BATCH: usize = 16_384;
@@ -330,6 +331,7 @@ impl About {
         if known.hash_value == 0 {
             known.hash_value = row.hash_value;
         }
+        known.alike = known.alike.saturating_add(row.alike);
         known.user_id = known.user_id.or(row.user_id);
         known.command = known.command.or(row.command);
         known.depth = known.depth.into_iter().chain(row.depth).min();
@@ -472,6 +474,26 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     for other in &trace.continues_in {
         told.push(format!(
             "{path}: what came later is in {other}: give both files to see all of it"
+        ));
+    }
+    if trace.statements_alike > 0 {
+        told.push(format!(
+            "{path}: {} statements beyond the first {MAX_STATEMENTS} are counted with one from which they differ in literals only: \
+             --each-literal does not show them",
+            trace.statements_alike
+        ));
+    }
+    if trace.further_statements > 0 {
+        told.push(format!(
+            "{path}: {} statements beyond the first {MAX_UNLIKE} are counted as one: {FURTHER_STATEMENTS}",
+            trace.further_statements
+        ));
+    }
+    if trace.texts_left_out > 0 {
+        told.push(format!(
+            "{path}: texts of {} statements are left out: those before take {} MB",
+            trace.texts_left_out,
+            MAX_TEXTS >> 20
         ));
     }
     if trace.cut_lines > 0 {

@@ -62,6 +62,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next line; none at the end of what can be read.
+    #[inline]
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         let mut searched = 0;
         let (length, ended) = loop {

@@ -6,9 +6,10 @@ mod whole;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use dbtime_import::Options;
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{Rows, SessionId, Wait, WaitKind};
-use whole::{Whole, of_files};
+use whole::{Whole, of_files, of_files_with};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -120,9 +121,20 @@ fn by_rows(rows: &Rows) -> BTreeMap<String, i128> {
     found
 }
 
+/// Compares both kinds of rows: those of each second, and those that are added up over seconds.
 fn compare(path: &Path) {
-    let Some(mut expected) = by_awk(path) else { return };
-    let imported = imported(path);
+    let Some(expected) = by_awk(path) else { return };
+    for summed in [false, true] {
+        let options = Options {
+            summed,
+            ..Options::default()
+        };
+        let imported = of_files_with(&options, &[path.to_path_buf()]).unwrap_or_else(|e| panic!("{e}"));
+        compare_rows(path, &imported, expected.clone());
+    }
+}
+
+fn compare_rows(path: &Path, imported: &Whole, mut expected: BTreeMap<String, i128>) {
     let mut found = by_rows(&imported.rows);
     // Intervals of sessions do not add up to the interval of a file that several sessions share.
     let trace = imported.trace();

@@ -427,6 +427,137 @@ fn waits_for_blocks_say_their_object_and_file() {
 }
 
 #[test]
+fn rows_that_are_added_up_over_seconds_keep_the_first_second_the_last_one_and_the_io_of_each() {
+    let waits = |from: u64| -> String {
+        (0..10)
+            .map(|n| wait(1, "db file sequential read", 100, from + n * 1_000_000))
+            .collect()
+    };
+    let text = parsing(1, 0, 4_900_000, "hhhhhhhhhhhh1", "select 1") + &waits(5_000_100);
+    let options = Options {
+        summed: true,
+        ..Options::default()
+    };
+    let rows = of_text_with(&options, text)
+        .unwrap_or_else(|e| panic!("{e}"))
+        .rows;
+    let times: Vec<(i64, u64, u64)> = rows
+        .activity
+        .iter()
+        .map(|row| (row.time, row.ns, row.count))
+        .collect();
+    assert_eq!(times, [(5_000_000, 100_000, 1), (14_000_000, 900_000, 9)]);
+    let reads: Vec<(i64, i64)> = rows
+        .counters
+        .iter()
+        .filter(|row| row.name == oracle::READS)
+        .map(|row| (row.time, row.value))
+        .collect();
+    let expected: Vec<(i64, i64)> = (5..15).map(|second| (second * 1_000_000, 1)).collect();
+    assert_eq!(reads, expected);
+}
+
+#[test]
+fn records_that_share_a_line_are_all_counted_however_many_they_are() {
+    const ALL: u64 = 5_000;
+    let mut text = String::new();
+    for n in 0..ALL {
+        text += wait(1, "db file sequential read", 3, 5_000_000 + n).trim_end();
+    }
+    text.push('\n');
+    let whole = imported(&text);
+    assert_eq!(whole.trace().waits, ALL);
+    assert_eq!(activity(&whole.rows)["db file sequential read"], 3 * ALL);
+}
+
+/// A statement that is parsed and executed once, in 40 µs.
+fn executed_once(number: u64, text: &str) -> String {
+    executed_at(5_000_000 + 100 * number, number, text)
+}
+
+fn executed_at(tim: u64, number: u64, text: &str) -> String {
+    parsing(number % 50 + 1, 0, tim, &format!("{number:013}"), text)
+        + &call("EXEC", number % 50 + 1, 7, 40, 0, tim + 50)
+}
+
+#[test]
+fn of_very_many_statements_those_that_differ_in_literals_are_one() {
+    const ALL: u64 = 5_300;
+    let mut text = String::new();
+    for number in 1..=ALL {
+        text += &executed_once(number, &format!("select a from t where id = {number}"));
+    }
+    text += &executed_once(ALL + 1, "select b from t");
+    // Parsed once more: it is known with which one it counts.
+    text += &executed_at(6_000_000, ALL, &format!("select a from t where id = {ALL}"));
+    let whole = imported(&text);
+    let rows = &whole.rows;
+    assert_eq!(rows.statements.len(), 5_001);
+    let alike: Vec<u64> = rows
+        .statements
+        .iter()
+        .map(|row| row.alike)
+        .filter(|n| *n > 0)
+        .collect();
+    assert_eq!(alike, [300]);
+    assert!(rows.statements.iter().any(|row| row.text == "select b from t"));
+    assert_eq!(counter(rows, oracle::EXECUTIONS), 5_302);
+    assert_eq!(counter(rows, oracle::ELAPSED_US), 5_302 * 40);
+    assert_eq!(
+        (whole.trace().statements_alike, whole.trace().further_statements),
+        (300, 0)
+    );
+    assert!(
+        whole
+            .problems
+            .iter()
+            .any(|told| told.contains("300 statements beyond the first 5000")),
+        "{:?}",
+        whole.problems
+    );
+}
+
+#[test]
+fn of_very_many_statements_that_differ_in_more_the_last_are_one_and_long_texts_are_left_out() {
+    let mut text = String::new();
+    for number in 1..=20_007 {
+        text += &executed_once(number, &format!("select c{number} from t"));
+    }
+    let whole = imported(&text);
+    let rows = &whole.rows;
+    assert_eq!(rows.statements.len(), 20_001);
+    let further = rows
+        .statements
+        .iter()
+        .find(|row| row.text == "[further statements]");
+    let further = further.expect("what stands for the rest");
+    assert_eq!(further.alike, 7);
+    let of_them = rows
+        .counters
+        .iter()
+        .filter(|row| row.statement == further.id && row.name == oracle::EXECUTIONS);
+    assert_eq!(of_them.map(|row| row.value).sum::<i64>(), 7);
+    assert_eq!(counter(rows, oracle::EXECUTIONS), 20_007);
+    assert_eq!(whole.trace().further_statements, 7);
+
+    let long = "x".repeat(60_000);
+    let text: String = (1..=1_200)
+        .map(|number| executed_once(number, &format!("select '{long}', {number} from t")))
+        .collect();
+    let whole = imported(&text);
+    let kept: usize = whole.rows.statements.iter().map(|row| row.text.len()).sum();
+    assert!(kept <= 64 << 20, "{kept}");
+    let without = whole
+        .rows
+        .statements
+        .iter()
+        .filter(|row| row.text.is_empty())
+        .count();
+    assert_eq!(whole.trace().texts_left_out, without as u64);
+    assert!(without > 0 && whole.rows.statements.len() == 1_200);
+}
+
+#[test]
 fn what_a_parse_says_of_a_statement_is_kept() {
     let text = parsing(2, 2, 5_000_000, "hhhhhhhhhhhh1", "select 1") + &call("EXEC", 2, 7, 50, 2, 5_000_100);
     let rows = imported(&text).rows;

@@ -8,11 +8,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 
-use dbtime_import::{ImportError, MAX_LINE};
+use dbtime_import::{ImportError, MAX_LINE, Options};
 use dbtime_model::counter::oracle;
 use dbtime_model::{Fidelity, Rows, SessionId, State, StatementRow, Wait, WaitKind};
 use proptest::prelude::*;
-use whole::{Whole, of_files as import, of_text};
+use whole::{Whole, of_files as import, of_text, of_text_with};
 
 const TWO_SESSIONS: &str = include_str!("fixtures/two_sessions.trc");
 
@@ -421,23 +421,34 @@ fn real_traces_cut_anywhere_never_give_more_than_the_whole() {
     }
 }
 
+/// Traces with lines of all kinds, which the fuzzer begins with too.
+const TO_DAMAGE: [&str; 4] = [
+    TWO_SESSIONS,
+    include_str!("../../../fuzz/seeds/oracle_trace/lines_of_all_kinds.trc"),
+    include_str!("../../../fuzz/seeds/oracle_trace/old_release.trc"),
+    include_str!("../../../fuzz/seeds/oracle_trace/clock_of_1024_ns.trc"),
+];
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_damage_makes_it_panic(
-        damage in prop::collection::vec((0..TWO_SESSIONS.len(), any::<u8>()), 1..40),
+        text in prop::sample::select(TO_DAMAGE.to_vec()),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
         lines in prop::collection::vec((0usize..60, prop::collection::vec(any::<u8>(), 0..80)), 0..5),
+        (binds, summed) in any::<(bool, bool)>(),
     ) {
-        let mut bytes = TWO_SESSIONS.as_bytes().to_vec();
+        let mut bytes = text.as_bytes().to_vec();
         for (at, byte) in damage {
-            bytes[at] = byte;
+            bytes[at.index(text.len())] = byte;
         }
         let mut all: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         for (at, line) in lines {
             all.insert(at.min(all.len()), line);
         }
-        let _ = of_text(all.join(&b'\n'));
+        let options = Options { binds, summed, ..Options::default() };
+        let _ = of_text_with(&options, all.join(&b'\n'));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod block;
 pub mod calibration;
 pub mod latency;
+pub mod literals;
 pub mod output;
 pub mod recording;
 mod resolution;

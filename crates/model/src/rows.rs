@@ -502,6 +502,10 @@ pub struct StatementRow {
     /// Kind of command, by the database's number. Since 1.4.
     #[serde(default)]
     pub command: Option<u32>,
+    /// Further statements that differ from it in literals only and are counted with it, because the source has too many to keep
+    /// each. Since 1.4.
+    #[serde(default)]
+    pub alike: u64,
     /// Values that its bind variables had, where they were asked for. Since 1.4.
     #[serde(default)]
     pub binds: Vec<BindSet>,

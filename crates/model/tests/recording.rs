@@ -84,6 +84,7 @@ prop_compose! {
                 user_id: Some(3),
                 depth: None,
                 command: Some(text.len() as u32),
+                alike: text.len() as u64,
                 binds: vec![BindSet { values: vec![text.clone()], executions: 2, elapsed_us: 9, rows: 1 }; text.len() % 2],
             }).collect(),
             sessions: texts.iter().map(|text| SessionRow {

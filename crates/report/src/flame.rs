@@ -8,6 +8,7 @@ use std::sync::Arc;
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{StackId, State};
 
+use crate::alike_statements::AlikeStatements;
 use crate::filter::Filter;
 use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey, not_recorded};
@@ -128,7 +129,12 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
     let levels: Vec<(Arc<[String]>, Option<i64>)> = keys
         .into_values()
         .into_iter()
-        .map(|key| (key.labels(&mut dimensions).into(), key.second()))
+        .map(|key| {
+            (
+                key.labels(&AlikeStatements::none(), &mut dimensions).into(),
+                key.second(),
+            )
+        })
         .collect();
     for ((key, user, kernel, state), (ns, samples)) in groups {
         if ns > 0 {

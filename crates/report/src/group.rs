@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dbtime_model::literals::without_literals;
 use dbtime_model::recording::Meta;
 use dbtime_model::{ActivityRow, Session, SessionId, State, Wait};
 
+use crate::alike_statements::AlikeStatements;
 use crate::filter::SECOND_US;
 use crate::load::Dimensions;
 
@@ -187,6 +189,16 @@ impl GroupKey {
         GroupKey(by.iter().map(value).collect())
     }
 
+    /// The same with the statements that stand for those of it.
+    pub(crate) fn grouped(mut self, alike: &AlikeStatements) -> GroupKey {
+        for value in &mut self.0 {
+            if let Value::Statement(id) | Value::SqlId(id) = value {
+                *id = alike.of(*id);
+            }
+        }
+        self
+    }
+
     /// The second, when it is one of the dimensions.
     pub(crate) fn second(&self) -> Option<i64> {
         self.0.iter().find_map(|value| match value {
@@ -204,7 +216,8 @@ impl GroupKey {
     }
 
     /// One text per dimension. `[none]` stands for an empty value, `[unknown]` for one that nobody knows.
-    pub(crate) fn labels(&self, dimensions: &mut Dimensions) -> Vec<String> {
+    /// A statement that stands for several has `?` for their literals.
+    pub(crate) fn labels(&self, alike: &AlikeStatements, dimensions: &mut Dimensions) -> Vec<String> {
         self.0
             .iter()
             .map(|value| match value {
@@ -217,6 +230,7 @@ impl GroupKey {
                 Value::Wait(wait) => wait.to_string(),
                 Value::State(state) => state.to_string(),
                 Value::Statement(id) => match dimensions.statement(*id) {
+                    Some(text) if alike.size(*id, dimensions) > 1 => without_literals(text),
                     Some(text) => text.to_string(),
                     None => nameless(*id),
                 },

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use dbtime_model::{BackendType, State, Wait};
 
+use crate::alike_statements::AlikeStatements;
 use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::load::Dimensions;
 use crate::scan::Activity;
@@ -132,7 +133,16 @@ impl LedgerBuilder {
             .take(activity);
     }
 
-    pub(crate) fn finish(self, dimensions: &mut Dimensions) -> Ledger {
+    /// `alike`: statements that are taken as one.
+    pub(crate) fn finish(mut self, alike: &AlikeStatements, dimensions: &mut Dimensions) -> Ledger {
+        if !alike.is_none() {
+            for ((section, idle, key), sums) in std::mem::take(&mut self.groups) {
+                self.groups
+                    .entry((section, idle, key.grouped(alike)))
+                    .or_default()
+                    .merge(&sums);
+            }
+        }
         let mut groups: Vec<_> = self.groups.into_iter().collect();
         groups.sort_unstable_by(
             |((section, idle, key), sums), ((other_section, other_idle, other_key), other)| {
@@ -151,7 +161,7 @@ impl LedgerBuilder {
                 LedgerRow {
                     section,
                     idle,
-                    labels: key.labels(dimensions),
+                    labels: key.labels(alike, dimensions),
                     wait: key.wait().cloned(),
                     sums: row_sums,
                 }

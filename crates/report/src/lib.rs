@@ -18,6 +18,7 @@
 //! what renders it computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
 //! and folded stacks make them safe when they are written.
 
+mod alike_statements;
 mod beside;
 mod block_io;
 mod block_io_json;

@@ -3,6 +3,7 @@
 use dbtime_model::State;
 use dbtime_model::recording::Meta;
 
+use crate::alike_statements::AlikeStatements;
 use crate::beside::{Beside, beside};
 use crate::connecting::{Connecting, ConnectingBuilder};
 use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
@@ -257,8 +258,18 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         });
         latency_problems = scan.problems;
     }
-    let trace =
-        trace.map(|trace| trace.finish(source.meta(), &options.trace, &options.filter, &mut dimensions));
+    let groups = trace.as_ref().map_or_else(AlikeStatements::none, |trace| {
+        trace.groups(&options.trace, &dimensions)
+    });
+    let trace = trace.map(|trace| {
+        trace.finish(
+            source.meta(),
+            &options.trace,
+            &options.filter,
+            &groups,
+            &mut dimensions,
+        )
+    });
     let are_times = Amounts::of(source.meta()).are_times();
     let system_calls = system_calls.map(|calls| calls.finish(&dimensions, are_times));
     let beside = beside(source, &mut dimensions, &options.filter);
@@ -281,7 +292,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         latency_problems.extend(scan_switches(source, &mut dimensions, &options.filter, add));
         sched.finish(facts, &mut dimensions)
     });
-    let ledger = ledger.finish(&mut dimensions);
+    let ledger = ledger.finish(&groups, &mut dimensions);
     let connecting = connecting.finish(scan.period, &options.filter, &dimensions);
     let sessions = sessions.finish(&mut dimensions);
     let stacks = stacks.finish(options.stacks, &dimensions);

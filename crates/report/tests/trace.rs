@@ -4,10 +4,10 @@ mod hand_made;
 
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{Meta, RecordingWriter};
-use dbtime_model::{Caller, CounterRow, LatencyRow, Rows, SessionId, StatementRow};
+use dbtime_model::{ActivityRow, Caller, CounterRow, LatencyRow, Rows, SessionId, StatementRow};
 use dbtime_report::{
-    Dimension, Filter, LatencyDimension, LatencyOptions, Options, Report, Source, TraceOptions, heat_map,
-    heat_map_svg, json, latency, report, text,
+    Dimension, Filter, LatencyDimension, LatencyOptions, LedgerRow, Options, Report, Source, TraceOptions,
+    heat_map, heat_map_svg, json, latency, report, text,
 };
 use hand_made::traced::{DEEPEST, PLAN, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits};
 use hand_made::{FIRST_SECOND, meta, rows};
@@ -417,13 +417,39 @@ fn statements_that_differ_in_literals_are_one_unless_asked_for() {
         });
         rows.counters.push(count(1, id, 8, oracle::CALLS, 2));
         rows.counters.push(count(1, id, 8, oracle::ELAPSED_US, 1_000));
+        let of_another = rows.activity[0].clone();
+        rows.activity.push(ActivityRow {
+            statement: id,
+            ns: 3_000,
+            ..of_another
+        });
     }
-    let report = of(trace_meta(), rows.clone(), &Options::default());
+    // One of them stands for two more that the importer did not keep.
+    rows.statements.last_mut().expect("a statement").alike = 2;
+    let options = Options {
+        by: vec![Dimension::SqlId, Dimension::Statement],
+        ..Options::default()
+    };
+    let report = of(trace_meta(), rows.clone(), &options);
+    let groups: Vec<_> = report
+        .ledger
+        .rows
+        .iter()
+        .filter(|row| row.labels[1].contains("from t where"))
+        .map(|row| (row.labels.join(" "), row.sums.total_ns()))
+        .collect();
+    assert_eq!(
+        groups,
+        [(
+            "sql0 select name from t where id = ? and c = ?".to_string(),
+            1_500_000
+        )]
+    );
     let statements = &report.trace.as_ref().expect("a trace").statements;
     let group = statements.iter().find(|one| one.variants > 1).expect("a group");
     assert_eq!(
         (group.variants, group.all.calls, group.all.elapsed_us),
-        (500, 1_000, 500_000)
+        (502, 1_000, 500_000)
     );
     assert_eq!(
         group.text.as_deref(),
@@ -441,17 +467,42 @@ fn statements_that_differ_in_literals_are_one_unless_asked_for() {
     let text = text::render(&report, 120);
     has_words(
         &text,
-        "(500 statements that differ in literals: --each-literal shows them)",
+        "(502 statements that differ in literals: --each-literal shows them)",
     );
     let options = Options {
         trace: TraceOptions {
             each_literal: true,
             ..TraceOptions::default()
         },
-        ..Options::default()
+        ..options
     };
     let each = of(trace_meta(), rows, &options);
     assert_eq!(each.trace.as_ref().map(|trace| trace.statements.len()), Some(505));
+    let of_group = |row: &&LedgerRow| row.labels[1].contains("from t where");
+    assert_eq!(each.ledger.rows.iter().filter(of_group).count(), 500);
+}
+
+#[test]
+fn figures_of_tools_that_do_not_correct_a_clock_of_1024_ns_stand_beside_the_corrected_ones() {
+    let mut meta = trace_meta();
+    let elapsed_us = whole().trace.expect("a trace").call_view.elapsed_us;
+    let without = json_of(&of(meta.clone(), trace_rows(), &Options::default()));
+    assert_eq!(without["trace"]["facts"]["uncorrected_elapsed_us"], Value::Null);
+    meta.files[0].sql_trace.as_mut().expect("a trace").counts_1024_ns = true;
+    let report = of(meta, trace_rows(), &Options::default());
+    let facts = &json_of(&report)["trace"]["facts"];
+    // 8.5 s - 5.1 s
+    assert_eq!(facts["uncorrected_us"], 3_320_312);
+    assert_eq!(facts["uncorrected_elapsed_us"], json!(elapsed_us * 125 / 128));
+    let text = text::render(&report, 120);
+    has_words(&text, "TVD$XTAT shows 3.320312 s for an interval of 3.400000 s.");
+    has_words(
+        &text,
+        &format!(
+            "TKPROF shows {:.2} s of elapsed time",
+            elapsed_us as f64 / 1.024e6
+        ),
+    );
 }
 
 #[test]

@@ -49,11 +49,13 @@ impl Clock {
     }
 
     /// The least difference that it can tell, microseconds.
+    #[inline]
     pub(super) fn resolution_us(&self) -> u64 {
         self.unit.us(1)
     }
 
     /// The last moment, microseconds.
+    #[inline]
     fn now_us(&self) -> Option<u64> {
         self.last
             .map(|last| self.unit.us(last).saturating_add(self.added_us))
@@ -61,8 +63,11 @@ impl Clock {
 
     /// True when `tim` is the beginning of a number and not a number: it has fewer digits than the last one, and with those
     /// that are missing it could be a moment soon after the last one.
+    #[inline]
     pub(super) fn is_cut(&self, tim: u64) -> bool {
-        let Some(last) = self.last else { return false };
+        let Some(last) = self.last.filter(|last| tim > 0 && tim < *last) else {
+            return false;
+        };
         let soon = SOON_US / self.unit.us(1);
         if last < BITS_32 && BITS_32 - last < soon {
             return false;
@@ -75,7 +80,7 @@ impl Clock {
                 tim.saturating_mul(unit),
                 tim.saturating_add(1).saturating_mul(unit),
             );
-            tim > 0 && tim < last && from <= last.saturating_add(soon) && to > last
+            from <= last.saturating_add(soon) && to > last
         })
     }
 
@@ -85,11 +90,13 @@ impl Clock {
     }
 
     /// True when `tim` is before the last one.
+    #[inline]
     pub(super) fn is_before(&self, tim: u64) -> bool {
         self.last.is_some_and(|last| tim < last)
     }
 
     /// The moment that `tim` is, microseconds. `us`: of a wait, how long it was.
+    #[inline]
     pub(super) fn moment_us(&mut self, tim: u64, us: u64) -> u64 {
         if let (Some(last), Some(now)) = (self.last, self.now_us()) {
             let moment = self.unit.us(tim).saturating_add(self.added_us);

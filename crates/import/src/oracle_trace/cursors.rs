@@ -1,7 +1,10 @@
 //! Cursors of a session: which statement a cursor number stands for, and which plan it runs.
 
-use super::statements::{PlanKey, StatementSums};
-use crate::samples::Table;
+use super::dense::Dense;
+use super::statements::{CallSums, PlanKey};
+
+/// All cursors of a session by their numbers.
+pub(super) type Cursors = Dense<u64, Cursor>;
 
 /// The latest `PARSING IN CURSOR` of a cursor number. Numbers are reused.
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,45 +17,24 @@ pub(super) struct Cursor {
     /// The values of the bind variables of its execution, see [`super::binds::BindSets`].
     pub bind_set: Option<usize>,
     /// Calls and waits of which it is not known yet with which plan they were made.
-    pub pending: StatementSums,
+    pub pending: Pending,
+}
+
+/// What waits for the plan that its cursor runs next: waits, and parses that say no plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Pending {
+    pub parse: CallSums,
+    pub own_elapsed_us: i64,
+    pub own_cpu_us: i64,
+    pub wait_us: u64,
+    pub idle_us: u64,
+    pub assumed_wait_us: u64,
 }
 
 impl Cursor {
-    /// Takes what is pending, for the plan that the cursor ran last.
-    pub(super) fn settle(&mut self) -> Option<(PlanKey, StatementSums)> {
+    /// The plan that the cursor ran last, and what is pending for it; none when nothing is.
+    pub(super) fn settle(&mut self) -> Option<(PlanKey, Pending)> {
         let pending = std::mem::take(&mut self.pending);
-        (pending != StatementSums::default()).then_some(((self.statement, self.plan), pending))
-    }
-}
-
-/// All cursors of a session.
-#[derive(Debug, Default)]
-pub(super) struct Cursors {
-    all: Vec<Cursor>,
-    by_number: Table<u64, usize>,
-    /// The one that was asked for before: neighbours are often alike.
-    last: Option<(u64, usize)>,
-}
-
-impl Cursors {
-    /// The cursor of this number.
-    pub(super) fn get(&mut self, number: u64) -> &mut Cursor {
-        let at = match self.last {
-            Some((last, at)) if last == number => at,
-            _ => {
-                let all = &mut self.all;
-                let at = *self.by_number.entry(number).or_insert_with(|| {
-                    all.push(Cursor::default());
-                    all.len() - 1
-                });
-                self.last = Some((number, at));
-                at
-            }
-        };
-        &mut self.all[at]
-    }
-
-    pub(super) fn all(&mut self) -> &mut [Cursor] {
-        &mut self.all
+        (pending != Pending::default()).then_some(((self.statement, self.plan), pending))
     }
 }

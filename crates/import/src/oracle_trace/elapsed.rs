@@ -113,14 +113,6 @@ pub(super) struct Open {
     calls: Vec<KeptCall>,
 }
 
-/// What is left when a call of depth 0 ended, or the trace: it lies in no call.
-#[derive(Debug)]
-pub(super) struct Left {
-    pub waits: Vec<KeptWait>,
-    /// Recursive calls whose outer call is not there.
-    pub recursive: Called,
-}
-
 impl Open {
     /// `slack`: how far the begin of a call may be off by the clock of the trace, microseconds.
     pub(super) fn new(slack: u64) -> Open {
@@ -132,6 +124,7 @@ impl Open {
     }
 
     /// A wait ended.
+    #[inline]
     pub(super) fn wait(&mut self, wait: KeptWait) {
         if self.waits.len() >= MAX_KEPT {
             self.merge_waits();
@@ -139,13 +132,14 @@ impl Open {
         self.waits.push(wait);
     }
 
-    /// A call ended: takes what lies in it. `callers` learns which statements it called.
+    /// A call ended: takes what lies in it. `callers` learns which statements it called, `assumed` of which waits it turned out that
+    /// they lie in no call of the cursor that they were given to.
     pub(super) fn call(
         &mut self,
         call: &Ended,
         doing: u32,
         callers: &mut Callers,
-        assumed: &mut Vec<KeptWait>,
+        assumed: impl FnMut(&KeptWait),
     ) -> Share {
         let begin = call.tim.saturating_sub(call.e);
         let mut share = Share::default();
@@ -198,7 +192,7 @@ impl Open {
         begin: u64,
         doing: u32,
         elsewhere: &mut Vec<(u32, u64)>,
-        assumed: &mut Vec<KeptWait>,
+        mut assumed: impl FnMut(&KeptWait),
     ) -> (u64, u64) {
         let (mut inside, mut idle) = (0u64, 0u64);
         // Nothing before the begin of the call is looked at, or many calls would cost their square.
@@ -206,8 +200,28 @@ impl Open {
             .waits
             .iter()
             .rposition(|kept| kept.when.is_some_and(|(_, end)| end < begin));
+        let from = from.map_or(0, |at| at + 1);
+        // As a rule all of them lie in the call from begin to end.
+        let is_inside = |kept: &KeptWait| {
+            kept.doing == doing
+                && kept.when.is_some_and(|(from, to)| {
+                    from >= begin && to <= call.tim && kept.us <= to.saturating_sub(from)
+                })
+        };
+        if self.waits[from..].iter().all(is_inside) {
+            for kept in self.waits.drain(from..) {
+                inside = inside.saturating_add(kept.us);
+                if kept.from_client {
+                    idle = idle.saturating_add(kept.us);
+                }
+                if kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor) {
+                    assumed(&kept);
+                }
+            }
+            return (inside, idle);
+        }
         self.waits
-            .extract_if(from.map_or(0, |at| at + 1).., |kept| {
+            .extract_if(from.., |kept| {
                 let held = match &mut kept.when {
                     Some((from, to)) => {
                         let overlap = (*to)
@@ -233,7 +247,7 @@ impl Open {
                 }
                 let is_gone = kept.us == 0 && kept.when.is_none_or(|(from, _)| from >= begin || held > 0);
                 if is_gone && kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor) {
-                    assumed.push(KeptWait { us: held, ..*kept });
+                    assumed(&KeptWait { us: held, ..*kept });
                 }
                 is_gone
             })
@@ -262,14 +276,13 @@ impl Open {
         });
     }
 
-    /// Everything that no call holds, because the next call cannot hold it either.
-    pub(super) fn leave(&mut self) -> Left {
+    /// Hands on the waits that no call holds, because the next call cannot hold them either. Returns the recursive calls that none
+    /// holds.
+    pub(super) fn leave(&mut self, mut waits: impl FnMut(&KeptWait)) -> Called {
         let (recursive, _) = self.recursive();
         self.calls.clear();
-        Left {
-            waits: std::mem::take(&mut self.waits),
-            recursive,
-        }
+        self.waits.drain(..).for_each(|wait| waits(&wait));
+        recursive
     }
 
     /// Recursive calls that no call holds yet, and the least depth of them.
@@ -426,7 +439,13 @@ mod tests {
     }
 
     fn share_of(open: &mut Open, call: &Ended) -> Share {
-        open.call(call, 0, &mut Callers::default(), &mut Vec::new())
+        open.call(call, 0, &mut Callers::default(), |_| ())
+    }
+
+    fn left(open: &mut Open) -> Vec<u64> {
+        let mut left = Vec::new();
+        open.leave(|wait| left.push(wait.us));
+        left
     }
 
     /// Own waits, room, beyond.
@@ -443,10 +462,7 @@ mod tests {
             parts(&share_of(&mut open, &exec(0, 1, 2_000, 1_000, 700))),
             (200, 800, 0)
         );
-        assert_eq!(
-            open.leave().waits.iter().map(|left| left.us).collect::<Vec<_>>(),
-            [6_000]
-        );
+        assert_eq!(left(&mut open), [6_000]);
         assert_eq!(parts(&share_of(&mut open, &exec(0, 1, 2_010, 10, 0))), (0, 10, 0));
     }
 
@@ -458,7 +474,7 @@ mod tests {
             parts(&share_of(&mut open, &exec(0, 1, 2_000, 1_000, 10))),
             (3, 997, 0)
         );
-        assert_eq!(open.leave().waits[0].us, 5_997);
+        assert_eq!(left(&mut open), [5_997]);
     }
 
     #[test]
@@ -482,13 +498,13 @@ mod tests {
         let mut open = Open::new(10);
         let mut callers = Callers::default();
         open.wait(wait(1_250, 100));
-        let inner = open.call(&exec(1, 8, 1_300, 200, 90), 0, &mut callers, &mut Vec::new());
+        let inner = open.call(&exec(1, 8, 1_300, 200, 90), 0, &mut callers, |_| ());
         assert_eq!(
             (inner.elapsed, inner.cpu, parts(&inner)),
             (200, 90, (100, 100, 0))
         );
         open.wait(wait(1_800, 50));
-        let outer = open.call(&exec(0, 7, 2_000, 1_000, 300), 0, &mut callers, &mut Vec::new());
+        let outer = open.call(&exec(0, 7, 2_000, 1_000, 300), 0, &mut callers, |_| ());
         assert_eq!(
             (outer.elapsed, outer.cpu, parts(&outer)),
             (800, 210, (50, 750, 0))
@@ -506,8 +522,8 @@ mod tests {
     fn a_call_holds_only_what_lies_in_its_time() {
         let mut open = Open::new(10);
         let mut callers = Callers::default();
-        let lost = open.call(&exec(1, 8, 1_300, 200, 90), 0, &mut callers, &mut Vec::new());
-        let closed = open.call(&close(1_305, 3), 0, &mut callers, &mut Vec::new());
+        let lost = open.call(&exec(1, 8, 1_300, 200, 90), 0, &mut callers, |_| ());
+        let closed = open.call(&close(1_305, 3), 0, &mut callers, |_| ());
         assert_eq!((closed.elapsed, closed.added.elapsed), (3, 0));
         assert_eq!(
             lost.added,
@@ -518,7 +534,7 @@ mod tests {
                 waits: 0
             }
         );
-        assert_eq!(open.leave().recursive, Called { calls: 1, us: 200 });
+        assert_eq!(open.leave(|_| ()), Called { calls: 1, us: 200 });
         callers.finish(|statement, _| panic!("{statement} was called by nobody who is known"));
     }
 
@@ -547,22 +563,12 @@ mod tests {
         for n in 0..CALLS {
             open.wait(wait(20 * n + 10, 10));
             elapsed += open
-                .call(
-                    &exec(2, n % 3 + 1, 20 * n + 20, 5, 2),
-                    0,
-                    &mut callers,
-                    &mut Vec::new(),
-                )
+                .call(&exec(2, n % 3 + 1, 20 * n + 20, 5, 2), 0, &mut callers, |_| ())
                 .elapsed;
         }
         assert!(open.waits.len() <= MAX_KEPT && open.calls.len() <= MAX_KEPT);
         let end = 20 * CALLS;
-        let outer = open.call(
-            &exec(1, 9, end, end, 2 * CALLS + 7),
-            0,
-            &mut callers,
-            &mut Vec::new(),
-        );
+        let outer = open.call(&exec(1, 9, end, end, 2 * CALLS + 7), 0, &mut callers, |_| ());
         assert_eq!((outer.waits, outer.cpu), (10 * CALLS, 7));
         assert_eq!(elapsed + outer.elapsed, signed(end));
         let mut calls = 0;
@@ -587,17 +593,17 @@ mod tests {
                     open.wait(wait(now, us));
                     continue;
                 }
-                let share = open.call(&exec(dep, 1, now, us, c), 0, &mut callers, &mut Vec::new());
+                let share = open.call(&exec(dep, 1, now, us, c), 0, &mut callers, |_| ());
                 held += share.waits;
                 rooms += signed(share.room);
                 beyond += signed(share.beyond);
                 added += share.added.elapsed;
                 own += share.elapsed;
                 if dep == 0 {
-                    left += open.leave().waits.iter().map(|wait| wait.us).sum::<u64>();
+                    open.leave(|wait| left += wait.us);
                 }
             }
-            left += open.leave().waits.iter().map(|wait| wait.us).sum::<u64>();
+            open.leave(|wait| left += wait.us);
             prop_assert_eq!(held + left, waited);
             prop_assert_eq!(signed(held) + rooms - beyond, own);
             prop_assert_eq!(own, added);

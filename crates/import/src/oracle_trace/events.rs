@@ -202,11 +202,13 @@ impl Events {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: EventId) -> &Event {
         &self.all[id.0 as usize]
     }
 
     /// The event of this name; allocates only for a name that is new.
+    #[inline]
     pub(crate) fn id(&mut self, name: &[u8]) -> EventId {
         if *self.names[self.last.0 as usize] == *name {
             return self.last;

@@ -33,6 +33,7 @@ pub(super) struct Gaps {
 
 impl Gaps {
     /// A line tells of `us` that ended at `tim`.
+    #[inline]
     pub(super) fn told(&mut self, tim: u64, us: u64, line: u64) {
         let begin = tim.saturating_sub(us);
         if let Some(until) = self.covered_until

@@ -1,9 +1,9 @@
 //! Distributions of waits: one histogram for each event and number of blocks.
 
-use crate::samples::Table;
 use dbtime_model::latency::kind;
 use dbtime_model::{LatencyRow, SessionId};
 
+use super::dense::Dense;
 use super::events::{EventId, Events};
 
 /// Parts of a power of two of microseconds.
@@ -16,19 +16,10 @@ const MAX_HISTOGRAMS: usize = 1_024;
 /// All waits of a session since rows were made of them.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
-    histograms: Vec<Histogram>,
-    by_event: Table<(EventId, u64), usize>,
-    /// The histogram of the wait before: neighbours are often alike.
-    last: Option<((EventId, u64), usize)>,
+    /// Buckets by event and number of blocks.
+    histograms: Dense<(EventId, u64), Vec<Bucket>>,
     /// Waits in all of them.
     pub(super) events: u64,
-}
-
-#[derive(Debug)]
-struct Histogram {
-    event: EventId,
-    blocks: u64,
-    buckets: Vec<Bucket>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,25 +31,9 @@ struct Bucket {
 
 impl Latencies {
     /// Adds a wait.
+    #[inline]
     pub(super) fn add(&mut self, event: EventId, blocks: u64, us: u64) {
-        let key = (event, blocks);
-        let at = match self.last {
-            Some((last, at)) if last == key => at,
-            _ => {
-                let histograms = &mut self.histograms;
-                let at = *self.by_event.entry(key).or_insert_with(|| {
-                    histograms.push(Histogram {
-                        event,
-                        blocks,
-                        buckets: Vec::new(),
-                    });
-                    histograms.len() - 1
-                });
-                self.last = Some((key, at));
-                at
-            }
-        };
-        let buckets = &mut self.histograms[at].buckets;
+        let buckets = self.histograms.get((event, blocks));
         let bucket = bucket_of(us);
         if buckets.len() <= bucket {
             buckets.resize(bucket + 1, Bucket::default());
@@ -71,26 +46,25 @@ impl Latencies {
     }
 
     /// True when rows should be made of them for the sake of memory.
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.histograms.len() >= MAX_HISTOGRAMS
     }
 
     /// Makes rows of them that stand in this second.
     pub(super) fn close(&mut self, second_us: i64, events: &Events, mut take: impl FnMut(LatencyRow)) {
-        self.by_event.clear();
-        self.last = None;
         self.events = 0;
-        for histogram in self.histograms.drain(..) {
-            let wait = &events.get(histogram.event).wait;
+        for ((event, blocks), buckets) in self.histograms.drain() {
+            let wait = &events.get(event).wait;
             let name = format!("{}:{}", wait.class, wait.event);
-            for (bucket, counted) in (0..).zip(&histogram.buckets).filter(|(_, b)| b.count > 0) {
+            for (bucket, counted) in (0..).zip(&buckets).filter(|(_, b)| b.count > 0) {
                 let (from_us, to_us) = bounds_of(bucket);
                 take(LatencyRow {
                     time: second_us,
                     session: SessionId::default(),
                     kind: kind::WAIT.to_string(),
                     name: name.clone(),
-                    blocks: histogram.blocks,
+                    blocks,
                     from_ns: from_us * 1_000,
                     to_ns: to_us * 1_000,
                     count: counted.count,
@@ -105,6 +79,7 @@ impl Latencies {
 
 /// Number of the bucket of a wait. Parts are as many as the microseconds of a power of two are, but no more than
 /// [`PARTS`]: so buckets nest in the powers of two of microseconds by which other tools count.
+#[inline]
 fn bucket_of(us: u64) -> usize {
     if us < PARTS {
         return us as usize;

@@ -14,6 +14,9 @@
 //! * calls and waits of a statement and plan are summed up in `counters`. A wait, or a parse that names no plan, belongs to
 //!   the plan that its cursor runs next, else to the one it ran last.
 //!
+//! Where nobody asks for single seconds ([`crate::Options::summed`]), activity and counters are added up over them first: only the
+//! first second of a session, and I/O, stay where they were.
+//!
 //! What the application says it does (`*** MODULE NAME` and so on) makes a session of its own of what follows.
 //!
 //! CPU and the rest of a call stand with the statement of depth 0, its recursive statements included, because `c` and
@@ -39,6 +42,7 @@ mod binds;
 mod clock;
 mod cpu_clock;
 mod cursors;
+mod dense;
 mod elapsed;
 pub(crate) mod events;
 mod gaps;
@@ -68,6 +72,7 @@ use events::Events;
 use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
 use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
+pub(crate) use statements::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 use statements::{Parsed, Statements};
 use views::IntervalView;
 use wall_clock::wall_clock;
@@ -163,8 +168,8 @@ struct Reader<'a> {
     text: Option<Text>,
     expected: Expected,
     wall_us: Option<i64>,
-    /// Clock of the session that told of the last moment.
-    clock: Clock,
+    /// The session that told of the last moment.
+    told_last: Option<usize>,
     /// Waits say when they ended, as since 10g: one that does not is cut.
     waits_have_tim: bool,
 }
@@ -191,7 +196,7 @@ impl<'a> Reader<'a> {
             text: None,
             expected: Expected::Header(0),
             wall_us: None,
-            clock: Clock::new(preview.unit),
+            told_last: None,
             waits_have_tim: false,
         }
     }
@@ -207,9 +212,21 @@ impl<'a> Reader<'a> {
             }
             self.end_binds();
         }
-        match parse(line.bytes) {
-            Some(record) => self.record(record, line),
-            None => self.other_line(line),
+        let Some(record) = parse(line.bytes) else {
+            self.other_line(line);
+            return;
+        };
+        let mut rest = self.record(&record, line);
+        // Two writers of one file can share a line.
+        while let Some(bytes) = rest.filter(|rest| !rest.trim_ascii().is_empty()) {
+            let line = Line { bytes, ..line };
+            rest = match parse(bytes) {
+                Some(record) => self.record(&record, line),
+                None => {
+                    self.unknown(line);
+                    None
+                }
+            };
         }
     }
 
@@ -223,43 +240,34 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn record(&mut self, record: Record<'_>, line: Line<'_>) {
+    /// Adds a record; returns what stands behind it on its line.
+    fn record<'l>(&mut self, record: &Record<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         match record {
             // A blank line ends nothing.
-            Record::Passed if line.bytes.trim_ascii().is_empty() => return,
+            Record::Passed if line.bytes.trim_ascii().is_empty() => return None,
             Record::Header => {
                 self.begin_header();
-                return;
+                return None;
             }
             Record::Binds(cursor) => {
-                self.expected = Expected::Binds(Binds::new(cursor, self.into.options().binds));
-                return;
+                self.expected = Expected::Binds(Binds::new(*cursor, self.into.options().binds));
+                return None;
             }
             _ => self.expected = Expected::Records,
         }
-        let rest = match record {
-            Record::Wait(wait) => self.wait(wait, line),
-            Record::Call(call) => self.call(call, line),
-            Record::Parsing(parsing) => {
-                self.begin_text(&parsing, true, line);
-                None
-            }
-            Record::ParseError(parsing) => {
-                self.begin_text(&parsing, false, line);
-                None
-            }
-            Record::Mark(mark) => {
-                self.mark(mark, line);
-                None
-            }
+        match record {
+            Record::Wait(wait) => return self.wait(wait, line),
+            Record::Call(call) => return self.call(call, line),
+            Record::Parsing(parsing) => self.begin_text(parsing, true, line),
+            Record::ParseError(parsing) => self.begin_text(parsing, false, line),
+            Record::Mark(mark) => self.mark(*mark, line),
             Record::Stat(step) => {
                 if line.ended {
                     let plan = self.session().plan_of(step.cursor);
-                    self.statements.step(plan, &step);
+                    self.statements.step(plan, step);
                 }
-                None
             }
-            Record::TransactionEnd {
+            &Record::TransactionEnd {
                 rolled_back,
                 read_only,
                 tim,
@@ -273,9 +281,8 @@ impl<'a> Reader<'a> {
                     };
                     session.transaction(end, &mut out);
                 }
-                None
             }
-            Record::Error { cursor, code, tim } => {
+            &Record::Error { cursor, code, tim } => {
                 // Older releases count the time of errors in other units than all other times: it looks like a cut one.
                 if line.ended || self.is_whole(tim, line) {
                     let clock = self.session().clock;
@@ -283,18 +290,10 @@ impl<'a> Reader<'a> {
                     let (session, mut out) = self.session_and_output();
                     session.error(cursor, code, &mut out);
                 }
-                None
             }
-            Record::Passed | Record::EndOfStatement | Record::Header | Record::Binds(_) => None,
-        };
-        // Two writers of one file can share a line.
-        if let Some(bytes) = rest.filter(|rest| !rest.trim_ascii().is_empty()) {
-            let line = Line { bytes, ..line };
-            match parse(bytes) {
-                Some(record) => self.record(record, line),
-                None => self.unknown(line),
-            }
+            Record::Passed | Record::EndOfStatement | Record::Header | Record::Binds(_) => {}
         }
+        None
     }
 
     /// True when a record is there to its end. The last number of a line is its `tim`: where a line was cut in it, it has
@@ -318,7 +317,7 @@ impl<'a> Reader<'a> {
         self.trace.cut_lines += 1;
     }
 
-    fn wait<'l>(&mut self, wait: WaitLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
+    fn wait<'l>(&mut self, wait: &WaitLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let ela = unit.us(wait.ela);
         self.waits_have_tim |= wait.tim.is_some();
@@ -344,17 +343,17 @@ impl<'a> Reader<'a> {
         let wait_of_session = Wait {
             cursor: wait.cursor,
             event,
-            parameters: wait.parameters,
+            of: wait,
             ela,
             tim,
             line: line.number,
         };
         let (session, mut out) = self.session_and_output();
-        session.wait(wait_of_session, &mut out);
+        session.wait(&wait_of_session, &mut out);
         Some(wait.rest)
     }
 
-    fn call<'l>(&mut self, of: CallLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
+    fn call<'l>(&mut self, of: &CallLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let (c, e) = (unit.cpu_us(of.c), unit.us(of.e));
         if of.tim.is_none() {
@@ -374,15 +373,15 @@ impl<'a> Reader<'a> {
             self.interval.began(tim, e);
         }
         let call = Call {
-            of: &of,
+            of,
             c,
             e,
             tim,
             line: line.number,
         };
         let (session, mut out) = self.session_and_output();
-        let added = session.call(call, &mut out);
-        self.interval.cpu_us = self.interval.cpu_us.saturating_add(added.cpu_but_close);
+        let cpu_us = session.call(&call, &mut out);
+        self.interval.cpu_us = self.interval.cpu_us.saturating_add(cpu_us);
         Some(of.rest)
     }
 
@@ -396,11 +395,9 @@ impl<'a> Reader<'a> {
 
     /// A line says `tim`; the moment that it is, microseconds.
     fn tick(&mut self, tim: u64, us: u64) -> u64 {
-        let (preview, wall_us) = (self.preview, self.wall_us);
-        let session = self.session();
-        let moment = session.tick(tim, us, &preview, wall_us);
-        let clock = session.clock;
-        self.clock = clock;
+        let index = self.current_index();
+        let moment = self.sessions[index].tick(tim, us, &self.preview, self.wall_us);
+        self.told_last = Some(index);
         let us = Some(views::signed(moment));
         self.trace.first_tim_us = self.trace.first_tim_us.or(us);
         self.interval.tick(moment);
@@ -535,12 +532,17 @@ impl<'a> Reader<'a> {
                     index
                 }
                 None => {
+                    let clock = match self.told_last {
+                        Some(index) => self.sessions[index].clock,
+                        None => Clock::new(self.preview.unit),
+                    };
                     self.sessions.push(TracedSession::new(
                         pid,
                         sid.clone(),
                         &self.instance,
                         &self.image,
-                        self.clock.of_next_session(),
+                        clock.of_next_session(),
+                        self.into.options().summed,
                     ));
                     self.sessions.len() - 1
                 }
@@ -557,7 +559,9 @@ impl<'a> Reader<'a> {
             self.told(parsing.tim, line);
         }
         if has_cursor {
-            let statement = parsing.sql_id.map_or(0, statement_id);
+            let statement = parsing
+                .sql_id
+                .map_or(0, |sql_id| self.statements.counted_as(statement_id(sql_id)));
             self.session().parsing(parsing.cursor, statement, parsing.dep);
         }
         self.text = Some(Text {
@@ -613,9 +617,9 @@ impl<'a> Reader<'a> {
         } else {
             &text.sql_id
         };
-        let statement = statement_id(name);
-        self.statements
-            .text(statement, &text.sql_id, &text.text, text.parsed);
+        let statement = self
+            .statements
+            .text(statement_id(name), &text.sql_id, &text.text, text.parsed);
         let (session, mut out) = self.session_and_output();
         match text.cursor {
             Some(cursor) => session.parsing(cursor, statement, text.dep),
@@ -661,6 +665,7 @@ impl<'a> Reader<'a> {
                 .finish(|statement, caller| statements.called(statement, caller));
         }
         self.trace.longest_gaps = gaps::longest(gaps);
+        self.statements.tell(&mut self.trace);
         if let Some(end_us) = ends_us {
             self.into.ends(end_us);
         }

@@ -1,23 +1,52 @@
-//! Decimal numbers in bytes.
+//! Decimal numbers in bytes, eight digits at a time.
+
+/// The same in each of eight bytes.
+const EACH: u64 = 0x0101_0101_0101_0101;
+
+const POWERS_OF_TEN: [u64; 9] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+];
 
 /// Digits of a number that cannot be too large.
 const SURE: usize = 19;
 
+/// Bytes that are looked at together.
+const CHUNK: usize = 8;
+
 /// The number that `text` begins with, and what follows it; none when there is none or it is too large.
+#[inline(always)]
 pub(super) fn unsigned_prefix(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digit = |byte: &u8| {
-        Some(byte.wrapping_sub(b'0'))
-            .filter(|digit| *digit <= 9)
-            .map(u64::from)
-    };
-    let mut value = 0u64;
-    let mut length = 0;
-    // Moments have 13 to 16 digits.
-    while length <= SURE - 2 * 8
-        && let Some(eight) = text[length..].first_chunk().and_then(eight_digits)
+    // Most numbers have less than eight digits, and something behind them.
+    match text.first_chunk() {
+        Some(chunk) => match first_digits(*chunk) {
+            (value, CHUNK) => unsigned_rest(text, value, CHUNK),
+            (_, 0) => None,
+            (value, digits) => Some((value, &text[digits..])),
+        },
+        None => unsigned_rest(text, 0, 0),
+    }
+}
+
+/// Goes on with a number of which so many digits were read.
+fn unsigned_rest(text: &[u8], mut value: u64, mut length: usize) -> Option<(u64, &[u8])> {
+    // Moments, and numbers of cursors, have 13 to 16 digits.
+    if length == CHUNK
+        && let Some(chunk) = text[length..].first_chunk()
     {
-        value = value * 100_000_000 + eight;
-        length += 8;
+        let (part, digits) = first_digits(*chunk);
+        value = value * POWERS_OF_TEN[digits] + part;
+        length += digits;
+        if digits < CHUNK {
+            return Some((value, &text[length..]));
+        }
     }
     for digit in text[length..].iter().map_while(digit) {
         value = if length < SURE {
@@ -30,19 +59,77 @@ pub(super) fn unsigned_prefix(text: &[u8]) -> Option<(u64, &[u8])> {
     (length > 0).then(|| (value, &text[length..]))
 }
 
-/// The number that eight digits are; none when one of them is no digit. All eight at once: pairs, then fours, then eight.
-fn eight_digits(text: &[u8; 8]) -> Option<u64> {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    let text = u64::from_le_bytes(*text);
-    // '0' to '9' are 0x30 to 0x39: a digit stays below 0x40 when 6 is added, what is beyond '9' does not.
-    let high = EACH * 0xf0;
-    if text & high != EACH * 0x30 || text.wrapping_add(EACH * 6) & high != EACH * 0x30 {
-        return None;
+/// The number that `text` ends with, and what stands before it; none when there is none or it may be too large.
+#[inline]
+pub(super) fn unsigned_suffix(text: &[u8]) -> Option<(&[u8], u64)> {
+    let mut value = 0u64;
+    let mut rest = text;
+    let mut unit = 1;
+    for _ in 0..2 {
+        let Some((before, chunk)) = rest.split_last_chunk() else {
+            break;
+        };
+        let (part, digits) = last_digits(*chunk);
+        value += part * unit;
+        if digits < CHUNK {
+            rest = &rest[..rest.len() - digits];
+            return (rest.len() < text.len()).then_some((rest, value));
+        }
+        rest = before;
+        unit *= POWERS_OF_TEN[CHUNK];
     }
-    let digits = text & (EACH * 0x0f);
-    let pairs = digits.wrapping_mul(10 << 8 | 1) >> 8 & 0x00ff_00ff_00ff_00ff;
+    while let [before @ .., last] = rest
+        && let Some(digit) = digit(last)
+    {
+        if text.len() - rest.len() + 1 >= SURE {
+            return None;
+        }
+        value += digit * unit;
+        unit *= 10;
+        rest = before;
+    }
+    (rest.len() < text.len()).then_some((rest, value))
+}
+
+#[inline]
+fn digit(byte: &u8) -> Option<u64> {
+    Some(byte.wrapping_sub(b'0'))
+        .filter(|digit| *digit <= 9)
+        .map(u64::from)
+}
+
+/// A bit in each byte that is no digit, after `0` was taken off all of them. What is above the lowest such byte is not reliable.
+#[inline]
+fn others(values: u64) -> u64 {
+    (values.wrapping_add(EACH * (0x80 - 10)) | values) & (EACH * 0x80)
+}
+
+/// The number that the first digits are, and how many these are.
+#[inline]
+fn first_digits(text: [u8; CHUNK]) -> (u64, usize) {
+    let values = u64::from_le_bytes(text) ^ (EACH * u64::from(b'0'));
+    let digits = others(values).trailing_zeros() / 8;
+    // Digits move to the end, with zeros before them.
+    let aligned = values.checked_shl(64 - 8 * digits).unwrap_or(0);
+    (eight_digits(aligned), digits as usize)
+}
+
+/// The number that the last digits are, and how many these are.
+#[inline]
+fn last_digits(text: [u8; CHUNK]) -> (u64, usize) {
+    // The last byte is the lowest one here, because of what `others` says.
+    let values = u64::from_be_bytes(text) ^ (EACH * u64::from(b'0'));
+    let digits = others(values).trailing_zeros() / 8;
+    let kept = values & u64::MAX.checked_shr(64 - 8 * digits).unwrap_or(0);
+    (eight_digits(kept.swap_bytes()), digits as usize)
+}
+
+/// The number of eight values from 0 to 9, the first one in the lowest byte. All eight at once: pairs, then fours, then eight.
+#[inline]
+fn eight_digits(values: u64) -> u64 {
+    let pairs = values.wrapping_mul(10 << 8 | 1) >> 8 & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100 << 16 | 1) >> 16 & 0x0000_ffff_0000_ffff;
-    Some(fours.wrapping_mul(10_000 << 32 | 1) >> 32)
+    fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
 /// The number that `text` is.
@@ -66,11 +153,34 @@ mod tests {
         }
 
         #[test]
-        fn eight_bytes_are_a_number_only_if_all_are_digits(text in any::<[u8; 8]>(), number in 0u64..100_000_000) {
-            let of_text = std::str::from_utf8(&text).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-            prop_assert_eq!(eight_digits(&text), of_text.map(|text| text.parse().expect("digits")));
-            let text = format!("{number:08}");
-            prop_assert_eq!(text.as_bytes().first_chunk().and_then(eight_digits), Some(number));
+        fn a_number_at_the_end_is_the_same_number(before in ".{0,9}[^0-9]?", text in "[0-9]{0,18}") {
+            let all = format!("{before}{text}");
+            let at = all.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+            let expected = all[at..].parse().ok().map(|value: u64| (&all.as_bytes()[..at], value));
+            prop_assume!(all.len() - at < SURE);
+            prop_assert_eq!(unsigned_suffix(all.as_bytes()), expected);
         }
+
+        #[test]
+        fn digits_end_at_whatever_is_none(bytes in any::<[u8; CHUNK]>(), digits in 0..=CHUNK) {
+            let mut text = bytes;
+            text[..digits].fill(b'7');
+            let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let number = std::str::from_utf8(&text[..count]).expect("digits").parse().unwrap_or(0);
+            prop_assert_eq!(first_digits(text), (number, count));
+            text.reverse();
+            let number = std::str::from_utf8(&text[CHUNK - count..]).expect("digits").parse().unwrap_or(0);
+            prop_assert_eq!(last_digits(text), (number, count));
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_no_number() {
+        assert_eq!(
+            unsigned_prefix(b"18446744073709551615,"),
+            Some((u64::MAX, &b","[..]))
+        );
+        assert_eq!(unsigned_prefix(b"18446744073709551616,"), None);
+        assert_eq!(unsigned_suffix(b"=9999999999999999999"), None);
     }
 }

@@ -19,6 +19,7 @@ pub(super) enum Unit {
 
 impl Unit {
     /// As microseconds.
+    #[inline]
     pub(super) fn us(self, value: u64) -> u64 {
         match self {
             Unit::Microseconds => value,
@@ -28,6 +29,7 @@ impl Unit {
     }
 
     /// CPU as microseconds: the operating system counts it, whatever the clock does.
+    #[inline]
     pub(super) fn cpu_us(self, c: u64) -> u64 {
         match self {
             Unit::Microseconds | Unit::Ns1024 => c,

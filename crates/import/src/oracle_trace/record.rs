@@ -1,6 +1,6 @@
 //! One line of a trace to one record. No allocation: names and texts are borrowed from the line.
 
-use super::number::{unsigned, unsigned_prefix};
+use super::number::{unsigned, unsigned_prefix, unsigned_suffix};
 
 /// What a line says. Times are in the units of the file (microseconds, or centiseconds of old releases).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +52,8 @@ pub(super) struct WaitLine<'a> {
     pub rest: &'a [u8],
     /// What stands between `ela` and `tim`: its parameters.
     pub parameters: &'a [u8],
+    /// What they say, where they are the ones that most waits for a block have.
+    pub at: Option<Where>,
 }
 
 /// A database call that ended.
@@ -163,7 +165,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
         return Some(PASSED);
     };
     match first {
-        b'W' => wait(line.strip_prefix(b"WAIT #")?).map(Record::Wait),
+        b'W' => wait(line.strip_prefix(b"WAIT #")?),
         b'E' => {
             if let Some(rest) = line.strip_prefix(b"EXEC #") {
                 return call(CallKind::Exec, rest);
@@ -209,7 +211,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
 }
 
 /// Everything behind `WAIT #`.
-fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
+fn wait(line: &[u8]) -> Option<Record<'_>> {
     let (cursor, rest) = unsigned_prefix(line)?;
     let rest = rest.strip_prefix(b": nam=")?;
     let quote = *rest.first().filter(|byte| matches!(byte, b'\'' | b'"'))?;
@@ -225,28 +227,48 @@ fn wait(line: &[u8]) -> Option<WaitLine<'_>> {
         // The number may be cut.
         return None;
     }
+    let nothing = &rest[rest.len()..];
+    if let Some((parameters, tim)) = last_tim(rest)
+        && let Some(at) = usual_where(parameters)
+    {
+        return Some(Record::Wait(WaitLine {
+            cursor,
+            event,
+            ela,
+            tim: Some(tim),
+            rest: nothing,
+            parameters,
+            at: Some(at),
+        }));
+    }
     let (tim, parameters, rest) = match find_tim(rest) {
         Some((tim, parameters, rest)) => (Some(tim), parameters, rest),
-        None => (None, rest, &rest[rest.len()..]),
+        None => (None, rest, nothing),
     };
-    Some(WaitLine {
+    Some(Record::Wait(WaitLine {
         cursor,
         event,
         ela,
         tim,
         rest,
         parameters,
-    })
+        at: None,
+    }))
+}
+
+/// What stands before the `tim=N` that the line ends with, and its number.
+#[inline(always)]
+fn last_tim(line: &[u8]) -> Option<(&[u8], u64)> {
+    let (before, tim) = unsigned_suffix(line)?;
+    Some((before.strip_suffix(b"tim=")?, tim))
 }
 
 /// The first `tim=N`, what stands before it and what follows its number.
+#[inline]
 fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     // As a rule it is the last of the line. A second record on it would begin with a capital letter.
-    if let Some(equals) = memchr::memrchr(b'=', line)
-        && let Some(before) = line[..equals].strip_suffix(b"tim")
-        && let Some(tim) = unsigned(&line[equals + 1..])
-        // Without a way out of the loop it is done for many bytes at a time.
-        && !before.iter().fold(false, |found, byte| found | byte.is_ascii_uppercase())
+    if let Some((before, tim)) = last_tim(line)
+        && !has_capital_letter(before)
     {
         return Some((tim, before, &line[line.len()..]));
     }
@@ -259,8 +281,64 @@ fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     None
 }
 
+/// True when there is a capital letter in it.
+fn has_capital_letter(text: &[u8]) -> bool {
+    const MANY: usize = 16;
+    // Without a way out of the loop it is done for many bytes at a time.
+    let is_in = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(false, |found, byte| found | byte.is_ascii_uppercase())
+    };
+    let (chunks, rest) = text.as_chunks::<MANY>();
+    let in_rest = match text.last_chunk::<MANY>() {
+        Some(chunk) => is_in(chunk),
+        None => is_in(rest),
+    };
+    chunks.iter().fold(in_rest, |found, chunk| found | is_in(chunk))
+}
+
+/// What the parameters of a wait say of where it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Where {
+    /// File: the first parameter.
+    pub file: Option<u64>,
+    /// Object: the last parameter; −1 = none.
+    pub object: Option<i64>,
+    /// Blocks of an I/O.
+    pub blocks: Option<u64>,
+}
+
+impl WaitLine<'_> {
+    /// `place`: the name that the number of blocks has in releases without names for parameters; `p1_is_file`: so does the file.
+    pub(super) fn place(&self, place: Option<&[u8]>, p1_is_file: bool) -> Where {
+        self.at.unwrap_or_else(|| Where {
+            file: file(self.parameters, p1_is_file),
+            object: object(self.parameters),
+            blocks: place.and_then(|place| blocks(self.parameters, place)),
+        })
+    }
+}
+
+/// The parameters that most waits for a block have: ` file#=7 block#=29 blocks=1 obj#=82 `.
+#[inline(always)]
+fn usual_where(parameters: &[u8]) -> Option<Where> {
+    let (file, rest) = unsigned_prefix(parameters.strip_prefix(b" file#=")?)?;
+    let (_, rest) = unsigned_prefix(rest.strip_prefix(b" block#=")?)?;
+    let (blocks, rest) = unsigned_prefix(rest.strip_prefix(b" blocks=")?)?;
+    let (object, rest) = unsigned_prefix(rest.strip_prefix(b" obj#=")?)?;
+    let object = i64::try_from(object)
+        .ok()
+        .filter(|_| matches!(rest, b"" | b" "))?;
+    Some(Where {
+        file: Some(file),
+        object: Some(object),
+        blocks: Some(blocks),
+    })
+}
+
 /// Blocks that a wait for I/O was about, by the name of the parameter, or by its place in releases without names.
-pub(super) fn blocks(parameters: &[u8], place: &[u8]) -> Option<u64> {
+fn blocks(parameters: &[u8], place: &[u8]) -> Option<u64> {
     let equals = memchr::memrchr_iter(b'=', parameters).find(|at| {
         let name = &parameters[..*at];
         name.ends_with(b" blocks") || name.ends_with(b" block cnt") || name.ends_with(place)
@@ -336,7 +414,43 @@ fn lob(line: &[u8]) -> Option<Record<'_>> {
     call_fields(CallKind::Lob, 0, rest.strip_prefix(b":")?.trim_ascii_start())
 }
 
+/// The fields that a call of 11g or later has, in their order.
+fn usual_call(kind: CallKind, cursor: u64, line: &[u8]) -> Option<Record<'_>> {
+    let (rest, tim) = last_tim(line)?;
+    let (c, rest) = unsigned_prefix(rest.strip_prefix(b"c=")?)?;
+    let (e, rest) = unsigned_prefix(rest.strip_prefix(b",e=")?)?;
+    let (p, rest) = unsigned_prefix(rest.strip_prefix(b",p=")?)?;
+    let (cr, rest) = unsigned_prefix(rest.strip_prefix(b",cr=")?)?;
+    let (cu, rest) = unsigned_prefix(rest.strip_prefix(b",cu=")?)?;
+    let (mis, rest) = unsigned_prefix(rest.strip_prefix(b",mis=")?)?;
+    let (r, rest) = unsigned_prefix(rest.strip_prefix(b",r=")?)?;
+    let (dep, rest) = unsigned_prefix(rest.strip_prefix(b",dep=")?)?;
+    let (_, rest) = unsigned_prefix(rest.strip_prefix(b",og=")?)?;
+    let (plh, rest) = unsigned_prefix(rest.strip_prefix(b",plh=")?)?;
+    if rest != b"," {
+        return None;
+    }
+    Some(Record::Call(CallLine {
+        kind,
+        cursor,
+        c,
+        e,
+        p,
+        cr,
+        cu,
+        mis,
+        r,
+        plh,
+        dep: u32::try_from(dep).ok(),
+        tim: Some(tim),
+        rest: &line[line.len()..],
+    }))
+}
+
 fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_>> {
+    if let usual @ Some(_) = usual_call(kind, cursor, line) {
+        return usual;
+    }
     let (mut c, mut e) = (None, None);
     let mut call = CallLine {
         kind,
@@ -353,41 +467,82 @@ fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_
         tim: None,
         rest: &line[line.len()..],
     };
-    while let Some(equals) = memchr::memchr2(b'=', b',', line) {
-        let name = &line[..equals];
-        if line[equals] == b',' {
-            line = &line[equals + 1..];
-            continue;
-        }
-        let value = &line[equals + 1..];
-        // Nothing stands behind the number of a cut line: it may be cut too.
+    while let Some((field, value)) = next_field(line) {
         let number = unsigned_prefix(value);
-        let whole = |(value, rest): (u64, &[u8])| (rest.first() == Some(&b',')).then_some(value);
-        match name {
-            b"c" => c = number.and_then(whole),
-            b"e" => e = number.and_then(whole),
-            b"p" => call.p = number.and_then(whole).unwrap_or(0),
-            b"cr" => call.cr = number.and_then(whole).unwrap_or(0),
-            b"cu" => call.cu = number.and_then(whole).unwrap_or(0),
-            b"mis" => call.mis = number.and_then(whole).unwrap_or(0),
-            b"r" => call.r = number.and_then(whole).unwrap_or(0),
-            b"plh" => call.plh = number.and_then(whole).unwrap_or(0),
-            b"dep" => call.dep = number.and_then(whole).and_then(|dep| u32::try_from(dep).ok()),
-            b"tim" => {
+        // Nothing stands behind the number of a cut line: it may be cut too.
+        let whole = number.filter(|(_, rest)| rest.first() == Some(&b','));
+        let count = whole.map(|(value, _)| value);
+        match field {
+            Field::Cpu => c = count,
+            Field::Elapsed => e = count,
+            Field::PhysicalReads => call.p = count.unwrap_or(0),
+            Field::ConsistentGets => call.cr = count.unwrap_or(0),
+            Field::CurrentGets => call.cu = count.unwrap_or(0),
+            Field::Misses => call.mis = count.unwrap_or(0),
+            Field::Rows => call.r = count.unwrap_or(0),
+            Field::Plan => call.plh = count.unwrap_or(0),
+            Field::Depth => call.dep = count.and_then(|dep| u32::try_from(dep).ok()),
+            Field::Tim => {
                 if let Some((tim, rest)) = number {
                     call.tim = Some(tim);
                     call.rest = rest;
                     break;
                 }
             }
-            _ => {}
+            Field::Other => {}
         }
-        let end = memchr::memchr(b',', value).map_or(value.len(), |at| at + 1);
-        line = &value[end..];
+        line = match whole {
+            Some((_, rest)) => &rest[1..],
+            None => memchr::memchr(b',', value).map_or(&[], |at| &value[at + 1..]),
+        };
     }
     call.c = c?;
     call.e = e?;
     Some(Record::Call(call))
+}
+
+/// A field of a call that is read.
+enum Field {
+    Cpu,
+    Elapsed,
+    PhysicalReads,
+    ConsistentGets,
+    CurrentGets,
+    Misses,
+    Rows,
+    Plan,
+    Depth,
+    Tim,
+    Other,
+}
+
+/// The next field of a call, and everything behind its `=`.
+#[inline]
+fn next_field(mut line: &[u8]) -> Option<(Field, &[u8])> {
+    loop {
+        let known = match line {
+            [b'c', b'=', value @ ..] => (Field::Cpu, value),
+            [b'e', b'=', value @ ..] => (Field::Elapsed, value),
+            [b'p', b'=', value @ ..] => (Field::PhysicalReads, value),
+            [b'c', b'r', b'=', value @ ..] => (Field::ConsistentGets, value),
+            [b'c', b'u', b'=', value @ ..] => (Field::CurrentGets, value),
+            [b'm', b'i', b's', b'=', value @ ..] => (Field::Misses, value),
+            [b'r', b'=', value @ ..] => (Field::Rows, value),
+            [b'd', b'e', b'p', b'=', value @ ..] => (Field::Depth, value),
+            [b'p', b'l', b'h', b'=', value @ ..] => (Field::Plan, value),
+            [b't', b'i', b'm', b'=', value @ ..] => (Field::Tim, value),
+            _ => {
+                let end = memchr::memchr2(b'=', b',', line)?;
+                let behind = &line[end + 1..];
+                if line[end] == b',' {
+                    line = behind;
+                    continue;
+                }
+                (Field::Other, behind)
+            }
+        };
+        return Some(known);
+    }
 }
 
 /// `N len=… dep=… uid=… tim=… sqlid='…'`
@@ -467,7 +622,7 @@ fn transaction_end(line: &[u8]) -> Record<'_> {
 }
 
 /// Object that a wait was about: the last of its parameters; −1 = none.
-pub(super) fn object(parameters: &[u8]) -> Option<i64> {
+fn object(parameters: &[u8]) -> Option<i64> {
     let (name, value) = parameters.split_at(memchr::memrchr(b'=', parameters)?);
     if !name.ends_with(b" obj#") {
         return None;
@@ -482,7 +637,7 @@ pub(super) fn object(parameters: &[u8]) -> Option<i64> {
 }
 
 /// File that a wait was about: the first of its parameters, by its name or, where releases have no names for them, as `p1`.
-pub(super) fn file(parameters: &[u8], p1_is_file: bool) -> Option<u64> {
+fn file(parameters: &[u8], p1_is_file: bool) -> Option<u64> {
     let parameters = parameters.trim_ascii_start();
     let (name, value) = parameters.split_at(memchr::memchr(b'=', parameters)?);
     let is_file = matches!(name, b"file#" | b"file number") || name == b"p1" && p1_is_file;

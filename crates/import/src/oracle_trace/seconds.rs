@@ -1,10 +1,13 @@
 //! Adds up what happened in a session and makes rows of it: activity and counters by second, latencies and sums of
 //! statements at longer intervals.
 
-use crate::samples::Table;
+use std::fmt::Display;
+
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{ActivityRow, CounterRow, Fidelity, NO_STACK, SessionId, State};
 
+use super::cursors::Pending;
+use super::dense::Dense;
 use super::events::{Direction, EventId, Events};
 use super::latencies::Latencies;
 use super::statements::{PlanKey, StatementSums};
@@ -30,14 +33,29 @@ const MAX_ROOMY: usize = 256;
 pub(super) struct Seconds {
     second_us: Option<i64>,
     slot_us: i64,
-    activity: Table<(EventId, u64), Sum>,
+    /// By event and statement.
+    waits: Dense<(EventId, u64), Sum>,
+    /// By statement.
+    own: Dense<u64, Own>,
+    /// What is added up over seconds; none when each of them gets rows of its own.
+    summed: Option<Summed>,
     open: Counters,
     latencies: Latencies,
-    statements: Table<PlanKey, StatementSums>,
+    statements: Dense<PlanKey, StatementSums>,
     /// Unaccounted time of the last calls of the open second, by statement: room for CPU that a coarse clock counted later.
     roomy: Vec<(u64, u64)>,
-    named: Table<Named, i64>,
-    places: Table<(Place, EventId), PlaceSums>,
+    named: Dense<Named, i64>,
+    objects: Dense<(i64, EventId), PlaceSums>,
+    files: Dense<(u64, EventId), PlaceSums>,
+}
+
+/// Activity of seconds that nobody asks for one by one. The first one has rows of its own: a session shows when it begins.
+#[derive(Debug, Default)]
+struct Summed {
+    has_first: bool,
+    activity: Dense<(EventId, u64), Sum>,
+    /// The last second that is in it.
+    last_us: i64,
 }
 
 /// Counters that are named after what they count, by statement.
@@ -49,15 +67,6 @@ pub(super) enum Named {
     ParseError(u64, u64),
 }
 
-/// What a wait was about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Place {
-    /// `obj#`: −1 = none.
-    Object(i64),
-    /// `file#`
-    File(u64),
-}
-
 #[derive(Debug, Clone, Copy, Default)]
 struct PlaceSums {
     waits: u64,
@@ -65,10 +74,32 @@ struct PlaceSums {
     blocks: u64,
 }
 
-#[derive(Debug, Default)]
+impl PlaceSums {
+    fn add(&mut self, us: u64, blocks: u64) {
+        self.waits += 1;
+        self.us = self.us.saturating_add(us);
+        self.blocks = self.blocks.saturating_add(blocks);
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    ns: u64,
+    us: u64,
     count: u64,
+}
+
+impl Sum {
+    fn add(&mut self, us: u64) {
+        self.us = self.us.saturating_add(us);
+        self.count += 1;
+    }
+}
+
+/// What of calls of a statement is no wait.
+#[derive(Debug, Default)]
+struct Own {
+    cpu: Sum,
+    unaccounted: Sum,
 }
 
 /// Counters of one second.
@@ -81,6 +112,12 @@ pub(super) struct Counters {
     pub commits: u64,
     pub rollbacks: u64,
     pub read_only_ends: u64,
+    io: BlocksMoved,
+}
+
+/// I/O of one second.
+#[derive(Debug, Default)]
+struct BlocksMoved {
     reads: u64,
     read_blocks: u64,
     writes: u64,
@@ -88,6 +125,14 @@ pub(super) struct Counters {
 }
 
 impl Seconds {
+    /// `summed`: nobody asks for single seconds.
+    pub(super) fn new(summed: bool) -> Seconds {
+        Seconds {
+            summed: summed.then(Summed::default),
+            ..Seconds::default()
+        }
+    }
+
     /// True when nothing has been added since rows were made.
     pub(super) fn is_empty(&self) -> bool {
         self.second_us.is_none()
@@ -95,11 +140,15 @@ impl Seconds {
 
     /// True when rows have to be made before anything can be added in the second of this moment, microseconds since the
     /// Unix epoch.
+    #[inline]
     pub(super) fn is_over(&self, time_us: i64) -> bool {
-        self.second_us.is_some_and(|second| second != second_of(time_us)) || self.is_full()
+        self.second_us
+            .is_some_and(|second| !(second..second.saturating_add(SECOND_US)).contains(&time_us))
+            || self.is_full()
     }
 
     /// Opens the second of this moment; whatever was open has become rows.
+    #[inline]
     pub(super) fn open(&mut self, time_us: i64) {
         if self.second_us.is_none() {
             let second = second_of(time_us);
@@ -110,20 +159,23 @@ impl Seconds {
         }
     }
 
-    /// Adds time to a row; no time, no row.
-    pub(super) fn add(&mut self, event: EventId, statement: u64, us: u64) {
-        let sum = self.activity.entry((event, statement)).or_default();
-        sum.ns = sum.ns.saturating_add(us.saturating_mul(1_000));
-        sum.count += 1;
+    /// Adds a wait.
+    #[inline]
+    pub(super) fn wait(&mut self, event: EventId, statement: u64, us: u64) {
+        self.waits.get((event, statement)).add(us);
     }
 
     /// Adds a part of a call: its CPU, and what is unaccounted.
     pub(super) fn call(&mut self, statement: u64, cpu_us: u64, unaccounted_us: u64) {
+        if cpu_us == 0 && unaccounted_us == 0 {
+            return;
+        }
+        let own = self.own.get(statement);
         if cpu_us > 0 {
-            self.add(Events::CPU, statement, cpu_us);
+            own.cpu.add(cpu_us);
         }
         if unaccounted_us > 0 {
-            self.add(Events::UNACCOUNTED, statement, unaccounted_us);
+            own.unaccounted.add(unaccounted_us);
             if self.roomy.len() >= MAX_ROOMY {
                 self.roomy.drain(..MAX_ROOMY / 2);
             }
@@ -143,78 +195,114 @@ impl Seconds {
                 self.roomy.pop();
             }
             left -= moved;
-            let ns = moved.saturating_mul(1_000);
-            if let Some(sum) = self.activity.get_mut(&(Events::UNACCOUNTED, statement)) {
-                sum.ns = sum.ns.saturating_sub(ns);
-            }
-            let sum = self.activity.entry((Events::CPU, statement)).or_default();
-            sum.ns = sum.ns.saturating_add(ns);
-            sum.count = sum.count.max(1);
+            let own = self.own.get(statement);
+            own.unaccounted.us = own.unaccounted.us.saturating_sub(moved);
+            own.cpu.us = own.cpu.us.saturating_add(moved);
+            own.cpu.count = own.cpu.count.max(1);
         }
         wanted_us - left
     }
 
     /// Counts something that has a name of its own.
     pub(super) fn named(&mut self, named: Named) {
-        *self.named.entry(named).or_default() += 1;
+        *self.named.get(named) += 1;
     }
 
-    /// Adds a wait for so many blocks of a file or an object.
-    pub(super) fn place(&mut self, place: Place, event: EventId, us: u64, blocks: u64) {
-        let sums = self.places.entry((place, event)).or_default();
-        sums.waits += 1;
-        sums.us = sums.us.saturating_add(us);
-        sums.blocks = sums.blocks.saturating_add(blocks);
+    /// Adds a wait for so many blocks of an object (−1 = none).
+    #[inline]
+    pub(super) fn object(&mut self, object: i64, event: EventId, us: u64, blocks: u64) {
+        self.objects.get((object, event)).add(us, blocks);
+    }
+
+    /// Adds a wait for so many blocks of a file.
+    #[inline]
+    pub(super) fn file(&mut self, file: u64, event: EventId, us: u64, blocks: u64) {
+        self.files.get((file, event)).add(us, blocks);
     }
 
     /// Adds a wait to the latencies. `blocks`: of I/O on files of the database.
+    #[inline]
     pub(super) fn latency(&mut self, event: EventId, io: Option<(Direction, u64)>, us: u64) {
         let blocks = io.map_or(0, |(_, blocks)| blocks);
         self.latencies.add(event, blocks, us);
         let (count, moved) = match io {
-            Some((Direction::Read, _)) => (&mut self.open.reads, &mut self.open.read_blocks),
-            Some((Direction::Write, _)) => (&mut self.open.writes, &mut self.open.written_blocks),
+            Some((Direction::Read, _)) => (&mut self.open.io.reads, &mut self.open.io.read_blocks),
+            Some((Direction::Write, _)) => (&mut self.open.io.writes, &mut self.open.io.written_blocks),
             None => return,
         };
         *count += 1;
         *moved = moved.saturating_add(blocks);
     }
 
-    /// Adds what calls and waits of a statement sum up to.
-    pub(super) fn statement(&mut self, key: PlanKey, sums: &StatementSums) {
-        self.statements.entry(key).or_default().add(sums);
+    /// What calls and waits of a statement with one of its plans sum up to.
+    #[inline]
+    pub(super) fn statement(&mut self, key: PlanKey) -> &mut StatementSums {
+        self.statements.get(key)
+    }
+
+    /// Adds what was pending until it was known with which plan a cursor runs.
+    #[inline]
+    pub(super) fn settled(&mut self, settled: Option<(PlanKey, Pending)>) {
+        if let Some((key, pending)) = settled {
+            self.statements.get(key).add(&pending);
+        }
     }
 
     pub(super) fn counters(&mut self) -> &mut Counters {
         &mut self.open
     }
 
+    #[inline]
     fn is_full(&self) -> bool {
-        self.activity.len() >= MAX_CELLS
+        self.waits.len() >= MAX_CELLS
+            || self.own.len() >= MAX_CELLS
             || self.statements.len() >= MAX_CELLS
             || self.named.len() >= MAX_CELLS
-            || self.places.len() >= MAX_CELLS
+            || self.objects.len() >= MAX_CELLS
+            || self.files.len() >= MAX_CELLS
+            || self
+                .summed
+                .as_ref()
+                .is_some_and(|summed| summed.activity.len() >= MAX_CELLS)
             || self.latencies.is_full()
     }
 
     /// Makes rows of the open second, and of the rest when it is time for that or when `all` is asked for.
     pub(super) fn close(&mut self, session: SessionId, events: &Events, into: &mut Import, all: bool) {
         let Some(second_us) = self.second_us else { return };
-        let all = all
-            || self.is_full()
-            || self.latencies.events >= EVENTS_PER_SLOT
-            || second_us.saturating_sub(self.slot_us) >= SLOT_US;
+        let is_slot_over =
+            self.latencies.events >= EVENTS_PER_SLOT || second_us.saturating_sub(self.slot_us) >= SLOT_US;
+        let all = all || self.is_full() || self.summed.is_none() && is_slot_over;
         self.second_us = None;
         self.roomy.clear();
-        let mut sums: Vec<_> = self.activity.drain().collect();
-        sums.sort_unstable_by_key(|(key, _)| *key);
-        for ((event, statement), sum) in sums {
-            if event == Events::UNACCOUNTED && sum.ns == 0 {
-                continue;
+        self.close_activity(second_us, session, events, into, all);
+        self.close_io(second_us, session, into);
+        if self.summed.is_none() || all {
+            self.close_counters(second_us, session, into);
+        }
+        if all {
+            self.latencies.close(second_us, events, |row| {
+                into.latency(dbtime_model::LatencyRow { session, ..row })
+            });
+            for (key, sums) in self.statements.drain_sorted() {
+                sums.close(key, second_us, |row| into.counter(CounterRow { session, ..row }));
             }
+            self.close_named(second_us, session, events, into);
+        }
+    }
+
+    fn close_activity(
+        &mut self,
+        second_us: i64,
+        session: SessionId,
+        events: &Events,
+        into: &mut Import,
+        all: bool,
+    ) {
+        let mut row = |time, ((event, statement), sum): ((EventId, u64), Sum)| {
             let wait = &events.get(event).wait;
             into.activity(ActivityRow {
-                time: second_us,
+                time,
                 session,
                 statement,
                 wait_class: wait.class.to_string(),
@@ -227,13 +315,52 @@ impl Seconds {
                 },
                 kernel_stack: NO_STACK,
                 user_stack: NO_STACK,
-                ns: sum.ns,
+                ns: sum.us.saturating_mul(1_000),
                 count: sum.count,
                 samples: 0,
                 fidelity: Fidelity::Exact,
                 pooled: false,
             });
+        };
+        let cells = cells(&mut self.own, &mut self.waits);
+        match &mut self.summed {
+            Some(summed) if summed.has_first => {
+                for (key, sum) in cells {
+                    let to = summed.activity.get(key);
+                    to.us = to.us.saturating_add(sum.us);
+                    to.count += sum.count;
+                    summed.last_us = second_us;
+                }
+            }
+            summed => {
+                let mut cells: Vec<_> = cells.collect();
+                cells.sort_unstable_by_key(|(key, _)| *key);
+                for cell in cells {
+                    row(second_us, cell);
+                    summed.iter_mut().for_each(|summed| summed.has_first = true);
+                }
+            }
         }
+        if let Some(summed) = self.summed.as_mut().filter(|_| all) {
+            summed.has_first = false;
+            let last_us = summed.last_us;
+            summed.activity.drain_sorted().for_each(|cell| row(last_us, cell));
+        }
+    }
+
+    /// I/O always stands in its second: it is shown second by second.
+    fn close_io(&mut self, second_us: i64, session: SessionId, into: &mut Import) {
+        let io = std::mem::take(&mut self.open.io);
+        let counters = [
+            (oracle::READS, signed(io.reads)),
+            (oracle::READ_BLOCKS, signed(io.read_blocks)),
+            (oracle::WRITES, signed(io.writes)),
+            (oracle::WRITTEN_BLOCKS, signed(io.written_blocks)),
+        ];
+        count(second_us, session, into, &counters);
+    }
+
+    fn close_counters(&mut self, second_us: i64, session: SessionId, into: &mut Import) {
         let open = std::mem::take(&mut self.open);
         let ns = |us: u64| signed(us.saturating_mul(1_000));
         let view = &open.call_view;
@@ -252,23 +379,8 @@ impl Seconds {
             (oracle::COMMITS, signed(open.commits)),
             (oracle::ROLLBACKS, signed(open.rollbacks)),
             (oracle::READ_ONLY_ENDS, signed(open.read_only_ends)),
-            (oracle::READS, signed(open.reads)),
-            (oracle::READ_BLOCKS, signed(open.read_blocks)),
-            (oracle::WRITES, signed(open.writes)),
-            (oracle::WRITTEN_BLOCKS, signed(open.written_blocks)),
         ];
         count(second_us, session, into, &counters);
-        if all {
-            self.latencies.close(second_us, events, |row| {
-                into.latency(dbtime_model::LatencyRow { session, ..row })
-            });
-            let mut statements: Vec<_> = self.statements.drain().collect();
-            statements.sort_unstable_by_key(|(key, _)| *key);
-            for (key, sums) in statements {
-                sums.close(key, second_us, |row| into.counter(CounterRow { session, ..row }));
-            }
-            self.close_named(second_us, session, events, into);
-        }
     }
 
     fn close_named(&mut self, second_us: i64, session: SessionId, events: &Events, into: &mut Import) {
@@ -285,38 +397,47 @@ impl Seconds {
                 });
             }
         };
-        let mut named: Vec<_> = self.named.drain().collect();
-        named.sort_unstable();
-        for (named, count) in named {
+        for (named, count) in self.named.drain_sorted() {
             let (statement, name) = match named {
                 Named::Error(statement, code) => (statement, format!("{}{code}", oracle::ERRORS)),
                 Named::ParseError(statement, code) => (statement, format!("{}{code}", oracle::PARSE_ERRORS)),
             };
             counter(statement, name, count);
         }
-        let mut places: Vec<_> = self.places.drain().collect();
-        places.sort_unstable_by_key(|(key, _)| *key);
-        for ((place, event), sums) in places {
-            let ([waits, us, blocks], number) = match place {
-                Place::Object(number) => (
-                    [
-                        oracle::OBJECT_WAITS,
-                        oracle::OBJECT_WAIT_US,
-                        oracle::OBJECT_BLOCKS,
-                    ],
-                    number.to_string(),
-                ),
-                Place::File(number) => (
-                    [oracle::FILE_WAITS, oracle::FILE_WAIT_US, oracle::FILE_BLOCKS],
-                    number.to_string(),
-                ),
-            };
+        let mut place = |names: [&str; 3], number: &dyn Display, event: EventId, sums: PlaceSums| {
             let event = &events.get(event).wait.event;
-            for (name, value) in [(waits, sums.waits), (us, sums.us), (blocks, sums.blocks)] {
+            for (name, value) in names.into_iter().zip([sums.waits, sums.us, sums.blocks]) {
                 counter(0, format!("{name}{number}:{event}"), signed(value));
             }
+        };
+        let names = [
+            oracle::OBJECT_WAITS,
+            oracle::OBJECT_WAIT_US,
+            oracle::OBJECT_BLOCKS,
+        ];
+        for ((object, event), sums) in self.objects.drain_sorted() {
+            place(names, &object, event, sums);
+        }
+        let names = [oracle::FILE_WAITS, oracle::FILE_WAIT_US, oracle::FILE_BLOCKS];
+        for ((file, event), sums) in self.files.drain_sorted() {
+            place(names, &file, event, sums);
         }
     }
+}
+
+/// Takes what was added up of a second by event and statement: CPU, what is unaccounted, waits.
+fn cells(
+    own: &mut Dense<u64, Own>,
+    waits: &mut Dense<(EventId, u64), Sum>,
+) -> impl Iterator<Item = ((EventId, u64), Sum)> {
+    let own = own.drain().flat_map(|(statement, own)| {
+        let cpu = (own.cpu.count > 0).then_some(((Events::CPU, statement), own.cpu));
+        // All of it may have become CPU.
+        let unaccounted =
+            (own.unaccounted.us > 0).then_some(((Events::UNACCOUNTED, statement), own.unaccounted));
+        [cpu, unaccounted].into_iter().flatten()
+    });
+    own.chain(waits.drain())
 }
 
 /// Counters of a session in a second; those that did not grow get no row.
@@ -334,6 +455,7 @@ pub(super) fn count(second_us: i64, session: SessionId, into: &mut Import, count
 }
 
 /// Start of the second of a moment, microseconds since the Unix epoch.
+#[inline]
 pub(super) fn second_of(time_us: i64) -> i64 {
     time_us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
 }

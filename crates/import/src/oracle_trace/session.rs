@@ -8,13 +8,13 @@ use super::binds::BindSets;
 use super::clock::Clock;
 use super::cpu_clock::CpuClock;
 use super::cursors::Cursors;
-use super::elapsed::{Added, Called, Ended, KeptWait, Open, Share};
+use super::elapsed::{Called, Ended, KeptWait, Open, Share};
 use super::events::{EventId, Events};
 use super::gaps::Gaps;
 use super::preview::{EPOCH_TIM_US, Preview, Unit};
-use super::record::{self, CallKind, CallLine};
-use super::seconds::{Named, Place, Seconds, count, second_of};
-use super::statements::{Callers, PlanKey, StatementSums};
+use super::record::{CallKind, CallLine, WaitLine, Where};
+use super::seconds::{Named, Seconds, count, second_of};
+use super::statements::{Callers, PlanKey};
 use super::views::{IntervalView, signed};
 use crate::Import;
 use crate::samples::Table;
@@ -30,7 +30,7 @@ const MAX_DOINGS: usize = 1 << 16;
 pub(super) struct Wait<'a> {
     pub cursor: u64,
     pub event: EventId,
-    pub parameters: &'a [u8],
+    pub of: &'a WaitLine<'a>,
     pub ela: u64,
     pub tim: Option<u64>,
     pub line: u64,
@@ -109,7 +109,15 @@ pub(super) struct TracedSession {
 
 impl TracedSession {
     /// `instance` and `image`: what the header of the file said last.
-    pub(super) fn new(pid: u32, sid: String, instance: &str, image: &str, clock: Clock) -> TracedSession {
+    /// `summed`: nobody asks for single seconds.
+    pub(super) fn new(
+        pid: u32,
+        sid: String,
+        instance: &str,
+        image: &str,
+        clock: Clock,
+        summed: bool,
+    ) -> TracedSession {
         TracedSession {
             pid,
             sid,
@@ -117,7 +125,7 @@ impl TracedSession {
             image: image.to_string(),
             doing: Doing::default(),
             before: Vec::new(),
-            seconds: Seconds::default(),
+            seconds: Seconds::new(summed),
             interval: IntervalView::default(),
             begin_us: None,
             end_us: None,
@@ -138,6 +146,7 @@ impl TracedSession {
 
     /// A line has a `tim`. Returns the moment that it is, in microseconds. `us`: of a wait, how long it was. `wall_us` is the
     /// time of day that the file said last.
+    #[inline]
     pub(super) fn tick(&mut self, tim: u64, us: u64, preview: &Preview, wall_us: Option<i64>) -> u64 {
         let moment = self.clock.moment_us(tim, us);
         if self.offset_us.is_none() {
@@ -166,9 +175,7 @@ impl TracedSession {
         let settled = cursor.settle();
         (cursor.statement, cursor.dep, cursor.plan) = (statement, dep, 0);
         cursor.bind_set = None;
-        if let Some((key, sums)) = settled {
-            self.seconds.statement(key, &sums);
-        }
+        self.seconds.settled(settled);
     }
 
     /// Values of the bind variables with which a cursor will be executed.
@@ -211,10 +218,8 @@ impl TracedSession {
         }
         // What is told behind it belongs to what the application does now, calls as well as waits: nothing waits any more
         // for the plan that its cursor will run.
-        for cursor in self.cursors.all() {
-            if let Some((key, sums)) = cursor.settle() {
-                self.seconds.statement(key, &sums);
-            }
+        for cursor in self.cursors.values_mut() {
+            self.seconds.settled(cursor.settle());
         }
         self.close(out, true);
         if self.open.waits().is_empty() {
@@ -233,6 +238,7 @@ impl TracedSession {
     }
 
     /// Opens the second in which an interval of this length ended.
+    #[inline]
     fn second(&mut self, us: u64, out: &mut Output<'_>) -> &mut Seconds {
         let time_us = match (self.now, self.offset_us) {
             (Some(now), offset) => offset.unwrap_or(0).saturating_add(signed(now)),
@@ -248,7 +254,7 @@ impl TracedSession {
         &mut self.seconds
     }
 
-    pub(super) fn wait(&mut self, wait: Wait<'_>, out: &mut Output<'_>) {
+    pub(super) fn wait(&mut self, wait: &Wait<'_>, out: &mut Output<'_>) {
         let event = out.events.get(wait.event);
         match wait.tim {
             Some(tim) => {
@@ -282,22 +288,23 @@ impl TracedSession {
             &mut cursor.pending.wait_us
         };
         *waited = waited.saturating_add(wait.ela);
-        let io = event.block_io.map(|io| {
-            (
-                io.direction,
-                record::blocks(wait.parameters, io.place).unwrap_or(0),
-            )
-        });
+        let place = event.block_io.map(|io| io.place);
+        let at = if place.is_some() || event.has_object {
+            wait.of.place(place, event.p1_is_file)
+        } else {
+            Where::default()
+        };
+        let io = event.block_io.map(|io| (io.direction, at.blocks.unwrap_or(0)));
+        let blocks = io.map_or(0, |(_, blocks)| blocks);
         let second = self.second(wait.ela, out);
-        second.add(wait.event, statement, wait.ela);
+        second.wait(wait.event, statement, wait.ela);
         second.latency(wait.event, io, wait.ela);
         if event.has_object {
-            let blocks = io.map_or(0, |(_, blocks)| blocks);
-            if let Some(object) = record::object(wait.parameters) {
-                second.place(Place::Object(object), wait.event, wait.ela, blocks);
+            if let Some(object) = at.object {
+                second.object(object, wait.event, wait.ela, blocks);
             }
-            if let Some(file) = record::file(wait.parameters, event.p1_is_file) {
-                second.place(Place::File(file), wait.event, wait.ela, blocks);
+            if let Some(file) = at.file {
+                second.file(file, wait.event, wait.ela, blocks);
             }
         }
         let view = &mut second.counters().call_view;
@@ -308,7 +315,7 @@ impl TracedSession {
             view.wait_outside_us = view.wait_outside_us.saturating_add(signed(wait.ela));
         }
         if wait.tim.is_some() && out.into.options().beside {
-            self.span(&wait, out);
+            self.span(wait, out);
         }
     }
 
@@ -331,8 +338,8 @@ impl TracedSession {
         });
     }
 
-    /// Adds a call. Returns what it adds to the sums over outermost calls.
-    pub(super) fn call(&mut self, call: Call<'_>, out: &mut Output<'_>) -> Added {
+    /// Adds a call. Returns what it adds to the CPU of outermost calls but CLOSE, microseconds.
+    pub(super) fn call(&mut self, call: &Call<'_>, out: &mut Output<'_>) -> i64 {
         let tim = call.tim.or(self.now).unwrap_or(0);
         if call.tim.is_some() {
             self.interval.began(tim, call.e);
@@ -355,12 +362,13 @@ impl TracedSession {
             c: call.c,
         };
         self.cpu.told(call.c);
-        let mut assumed = Vec::new();
         let doing = self.doing_number();
-        let share = self.open.call(&ended, doing, &mut self.callers, &mut assumed);
-        self.assumed(&assumed);
+        let cursors = &mut self.cursors;
+        let share = self
+            .open
+            .call(&ended, doing, &mut self.callers, |wait| assume(cursors, wait));
         if call.of.kind.is_parse_exec_fetch() {
-            self.statement_call(&call, &share, out);
+            self.statement_call(call, &share, out);
             if out.into.options().binds {
                 self.bind_call(call.of, call.e);
             }
@@ -374,46 +382,31 @@ impl TracedSession {
         } else {
             self.gaps.told(tim, call.e, call.line);
         }
-        share.added
+        share.added.cpu_but_close
     }
 
     /// A call of depth 0 ended: whatever lies in no call now never will.
     fn leave(&mut self) {
-        let left = self.open.leave();
-        self.without_outer.add(left.recursive);
-        self.assumed(&left.waits);
+        let recursive = self.open.leave(|wait| assume(&mut self.cursors, wait));
+        self.without_outer.add(recursive);
         self.before.clear();
-    }
-
-    /// Waits of cursor #0 that were given to the cursor before, and lie in no call of it.
-    fn assumed(&mut self, waits: &[KeptWait]) {
-        for wait in waits.iter().filter(|wait| wait.us > 0) {
-            if let Some(number) = wait.assumed_cursor {
-                let sums = &mut self.cursors.get(number).pending.assumed_wait_us;
-                *sums = sums.saturating_add(wait.us);
-            }
-        }
     }
 
     /// Adds a call to the sums of its statement. A parse that says no plan belongs to the one that the cursor runs next.
     fn statement_call(&mut self, call: &Call<'_>, share: &Share, out: &mut Output<'_>) {
         let of = call.of;
         let cursor = self.cursors.get(of.cursor);
-        let mut sums = StatementSums {
-            own_elapsed_us: share.elapsed,
-            own_cpu_us: share.cpu,
-            ..StatementSums::default()
-        };
-        sums.call(of, call.e, call.c);
-        cursor.pending.add(&sums);
         if of.plh != 0 {
             cursor.plan = of.plh;
+        } else if of.kind == CallKind::Parse {
+            cursor.pending.parse(of, call.e, call.c, share);
+            return;
         }
-        if (of.plh != 0 || of.kind != CallKind::Parse)
-            && let Some((key, sums)) = cursor.settle()
-        {
-            self.second(call.e, out).statement(key, &sums);
-        }
+        let key = (cursor.statement, cursor.plan);
+        let settled = cursor.settle();
+        let seconds = self.second(call.e, out);
+        seconds.settled(settled);
+        seconds.statement(key).call(of, call.e, call.c, share);
     }
 
     /// Makes time of the share of a call.
@@ -523,12 +516,9 @@ impl TracedSession {
     pub(super) fn finish(&mut self, out: &mut Output<'_>) -> Option<CallInFlight> {
         let end_us = self.end_us?;
         let in_flight = self.in_flight();
-        let left = self.open.leave();
-        self.assumed(&left.waits);
-        for cursor in self.cursors.all() {
-            if let Some((key, sums)) = cursor.settle() {
-                self.seconds.statement(key, &sums);
-            }
+        self.open.leave(|wait| assume(&mut self.cursors, wait));
+        for cursor in self.cursors.values_mut() {
+            self.seconds.settled(cursor.settle());
         }
         self.seconds.open(end_us);
         let beyond = &mut self.seconds.counters().cpu_beyond_calls_us;
@@ -582,6 +572,14 @@ impl TracedSession {
             flight.depth = least_depth.and_then(|depth| depth.checked_sub(1));
         }
         Some(flight)
+    }
+}
+
+/// A wait that lies in no call of the cursor it was given to because it was the one before: the wait is of cursor #0.
+fn assume(cursors: &mut Cursors, wait: &KeptWait) {
+    if let Some(number) = wait.assumed_cursor.filter(|_| wait.us > 0) {
+        let sum = &mut cursors.get(number).pending.assumed_wait_us;
+        *sum = sum.saturating_add(wait.us);
     }
 }
 

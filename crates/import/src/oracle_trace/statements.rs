@@ -2,14 +2,37 @@
 
 use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
+use dbtime_model::literals::signature;
+use dbtime_model::recording::SqlTrace;
 use dbtime_model::{BindSet, Caller, CounterRow, PlanStep, StatementRow};
 
-use super::elapsed::Called;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::cursors::Pending;
+use super::elapsed::{Called, Share};
 use super::record::{CallKind, CallLine, StatLine};
 use super::views::signed;
 
 /// Steps kept of the plans of one statement.
 const MAX_STEPS: usize = 4_096;
+
+/// Statements of a file that are kept one by one, whatever they are.
+pub(crate) const MAX_STATEMENTS: usize = 5_000;
+
+/// Statements of a file that differ in more than literals and are kept one by one.
+pub(crate) const MAX_UNLIKE: usize = 20_000;
+
+/// Plans of a file of which steps are kept.
+const MAX_PLANS: usize = 20_000;
+
+/// Bytes of texts that are kept of a file.
+pub(crate) const MAX_TEXTS: usize = 64 << 20;
+
+/// What the statements beyond these are called.
+pub(crate) const FURTHER_STATEMENTS: &str = "[further statements]";
+
+/// Statements of which it is remembered with which one they are counted; what is beyond counts again when it is parsed again.
+const MAX_REMEMBERED: usize = 1 << 20;
 
 /// A statement and one of its plans (0 = not known).
 pub(super) type PlanKey = (u64, u64);
@@ -31,27 +54,27 @@ pub(super) struct StatementSums {
 }
 
 impl StatementSums {
-    /// Adds a PARSE, EXEC or FETCH call, in microseconds.
-    pub(super) fn call(&mut self, of: &CallLine<'_>, e: u64, c: u64) {
+    /// Adds a PARSE, EXEC or FETCH call, and what of it is its own, in microseconds.
+    pub(super) fn call(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
         let sums = match of.kind {
             CallKind::Parse => &mut self.parse,
             CallKind::Exec => &mut self.exec,
             CallKind::Fetch => &mut self.fetch,
             CallKind::Close | CallKind::Other | CallKind::Lob => return,
         };
-        add(sums, &[1, e, c, of.r, of.cr, of.cu, of.p, of.mis]);
+        add(sums, &sums_of(of, e, c));
+        self.own_elapsed_us = self.own_elapsed_us.saturating_add(share.elapsed);
+        self.own_cpu_us = self.own_cpu_us.saturating_add(share.cpu);
     }
 
-    /// Adds other sums.
-    pub(super) fn add(&mut self, other: &StatementSums) {
-        add(&mut self.parse, &other.parse);
-        add(&mut self.exec, &other.exec);
-        add(&mut self.fetch, &other.fetch);
-        self.own_elapsed_us = self.own_elapsed_us.saturating_add(other.own_elapsed_us);
-        self.own_cpu_us = self.own_cpu_us.saturating_add(other.own_cpu_us);
-        self.wait_us = self.wait_us.saturating_add(other.wait_us);
-        self.idle_us = self.idle_us.saturating_add(other.idle_us);
-        self.assumed_wait_us = self.assumed_wait_us.saturating_add(other.assumed_wait_us);
+    /// Adds what was pending.
+    pub(super) fn add(&mut self, pending: &Pending) {
+        add(&mut self.parse, &pending.parse);
+        self.own_elapsed_us = self.own_elapsed_us.saturating_add(pending.own_elapsed_us);
+        self.own_cpu_us = self.own_cpu_us.saturating_add(pending.own_cpu_us);
+        self.wait_us = self.wait_us.saturating_add(pending.wait_us);
+        self.idle_us = self.idle_us.saturating_add(pending.idle_us);
+        self.assumed_wait_us = self.assumed_wait_us.saturating_add(pending.assumed_wait_us);
     }
 
     /// Hands on the counters that are not 0.
@@ -91,10 +114,34 @@ impl StatementSums {
     }
 }
 
+impl Pending {
+    /// Adds a PARSE call, and what of it is its own, in microseconds.
+    pub(super) fn parse(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
+        add(&mut self.parse, &sums_of(of, e, c));
+        self.own_elapsed_us = self.own_elapsed_us.saturating_add(share.elapsed);
+        self.own_cpu_us = self.own_cpu_us.saturating_add(share.cpu);
+    }
+}
+
+/// A call, in the order of [`oracle::CALL_SUMS`].
+fn sums_of(of: &CallLine<'_>, e: u64, c: u64) -> CallSums {
+    [1, e, c, of.r, of.cr, of.cu, of.p, of.mis]
+}
+
 fn add(sums: &mut CallSums, other: &CallSums) {
     for (sum, more) in sums.iter_mut().zip(other) {
         *sum = sum.saturating_add(*more);
     }
+}
+
+/// What two statements that differ in literals only have in common.
+fn signature_hash(text: &str) -> u64 {
+    xxh3_64(signature(text).as_bytes())
+}
+
+/// Identity of the statements that are counted as one.
+fn further_statements() -> u64 {
+    xxh3_64(FURTHER_STATEMENTS.as_bytes())
 }
 
 /// Which statement called which.
@@ -134,11 +181,74 @@ pub(super) struct Parsed {
 pub(super) struct Statements {
     rows: Table<u64, StatementRow>,
     steps: Table<PlanKey, Table<u64, PlanStep>>,
+    /// Bytes of the texts in `rows`.
+    texts: usize,
+    texts_left_out: u64,
+    /// Since there are too many: which statement was the first with this signature, by a hash of it.
+    first_alike: Table<u64, u64>,
+    /// Statements that are counted with another one.
+    counted_as: Table<u64, u64>,
 }
 
 impl Statements {
-    /// A statement was parsed; the first text that is told of it stays.
-    pub(super) fn text(&mut self, id: u64, sql_id: &[u8], text: &[u8], parsed: Parsed) {
+    /// The statement with which this one is counted: itself, as a rule.
+    pub(super) fn counted_as(&self, id: u64) -> u64 {
+        self.counted_as.get(&id).copied().unwrap_or(id)
+    }
+
+    /// Where a statement that was parsed belongs. Beyond [`MAX_STATEMENTS`] it is one that differs from it in literals only, if there
+    /// is one.
+    fn place(&mut self, id: u64, text: &[u8]) -> u64 {
+        if let Some(of) = self.counted_as.get(&id) {
+            return *of;
+        }
+        if self.rows.len() < MAX_STATEMENTS || self.rows.contains_key(&id) {
+            return id;
+        }
+        if self.first_alike.is_empty() {
+            for row in self.rows.values() {
+                let first = self
+                    .first_alike
+                    .entry(signature_hash(&row.text))
+                    .or_insert(row.id);
+                *first = row.id.min(*first);
+            }
+        }
+        let signature = signature_hash(String::from_utf8_lossy(text).trim_end());
+        let of = match self.first_alike.get(&signature) {
+            Some(first) => *first,
+            None if self.rows.len() < MAX_UNLIKE => {
+                self.first_alike.insert(signature, id);
+                return id;
+            }
+            None => further_statements(),
+        };
+        if self.counted_as.len() < MAX_REMEMBERED {
+            self.counted_as.insert(id, of);
+        }
+        let row = self.rows.entry(of).or_default();
+        row.id = of;
+        row.alike += 1;
+        if of == further_statements() && row.text.is_empty() {
+            row.text = FURTHER_STATEMENTS.to_string();
+        }
+        of
+    }
+
+    /// Says which statements are not kept one by one.
+    pub(super) fn tell(&self, trace: &mut SqlTrace) {
+        let of = |row: &StatementRow| row.alike;
+        let further = self.rows.get(&further_statements()).map_or(0, of);
+        trace.further_statements = further;
+        trace.statements_alike = self.rows.values().map(of).sum::<u64>() - further;
+        trace.texts_left_out = self.texts_left_out;
+    }
+
+    /// A statement was parsed; the first text that is told of it stays. Returns the statement with which it is counted.
+    pub(super) fn text(&mut self, id: u64, sql_id: &[u8], text: &[u8], parsed: Parsed) -> u64 {
+        let place = self.place(id, text);
+        let is_itself = place == id;
+        let id = place;
         let row = self.rows.entry(id).or_default();
         row.id = id;
         if row.hash_value == 0 {
@@ -147,16 +257,25 @@ impl Statements {
         row.user_id = row.user_id.or(parsed.user);
         row.command = row.command.or(parsed.command);
         row.depth = Some(row.depth.map_or(parsed.depth, |depth| depth.min(parsed.depth)));
-        if row.sql_id.is_empty() {
+        if row.sql_id.is_empty() && is_itself {
             row.sql_id = String::from_utf8_lossy(sql_id).into_owned();
         }
-        if row.text.is_empty() {
-            row.text = String::from_utf8_lossy(text).trim_end().to_string();
+        if row.text.is_empty() && is_itself {
+            if self.texts + text.len() <= MAX_TEXTS {
+                self.texts += text.len();
+                row.text = String::from_utf8_lossy(text).trim_end().to_string();
+            } else {
+                self.texts_left_out += 1;
+            }
         }
+        id
     }
 
     /// A step of a plan.
     pub(super) fn step(&mut self, (statement, plan): PlanKey, line: &StatLine<'_>) {
+        if self.steps.len() >= MAX_PLANS && !self.steps.contains_key(&(statement, plan)) {
+            return;
+        }
         let steps = self.steps.entry((statement, plan)).or_default();
         if steps.len() >= MAX_STEPS && !steps.contains_key(&line.id) {
             return;

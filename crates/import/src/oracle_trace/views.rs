@@ -19,6 +19,7 @@ pub(super) struct CallView {
 }
 
 impl CallView {
+    #[inline]
     pub(super) fn call(&mut self, added: &Added) {
         self.elapsed_us = self.elapsed_us.saturating_add(added.elapsed);
         self.cpu_us = self.cpu_us.saturating_add(added.cpu);
@@ -42,11 +43,13 @@ pub(super) struct IntervalView {
 
 impl IntervalView {
     /// A line says `tim`, microseconds.
+    #[inline]
     pub(super) fn tick(&mut self, tim: u64) {
         self.end_us = self.end_us.max(Some(signed(tim)));
     }
 
     /// Something that ended at `tim` took `us` microseconds.
+    #[inline]
     pub(super) fn began(&mut self, tim: u64, us: u64) {
         let begin = signed(tim).saturating_sub(signed(us));
         self.begin_us = Some(self.begin_us.map_or(begin, |earliest| earliest.min(begin)));
@@ -68,6 +71,7 @@ impl IntervalView {
 }
 
 /// Microseconds as they are added up here.
+#[inline]
 pub(super) fn signed(us: u64) -> i64 {
     i64::try_from(us).unwrap_or(i64::MAX)
 }

@@ -372,6 +372,12 @@ pub struct SqlTrace {
     pub continued_from: Vec<String>,
     /// Files that it says continue it. Since 1.4.
     pub continues_in: Vec<String>,
+    /// Statements that are counted with one that differs from them in literals only, because there are too many. Since 1.4.
+    pub statements_alike: u64,
+    /// Statements that are counted as one although they differ, because there are too many. Since 1.4.
+    pub further_statements: u64,
+    /// Statements whose text was left out, because there is too much of it. Since 1.4.
+    pub texts_left_out: u64,
     /// The database stopped writing at its size limit.
     pub size_limited: bool,
     /// Stretches of a second or more of which no line tells.

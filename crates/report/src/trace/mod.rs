@@ -7,7 +7,6 @@ mod application;
 mod breakdown;
 mod event;
 mod files;
-mod literals;
 mod outcome;
 mod place;
 mod plan;
@@ -20,6 +19,7 @@ use dbtime_model::latency::kind;
 use dbtime_model::recording::Meta;
 use dbtime_model::{CounterRow, LatencyRow, counter};
 
+use crate::alike_statements::AlikeStatements;
 use crate::filter::Filter;
 use crate::io::USUAL_THRESHOLDS_US;
 use crate::load::Dimensions;
@@ -39,8 +39,8 @@ pub use plan::{PlanStepTime, StatementPlan};
 use profile::ProfilesBuilder;
 pub use profile::{ProfileEvent, StatementProfile};
 pub use recursion::RecursiveCall;
+use statement::StatementsBuilder;
 pub use statement::{CallSums, CallerCalls, TracedStatement};
-use statement::{Groups, StatementsBuilder};
 use throughput::ThroughputBuilder;
 pub use throughput::{Throughput, ThroughputSecond, ThroughputSpan};
 
@@ -121,6 +121,14 @@ impl Trace {
         self.events.iter().map(TracedEvent::total_us).sum()
     }
 
+    /// Elapsed time of the calls as tools show it that do not correct clocks of 1,024 ns, as TKPROF; none when not all files have such a
+    /// clock, or a part of them was chosen. Each call was rounded to a microsecond.
+    pub fn uncorrected_elapsed_us(&self) -> Option<i128> {
+        let are_all = self.files.iter().all(|file| file.trace.counts_1024_ns);
+        (self.facts.is_some() && are_all && !self.files.is_empty())
+            .then(|| self.call_view.elapsed_us * 1_000 / 1_024)
+    }
+
     /// The time that the resource profile splits, microseconds: CPU, events and what is unaccounted for.
     pub fn profile_us(&self) -> i128 {
         self.call_view.cpu_us + self.events_us() + self.call_view.unaccounted_us()
@@ -176,20 +184,25 @@ impl TraceBuilder {
         self.throughput.add(row);
     }
 
+    /// Which statements are taken as one.
+    pub(crate) fn groups(&self, options: &TraceOptions, dimensions: &Dimensions) -> AlikeStatements {
+        match options.each_literal {
+            true => AlikeStatements::none(),
+            false => AlikeStatements::by_literals(self.statements.ids(), dimensions),
+        }
+    }
+
     pub(crate) fn finish(
         self,
         meta: &Meta,
         options: &TraceOptions,
         filter: &Filter,
+        groups: &AlikeStatements,
         dimensions: &mut Dimensions,
     ) -> Trace {
         let is_whole = *filter == Filter::default();
         let files = files::files(meta);
-        let groups = match options.each_literal {
-            true => Groups::none(),
-            false => Groups::by_literals(self.statements.ids(), dimensions),
-        };
-        let statements = self.statements.finish(&groups, dimensions);
+        let statements = self.statements.finish(groups, dimensions);
         let (transactions, errors) = self.outcomes.finish(dimensions);
         let (objects, database_files) = self.places.finish();
         let (events, io_sizes) = self.events.finish();
@@ -204,7 +217,7 @@ impl TraceBuilder {
             io_sizes,
             recursion: recursion::tree(&statements),
             statements,
-            profiles: self.profiles.finish(&groups, dimensions),
+            profiles: self.profiles.finish(groups, dimensions),
             errors,
             transactions,
             objects,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::{Wait, WaitKind};
 
-use super::statement::Groups;
+use crate::alike_statements::AlikeStatements;
 use crate::load::Dimensions;
 use crate::scan::Activity;
 
@@ -70,7 +70,7 @@ impl ProfilesBuilder {
     }
 
     /// Profiles, the longest busy time first, then the longest idle time.
-    pub(super) fn finish(self, groups: &Groups, dimensions: &Dimensions) -> Vec<StatementProfile> {
+    pub(super) fn finish(self, groups: &AlikeStatements, dimensions: &Dimensions) -> Vec<StatementProfile> {
         let mut of_statements: BTreeMap<u64, BTreeMap<Wait, (u128, u128)>> = BTreeMap::new();
         for ((statement, wait), (ns, count)) in self.0 {
             let waits = of_statements.entry(groups.of(statement)).or_default();

@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::counter::oracle;
+use dbtime_model::literals::without_literals;
 use dbtime_model::{BindSet, CounterRow, StatementRow};
 
-use super::literals::{signature, without_literals};
 use super::plan::StatementPlan;
+use crate::alike_statements::AlikeStatements;
 use crate::load::Dimensions;
 
 /// Sums of calls of one kind.
@@ -63,48 +64,6 @@ impl CallSums {
             *sum -= *less;
         }
         self
-    }
-}
-
-/// Which statements are taken as one, because they differ in literals only.
-#[derive(Debug, Default)]
-pub(super) struct Groups {
-    of: HashMap<u64, u64>,
-    sizes: HashMap<u64, usize>,
-}
-
-impl Groups {
-    /// Each statement for itself.
-    pub(super) fn none() -> Groups {
-        Groups::default()
-    }
-
-    /// Groups of these statements. The one with the least identity stands for its group.
-    pub(super) fn by_literals(ids: impl Iterator<Item = u64>, dimensions: &Dimensions) -> Groups {
-        let mut groups = Groups::default();
-        let mut first: HashMap<String, u64> = HashMap::new();
-        let mut ids: Vec<u64> = ids.collect();
-        ids.sort_unstable();
-        ids.dedup();
-        for id in ids {
-            let Some(text) = dimensions.statement(id) else {
-                continue;
-            };
-            let group = *first.entry(signature(text)).or_insert(id);
-            groups.of.insert(id, group);
-            *groups.sizes.entry(group).or_default() += 1;
-        }
-        groups
-    }
-
-    /// The statement that stands for this one.
-    pub(super) fn of(&self, id: u64) -> u64 {
-        self.of.get(&id).copied().unwrap_or(id)
-    }
-
-    /// How many statements it stands for.
-    fn size(&self, id: u64) -> usize {
-        self.sizes.get(&id).copied().unwrap_or(1)
     }
 }
 
@@ -244,7 +203,11 @@ impl StatementsBuilder {
         self.0.keys().map(|(id, _)| *id)
     }
 
-    pub(super) fn finish(mut self, groups: &Groups, dimensions: &Dimensions) -> Vec<TracedStatement> {
+    pub(super) fn finish(
+        mut self,
+        groups: &AlikeStatements,
+        dimensions: &Dimensions,
+    ) -> Vec<TracedStatement> {
         let ids: BTreeSet<u64> = self.ids().collect();
         let mut called: HashMap<u64, i128> = HashMap::new();
         let mut members: BTreeMap<u64, Vec<&StatementRow>> = BTreeMap::new();
@@ -266,7 +229,7 @@ impl StatementsBuilder {
             .into_iter()
             .map(|((id, plan), sums)| {
                 let rows = members.get(&id).map_or(&[][..], Vec::as_slice);
-                let variants = groups.size(id);
+                let variants = groups.size(id, dimensions);
                 let text = dimensions.statement(id);
                 TracedStatement {
                     id,
@@ -307,7 +270,7 @@ fn binds(rows: &[&StatementRow]) -> Vec<BindSet> {
     binds
 }
 
-fn callers(rows: &[&StatementRow], groups: &Groups, dimensions: &Dimensions) -> Vec<CallerCalls> {
+fn callers(rows: &[&StatementRow], groups: &AlikeStatements, dimensions: &Dimensions) -> Vec<CallerCalls> {
     let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for caller in rows.iter().flat_map(|row| &row.callers) {
         let (calls, us) = sums.entry(groups.of(caller.statement)).or_default();

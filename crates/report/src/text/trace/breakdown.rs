@@ -124,5 +124,12 @@ fn facts_of_files(trace: &Trace, facts: &TraceFacts, page: &mut Page) {
             exact_seconds(uncorrected),
             exact_seconds(view.duration_us)
         ));
+        if let Some(uncorrected) = trace.uncorrected_elapsed_us() {
+            page.paragraph(&format!(
+                "TKPROF shows {:.2} s of elapsed time for the calls, which took {} s.",
+                uncorrected as f64 / 1e6,
+                exact_seconds(trace.call_view.elapsed_us)
+            ));
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! which V$SQL counts FORCE_MATCHING_SIGNATURE.
 
 /// The text of a statement with `?` in place of literals, and one blank in place of several.
-pub(crate) fn without_literals(sql: &str) -> String {
+pub fn without_literals(sql: &str) -> String {
     let mut out = String::with_capacity(sql.len().min(1 << 16));
     let mut rest = sql;
     while let Some(first) = rest.chars().next() {
@@ -53,7 +53,7 @@ pub(crate) fn without_literals(sql: &str) -> String {
 }
 
 /// What statements that differ in literals only have in common.
-pub(crate) fn signature(sql: &str) -> String {
+pub fn signature(sql: &str) -> String {
     let mut quoted = false;
     without_literals(sql)
         .chars()

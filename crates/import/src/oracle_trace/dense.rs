@@ -1,0 +1,68 @@
+//! Values by key that lie beside each other in memory. Neighbouring lines of a trace are often about the same thing: the key that was
+//! asked for before costs no look-up.
+
+use std::hash::Hash;
+
+use crate::samples::Table;
+
+/// Values in the order in which their keys were met.
+#[derive(Debug)]
+pub(super) struct Dense<K, V> {
+    all: Vec<(K, V)>,
+    places: Table<K, usize>,
+    /// Where the key is that was asked for before.
+    last: usize,
+}
+
+impl<K, V> Default for Dense<K, V> {
+    fn default() -> Dense<K, V> {
+        Dense {
+            all: Vec::new(),
+            places: Table::default(),
+            last: 0,
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V: Default> Dense<K, V> {
+    /// The value of this key: the default one when it has none yet.
+    #[inline]
+    pub(super) fn get(&mut self, key: K) -> &mut V {
+        if self.all.get(self.last).is_none_or(|(last, _)| *last != key) {
+            let all = &mut self.all;
+            self.last = *self.places.entry(key).or_insert_with(|| {
+                all.push((key, V::default()));
+                all.len() - 1
+            });
+        }
+        &mut self.all[self.last].1
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.all.iter_mut().map(|(_, value)| value)
+    }
+
+    /// Takes all of them, in the order in which they were met.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (K, V)> {
+        self.places.clear();
+        self.last = 0;
+        self.all.drain(..)
+    }
+
+    /// Takes all of them, in the order of their keys.
+    pub(super) fn drain_sorted(&mut self) -> impl Iterator<Item = (K, V)>
+    where
+        K: Ord,
+    {
+        self.all.sort_unstable_by_key(|(key, _)| *key);
+        self.drain()
+    }
+}
