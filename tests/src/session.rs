@@ -41,6 +41,8 @@ pub struct Life {
 pub struct Truth {
     /// Process id.
     pub pid: u32,
+    /// From the answer to its connecting until it was told to end.
+    pub shortest: Duration,
     /// From before it connected until its process was gone.
     pub elapsed: Duration,
     /// User and system time by the process's own `getrusage`, after its last statement.
@@ -224,6 +226,7 @@ impl Session {
             .expect("no holder panics")
             .expect("the server reports its rusage");
         let run_delay = schedstat(self.pid).expect("the backend lives").run_delay;
+        let shortest = self.answered.elapsed();
         drop(self.client);
         let process = format!("/proc/{}", self.pid);
         while Path::new(&process).exists() {
@@ -231,6 +234,7 @@ impl Session {
         }
         Truth {
             pid: self.pid,
+            shortest,
             elapsed: self.connected.elapsed(),
             cpu,
             run_delay,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_model::State;
 use dbtime_tests::{
-    Recorded, Recorder, Server, Session, SessionTime, Truth, assert_close, builds, distribution,
-    needs_recording, schedstat,
+    Recorded, Recorder, Server, Session, SessionTime, Truth, assert_between, assert_close, builds,
+    distribution, needs_recording, schedstat,
 };
 
 /// Who sleeps does not tear; a session connects before it does, and goes after, and may be sampled in either.
@@ -29,11 +29,12 @@ fn assert_true_to(truth: &Truth, recorded: &Recorded) -> SessionTime {
         0.01,
         0.0,
     );
-    let wall = truth.elapsed.as_secs_f64();
-    assert_close(
+    // On a busy host a process that has ended its account may wait long until it is gone.
+    assert_between(
         &format!("{name}: elapsed, s\n{ledger}\n"),
         elapsed,
-        wall,
+        truth.shortest.as_secs_f64(),
+        truth.elapsed.as_secs_f64(),
         0.01,
         2.0 * PERIOD,
     );
@@ -173,10 +174,12 @@ fn known_sessions(server: &Server) {
 
     let short = assert_true_to(&short, &recorded);
     assert_close(
-        "seconds of a short session in pg_sleep",
+        &format!("seconds of a short session in pg_sleep:\n{}\n", short.ledger()),
         short.ns(Some("Timeout:PgSleep"), &State::ALL) as f64 / 1e9,
         1.0,
-        0.02,
+        // It shares its blocked time with waits for a client that has no CPU: three standard errors of its hundred samples, and
+        // some in the run queue after it was woken.
+        0.08,
         0.0,
     );
 
