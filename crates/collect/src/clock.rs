@@ -1,10 +1,10 @@
 //! CLOCK_MONOTONIC (what the kernel stamps) to microseconds since the Unix epoch (what a recording holds).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A stop is noticed within this time, however long a sleep is.
-const LONGEST_SLEEP_NS: u64 = 100_000_000;
+/// A thread that waits notices within this time that it is to stop, however long it waits.
+pub(crate) const NOTICES_STOP: Duration = Duration::from_millis(100);
 
 /// The relation of the two clocks at the start of a recording. It is kept for the whole recording, so that a step of
 /// the wall clock neither loses nor repeats time.
@@ -71,7 +71,7 @@ pub(crate) fn sleep_until(moment: u64, stop: &AtomicBool) -> bool {
         if now >= moment {
             return false;
         }
-        let until = moment.min(now + LONGEST_SLEEP_NS);
+        let until = moment.min(now + NOTICES_STOP.as_nanos() as u64);
         let time = libc::timespec {
             tv_sec: (until / 1_000_000_000) as i64,
             tv_nsec: (until % 1_000_000_000) as i64,

@@ -13,10 +13,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, Thread};
-use std::time::Duration;
 
 use crate::bpf::{become_real_time, thread_cpu_ns};
-use crate::clock::{monotonic_ns, sleep_until};
+use crate::clock::{NOTICES_STOP, monotonic_ns, sleep_until};
 use crate::timer::Timer;
 
 /// How late the thread itself comes up is known from so many moments.
@@ -32,8 +31,6 @@ const LONGEST_NS: u64 = 400_000;
 const ON_TIME_NS: u64 = 10_000;
 /// The timer of who waits is put off by so much while the thread looks at the clock: it would interrupt it at the very moment.
 const PUT_OFF_NS: u64 = 150_000;
-/// A stop is noticed within this time.
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// What the thread does at the moment.
 pub(crate) type Act = Box<dyn FnMut(u64) + Send>;
@@ -108,7 +105,7 @@ fn be_on_time(shared: &Shared, period_ns: u64, timer: &Timer, mut act: Act) {
         let moment = shared.moment.load(Ordering::Acquire);
         let come_up = moment.saturating_sub(lateness.lead());
         if moment == done || monotonic_ns() >= come_up {
-            std::thread::park_timeout(LONGEST_SLEEP);
+            std::thread::park_timeout(NOTICES_STOP);
             continue;
         }
         done = moment;

@@ -585,6 +585,11 @@ mod tests {
         samples + pool.finish(&mut rows.activity)
     }
 
+    fn ns_in(rows: &Rows, state: State) -> u64 {
+        let in_state = rows.activity.iter().filter(|row| row.state == state);
+        in_state.map(|row| row.ns).sum()
+    }
+
     fn running(wait: u32) -> SampleEvent {
         SampleEvent {
             pid: 1,
@@ -641,13 +646,7 @@ mod tests {
         };
         let samples = end(session, totals, &mut rows);
         assert_eq!(samples, 11);
-        let ns = |state| {
-            rows.activity
-                .iter()
-                .filter(|r| r.state == state)
-                .map(|r| r.ns)
-                .sum::<u64>()
-        };
+        let ns = |state| ns_in(&rows, state);
         assert_eq!((ns(State::Sleep), ns(State::Disk)), (10_000, 1_000));
     }
 
@@ -683,13 +682,7 @@ mod tests {
             run_queue: 1_000,
         };
         assert_eq!(end(session, totals, &mut rows), 5);
-        let ns = |state| {
-            rows.activity
-                .iter()
-                .filter(|r| r.state == state)
-                .map(|r| r.ns)
-                .sum::<u64>()
-        };
+        let ns = |state| ns_in(&rows, state);
         assert_eq!(
             (ns(State::Disk), ns(State::Sleep), ns(State::Runnable)),
             (1_500, 1_500, 1_000)

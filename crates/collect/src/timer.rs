@@ -6,11 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// A stop is noticed within this time, however far the timer is.
-const LONGEST_WAIT: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+use crate::clock::NOTICES_STOP;
 
 /// Fires once, at a moment of CLOCK_MONOTONIC (nanoseconds).
 #[derive(Debug)]
@@ -71,14 +67,18 @@ impl Timer {
 
     /// Waits until it fires; true when the thread is to stop.
     pub(crate) fn wait(&self, stop: &AtomicBool) -> bool {
+        let longest = Timespec {
+            tv_sec: NOTICES_STOP.as_secs() as i64,
+            tv_nsec: i64::from(NOTICES_STOP.subsec_nanos()),
+        };
         loop {
             if stop.load(Ordering::Acquire) {
                 return true;
             }
             let mut wanted = [PollFd::new(&self.fd, PollFlags::IN)];
             // An error is a signal's: the loop covers it.
-            if poll(&mut wanted, Some(&LONGEST_WAIT)).is_ok_and(|ready| ready > 0) {
-                return false;
+            if poll(&mut wanted, Some(&longest)).is_ok_and(|ready| ready > 0) {
+                return stop.load(Ordering::Acquire);
             }
         }
     }

@@ -156,6 +156,8 @@ struct Passes {
     moment: u64,
     begin: u64,
     end: u64,
+    /// Whether it reported totals: once a second.
+    totals: bool,
     /// Whether any session has run since the one before.
     sessions_ran: bool,
 }
@@ -166,13 +168,13 @@ impl Passes {
         self.moment = moment;
         self.begin = monotonic_ns();
         let wanted = self.shared.totals_wanted.swap(false, Ordering::AcqRel);
-        let totals = stop || wanted || self.begin >= self.next_totals;
-        if totals {
+        self.totals = stop || wanted || self.begin >= self.next_totals;
+        if self.totals {
             self.next_totals = self.clock.next_second(self.begin);
         }
         let pass = dbt_pass {
             slots: self.shared.slots.load(Ordering::Acquire),
-            totals: totals.into(),
+            totals: self.totals.into(),
             // A stop comes before its time.
             moment: moment.min(self.begin),
             has_come: has_come.into(),
@@ -213,12 +215,15 @@ fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, cl
         moment: 0,
         begin: 0,
         end: 0,
+        totals: false,
         sessions_ran: false,
     }));
     let of_punctual = Arc::clone(&passes);
     let act: Act = Box::new(move |moment| {
         if let Ok(mut passes) = of_punctual.try_lock()
             && passes.moment != moment
+            // The last pass is not its: one more would count for time that is over.
+            && !passes.shared.stop.load(Ordering::Acquire)
         {
             passes.make(moment, false, false);
         }
@@ -248,10 +253,12 @@ fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, cl
         }
         sessions_ran = passes.sessions_ran;
         rhythm.begins(passes.begin, &shared.standstill);
-        let punctual_ns = punctual.as_ref().map_or(0, Punctual::cpu_ns);
-        shared
-            .cpu_ns
-            .store(thread_cpu_ns() + punctual_ns, Ordering::Relaxed);
+        if passes.totals {
+            let punctual_ns = punctual.as_ref().map_or(0, Punctual::cpu_ns);
+            shared
+                .cpu_ns
+                .store(thread_cpu_ns() + punctual_ns, Ordering::Relaxed);
+        }
         if stop {
             return;
         }
