@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{Outcome, Recorded, dbtime_binary};
 
 /// How long the command may take to attach, and to finish after it was told to.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A recording in the making. Killed when dropped before its end.
 #[derive(Debug)]

@@ -43,12 +43,6 @@ const MOST_ROWS: usize = 200_000;
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
 /// Where passes are rarer than this allows, recording begins before the first one.
 const LONGEST_FIRST_PASS: Duration = Duration::from_millis(300);
-/// How often it is looked for how transactions are counted.
-const LOOK_FOR_TRANSACTIONS: Duration = Duration::from_millis(50);
-/// Recording waits so long for it at most: enough where a server is busy.
-const WAIT_FOR_TRANSACTIONS: Duration = Duration::from_millis(20);
-/// Only sessions in which something has changed within this time are looked at for it.
-const ACTIVE_NS: u64 = 1_000_000_000;
 /// A pass that was under way when a session ended has sent what it found after so long at the latest.
 const LATE_SAMPLES_NS: u64 = 50_000_000;
 /// A session of which nothing is reported for this long is looked for.
@@ -154,7 +148,6 @@ pub struct Collector {
     /// End of the last standstill that was noted, CLOCK_MONOTONIC.
     stood_still_until: u64,
     counted_transactions_ns: u64,
-    next_transactions_look_ns: u64,
 }
 
 /// The database of a target.
@@ -258,15 +251,14 @@ impl Collector {
             without_slot: 0,
             stood_still_until: 0,
             counted_transactions_ns: monotonic_ns(),
-            next_transactions_look_ns: 0,
             database,
             options,
         };
         collector.take_up_database()?;
+        // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
+        collector.count_transactions(monotonic_ns(), true);
         collector.wait_for_first_pass();
-        collector.begin_transactions();
         collector.start_ns = monotonic_ns();
-        collector.count_transactions(collector.start_ns, true);
         drop(raised);
         Ok(collector)
     }
@@ -331,7 +323,9 @@ impl Collector {
         if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
             self.take_latencies(now)?;
         }
-        self.look_at_transactions(now);
+        if now >= self.clock.next_second(self.counted_transactions_ns) {
+            self.count_transactions(now, false);
+        }
         self.look_at_database()?;
         let outlives = self.database.outlives_its_sessions();
         Ok(match (outlives, self.gone, self.sessions.is_empty()) {
@@ -346,8 +340,11 @@ impl Collector {
     /// # Errors
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
-        self.count_transactions(monotonic_ns(), true);
         self.engine.stop();
+        // All that is counted ends with the accounts; what waits in the ring may take a while.
+        let end = monotonic_ns();
+        self.count_transactions(end, true);
+        self.take_latencies(end)?;
         for event in self.engine.wait(Duration::ZERO) {
             self.take(event)?;
         }
@@ -358,7 +355,6 @@ impl Collector {
             self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
         }
         self.quality.samples += self.pool.finish(&mut self.rows.activity);
-        self.take_latencies(monotonic_ns())?;
         self.note_standstill();
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
@@ -489,7 +485,6 @@ impl Collector {
                 {
                     unwinding.look_again(sample.pid, Instant::now());
                 }
-                session.sampled_ns = monotonic_ns();
                 session.sample(&sample, (kernel, user));
             }
             Event::Begin {
@@ -830,38 +825,6 @@ impl Collector {
             session.set_names(Rc::clone(&self.names));
         }
         self.take_up_newcomers()
-    }
-
-    fn clients(&self) -> Vec<u32> {
-        let clients = self.sessions.values().filter(|session| session.is_client());
-        clients.map(|session| session.pid).collect()
-    }
-
-    /// Before recording begins: where a server is busy, its transactions are counted from the first moment on.
-    fn begin_transactions(&mut self) {
-        let (clients, until) = (self.clients(), Instant::now() + WAIT_FOR_TRANSACTIONS);
-        while Instant::now() < until && !clients.is_empty() && self.database.seeks_transactions() {
-            self.database.look_at_transactions(&clients);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn look_at_transactions(&mut self, now: u64) {
-        if now >= self.clock.next_second(self.counted_transactions_ns) {
-            self.count_transactions(now, false);
-        } else if now >= self.next_transactions_look_ns && self.database.seeks_transactions() {
-            self.next_transactions_look_ns = now + LOOK_FOR_TRANSACTIONS.as_nanos() as u64;
-            // Who has been idle for a while is in no transaction, or in one whose number stays the same: it tells nothing.
-            let is_active = |session: &&LiveSession| {
-                session.is_client() && now.saturating_sub(session.sampled_ns) < ACTIVE_NS
-            };
-            let active = self.sessions.values().filter(is_active);
-            let active: Vec<u32> = active.map(|session| session.pid).collect();
-            if self.database.look_at_transactions(&active) {
-                // From now on they are counted.
-                self.count_transactions(now, true);
-            }
-        }
     }
 
     /// Transactions of clients' sessions since the last time. Of hundreds that are idle none is looked at.

@@ -108,19 +108,8 @@ pub(crate) trait Database {
     /// What to say when it has gone with the end of this process.
     fn gone_with(&self, pid: u32) -> Option<String>;
 
-    /// Whether it is yet to be found out how the transactions of its sessions are counted.
-    fn seeks_transactions(&self) -> bool {
-        false
-    }
-
-    /// Finds out how the transactions of its sessions are counted. Called some times a second, as long as it is sought, with
-    /// clients' sessions that have just done something. True when it has just been found out.
-    fn look_at_transactions(&mut self, _clients: &[u32]) -> bool {
-        false
-    }
-
     /// By how many transactions each of these sessions has grown since the last call, and who says so; 0 for a session that is
-    /// counted from now on. None: it does not say, or not yet.
+    /// counted from now on. None: it does not say.
     fn transactions(&mut self, _clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
         None
     }

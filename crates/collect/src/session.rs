@@ -106,8 +106,6 @@ pub(crate) struct LiveSession {
     next_title_ns: u64,
     /// Statements that have their row.
     statements: HashSet<u32>,
-    /// When a sample found something else than the one before, CLOCK_MONOTONIC.
-    pub(crate) sampled_ns: u64,
     /// A row says how many transactions it made.
     pub(crate) counts_transactions: bool,
     /// Its CPU time when its transactions were counted last.
@@ -142,7 +140,6 @@ impl LiveSession {
             missed: 0,
             next_title_ns: 0,
             statements: HashSet::new(),
-            sampled_ns: 0,
             counts_transactions: false,
             counted_at_cpu_ns: 0,
             end: None,

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use dbtime_model::latency::{bounds_of, kind, source};
 use dbtime_model::{LatencyRow, Rows, SessionId, Wait, WaitKind};
+use foldhash::fast::RandomState;
 use syscalls::Sysno;
 
 use crate::block::operation_of;
@@ -35,6 +36,8 @@ pub(crate) struct Latencies {
     files: Files,
     devices: HashMap<u32, String>,
     wakers: Wakers,
+    /// Rows of the last second: the next one has about as many.
+    last_rows: usize,
 }
 
 /// What the events of a row have in common.
@@ -61,6 +64,7 @@ impl Latencies {
             files: Files::new(server),
             devices: HashMap::new(),
             wakers: Wakers::default(),
+            last_rows: 0,
         }
     }
 
@@ -122,7 +126,8 @@ impl Latencies {
         let time = clock.second_us(self.since + (now - self.since) / 2);
         self.since = now;
         self.sessions.retain(|_, (_, until)| *until > now);
-        let mut sums: HashMap<RowKey, Latency> = HashMap::new();
+        let mut sums: HashMap<RowKey, Latency, RandomState> =
+            HashMap::with_capacity_and_hasher(self.last_rows, RandomState::default());
         let mut add = |key: &LatencyKey, latency: Latency| {
             for row in self.rows_of(key, names) {
                 let sum = sums.entry(row).or_default();
@@ -147,6 +152,7 @@ impl Latencies {
                 .map_err(|e| CollectError::Kernel(format!("BPF map of free histograms: {e}")))?;
         }
         self.ended.clear();
+        self.last_rows = sums.len();
         rows.latency.extend(sums.into_iter().map(|(key, sum)| {
             let (from_ns, to_ns) = bounds_of(key.bucket);
             LatencyRow {

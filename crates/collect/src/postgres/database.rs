@@ -26,7 +26,7 @@ impl PostgresDatabase {
     /// The whole server.
     pub(crate) fn whole(server: Server) -> PostgresDatabase {
         PostgresDatabase {
-            transactions: Transactions::of(server.postmaster, server.major),
+            transactions: Transactions::of(server.postmaster),
             server,
             only: None,
             with_children: true,
@@ -43,7 +43,7 @@ impl PostgresDatabase {
             return Ok(PostgresDatabase::whole(server));
         }
         Ok(PostgresDatabase {
-            transactions: Transactions::of(server.postmaster, server.major),
+            transactions: Transactions::of(server.postmaster),
             server,
             only: Some(pid),
             with_children: false,
@@ -149,20 +149,10 @@ impl Database for PostgresDatabase {
             .then(|| format!("the server has stopped (postmaster {pid} ended)"))
     }
 
-    fn seeks_transactions(&self) -> bool {
-        self.transactions.as_ref().is_some_and(Transactions::is_sought)
-    }
-
-    fn look_at_transactions(&mut self, clients: &[u32]) -> bool {
-        self.transactions
-            .as_mut()
-            .is_some_and(|transactions| transactions.look(clients))
-    }
-
     fn transactions(&mut self, clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
         Some((
             counter::SESSION_MEMORY,
-            self.transactions.as_mut()?.count(clients)?,
+            self.transactions.as_mut()?.count(clients),
         ))
     }
 
@@ -177,7 +167,7 @@ impl Database for PostgresDatabase {
             return None;
         }
         self.server = self.server.successor()?;
-        self.transactions = Transactions::of(self.server.postmaster, self.server.major);
+        self.transactions = Transactions::of(self.server.postmaster);
         Some(Change::Restarted(format!(
             "the server has started again (postmaster {})",
             self.server.postmaster
