@@ -87,7 +87,7 @@ fn soak(arguments: &Arguments) -> Result<()> {
         writer.meta().end_us = now;
         writer.write(&rows)?;
         if (number + 1) % 60 == 0 {
-            writer.begin_compacting()?;
+            writer.begin_compacting(false)?;
             writer.go_on_compacting(true)?;
         }
         if matches!(number + 1, 60 | 360 | 720) || number + 1 == minutes {

@@ -204,7 +204,7 @@ impl Segments {
         let merged = self.writer.go_on_compacting(at_end).and_then(|()| {
             if at_end || Instant::now() >= self.next_compaction {
                 self.next_compaction = Instant::now() + COMPACTION;
-                self.writer.begin_compacting()?;
+                self.writer.begin_compacting(at_end)?;
             }
             self.writer.go_on_compacting(at_end)
         });

@@ -198,7 +198,7 @@ mod tests {
         for steps in 0.. {
             let path = home.path().join(format!("{steps}.dbt"));
             let mut writer = write(&path);
-            writer.begin_compacting().expect("there is a thread");
+            writer.begin_compacting(true).expect("there is a thread");
             let mut left = steps;
             writer
                 .compact_while(true, &mut || {
@@ -240,14 +240,14 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let path = home.path().join("a.dbt");
         let mut writer = write(&path);
-        writer.begin_compacting().expect("there is a thread");
+        writer.begin_compacting(true).expect("there is a thread");
         for segment in SEGMENTS..SEGMENTS + 3 {
             add(&mut writer, segment);
             writer.go_on_compacting(false).expect("it can be merged");
             assert_eq!(read(&path), expected(segment + 1));
         }
         writer.go_on_compacting(true).expect("it can be merged");
-        writer.begin_compacting().expect("there is a thread");
+        writer.begin_compacting(true).expect("there is a thread");
         writer.go_on_compacting(true).expect("it can be merged");
         writer.finish().expect("it can be written");
         assert_eq!(read(&path), expected(SEGMENTS + 3));

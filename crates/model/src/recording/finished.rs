@@ -203,7 +203,7 @@ mod tests {
             };
             writer.write(&rows).expect("it can be written");
             if segment + 1 == merged {
-                writer.begin_compacting().expect("there is a thread");
+                writer.begin_compacting(true).expect("there is a thread");
                 writer.go_on_compacting(true).expect("it can be merged");
             }
         }

@@ -48,8 +48,9 @@ enum Compaction {
     Merged(Merged, Instant),
 }
 
-/// A nice value.
-const LEAST_IMPORTANT: i32 = 19;
+/// Nice value of a merge beside what else happens. Not the lowest: who ends a recording waits for the merge that is under way, and
+/// beside twenty busy tasks the lowest has one in a thousand parts of a CPU.
+const LESS_IMPORTANT: i32 = 5;
 /// Who has opened the recording before segments were merged finds their single files for so long.
 const READERS_MAY_TAKE: Duration = Duration::from_secs(60);
 
@@ -150,11 +151,12 @@ impl RecordingWriter {
     }
 
     /// Begins to merge all segments that are not merged yet, beside what else happens; [`RecordingWriter::go_on_compacting`]
-    /// ends it. Nothing is begun while another one is under way, or when there is nothing to merge.
+    /// ends it. Nothing is begun while another one is under way, or when there is nothing to merge. With `awaited`, somebody waits
+    /// for it: it is as important as they are.
     ///
     /// # Errors
     /// There can be no thread for it.
-    pub fn begin_compacting(&mut self) -> Result<(), RecordingError> {
+    pub fn begin_compacting(&mut self, awaited: bool) -> Result<(), RecordingError> {
         let segments = &self.meta.segments;
         let range = Merged {
             first: segments.merged.last().map_or(1, |merged| merged.last + 1),
@@ -173,8 +175,10 @@ impl RecordingWriter {
         let thread = std::thread::Builder::new()
             .name("dbtime-compact".to_string())
             .spawn(move || {
-                // Nobody waits for it. Where that is refused it is as important as the rest.
-                let _ = rustix::process::setpriority_process(None, LEAST_IMPORTANT);
+                if !awaited {
+                    // Where that is refused it is as important as the rest.
+                    let _ = rustix::process::setpriority_process(None, LESS_IMPORTANT);
+                }
                 tables.iter().map(|table| compaction::merge(table, range)).sum()
             })
             .map_err(failed)?;
@@ -271,8 +275,9 @@ impl RecordingWriter {
 pub(super) fn write_meta(directory: &Directory, meta: &Meta) -> Result<(), RecordingError> {
     directory
         .replace(META_FILE.as_ref(), |file| {
-            serde_json::to_writer_pretty(&mut *file, meta).map_err(io::Error::from)?;
-            file.write_all(b"\n")
+            let mut text = serde_json::to_vec_pretty(meta).map_err(io::Error::from)?;
+            text.push(b'\n');
+            file.write_all(&text)
         })
         .map(|_| ())
         .map_err(|e| RecordingError::io(&directory.path().join(META_FILE), e))
