@@ -12,7 +12,6 @@ const volatile __s32 call = 0;
 const volatile __u64 wait_source_kind = SOURCE_NONE;
 const volatile __u64 wait_source_event = 0;
 const volatile __u64 wait_source_on_cpu = 0;
-const volatile __u64 wait_source_statement = 0;
 
 /* A call that begins. */
 struct dbt_call_wait {
@@ -36,7 +35,6 @@ int BPF_PROG(on_call, struct pt_regs *regs, long id)
 		.kind = wait_source_kind,
 		.event = wait_source_event,
 		.on_cpu = wait_source_on_cpu,
-		.statement = wait_source_statement,
 	};
 	struct dbt_call_wait *row;
 

@@ -17,17 +17,18 @@ struct dbt_task_id {
 
 enum dbt_source_kind {
 	SOURCE_NONE = 0,
-	SOURCE_POINTER = 1, /* `event` is the address of a pointer to the 32-bit wait event */
+	SOURCE_POINTER = 1, /* `event` is the address of a pointer to the 32-bit wait event, `statement` (0 = there is none) that of a
+			     * pointer to a record with the 64-bit id of the statement at `statement_offset` */
 	SOURCE_NUMBERS = 2, /* `event` is the address of its number, `on_cpu` that of a number above 0 while it does not wait */
 };
 
-/* Where a session says what it is doing: addresses in its own memory, of 32 bits each. */
+/* Where a session says what it is doing: addresses in its own memory. */
 struct dbt_wait_source {
 	__u32 kind; /* enum dbt_source_kind */
-	__u32 pad;
+	__u32 statement_offset;
 	__u64 event;
 	__u64 on_cpu;
-	__u64 statement; /* of the hash of the statement it executes; 0 = there is none */
+	__u64 statement; /* SOURCE_NUMBERS: of the 32-bit hash of the statement it executes; 0 = there is none */
 };
 
 #define WAIT_NOT_READ 0xffffffff /* in the place of a wait event */
@@ -52,16 +53,17 @@ struct dbt_slot {
 	__u64 turns;           /* on a CPU, up to the last look */
 	__u64 run_delay;       /* in the run queue, up to then */
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
+	__u64 statement;       /* of the row that this pass found, as the next three of it */
+	__u32 is_new;          /* this pass found a state that the last row does not hold for */
+	__u32 in_iowait;       /* it went to sleep for block I/O */
+	__u32 wait;
 	__u32 state;           /* raw __state at the last row */
 	__u32 repeats;         /* passes since the last event in which that row still held */
 	__u32 torn;            /* since the last totals, like the following */
 	__u32 torn_stacks;
 	__u32 displaced;
-	__u32 is_new;          /* this pass found a state that the last row does not hold for: this and the next three are its */
-	__u32 in_iowait;       /* it went to sleep for block I/O */
-	__u32 wait;
-	__u32 statement;
 	__u32 has_account;     /* exact tier: its account is open, and sums of it were sent */
+	__u32 pad;
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */
@@ -115,9 +117,8 @@ struct dbt_sample {
 	__u32 repeats;       /* EVENT_WAITING: passes in which the row before still held */
 	__u16 kernel_frames;
 	__u16 user_frames;
-	__u32 statement;     /* 0 = not known */
 	__u32 user_end;      /* enum dbt_unwind_end */
-	__u32 pad;
+	__u64 statement;     /* 0 = not known */
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
 };
 
@@ -147,7 +148,8 @@ enum dbt_exact_state {
 /* All time that a session has spent in one wait event of one statement. It only grows. */
 struct dbt_wait_sums {
 	__u32 wait;
-	__u32 statement; /* 0 = not known */
+	__u32 pad;
+	__u64 statement; /* 0 = not known */
 	__u64 ns[EXACT_STATES];
 	__u64 count[EXACT_STATES];
 };

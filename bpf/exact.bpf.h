@@ -93,10 +93,10 @@ struct dbt_account {
 	__u32 device; /* that the call sent a request to */
 	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; with `waker` written by the waker's CPU */
 	__u32 waker;     /* pid of the task that woke it; 0 = an interrupt */
-	__u32 statement; /* that was executed when this was last read */
 	__u32 wanted;    /* the sampler wants the sums and could not copy them: the task is to send them itself */
-	__u32 pad;
+	__u64 statement; /* that was executed when this was last read */
 	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
+	__u64 record;       /* the same of the record that has the statement */
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
 	__u32 wait_histograms[MAX_WAITS];     /* by cell, as the next */
@@ -148,11 +148,16 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool i
 	__u64 address = account->source.event, pointer = account->wait_pointer;
 	__u32 wait = 0;
 
-	if (!pointer || !is_settled) {
+	/* A session has its record a little later than its wait event in shared memory. */
+	if (!pointer || !is_settled || (account->source.statement && !account->record)) {
 		if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address))
 			return WAIT_NOT_READ;
 		account->wait_pointer = pointer - address + SAME_MODULE > 2ULL * SAME_MODULE ? pointer : 0;
+		if (!account->source.statement ||
+		    bpf_probe_read_user(&account->record, sizeof(account->record), (void *)account->source.statement))
+			account->record = 0;
 	}
+	account->statement = own_statement_at(&account->source, account->record);
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
 }
 
@@ -169,9 +174,8 @@ static __always_inline __u32 read_wait(struct dbt_account *account, bool is_sett
 }
 
 /* Cell of a wait event in a statement. The last one takes all for which there is no room, as not read. */
-static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 statement)
+static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u64 statement)
 {
-	__u64 wanted = (__u64)statement << 32 | wait;
 	__u32 i;
 
 	for (i = 0; i < MAX_WAITS - 1; i++) {
@@ -180,7 +184,7 @@ static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 stateme
 			sums->used = i + 1;
 			return i;
 		}
-		if (*(__u64 *)&sums->waits[i].wait == wanted)
+		if (sums->waits[i].statement == statement && sums->waits[i].wait == wait)
 			return i;
 	}
 	sums->waits[MAX_WAITS - 1].wait = WAIT_NOT_READ;
@@ -370,7 +374,7 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
  * up to `now`, and is being written. */
 static __always_inline void send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, __u64 run_delay)
 {
-	bool is_scarce = account->source.kind == SOURCE_NUMBERS && account->sums.used >= MAX_WAITS - ROOM;
+	bool is_scarce = account->source.statement && account->sums.used >= MAX_WAITS - ROOM;
 	struct dbt_totals *totals = &account->sums.totals;
 	__u32 i;
 

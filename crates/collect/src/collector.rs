@@ -12,7 +12,7 @@ use dbtime_model::{CounterRow, Rows, SessionId, Windows, counter};
 use crate::accounting::{Pool, Totals};
 use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, StackEnd, Tier, Visit};
 use crate::clock::{Clock, monotonic_ns};
-use crate::database::{Change, Database, Member, WaitNames};
+use crate::database::{Change, Database, Member, Texts, WaitNames};
 use crate::engine::{BpfEngine, Engine};
 use crate::latencies::Latencies;
 use crate::oracle::Instance;
@@ -22,6 +22,7 @@ use crate::priority::{self, Priority};
 use crate::proc_engine::ProcEngine;
 use crate::seconds::middle;
 use crate::session::{Identity, LiveSession, Reported, Unused};
+use crate::statements::Statements;
 use crate::symbols::Symbolizer;
 use crate::unwind::Unwinding;
 use crate::{CollectError, host, privilege, process};
@@ -88,6 +89,8 @@ pub struct Options {
     pub wakers: bool,
     /// Put probes into Oracle's functions that begin and end a wait; in the exact tiers only.
     pub uprobes: bool,
+    /// What is kept of the texts of statements.
+    pub texts: Texts,
     /// Rows of windows of so many seconds, after the first minutes ([`WHOLE_SECONDS`]).
     pub resolution_s: u32,
     /// Take the engine of older kernels also where the better one works.
@@ -114,6 +117,9 @@ pub struct Collector {
     database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
+    statements: Statements,
+    /// It has been said that there are too many of them.
+    told_of_statements: bool,
     symbolizer: Symbolizer,
     /// Where stacks are unwound.
     unwinding: Option<Unwinding>,
@@ -225,6 +231,8 @@ impl Collector {
             probes,
             names: database.names(),
             titles: Rc::default(),
+            statements: Statements::default(),
+            told_of_statements: false,
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),
             told_of_files: false,
@@ -486,6 +494,7 @@ impl Collector {
                     unwinding.look_again(sample.pid, Instant::now());
                 }
                 session.sample(&sample, (kernel, user));
+                self.see_statement(sample.pid, sample.statement);
             }
             Event::Begin {
                 pid,
@@ -587,6 +596,18 @@ impl Collector {
         Ok(())
     }
 
+    /// The session of this process has been seen in a statement.
+    fn see_statement(&mut self, pid: u32, statement: u64) {
+        let text = || self.database.statement_text(pid, statement, self.options.texts);
+        self.statements.see(statement, &mut self.rows, text);
+        if self.statements.is_full() && !std::mem::replace(&mut self.told_of_statements, true) {
+            self.note(
+                "more than 100000 statements: further ones are recorded by their ids, without text"
+                    .to_string(),
+            );
+        }
+    }
+
     fn take_totals(&mut self, session: &mut LiveSession, event: &Event, unused: Unused) {
         let Event::Totals {
             start_ns,
@@ -605,6 +626,9 @@ impl Collector {
             if ended {
                 latencies.forget(session.pid, start_ns, monotonic_ns());
             }
+        }
+        for of_wait in sums.iter().flat_map(|sums| &sums.waits) {
+            self.see_statement(session.pid, of_wait.statement);
         }
         let totals = Totals {
             now: time_ns,

@@ -14,11 +14,34 @@ pub(crate) enum WaitSource {
     /// Nowhere.
     #[default]
     None,
-    /// Of a pointer to the 32-bit wait event.
-    Pointer(u64),
+    /// Of a pointer to the 32-bit wait event; and where it has the id of its statement.
+    Pointer {
+        event: u64,
+        statement: Option<StatementRecord>,
+    },
     /// Of the 32-bit number of an event, of another number that is above 0 while the session does not wait, and of the
     /// 32-bit hash of its statement (0 = there is none).
     Numbers { event: u64, on_cpu: u64, statement: u64 },
+}
+
+/// What a recording keeps of the texts of statements.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Texts {
+    /// Nothing.
+    None,
+    /// Without literals and comments.
+    #[default]
+    Normalized,
+    /// As they were sent.
+    Full,
+}
+
+/// Where a session has the 64-bit id of its statement (0 = there is none): so many bytes behind the address that a pointer at an
+/// address of its memory has. A pointer of 0 = there is no record yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StatementRecord {
+    pub(crate) pointer: u64,
+    pub(crate) offset: u32,
 }
 
 impl WaitSource {
@@ -111,6 +134,12 @@ pub(crate) trait Database {
     /// By how many transactions each of these sessions has grown since the last call, and who says so; 0 for a session that is
     /// counted from now on. None: it does not say.
     fn transactions(&mut self, _clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
+        None
+    }
+
+    /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database
+    /// does not tell.
+    fn statement_text(&self, _pid: u32, _statement: u64, _texts: Texts) -> Option<String> {
         None
     }
 

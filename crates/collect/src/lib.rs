@@ -34,6 +34,8 @@ mod rhythm;
 mod sched;
 mod seconds;
 mod session;
+mod small_code;
+mod statements;
 mod symbols;
 mod target_file;
 mod timer;
@@ -42,6 +44,7 @@ mod unwind;
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
 pub use collector::{Collector, Means, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS};
+pub use database::Texts;
 pub use dive::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, SystemCall,
     mend as mend_after_dives,

@@ -60,6 +60,16 @@ pub(crate) fn read_u32(pid: u32, address: u64) -> io::Result<u32> {
     Ok(u32::from_ne_bytes(bytes))
 }
 
+/// A 64-bit number.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_u64(pid: u32, address: u64) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    read(pid, &mut [(address, &mut bytes)])?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
 fn vector(address: usize, bytes: usize) -> libc::iovec {
     libc::iovec {
         iov_base: address as *mut libc::c_void,

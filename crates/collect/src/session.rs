@@ -1,11 +1,10 @@
 //! A session while it is recorded: its samples and totals come in, its rows go out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, StateGroup, StatementRow, Wait,
-    counter,
+    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, StateGroup, Wait, counter,
 };
 
 use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
@@ -104,8 +103,6 @@ pub(crate) struct LiveSession {
     /// Switches that were not seen, so far.
     missed: u64,
     next_title_ns: u64,
-    /// Statements that have their row.
-    statements: HashSet<u32>,
     /// A row says how many transactions it made.
     pub(crate) counts_transactions: bool,
     /// Its CPU time when its transactions were counted last.
@@ -139,7 +136,6 @@ impl LiveSession {
             waits_unknown: 0,
             missed: 0,
             next_title_ns: 0,
-            statements: HashSet::new(),
             counts_transactions: false,
             counted_at_cpu_ns: 0,
             end: None,
@@ -332,7 +328,7 @@ impl LiveSession {
         let mut samples = 0;
         for (at, share) in advance.shares {
             samples += share.samples;
-            let spent = self.spent(share.cell, rows);
+            let spent = self.spent(share.cell);
             // What was kept back of a young session stands in the second that it was of.
             let earlier = (at < begin).then(|| Seconds::at(clock, at));
             let spread = earlier.as_ref().unwrap_or(&seconds);
@@ -360,7 +356,7 @@ impl LiveSession {
             for unsplit in advance.unsplit {
                 let mut found = BTreeMap::new();
                 for (cell, count) in unsplit.samples {
-                    *found.entry(self.spent(cell, rows)).or_default() += count;
+                    *found.entry(self.spent(cell)).or_default() += count;
                 }
                 let second = clock.second_us(unsplit.at);
                 pool.add((self.id, &kind), second, unsplit.group, unsplit.ns, found);
@@ -487,18 +483,13 @@ impl LiveSession {
         }
     }
 
-    /// What a row says of this cell. A statement that is new gets its row.
-    fn spent(&mut self, cell: Cell, rows: &mut Rows) -> Spent {
-        let statement = u64::from(cell.statement);
-        if statement != 0 && self.statements.insert(cell.statement) {
-            rows.statements.push(StatementRow {
-                id: statement,
-                ..StatementRow::default()
-            });
-        }
+    /// What a row says of this cell.
+    fn spent(&self, cell: Cell) -> Spent {
+        let wait = self.decode(cell.wait);
         Spent {
-            wait: self.decode(cell.wait),
-            statement,
+            // An idle session still has the id of its last statement; it executes none.
+            statement: if wait.idle { 0 } else { cell.statement },
+            wait,
             state: cell.state,
             kernel_stack: cell.kernel_stack,
             user_stack: cell.user_stack,

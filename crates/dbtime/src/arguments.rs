@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Tier};
+use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit};
@@ -146,6 +146,9 @@ pub struct RecordArguments {
     /// Time Oracle's waits by probes in its functions too, and note how long the database says they were
     #[arg(long, requires = "exact", requires = "oracle")]
     pub uprobes: bool,
+    /// What is kept of the texts of statements
+    #[arg(long, value_name = "WHAT", default_value = "normalized")]
+    pub text: TextKind,
     /// Rows of so many seconds after the first five minutes: 10s, 1m. For recordings that go on for hours
     #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
     pub resolution_s: u32,
@@ -155,6 +158,27 @@ pub struct RecordArguments {
     /// Directory to create for the recording
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: PathBuf,
+}
+
+/// What `record` keeps of the texts of statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TextKind {
+    /// As they were sent, with their literals
+    Full,
+    /// Without literals and comments
+    Normalized,
+    /// Nothing
+    None,
+}
+
+impl From<TextKind> for Texts {
+    fn from(kind: TextKind) -> Texts {
+        match kind {
+            TextKind::Full => Texts::Full,
+            TextKind::Normalized => Texts::Normalized,
+            TextKind::None => Texts::None,
+        }
+    }
 }
 
 /// What `record` looks at sessions with.
@@ -218,6 +242,9 @@ pub struct Selection {
     /// Only time in this state (user, kernel, runnable, disk, sleep …); may be repeated
     #[arg(long, value_name = "STATE")]
     pub state: Vec<State>,
+    /// Only time in the statement with this id (PostgreSQL: queryid); may be repeated
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    pub query: Vec<i64>,
 }
 
 /// What the files of other tools do not say.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dbtime_collect::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, Means,
-    Options, SystemCall, Target, Tier,
+    Options, SystemCall, Target, Texts, Tier,
 };
 use dbtime_import::CallOptions;
 use dbtime_model::latency::kind;
@@ -262,6 +262,7 @@ fn list(pid: u32, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Ended
             tier: Tier::Calls,
             wakers: false,
             uprobes: false,
+            texts: Texts::None,
             resolution_s: 1,
             task_iterator: false,
         },

@@ -109,6 +109,7 @@ fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             tier: arguments.tier(),
             wakers: arguments.wakers,
             uprobes: arguments.uprobes,
+            texts: arguments.text.into(),
             resolution_s: arguments.resolution_s,
             task_iterator: arguments.task_iterator,
         },
@@ -164,11 +165,13 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     if arguments.depth.is_some() && !arguments.stacks && !arguments.tree && arguments.call.is_none() {
         return Err(Usage("--depth is for --stacks, --tree and --call".to_string()).into());
     }
-    let cuts_times = !arguments.selection.wait.is_empty() || !arguments.selection.state.is_empty();
-    if cuts_times && (arguments.latency || arguments.io) {
-        return Err(
-            Usage("--wait and --state choose times; choose single events with --name".to_string()).into(),
-        );
+    let selection = &arguments.selection;
+    let cuts_times = !selection.wait.is_empty() || !selection.state.is_empty() || !selection.query.is_empty();
+    if cuts_times && (arguments.latency || arguments.io || arguments.compare || arguments.switches) {
+        return Err(Usage(
+            "--wait, --state and --query choose times; choose single events with --name".to_string(),
+        )
+        .into());
     }
     match (arguments.latency, arguments.io, arguments.format) {
         (true, _, Format::Svg) => run_heat_map(arguments),
@@ -739,5 +742,6 @@ fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
         sessions: selection.session.clone(),
         waits: selection.wait.clone(),
         states: selection.state.clone(),
+        statements: selection.query.iter().map(|id| id.cast_unsigned()).collect(),
     })
 }

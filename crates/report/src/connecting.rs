@@ -109,7 +109,10 @@ impl ConnectingBuilder {
         filter: &Filter,
         dimensions: &Dimensions,
     ) -> Option<Connecting> {
-        let is_whole = filter.sessions.is_empty() && filter.waits.is_empty() && filter.states.is_empty();
+        let is_whole = filter.sessions.is_empty()
+            && filter.waits.is_empty()
+            && filter.states.is_empty()
+            && filter.statements.is_empty();
         let began = |us: i64| us >= period.from_us && us < period.to_us;
         let sessions = dimensions
             .sessions()

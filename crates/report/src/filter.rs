@@ -19,6 +19,8 @@ pub struct Filter {
     pub waits: Vec<String>,
     /// States; empty = all.
     pub states: Vec<State>,
+    /// Ids of the statements; empty = all.
+    pub statements: Vec<u64>,
 }
 
 impl Filter {
@@ -45,6 +47,11 @@ impl Filter {
     /// True for a row of this session.
     pub fn takes_session(&self, session: &Session) -> bool {
         self.sessions.is_empty() || self.sessions.contains(&session.pid)
+    }
+
+    /// True for a row of this statement.
+    pub fn takes_statement(&self, id: u64) -> bool {
+        self.statements.is_empty() || self.statements.contains(&id)
     }
 
     /// True for a row of this wait and state.

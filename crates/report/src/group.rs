@@ -34,6 +34,8 @@ pub enum Dimension {
     Program,
     /// `statement`: normalised SQL statement.
     Statement,
+    /// `query`: the statement by its id in the database (PostgreSQL: `queryid`).
+    Query,
     /// `sql_id`: the statement by its name in the database.
     SqlId,
     /// `service`: what the client connected to.
@@ -52,7 +54,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 17] = [
+    pub const ALL: [Dimension; 18] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -63,6 +65,7 @@ impl Dimension {
         Dimension::State,
         Dimension::Program,
         Dimension::Statement,
+        Dimension::Query,
         Dimension::SqlId,
         Dimension::Service,
         Dimension::Module,
@@ -94,6 +97,7 @@ impl Dimension {
             Dimension::State => "state",
             Dimension::Program => "program",
             Dimension::Statement => "statement",
+            Dimension::Query => "query",
             Dimension::SqlId => "sql_id",
             Dimension::Service => "service",
             Dimension::Module => "module",
@@ -156,6 +160,7 @@ enum Value {
     Wait(Wait),
     State(State),
     Statement(u64),
+    Query(u64),
     SqlId(u64),
     Second(i64),
 }
@@ -178,6 +183,7 @@ impl GroupKey {
             Dimension::State => Value::State(row.state),
             Dimension::Program => Value::Text(session.title.clone()),
             Dimension::Statement => Value::Statement(row.statement),
+            Dimension::Query => Value::Query(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),
             Dimension::Service => Value::Text(session.service.clone()),
             Dimension::Module => Value::Text(session.module.clone()),
@@ -192,7 +198,7 @@ impl GroupKey {
     /// The same with the statements that stand for those of it.
     pub(crate) fn grouped(mut self, alike: &AlikeStatements) -> GroupKey {
         for value in &mut self.0 {
-            if let Value::Statement(id) | Value::SqlId(id) = value {
+            if let Value::Statement(id) | Value::Query(id) | Value::SqlId(id) = value {
                 *id = alike.of(*id);
             }
         }
@@ -234,6 +240,9 @@ impl GroupKey {
                     Some(text) => text.to_string(),
                     None => nameless(*id),
                 },
+                Value::Query(0) => NOT_KNOWN.to_string(),
+                // Signed, the way PostgreSQL shows it.
+                Value::Query(id) => id.cast_signed().to_string(),
                 Value::SqlId(id) => match dimensions.sql_id(*id) {
                     Some(sql_id) => sql_id.to_string(),
                     None => nameless(*id),

@@ -118,7 +118,11 @@ impl Source {
             all.stacks.insert(row.id, frames);
         }));
         problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
-            all.statements.insert(row.id, row.clone());
+            let known = all.statements.entry(row.id).or_default();
+            // A recorder may learn the text of a statement after it has described it.
+            if known.text.is_empty() || !row.text.is_empty() {
+                *known = row.clone();
+            }
         }));
         all.problems = problems;
         all

@@ -21,6 +21,7 @@ use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
 use crate::system_calls::{SystemCalls, SystemCallsBuilder, has_system_calls};
+use crate::top_sql::{TopSql, TopSqlBuilder};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
 
 /// What a report is about.
@@ -80,6 +81,20 @@ pub enum ReportError {
         state: State,
         /// What there is.
         recorded: Vec<&'static str>,
+    },
+    /// The filter names a statement of which there is nothing.
+    #[error(
+        "no time in query {id} in the part chosen of this recording; it has {}{}",
+        or_nothing(recorded),
+        if *more { " …" } else { "" }
+    )]
+    NoSuchStatement {
+        /// What was asked for.
+        id: i64,
+        /// The largest that there are.
+        recorded: Vec<String>,
+        /// There is more than that.
+        more: bool,
     },
     /// The filter leaves no whole second.
     #[error("the period is empty: its end must be at least one second after its begin")]
@@ -145,6 +160,8 @@ pub struct Report {
     pub connecting: Option<Connecting>,
     /// How long sessions of clients waited for a CPU; none when the recording counts no time.
     pub saturation: Option<Saturation>,
+    /// DB time by statement; none when no statement is known, and of SQL traces, which say more of theirs.
+    pub top_sql: Option<TopSql>,
     /// Time by session.
     pub sessions: Sessions,
     /// Time by stack.
@@ -212,6 +229,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let mut ledger = LedgerBuilder::new(&options.by);
     let mut database_view = DatabaseViewBuilder::default();
     let mut saturation = SaturationBuilder::default();
+    let mut top_sql = TopSqlBuilder::default();
     let mut sessions = SessionsBuilder::default();
     let mut connecting = ConnectingBuilder::default();
     let mut stacks = StacksBuilder::default();
@@ -224,6 +242,9 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         ledger.add(activity);
         database_view.add(activity);
         saturation.add(activity);
+        if trace.is_none() {
+            top_sql.add(activity);
+        }
         sessions.add(activity);
         connecting.add(activity);
         stacks.add(activity);
@@ -294,6 +315,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     });
     let ledger = ledger.finish(&groups, &mut dimensions);
     let connecting = connecting.finish(scan.period, &options.filter, &dimensions);
+    let top_sql = top_sql.finish(&dimensions);
     let sessions = sessions.finish(&mut dimensions);
     let stacks = stacks.finish(options.stacks, &dimensions);
 
@@ -322,6 +344,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         database_view: database_view.finish(trace.is_some() && !ledger_total.knows_states()),
         connecting,
         saturation: are_times.then(|| saturation.finish(source.meta(), scan.period.elapsed_ns())),
+        top_sql,
         sessions,
         stacks,
         trace,

@@ -1,7 +1,8 @@
 //! One pass over the activity: every row that the filter lets through, with its session, wait and section.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::recording::{Meta, Problem, Unit};
 use dbtime_model::{ActivityRow, Fidelity, Session, State, Wait, WaitKind};
@@ -40,6 +41,9 @@ impl Period {
     }
 }
 
+/// Statements that an error lists.
+const MOST_NAMED: usize = 20;
+
 /// What a pass found out besides the rows it handed on.
 pub(crate) struct Scan {
     pub(crate) period: Period,
@@ -62,6 +66,21 @@ impl Scan {
                 recorded: waits.iter().map(Wait::to_string).collect(),
             });
         }
+        let statements = &self.met.statements;
+        if let Some(id) = filter.statements.iter().find(|id| !statements.contains_key(id)) {
+            let mut recorded: Vec<(u64, u128)> = statements.iter().map(|(id, ns)| (*id, *ns)).collect();
+            recorded.retain(|(id, _)| *id != 0);
+            recorded.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
+            return Err(ReportError::NoSuchStatement {
+                id: id.cast_signed(),
+                more: recorded.len() > MOST_NAMED,
+                recorded: recorded
+                    .iter()
+                    .take(MOST_NAMED)
+                    .map(|(id, _)| id.cast_signed().to_string())
+                    .collect(),
+            });
+        }
         match filter
             .states
             .iter()
@@ -81,10 +100,12 @@ impl Scan {
 struct Met {
     waits: BTreeSet<Wait>,
     states: BTreeSet<State>,
+    /// With their time.
+    statements: BTreeMap<u64, u128>,
 }
 
 impl Met {
-    fn add(&mut self, filter: &Filter, waits: [&Wait; 2], state: State) {
+    fn add(&mut self, filter: &Filter, waits: [&Wait; 2], row: &ActivityRow) {
         if !filter.waits.is_empty() {
             for wait in waits {
                 if !self.waits.contains(wait) {
@@ -93,7 +114,10 @@ impl Met {
             }
         }
         if !filter.states.is_empty() {
-            self.states.insert(state);
+            self.states.insert(row.state);
+        }
+        if !filter.statements.is_empty() {
+            *self.statements.entry(row.statement).or_default() += u128::from(row.ns);
         }
     }
 }
@@ -133,7 +157,10 @@ pub(crate) fn scan(
         if !filter.takes_session(session) {
             return;
         }
-        met.add(filter, [&recorded, &wait], row.state);
+        met.add(filter, [&recorded, &wait], row);
+        if !filter.takes_statement(row.statement) {
+            return;
+        }
         let takes = |wait: &Wait| filter.takes(wait, row.state);
         if takes(&recorded) || takes(&wait) {
             take(&Activity {

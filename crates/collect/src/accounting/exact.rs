@@ -13,7 +13,7 @@ use super::{Cell, Growth, Pending, RawWait, Share, Totals, not_sampled, split};
 use crate::bpf::{ExactState, ExactSums};
 
 /// What a session did: wait event, and statement (0 = not known).
-type Doing = (RawWait, u32);
+type Doing = (RawWait, u64);
 
 /// Cell of the exact matrix.
 type Key = (Doing, ExactState);

@@ -39,7 +39,7 @@ pub(crate) enum RawWait {
 pub(crate) struct Cell {
     pub(crate) wait: RawWait,
     /// Number of what it executed; 0 = not known.
-    pub(crate) statement: u32,
+    pub(crate) statement: u64,
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,

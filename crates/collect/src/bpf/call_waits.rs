@@ -48,7 +48,6 @@ impl CallWaits {
             constants.wait_source_kind = source.kind.into();
             constants.wait_source_event = source.event;
             constants.wait_source_on_cpu = source.on_cpu;
-            constants.wait_source_statement = source.statement;
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let calls =

@@ -46,7 +46,7 @@ pub(crate) struct SampleEvent {
     /// The 32 bits of the database; none when they could not be read.
     pub(crate) wait: Option<u32>,
     /// Number of what it executed; 0 = not known.
-    pub(crate) statement: u32,
+    pub(crate) statement: u64,
     /// Raw `__state` of a task that was off CPU; none for one on a CPU.
     pub(crate) off_cpu_state: Option<u32>,
     /// Where /proc was asked, in place of the above and of what follows on the mode.
@@ -115,7 +115,7 @@ pub(crate) struct WaitSums {
     /// As [`SampleEvent::wait`].
     pub(crate) wait: Option<u32>,
     /// As [`SampleEvent::statement`].
-    pub(crate) statement: u32,
+    pub(crate) statement: u64,
     /// By [`ExactState`].
     pub(crate) ns: [u64; ExactState::ALL.len()],
     /// By [`ExactState`].

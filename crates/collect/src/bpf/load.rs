@@ -22,7 +22,7 @@ use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::{WaitSource, WaitTraits};
+use crate::database::{StatementRecord, WaitSource, WaitTraits};
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
@@ -526,27 +526,41 @@ const SOURCE_POINTER: u32 = 1;
 const SOURCE_NUMBERS: u32 = 2;
 
 pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
-    let (kind, event, on_cpu, statement) = match source {
-        WaitSource::None => (SOURCE_NONE, 0, 0, 0),
-        WaitSource::Pointer(address) => (SOURCE_POINTER, address, 0, 0),
+    match source {
+        WaitSource::None => dbt_wait_source {
+            kind: SOURCE_NONE,
+            ..dbt_wait_source::default()
+        },
+        WaitSource::Pointer { event, statement } => dbt_wait_source {
+            kind: SOURCE_POINTER,
+            event,
+            statement: statement.map_or(0, |record| record.pointer),
+            statement_offset: statement.map_or(0, |record| record.offset),
+            ..dbt_wait_source::default()
+        },
         WaitSource::Numbers {
             event,
             on_cpu,
             statement,
-        } => (SOURCE_NUMBERS, event, on_cpu, statement),
-    };
-    dbt_wait_source {
-        kind,
-        pad: 0,
-        event,
-        on_cpu,
-        statement,
+        } => dbt_wait_source {
+            kind: SOURCE_NUMBERS,
+            event,
+            on_cpu,
+            statement,
+            ..dbt_wait_source::default()
+        },
     }
 }
 
 pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
     match source.kind {
-        SOURCE_POINTER => WaitSource::Pointer(source.event),
+        SOURCE_POINTER => WaitSource::Pointer {
+            event: source.event,
+            statement: (source.statement != 0).then_some(StatementRecord {
+                pointer: source.statement,
+                offset: source.statement_offset,
+            }),
+        },
         SOURCE_NUMBERS => WaitSource::Numbers {
             event: source.event,
             on_cpu: source.on_cpu,

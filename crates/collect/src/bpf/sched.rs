@@ -225,13 +225,12 @@ impl SchedPrograms {
 
 fn source_to(source: WaitSource) -> dbt_wait_source {
     let whole = super::load::source_to(source);
-    // The same C struct: each skeleton has a Rust one of its own.
+    // The same C struct: each skeleton has a Rust one of its own. The statement is not asked for.
     dbt_wait_source {
         kind: whole.kind,
-        pad: whole.pad,
         event: whole.event,
         on_cpu: whole.on_cpu,
-        statement: whole.statement,
+        ..dbt_wait_source::default()
     }
 }
 

@@ -6,10 +6,12 @@ use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{Wait, counter};
 
 use super::Server;
+use super::backend_status::BackendStatus;
+use super::normal::normalised;
 use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
-use crate::database::{Change, Database, Member, WaitNames, WaitSource, WaitTraits};
+use crate::database::{Change, Database, Member, Texts, WaitNames, WaitSource, WaitTraits};
 use crate::session::Role;
 
 /// See the module.
@@ -20,12 +22,15 @@ pub(crate) struct PostgresDatabase {
     /// Children of the server, or process, are recorded too.
     with_children: bool,
     transactions: Option<Transactions>,
+    /// Where its sessions say which statement they execute, or why that is not known; none = it is no server.
+    status: Option<Result<BackendStatus, &'static str>>,
 }
 
 impl PostgresDatabase {
     /// The whole server.
     pub(crate) fn whole(server: Server) -> PostgresDatabase {
         PostgresDatabase {
+            status: Some(BackendStatus::of(server.postmaster, &server.children())),
             transactions: Transactions::of(server.postmaster),
             server,
             only: None,
@@ -44,6 +49,7 @@ impl PostgresDatabase {
         }
         Ok(PostgresDatabase {
             transactions: Transactions::of(server.postmaster),
+            status: Some(BackendStatus::of(server.postmaster, &[pid])),
             server,
             only: Some(pid),
             with_children: false,
@@ -60,12 +66,17 @@ impl PostgresDatabase {
             only: Some(pid),
             with_children: true,
             transactions: None,
+            status: None,
         })
     }
 
     fn source(&self) -> WaitSource {
         if self.server.has_waits() {
-            WaitSource::Pointer(self.server.wait_address)
+            let status = self.status.and_then(Result::ok);
+            WaitSource::Pointer {
+                event: self.server.wait_address,
+                statement: status.map(BackendStatus::record),
+            }
         } else {
             WaitSource::None
         }
@@ -103,15 +114,19 @@ impl Database for PostgresDatabase {
     }
 
     fn reasons(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
         let (names, exact) = WaitEventNames::for_major(self.server.major);
-        if exact || !self.server.has_waits() {
-            return Vec::new();
+        if !exact && self.server.has_waits() {
+            reasons.push(format!(
+                "the wait events of PostgreSQL {} are not known to this dbtime: those of {} are shown, some names may be wrong",
+                self.server.major,
+                names.major()
+            ));
         }
-        vec![format!(
-            "the wait events of PostgreSQL {} are not known to this dbtime: those of {} are shown, some names may be wrong",
-            self.server.major,
-            names.major()
-        )]
+        if let Some(Err(why)) = self.status {
+            reasons.push(format!("query ids are not recorded: {why}"));
+        }
+        reasons
     }
 
     fn members(&self) -> Vec<Member> {
@@ -156,6 +171,15 @@ impl Database for PostgresDatabase {
         ))
     }
 
+    fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<String> {
+        let status = self.status?.ok()?;
+        match texts {
+            Texts::None => None,
+            Texts::Normalized => status.text(pid, statement).map(|text| normalised(&text)),
+            Texts::Full => status.text(pid, statement),
+        }
+    }
+
     fn forget(&mut self, pid: u32) {
         if let Some(transactions) = &mut self.transactions {
             transactions.forget(pid);
@@ -168,6 +192,7 @@ impl Database for PostgresDatabase {
         }
         self.server = self.server.successor()?;
         self.transactions = Transactions::of(self.server.postmaster);
+        self.status = Some(BackendStatus::of(self.server.postmaster, &self.server.children()));
         Some(Change::Restarted(format!(
             "the server has started again (postmaster {})",
             self.server.postmaster

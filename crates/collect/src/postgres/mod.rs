@@ -1,6 +1,8 @@
 //! PostgreSQL, as far as the host can see it: no SQL connection is made.
 
+mod backend_status;
 mod database;
+mod normal;
 pub(crate) mod server;
 pub(crate) mod title;
 pub(crate) mod titles;

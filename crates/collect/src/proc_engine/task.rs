@@ -157,14 +157,18 @@ impl Task {
     }
 
     /// Wait event (none = it could not be read) and statement.
-    fn read_wait(&self) -> (Option<u32>, u32) {
+    fn read_wait(&self) -> (Option<u32>, u64) {
         match self.source {
             WaitSource::None => (Some(0), 0),
-            WaitSource::Pointer(address) => {
-                let mut pointer = [0; 8];
-                let wait = memory::read(self.pid, &mut [(address, &mut pointer)])
-                    .and_then(|()| memory::read_u32(self.pid, u64::from_ne_bytes(pointer)));
-                (wait.ok(), 0)
+            WaitSource::Pointer { event, statement } => {
+                let wait = memory::read_u64(self.pid, event).and_then(|at| memory::read_u32(self.pid, at));
+                let id = statement.and_then(|record| {
+                    let at = memory::read_u64(self.pid, record.pointer)
+                        .ok()
+                        .filter(|at| *at != 0)?;
+                    memory::read_u64(self.pid, at + u64::from(record.offset)).ok()
+                });
+                (wait.ok(), id.unwrap_or(0))
             }
             WaitSource::Numbers {
                 event,
@@ -184,7 +188,7 @@ impl Task {
                 } else {
                     NUMBERED | u32::from_ne_bytes(number).min(NO_NUMBER)
                 };
-                (Some(wait), u32::from_ne_bytes(hash))
+                (Some(wait), u32::from_ne_bytes(hash).into())
             }
         }
     }

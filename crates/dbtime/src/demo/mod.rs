@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dbtime_collect::{CollectError, Collector, Means, Options, Target, Tier};
+use dbtime_collect::{CollectError, Collector, Means, Options, Target, Texts, Tier};
 use dbtime_model::output::Readers;
 use dbtime_report::{FlameOptions, Report, Source, export};
 
@@ -114,6 +114,7 @@ fn collect(target: Target) -> Options {
         wakers: false,
         means: Means::default(),
         uprobes: false,
+        texts: Texts::Full,
         resolution_s: 1,
         task_iterator: false,
     }

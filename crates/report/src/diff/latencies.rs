@@ -113,8 +113,8 @@ fn load(
     let filter = &options.filters[n];
     let slices = side.slices();
     let mut found: BTreeMap<(String, String), Slices> = BTreeMap::new();
-    // Latencies have no state; those of a wait are chosen by kind and name, which a filter of times does not name.
-    if !filter.waits.is_empty() || !filter.states.is_empty() {
+    // Latencies have no state and no statement; those of a wait are chosen by kind and name, which a filter of times does not name.
+    if !filter.waits.is_empty() || !filter.states.is_empty() || !filter.statements.is_empty() {
         return found;
     }
     let dimensions = &mut side.dimensions;

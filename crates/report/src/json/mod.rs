@@ -15,6 +15,7 @@ mod report;
 mod sched;
 mod stack_views;
 mod system_calls;
+mod top_sql;
 mod trace;
 mod units;
 

@@ -10,6 +10,7 @@ use super::connecting::ConnectingJson;
 use super::cost_of_looking::CostJson;
 use super::sched::SchedJson;
 use super::system_calls::SystemCallsJson;
+use super::top_sql::StatementTimeJson;
 use super::trace::TraceJson;
 use super::{MetaJson, time_of_day, timestamp};
 use crate::database_view::{DatabaseView, EventView};
@@ -42,6 +43,9 @@ pub(super) struct Document<'a> {
     not_recorded: Vec<&'static str>,
     ledger: Vec<LedgerJson<'a>>,
     database_view: DatabaseViewJson<'a>,
+    /// DB time by statement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    statements: Option<Vec<StatementTimeJson<'a>>>,
     sessions: Vec<SessionJson<'a>>,
     stacks: Vec<StackJson<'a>>,
     other_stacks: usize,
@@ -246,6 +250,10 @@ impl<'a> From<&'a Report> for Document<'a> {
                 .map(|row| ledger_row(&report.ledger, row))
                 .collect(),
             database_view: (&report.database_view).into(),
+            statements: report
+                .top_sql
+                .as_ref()
+                .map(|top| top.statements.iter().map(StatementTimeJson::from).collect()),
             sessions: report.sessions.0.iter().map(SessionJson::from).collect(),
             stacks: report.stacks.top.iter().map(StackJson::from).collect(),
             other_stacks: report.stacks.others,

@@ -106,6 +106,15 @@ fn chosen(filter: &Filter) -> Option<String> {
         let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
         only.push(format!("state{} {}", plural(states.len()), states.join(", ")));
     }
+    if !filter.statements.is_empty() {
+        let ids: Vec<String> = filter
+            .statements
+            .iter()
+            .map(|id| id.cast_signed().to_string())
+            .collect();
+        let word = if ids.len() == 1 { "query" } else { "queries" };
+        only.push(format!("{word} {}", ids.join(", ")));
+    }
     (!only.is_empty()).then(|| format!("Only {}", only.join("; ")))
 }
 

@@ -20,6 +20,7 @@ mod sessions;
 mod stack_views;
 mod stacks;
 mod system_calls;
+mod top_sql;
 mod trace;
 
 use dbtime_model::recording::Clock;
@@ -44,6 +45,7 @@ pub fn render(report: &Report, width: usize) -> String {
     header::render(report, &mut page);
     connecting::render(report, &mut page);
     ledger::render(report, &mut page);
+    top_sql::render(report, &mut page);
     if !report.is_trace_without_states() {
         database_view::render(report, &mut page);
     }

@@ -1,0 +1,140 @@
+//! Reads the machine code of small functions of an executable, for the places of data that no symbol names: a function that returns
+//! a field of a record, or increments a counter, says in its instructions where they lie.
+//!
+//! x86-64 only.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpAccess, OpKind, Register};
+
+use crate::executable::Executable;
+
+/// Of the code of a function so much is read (those that are asked for have 30 to 60 bytes, with and without optimisation).
+const CODE: usize = 128;
+
+/// Memory that an instruction reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operand {
+    /// At an address that is fixed once the executable is in memory.
+    Static { address: u64, bytes: usize },
+    /// So far behind the address in a register.
+    Field { offset: u64, bytes: usize },
+}
+
+/// What a function of this name reads and writes, each once, in order. None when there is no such function, or it does something
+/// else too: it calls, jumps elsewhere, or is not small.
+pub(crate) fn operands_of(executable: &Executable, function: &str) -> Option<Vec<Operand>> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let [function] = executable.symbols([function]).ok()?;
+    let function = function?;
+    operands(&executable.bytes(function.offset, CODE).ok()?, function.address)
+}
+
+/// The same of code that lies at an address.
+pub(crate) fn operands(code: &[u8], address: u64) -> Option<Vec<Operand>> {
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let mut factory = iced_x86::InstructionInfoFactory::new();
+    let mut instruction = Instruction::default();
+    let mut found = Vec::new();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        match instruction.flow_control() {
+            FlowControl::Next | FlowControl::ConditionalBranch => {}
+            FlowControl::Return => return Some(found),
+            _ => return None,
+        }
+        // Registers that are saved, and computed addresses, are none.
+        let is_memory = (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
+        let used = factory.info(&instruction).used_memory();
+        let Some(used) = used
+            .iter()
+            .find(|used| is_memory && used.access() != OpAccess::NoMemAccess)
+        else {
+            continue;
+        };
+        let bytes = used.memory_size().size();
+        let operand = match (used.base(), used.index()) {
+            (Register::None, Register::None) => Operand::Static {
+                address: used.displacement(),
+                bytes,
+            },
+            (Register::RBP | Register::RSP, _) => continue,
+            (_, Register::None) => Operand::Field {
+                offset: used.displacement(),
+                bytes,
+            },
+            _ => return None,
+        };
+        if !found.contains(&operand) {
+            found.push(operand);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Debian's PostgreSQL 15, `GetNextLocalTransactionId`: mov, lea, test, jne, mov, mov, mov, ret.
+    const INCREMENTS: [u8; 30] = [
+        0x8b, 0x05, 0x82, 0x4f, 0x43, 0x00, 0x8d, 0x50, 0x01, 0x85, 0xc0, 0x75, 0x0a, 0xba, 0x02, 0, 0, 0,
+        0xb8, 0x01, 0, 0, 0, 0x89, 0x15, 0x6b, 0x4f, 0x43, 0x00, 0xc3,
+    ];
+
+    #[test]
+    fn what_a_function_reads_and_writes_is_told_once() {
+        let counter = Operand::Static {
+            address: 0x88c5c8,
+            bytes: 4,
+        };
+        assert_eq!(operands(&INCREMENTS, 0x457640), Some(vec![counter]));
+        // Of another place it writes to.
+        let mut other = INCREMENTS;
+        other[25] = 0x6f;
+        assert_eq!(operands(&other, 0x457640).map(|operands| operands.len()), Some(2));
+        // incl 0x88c5c8; mov 0x88c5c8,%eax; ret: not position independent.
+        let absolute = [
+            0xff, 0x04, 0x25, 0xc8, 0xc5, 0x88, 0x00, 0x8b, 0x04, 0x25, 0xc8, 0xc5, 0x88, 0x00, 0xc3,
+        ];
+        assert_eq!(operands(&absolute, 0x457640), Some(vec![counter]));
+    }
+
+    #[test]
+    fn a_field_of_a_record_is_told_with_the_pointer_to_it() {
+        // Debian's PostgreSQL 15, `pgstat_get_my_query_id`: mov MyBEEntry,%rax; test; je; mov 0x1a8(%rax),%rax; ret.
+        let optimised = [
+            0x48, 0x8b, 0x05, 0xb1, 0x43, 0x40, 0x00, 0x48, 0x85, 0xc0, 0x74, 0x0c, 0x48, 0x8b, 0x80, 0xa8,
+            0x01, 0, 0, 0xc3,
+        ];
+        let expected = [
+            Operand::Static {
+                address: 0x88d6a8,
+                bytes: 8,
+            },
+            Operand::Field {
+                offset: 0x1a8,
+                bytes: 8,
+            },
+        ];
+        assert_eq!(operands(&optimised, 0x4892f0), Some(expected.to_vec()));
+        // push %rbp; mov %rsp,%rbp; the same; pop %rbp; ret.
+        let mut plain = vec![0x55, 0x48, 0x89, 0xe5];
+        plain.extend(&optimised[..19]);
+        plain.extend([0x5d, 0xc3]);
+        assert_eq!(operands(&plain, 0x4892ec), Some(expected.to_vec()));
+    }
+
+    #[test]
+    fn code_that_does_something_else_tells_nothing() {
+        for code in [
+            &INCREMENTS[..29],         // its end is missing
+            &[0xe9, 0, 0, 0, 1],       // jmp
+            &[0xe8, 0, 0, 0, 1, 0xc3], // call
+            &[0x06, 0xc3],             // no instruction
+            &[],
+        ] {
+            assert_eq!(operands(code, 0x457640), None, "{code:x?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Which SQL: statements by their DB time; those that are not shown are summed.
+
+use super::page::{Page, Table, percent};
+use crate::number::{Amounts, counted};
+use crate::report::Report;
+use crate::sums::Sums;
+use crate::sums::percent as percent_of;
+use crate::top_sql::StatementTime;
+
+/// Statements shown one by one.
+const STATEMENTS: usize = 10;
+/// Characters of a text.
+const TEXT: usize = 120;
+
+pub(super) fn render(report: &Report, page: &mut Page) {
+    let Some(top) = &report.top_sql else {
+        return;
+    };
+    let amounts = Amounts::of(&report.meta);
+    page.heading(&format!(
+        "SQL by DB time ({}; AAS = average active sessions)",
+        amounts.unit()
+    ));
+    let mut table = Table::new(
+        &["query", "statement", "main wait"],
+        &["DB time", "%", "AAS", "on CPU", "disk"],
+    );
+    let elapsed = report.elapsed_ns();
+    let numbers = |sums: &Sums| {
+        let aas = (elapsed > 0).then(|| sums.total_ns() as f64 / elapsed as f64);
+        [
+            amounts.cell(sums.total_ns()),
+            percent(percent_of(sums.total_ns(), top.db_time_ns)),
+            aas.map_or_else(String::new, |aas| format!("{aas:.2}")),
+            amounts.cell(sums.on_cpu_ns()),
+            amounts.cell(sums.state_ns(dbtime_model::State::Disk)),
+        ]
+    };
+    let (shown, rest) = top.statements.split_at(top.statements.len().min(STATEMENTS));
+    for statement in shown {
+        let (wait, ns) = &statement.main_wait;
+        let share = percent(percent_of(*ns, statement.sums.total_ns()));
+        let mut cells = vec![id(statement), text(statement), format!("{wait} {share} %")];
+        cells.extend(numbers(&statement.sums));
+        table.row(cells);
+    }
+    if !rest.is_empty() {
+        let mut sums = Sums::default();
+        rest.iter().for_each(|statement| sums.merge(&statement.sums));
+        table.rule();
+        let mut cells = vec![String::new(), counted(rest.len(), "other"), String::new()];
+        cells.extend(numbers(&sums));
+        table.row(cells);
+    }
+    page.table(&table);
+}
+
+fn id(statement: &StatementTime) -> String {
+    match statement.id {
+        0 => String::new(),
+        // Signed, the way PostgreSQL shows it.
+        id => id.cast_signed().to_string(),
+    }
+}
+
+fn text(statement: &StatementTime) -> String {
+    match (&statement.text, statement.id) {
+        (_, 0) => "[none: parsing, or no command yet]".to_string(),
+        (None, _) => "[text not read]".to_string(),
+        (Some(text), _) if text.chars().count() > TEXT => {
+            text.chars().take(TEXT).chain("…".chars()).collect()
+        }
+        (Some(text), _) => text.clone(),
+    }
+}

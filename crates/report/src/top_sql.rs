@@ -1,0 +1,106 @@
+//! Which SQL: DB time by statement.
+//!
+//! The sum of all statements, and of what has none, is DB time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use dbtime_model::{State, Wait};
+
+use crate::ledger::Section;
+use crate::load::Dimensions;
+use crate::scan::Activity;
+use crate::sums::Sums;
+
+/// DB time of one statement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatementTime {
+    /// The database's id of it; 0 = none was known at that moment.
+    pub id: u64,
+    /// Its text; none when it was not read.
+    pub text: Option<String>,
+    /// Databases in which it ran.
+    pub databases: Vec<String>,
+    /// Users who ran it.
+    pub users: Vec<String>,
+    /// Its DB time.
+    pub sums: Sums,
+    /// The wait event with most of it ([`Wait::none`] on a CPU or in no wait event), and its part, nanoseconds.
+    pub main_wait: (Wait, u128),
+    /// The state with most of it, and its part, nanoseconds.
+    pub main_state: (State, u128),
+}
+
+/// DB time by statement, the largest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopSql {
+    /// Every statement, and what belongs to none.
+    pub statements: Vec<StatementTime>,
+    /// Sum over them, nanoseconds.
+    pub db_time_ns: u128,
+}
+
+/// Adds rows up to [`TopSql`].
+#[derive(Default)]
+pub(crate) struct TopSqlBuilder {
+    by_statement: HashMap<u64, Builder>,
+}
+
+#[derive(Default)]
+struct Builder {
+    sums: Sums,
+    waits: BTreeMap<Wait, u128>,
+    databases: BTreeSet<String>,
+    users: BTreeSet<String>,
+}
+
+impl TopSqlBuilder {
+    pub(crate) fn add(&mut self, activity: &Activity<'_>) {
+        if activity.section != Section::DbTime {
+            return;
+        }
+        let of = self.by_statement.entry(activity.row.statement).or_default();
+        of.sums.take(activity);
+        *of.waits.entry(activity.wait.clone()).or_default() += u128::from(activity.row.ns);
+        for (names, name) in [
+            (&mut of.databases, &activity.session.database),
+            (&mut of.users, &activity.session.user),
+        ] {
+            if !name.is_empty() && !names.contains(name) {
+                names.insert(name.clone());
+            }
+        }
+    }
+
+    /// None where no statement is known.
+    pub(crate) fn finish(self, dimensions: &Dimensions) -> Option<TopSql> {
+        if self.by_statement.keys().all(|id| *id == 0) {
+            return None;
+        }
+        let mut statements: Vec<StatementTime> = self
+            .by_statement
+            .into_iter()
+            .map(|(id, of)| {
+                let main_wait = of.waits.into_iter().max_by_key(|(_, ns)| *ns);
+                let states = State::ALL.map(|state| (state, of.sums.state_ns(state)));
+                StatementTime {
+                    id,
+                    text: dimensions.statement(id).map(str::to_string),
+                    databases: of.databases.into_iter().collect(),
+                    users: of.users.into_iter().collect(),
+                    main_wait: main_wait.unwrap_or((Wait::none(), 0)),
+                    main_state: states
+                        .into_iter()
+                        .max_by_key(|(_, ns)| *ns)
+                        .unwrap_or((State::Unknown, 0)),
+                    sums: of.sums,
+                }
+            })
+            .collect();
+        statements.sort_unstable_by_key(|statement| (Reverse(statement.sums.total_ns()), statement.id));
+        Some(TopSql {
+            db_time_ns: statements.iter().map(|statement| statement.sums.total_ns()).sum(),
+            statements,
+        })
+    }
+}

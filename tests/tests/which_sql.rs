@@ -1,0 +1,216 @@
+//! Which SQL: time by statement, against what pg_stat_statements says of each.
+
+use std::collections::BTreeMap;
+
+use dbtime::throwaway::{Cluster, Options};
+use dbtime_tests::{
+    Recorded, Recorder, Server, Session, assert_between, assert_close, builds, dbtime, distribution,
+    needs_recording, say,
+};
+use serde_json::Value;
+
+/// Statements of a tenth of a second and more, with a literal that nobody may find in a recording.
+const STATEMENTS: [&str; 5] = [
+    "SELECT count(*), sum(sqrt(n)) FROM generate_series(1, 2000000) n WHERE 'ZQ4711' <> n::text",
+    "SELECT count(DISTINCT md5(n::text)) /* ZQ4711 */ FROM generate_series(1, 200000) n WHERE n <> 4711474711",
+    "SELECT pg_sleep(0.5), $$ZQ4711$$, E'it\\'s ZQ4711'",
+    "INSERT INTO t SELECT n, repeat('ZQ4711', 10) FROM generate_series(1, 150000) n",
+    "UPDATE t SET a = a + 1",
+];
+
+struct Truth {
+    /// Executed and planned, seconds, by query id.
+    seconds: BTreeMap<String, f64>,
+}
+
+fn server(server: &Server) -> Cluster {
+    let options = Options::default()
+        .set("shared_preload_libraries", "pg_stat_statements")
+        .set("pg_stat_statements.track_planning", "on")
+        .set("max_parallel_workers_per_gather", "0")
+        .set("jit", "off")
+        .set("autovacuum", "off");
+    let cluster = server.start(options);
+    cluster
+        .psql("CREATE EXTENSION pg_stat_statements")
+        .expect("the build comes with it");
+    cluster.psql("CREATE TABLE t (a int, b text)").expect("a table");
+    cluster
+}
+
+fn truth(cluster: &Cluster) -> Truth {
+    let answer = cluster
+        .psql(
+            "SELECT queryid, (total_exec_time + total_plan_time) / 1000 FROM pg_stat_statements \
+             WHERE query NOT LIKE '%pg_stat_statements%'",
+        )
+        .expect("it is there");
+    let seconds = answer.lines().map(|line| {
+        let (id, seconds) = line.split_once('\t').expect("two columns");
+        (id.to_string(), seconds.parse().expect("a number"))
+    });
+    Truth {
+        seconds: seconds.collect(),
+    }
+}
+
+/// DB time in seconds, and the text, by query id.
+fn statements(recorded: &Recorded) -> BTreeMap<String, (f64, String)> {
+    let report = json(recorded, &[]);
+    let statements = report["statements"].as_array().expect("statements");
+    let sum: f64 = statements
+        .iter()
+        .map(|statement| number(&statement["total_ns"]))
+        .sum();
+    assert_close("all statements, s", sum, number(&report["db_time_ns"]), 1e-9, 0.0);
+    let known = statements.iter().filter_map(|statement| {
+        let id = statement["query"].as_str()?.to_string();
+        let text = statement["text"].as_str().unwrap_or_default().to_string();
+        Some((id, (number(&statement["total_ns"]) / 1e9, text)))
+    });
+    known.collect()
+}
+
+fn json(recorded: &Recorded, arguments: &[&str]) -> Value {
+    let path = recorded.path.to_str().expect("a plain path");
+    let outcome = dbtime(&[&["report", path, "--format", "json"], arguments].concat()).expect_code(0);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().expect("a number")
+}
+
+#[test]
+fn time_by_statement_is_what_the_server_says_in_every_version() {
+    needs_recording!();
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    for build in servers {
+        let cluster = server(&build);
+        // A commit is not part of what the server counts as execution.
+        let mut session = Session::connect_with(&cluster, "-c synchronous_commit=off");
+        let exact = Recorder::server(&cluster, &["--exact=calls"]);
+        let sampled = Recorder::server(&cluster, &[]);
+        cluster
+            .psql("SELECT pg_stat_statements_reset()")
+            .expect("it is there");
+        for statement in STATEMENTS {
+            session.run(statement);
+        }
+        session.wait_until_idle();
+        let (exact, sampled) = (exact.stop(), sampled.stop());
+        let truth = truth(&cluster);
+        assert_eq!(truth.seconds.len(), STATEMENTS.len(), "{:?}", truth.seconds);
+        for recorded in [&exact, &sampled] {
+            assert!(!recorded.stderr.contains("query ids"), "{}", recorded.stderr);
+        }
+        let (by_exact, by_samples) = (statements(&exact), statements(&sampled));
+        for (id, seconds) in &truth.seconds {
+            let (found, text) = by_exact
+                .get(id)
+                .unwrap_or_else(|| panic!("{}: query {id} is not in {by_exact:#?}", build.name));
+            let (of_samples, _) = by_samples
+                .get(id)
+                .unwrap_or_else(|| panic!("{}: query {id} is not in {by_samples:#?}", build.name));
+            say(&format!(
+                "{}: {id} {seconds:.4} s, exact {found:.4}, sampled {of_samples:.4}: {text}",
+                build.name
+            ));
+            // With parsing before, commit and the answer behind it.
+            assert_between(
+                &format!("{}: {text}", build.name),
+                *found,
+                *seconds,
+                *seconds,
+                0.02,
+                0.01,
+            );
+            // A sample is 10.1 ms; of a statement that lasts n of them all are its, but for one at either end.
+            assert_close(
+                &format!("{}: {text}, sampled", build.name),
+                *of_samples,
+                *seconds,
+                0.04,
+                0.03,
+            );
+            assert!(text.contains('?') || text.starts_with("UPDATE"), "{text}");
+        }
+        // Of everything that was read, nothing of the literals is anywhere in the recordings.
+        for recorded in [&exact, &sampled] {
+            for (_, text) in statements(recorded).values() {
+                assert!(!text.contains("ZQ") && !text.contains("4711"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn time_can_be_grouped_and_filtered_by_statement() {
+    needs_recording!();
+    let cluster = server(&distribution());
+    let mut session = Session::connect(&cluster);
+    let recorder = Recorder::server(&cluster, &["--exact", "--text", "full"]);
+    session.run("SELECT pg_sleep(0.3) /* first */");
+    session.run("SELECT pg_sleep(0.2), 'second'");
+    session.run("SELECT pg_sleep(0.3) /* again */");
+    session.wait_until_idle();
+    let recorded = recorder.stop();
+    let truth = truth(&cluster);
+    let sleeper = |seconds: f64| {
+        let found = truth.seconds.iter().find(|(_, of)| (**of - seconds).abs() < 0.05);
+        found.expect("it was executed").0.clone()
+    };
+    let (first, second) = (sleeper(0.6), sleeper(0.2));
+
+    let report = json(&recorded, &["--by", "query,wait"]);
+    let of = |id: &str, wait: &str| -> f64 {
+        let rows = report["ledger"].as_array().expect("rows");
+        let rows = rows
+            .iter()
+            .filter(|row| row["group"]["query"] == id && row["group"]["wait"] == wait);
+        rows.map(|row| number(&row["total_ns"]) / 1e9).sum()
+    };
+    assert_close("first, s", of(&first, "Timeout:PgSleep"), 0.6, 0.02, 0.0);
+    assert_close("second, s", of(&second, "Timeout:PgSleep"), 0.2, 0.02, 0.0);
+    // Nobody executes anything while waiting for the client.
+    assert_eq!(of(&first, "Client:ClientRead"), 0.0);
+
+    let only = json(&recorded, &["--query", &second]);
+    assert_close(
+        "only the second, s",
+        number(&only["db_time_ns"]) / 1e9,
+        0.2,
+        0.05,
+        0.0,
+    );
+    let text = recorded.text(&["--query", &second]);
+    assert!(text.contains(&format!("Only query {second}")), "{text}");
+    assert!(
+        text.contains("'second'"),
+        "the text was to be kept as it is: {text}"
+    );
+
+    let path = recorded.path.to_str().expect("a plain path");
+    dbtime(&["report", path, "--query", "4711"])
+        .expect_code(1)
+        .expect_stderr(&["no time in query 4711", &first]);
+    dbtime(&["report", path, "--query", &first, "--latency"])
+        .expect_code(2)
+        .expect_stderr(&["--query"]);
+}
+
+#[test]
+fn without_query_ids_the_time_is_there_and_nothing_is_invented() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("compute_query_id", "off"));
+    let mut session = Session::connect(&cluster);
+    let recorder = Recorder::server(&cluster, &["--exact"]);
+    session.run("SELECT pg_sleep(0.3)");
+    session.wait_until_idle();
+    let recorded = recorder.stop();
+    let report = json(&recorded, &["--by", "query"]);
+    assert!(number(&report["db_time_ns"]) > 0.29e9);
+    assert_eq!(report["not_recorded"], serde_json::json!(["query"]));
+    assert!(report.get("statements").is_none());
+}
