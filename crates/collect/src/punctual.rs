@@ -5,16 +5,21 @@
 //! very wait that had left the CPU idle, and together with the interrupt that ended it. On a machine where a wait for the
 //! disk took 0.1 ms, half of that time was not seen.
 //!
-//! So, where a CPU is idle, a thread that gives way to everything else (SCHED_IDLE) comes up shortly before and looks at the clock
-//! until the moment has come. Only then is it important. Where all CPUs are busy it is not run, and the timer remains.
+//! So a thread comes up shortly before the moment, gives way to everything else (SCHED_IDLE), and where its CPU is idle looks at the
+//! clock until the moment has come. Where all CPUs are busy it is not run, and the timer remains.
+//!
+//! While it gives way it stands in the queue of its CPU, and even that disturbs: a CPU with a second task in its queue does not
+//! take who was woken beside it, so that clients and sessions that answer each other run on two CPUs in place of one (a quarter of
+//! the throughput of pgbench's shortest queries, measured). So it gives way from shortly before the moment until then at most, is
+//! called back when the moment has passed without it, and where it was in vain several times it seldom tries.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::thread::{JoinHandle, Thread};
 
-use crate::bpf::{become_real_time, thread_cpu_ns};
+use crate::bpf::{become_real_time, make_real_time, thread_cpu_ns};
 use crate::clock::{NOTICES_STOP, monotonic_ns, sleep_until};
 use crate::timer::Timer;
 
@@ -27,6 +32,9 @@ const MARGIN: u64 = 2;
 /// At most this part of a period is spent looking at the clock, and never longer than this.
 const SHARE_OF_PERIOD: u64 = 10;
 const LONGEST_NS: u64 = 400_000;
+/// Where it was in vain so many times in a row, it tries one of so many moments.
+const IN_VAIN: u32 = 4;
+const SELDOM: u32 = 16;
 /// Who comes later than that has not been on time.
 const ON_TIME_NS: u64 = 10_000;
 /// The timer of who waits is put off by so much while the thread looks at the clock: it would interrupt it at the very moment.
@@ -41,6 +49,10 @@ struct Shared {
     moment: AtomicU64,
     stop: AtomicBool,
     cpu_ns: AtomicU64,
+    /// The thread's number in the kernel, 0 = it does not run.
+    thread_id: AtomicI32,
+    /// Moments since the last at which it was on time.
+    in_vain: AtomicU32,
 }
 
 /// Handle of the thread; dropping it ends it.
@@ -63,9 +75,14 @@ impl Punctual {
         let thread = std::thread::Builder::new()
             .name("dbtime-punctual".to_string())
             .spawn(move || {
-                // Who cannot give way must not look at the clock for long.
-                if give_way().is_ok() {
+                // Who may not become important is of no use.
+                if become_real_time().is_ok() && make_timers_exact().is_ok() {
+                    // SAFETY: a plain call without arguments.
+                    of_thread
+                        .thread_id
+                        .store(unsafe { libc::gettid() }, Ordering::Release);
                     be_on_time(&of_thread, period_ns, &timer, act);
+                    of_thread.thread_id.store(0, Ordering::Release);
                 }
             })?;
         Ok(Punctual {
@@ -77,8 +94,21 @@ impl Punctual {
 
     /// When it is to act next (CLOCK_MONOTONIC), if it can.
     pub(crate) fn announce(&self, moment: u64) {
+        let in_vain = self.shared.in_vain.fetch_add(1, Ordering::AcqRel);
+        if in_vain >= IN_VAIN && !in_vain.is_multiple_of(SELDOM) {
+            return;
+        }
         self.shared.moment.store(moment, Ordering::Release);
         self.unpark.unpark();
+    }
+
+    /// The moment has passed without it: what it was to do has been done. It leaves the queue that it stands in.
+    pub(crate) fn call_back(&self) {
+        let thread = self.shared.thread_id.load(Ordering::Acquire);
+        if thread != 0 {
+            // It becomes important by itself otherwise, when it is run.
+            let _ = make_real_time(thread);
+        }
     }
 
     /// CPU time that it took.
@@ -113,23 +143,25 @@ fn be_on_time(shared: &Shared, period_ns: u64, timer: &Timer, mut act: Act) {
             return;
         }
         lateness.add(monotonic_ns() - come_up);
+        // Who cannot give way must not look at the clock for long.
+        if give_way().is_err() {
+            return;
+        }
         if monotonic_ns() < moment {
             timer.set(moment + PUT_OFF_NS);
             while monotonic_ns() < moment {
                 // In the kernel at every turn: some kernels let a task that is woken wait until what runs enters it.
                 std::thread::yield_now();
             }
-            if monotonic_ns() - moment < ON_TIME_NS {
-                let is_important = become_real_time().is_ok();
-                if is_important {
-                    act(moment);
-                }
-                timer.set(moment);
-                // Who may not become important is of no use; who cannot give way again must not look at the clock.
-                if !is_important || give_way().is_err() {
-                    return;
-                }
-            }
+        }
+        let is_on_time = monotonic_ns() - moment < ON_TIME_NS;
+        if become_real_time().is_err() {
+            return;
+        }
+        if is_on_time {
+            act(moment);
+            shared.in_vain.store(0, Ordering::Release);
+            timer.set(moment);
         }
         shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
     }
@@ -168,13 +200,18 @@ impl Lateness {
     }
 }
 
-/// Makes everything else come before the calling thread, and its timers exact.
+/// Makes everything else come before the calling thread.
 fn give_way() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: pid 0 is the calling thread; `parameters` is valid.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } != 0 {
-        return Err(io::Error::last_os_error());
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE | libc::SCHED_RESET_ON_FORK, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The timers of the calling thread, as long as it is not important.
+fn make_timers_exact() -> io::Result<()> {
     // SAFETY: a plain call with integer arguments, about the calling thread.
     match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) } {
         0 => Ok(()),

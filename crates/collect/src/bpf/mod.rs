@@ -31,7 +31,7 @@ pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
 pub(crate) use load::{Losses, Programs, READY_SLOTS, Visit};
 pub(crate) use oracle::OracleProbes;
-pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, thread_cpu_ns};
+pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, make_real_time, thread_cpu_ns};
 pub(crate) use sched::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
 pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 

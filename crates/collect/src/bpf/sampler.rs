@@ -248,6 +248,7 @@ fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, cl
         if stop || passes.moment != moment {
             passes.make(timer.due(), true, stop);
             passes.moment = moment;
+            punctual.iter().for_each(Punctual::call_back);
         } else {
             passes.has_come();
         }
@@ -295,11 +296,16 @@ impl Pass {
 
 /// Gives the calling thread the lowest real-time priority.
 pub(crate) fn become_real_time() -> io::Result<()> {
+    make_real_time(0)
+}
+
+/// Gives it to a thread of this process; 0 is the calling one.
+pub(crate) fn make_real_time(thread: libc::pid_t) -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: PRIORITY,
     };
-    // SAFETY: pid 0 is the calling thread; `parameters` is valid. Children do not inherit the priority.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } {
+    // SAFETY: `parameters` is valid. Children do not inherit the priority.
+    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
