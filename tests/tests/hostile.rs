@@ -277,15 +277,17 @@ fn bombs_side_by_side_have_one_bound_of_memory() {
         "{problems}"
     );
     assert!(memory < (64 << 20) + BESIDE, "{memory} bytes");
-    // Of pages that are allowed, 240 MB in each segment: all of them are too much, and one at a time would be too.
+    // Of pages that are allowed, 240 MB in each segment: they fit or do not, in the order in which threads come to them.
     let allowed = segments("allowed.dbt", statements(4, 60 << 20));
     for most in [128, 512] {
         let bound = format!("{most}M");
         let (outcome, memory) = dbtime_with_memory(&["report", plain(&allowed), "--max-memory", &bound]);
-        outcome
-            .expect_code(1)
-            .expect_stderr(&[&format!("more than {most} MB"), "--max-memory"]);
         assert!(memory < (most << 20) + BESIDE, "{most} MB: {memory} bytes");
+        if most == 128 || outcome.code != 0 {
+            outcome
+                .expect_code(1)
+                .expect_stderr(&[&format!("more than {most} MB"), "--max-memory"]);
+        }
     }
 }
 
