@@ -40,7 +40,7 @@ const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
 /// Stacks, their bytes, and other rows that may wait to be taken: together they are under 100 MB.
 const MOST_STACKS: usize = 4_000;
 const MOST_STACK_BYTES: usize = 48 << 20;
-const MOST_ROWS: usize = 200_000;
+const MOST_ROWS: usize = 100_000;
 /// Remarkable events that are kept.
 const MOST_NOTES: usize = 1_000;
 /// As long as a process has not named itself, it is asked this often.
