@@ -80,6 +80,7 @@ check_test() {
     have node || missing+=(nodejs)
     have npm || missing+=(npm)
     have strace || missing+=(strace)
+    [ -x /usr/bin/time ] || missing+=(time)
     # Server and client of debug files.
     if ! have debuginfod || ! have debuginfod-find; then missing+=(debuginfod); fi
     # Dives are tested by it. systemd mounts it on first use; a machine without systemd does not.

@@ -51,6 +51,24 @@ impl From<Output> for Outcome {
     }
 }
 
+/// Runs the command, which must come to an end by itself; with it, the largest resident set that it had, in bytes.
+///
+/// # Panics
+/// When it cannot be run.
+pub fn dbtime_with_memory(arguments: &[&str]) -> (Outcome, u64) {
+    let output = Command::new("/usr/bin/time")
+        .args(["-q", "-f", "memory %M", "timeout", "120"])
+        .arg(dbtime_binary())
+        .args(arguments)
+        .output()
+        .expect("time can be run; scripts/deps.sh test installs it");
+    let mut outcome = Outcome::from(output);
+    let (said, kilobytes) = outcome.stderr.rsplit_once("memory ").expect("time tells it");
+    let bytes = kilobytes.trim().parse::<u64>().expect("a number") << 10;
+    outcome.stderr = said.to_string();
+    (outcome, bytes)
+}
+
 /// The command under test: `DBTIME_BIN`, or the one built beside this test.
 ///
 /// # Panics

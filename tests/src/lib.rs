@@ -6,6 +6,7 @@
 
 mod block_trace;
 mod blocks;
+mod books;
 mod command;
 mod diving;
 mod host;
@@ -29,7 +30,8 @@ mod stand_in;
 
 pub use block_trace::BlockTrace;
 pub use blocks::{BLOCK_BYTES, TableOfBlocks};
-pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary};
+pub use books::Books;
+pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary, dbtime_with_memory};
 pub use diving::{Diving, instances, trace_settings};
 pub use host::{can_record, say, skip, stolen};
 pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};

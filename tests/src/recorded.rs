@@ -94,6 +94,11 @@ impl Recorded {
             .collect()
     }
 
+    /// All stacks, frames root first.
+    pub fn stacks(&self) -> impl Iterator<Item = &[Frame]> {
+        self.stacks.values().map(Vec::as_slice)
+    }
+
     /// Time of a session in waits that are not idle, and on a CPU.
     pub fn busy_ns(&self, session: SessionId) -> u64 {
         let rows = self.activity.iter();

@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use dbtime_tests::{Programs, Recorded, Recorder, Running, needs_recording};
+use dbtime_tests::{Programs, Recorded, Recorder, Running, dbtime_binary, needs_recording};
 
 /// A server has found its files by then.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -181,4 +182,48 @@ fn a_server_is_told_build_ids_only_and_what_it_answers_costs_names_at_most() {
     let recorded = record("http://127.0.0.1:9", running.pid());
     assert_told(&recorded, "no debug file of stripped could be fetched");
     assert!(recorded.session(running.pid()).samples() > 50);
+}
+
+/// A server that never answers: the recorder is killed while it waits for a debug file.
+#[test]
+fn what_a_killed_recorder_was_fetching_is_removed_by_the_next_one_which_says_so() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "inlined.c", "stripped", &["-g", "-Wl,--build-id=sha1"]);
+    programs.cut_debug_file(&program, &programs.folder().join("its.debug"));
+    let running = Running::start(&program, &[]);
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = silent.local_addr().expect("it is bound").port();
+    let temporary = programs.folder().join("temporary");
+    fs::create_dir(&temporary).expect("an own folder");
+    // The user nobody must be able to enter it.
+    fs::set_permissions(programs.folder(), fs::Permissions::from_mode(0o711)).expect("an own folder");
+    let left = || fs::read_dir(&temporary).expect("an own folder").count();
+    let record = |urls: &str, name: &str| {
+        Command::new(dbtime_binary())
+            .args(["record", "--process", &running.pid().to_string(), "-d", "1", "-o"])
+            .arg(programs.folder().join(name))
+            .env("TMPDIR", &temporary)
+            .env("DEBUGINFOD_URLS", urls)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be run")
+    };
+    let mut killed = record(&format!("http://127.0.0.1:{port}"), "killed.dbt");
+    // It is asked: so the client runs.
+    let (asked, _) = silent.accept().expect("somebody asks");
+    assert_eq!(left(), 1);
+    killed.kill().expect("our child");
+    killed.wait().expect("our child");
+    drop(asked);
+    assert_eq!(left(), 1, "the kernel removes no folders");
+    let next = record("", "next.dbt").wait_with_output().expect("our child");
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(next.status.success(), "{said}");
+    assert!(
+        said.contains("note: removed") && said.contains("dbtime-debuginfod-") && said.contains("killed"),
+        "{said}"
+    );
+    assert_eq!(left(), 0, "{said}");
 }

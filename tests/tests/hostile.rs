@@ -9,7 +9,7 @@ use dbtime_model::{
     ActivityRow, Caller, CounterRow, Fidelity, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow,
     SpanRow, StackId, StackRow, State, StatementRow, SwitchRow,
 };
-use dbtime_tests::{Outcome, dbtime_binary};
+use dbtime_tests::{Outcome, dbtime_binary, dbtime_with_memory};
 use tempfile::TempDir;
 
 /// Moves a cursor, begins a sequence, reorders a line, ends a script, is no name.
@@ -224,6 +224,71 @@ fn a_bomb_costs_its_segment_and_the_rest_is_reported() {
         problems.contains("statements/000001.parquet") && problems.contains("a page of 200 MB"),
         "{problems}"
     );
+}
+
+/// What a process has beside what it is allowed: its program, and what it keeps before it reads anything.
+const BESIDE: u64 = 64 << 20;
+
+/// Segments are read by several threads: whatever they all do at once is within the one bound.
+#[test]
+fn bombs_side_by_side_have_one_bound_of_memory() {
+    const SEGMENTS: usize = 8;
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let segments = |name: &str, rows: Rows| {
+        let bomb = recording(&home, name, "p", rows);
+        for n in 2..=SEGMENTS {
+            for table in ["statements", "activity"] {
+                let folder = bomb.join(table);
+                fs::copy(
+                    folder.join("000001.parquet"),
+                    folder.join(format!("{n:06}.parquet")),
+                )
+                .expect("room");
+            }
+        }
+        let meta = bomb.join("meta.json");
+        let text = fs::read_to_string(&meta).expect("it was written");
+        assert!(text.contains("\"last\": 1"), "{text}");
+        let text = text.replace("\"last\": 1", &format!("\"last\": {SEGMENTS}"));
+        fs::write(&meta, text).expect("room");
+        bomb
+    };
+    // Of pages that are never decompressed: each costs its segment, and all else is reported.
+    let refused = segments("refused.dbt", statements(1, 200 << 20));
+    let arguments = [
+        "report",
+        plain(&refused),
+        "--format",
+        "json",
+        "--max-memory",
+        "64M",
+    ];
+    let (outcome, memory) = dbtime_with_memory(&arguments);
+    let report: serde_json::Value = serde_json::from_str(&outcome.expect_code(0).stdout).expect("JSON");
+    assert_eq!(
+        report["db_time_ns"],
+        SEGMENTS as u64 * 3_000_000_000,
+        "{report:#}"
+    );
+    let problems = report["quality"]["problems"].to_string();
+    assert_eq!(
+        problems.matches("a page of 200 MB").count(),
+        SEGMENTS,
+        "{problems}"
+    );
+    assert!(memory < (64 << 20) + BESIDE, "{memory} bytes");
+    // Of pages that are allowed, 240 MB in each segment: they fit or do not, in the order in which threads come to them.
+    let allowed = segments("allowed.dbt", statements(4, 60 << 20));
+    for most in [128, 512] {
+        let bound = format!("{most}M");
+        let (outcome, memory) = dbtime_with_memory(&["report", plain(&allowed), "--max-memory", &bound]);
+        assert!(memory < (most << 20) + BESIDE, "{most} MB: {memory} bytes");
+        if most == 128 || outcome.code != 0 {
+            outcome
+                .expect_code(1)
+                .expect_stderr(&[&format!("more than {most} MB"), "--max-memory"]);
+        }
+    }
 }
 
 fn statements(count: u64, bytes: usize) -> Rows {

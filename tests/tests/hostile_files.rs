@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
 use dbtime_tests::{
@@ -105,6 +105,54 @@ fn debug_information_that_takes_for_ever_costs_its_own_names() {
     assert_eq!(samples_in(&recorded, running.pid(), of("bad.so")), 0);
     let all = samples_in(&recorded, running.pid(), |module, _| module == "bad.so");
     assert!(all > 20, "{all} samples in the bad library");
+}
+
+/// Each of them takes seconds until it is given up: all of them together must not when the recording is to end.
+#[test]
+fn many_files_that_take_for_ever_do_not_hold_up_the_end() {
+    needs_recording!();
+    const LIBRARIES: usize = 12;
+    const END: Duration = Duration::from_secs(10);
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "many.c", "many", &[]);
+    let bad = programs.compile("gcc", "moment.c", "bad.so", &["-shared", "-fPIC"]);
+    let (info, abbreviations) = (
+        programs.folder().join("info"),
+        programs.folder().join("abbreviations"),
+    );
+    hostile::endless_debug_information(&info, &abbreviations);
+    run(Command::new("objcopy")
+        .arg(format!("--add-section=.debug_info={}", info.display()))
+        .arg(format!("--add-section=.debug_abbrev={}", abbreviations.display()))
+        .arg(&bad));
+    let libraries: Vec<String> = (0..LIBRARIES)
+        .map(|n| {
+            let copy = programs.folder().join(format!("bad{n}.so"));
+            fs::copy(&bad, &copy).expect("there is room");
+            copy.to_str().expect("a plain path").to_string()
+        })
+        .collect();
+    let libraries: Vec<&str> = libraries.iter().map(String::as_str).collect();
+    let running = Running::start(&program, &libraries);
+    let pid = running.pid().to_string();
+    // In three seconds for each they would take 36.
+    let arguments = ["--process", &pid, "-F", "199"];
+    let recorder = Recorder::start(&arguments);
+    std::thread::sleep(Duration::from_secs(2));
+    let begin = Instant::now();
+    let stopped = recorder.stop();
+    assert!(
+        begin.elapsed() < END,
+        "it ended {:?} after Ctrl-C",
+        begin.elapsed()
+    );
+    let begin = Instant::now();
+    let ended = Recorder::start(&[&arguments[..], &["-d", "2"]].concat()).finish();
+    assert!(begin.elapsed() < 2 * END, "-d 2 took {:?}", begin.elapsed());
+    for recorded in [stopped, ended] {
+        assert!(recorded.meta.complete);
+        recorded.session(running.pid()).assert_conserved();
+    }
 }
 
 #[test]

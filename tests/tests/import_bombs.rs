@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dbtime_tests::{Outcome, dbtime_binary};
+use dbtime_tests::{Outcome, dbtime_binary, dbtime_with_memory};
 use tempfile::TempDir;
 
 /// A line that no memory of the bound holds.
@@ -151,6 +151,51 @@ fn what_decompresses_to_nothing_but_one_line_is_as_one_that_is_too_long() {
         assert!(size < 16 << 20, "{ending}: {size}");
         assert_eq!(total(&bomb), expected, "{ending}");
     }
+}
+
+/// One in each way of compressing, in one command line.
+#[test]
+fn bombs_side_by_side_have_one_bound_of_memory() {
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let (_, text) = formats().swap_remove(0);
+    let report = |files: &[PathBuf]| {
+        let files = files.iter().map(|file| file.to_str().expect("a plain path"));
+        let arguments: Vec<&str> = ["report"].into_iter().chain(files).collect();
+        let (outcome, memory) =
+            dbtime_with_memory(&[arguments, vec!["--format", "json", "--max-memory", MEMORY]].concat());
+        assert!(memory < (256 + 64) << 20, "{memory} bytes");
+        let report: serde_json::Value = serde_json::from_str(&outcome.expect_code(0).stdout).expect("JSON");
+        (report["db_time_ns"].clone(), report["ledger"].clone())
+    };
+    let commands = [
+        (&["gzip", "-1"][..], "gz"),
+        (&["bzip2", "-1"], "bz2"),
+        (&["xz", "-0"], "xz"),
+        (&["zstd", "-q"], "zst"),
+    ];
+    let of = |length: usize| {
+        commands.map(|(command, ending)| {
+            let path = home.path().join(format!("{length}.trc.{ending}"));
+            let mut child = Command::new(command[0])
+                .args(&command[1..])
+                .arg("-c")
+                .stdin(Stdio::piped())
+                .stdout(fs::File::create(&path).expect("room"))
+                .spawn()
+                .unwrap_or_else(|e| panic!("{}: {e}", command[0]));
+            let mut stdin = child.stdin.take().expect("a pipe");
+            stdin
+                .write_all(text.as_bytes())
+                .and_then(|()| line_of(length, &mut stdin))
+                .expect("it reads");
+            drop(stdin);
+            assert!(child.wait().expect("our child").success());
+            path
+        })
+    };
+    let (plain, bombs) = (report(&of(LONG)), report(&of(GIGABYTE / 2)));
+    assert!(plain.0.as_u64() > Some(0), "{plain:?}");
+    assert_eq!(plain, bombs);
 }
 
 /// Whatever the number of lines is: each stack is another one.

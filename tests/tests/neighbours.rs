@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::{Options, Shutdown};
 use dbtime_model::State;
 use dbtime_tests::{
-    Diving, KernelObjects, Programs, Recorded, Recorder, Running, Session, assert_close, children,
-    distribution, needs_recording, pgbench, wait_for_state,
+    Books, Diving, KernelObjects, Programs, Recorded, Recorder, Running, Session, assert_close, children,
+    distribution, needs_recording, pgbench, say, wait_for_state,
 };
 use tempfile::TempDir;
 
@@ -19,6 +19,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Memory of a recorder: its own, and one of a very busy server.
 const MEMORY: u64 = 400 << 20;
+/// Files that it has open.
+const FILES: usize = 200;
+/// Kernel memory of its maps and programs.
+const MAPS: u64 = 256 << 20;
 
 /// Another tool that looks at the host; ended as Ctrl-C does, or killed when dropped.
 struct Tool(Child);
@@ -254,21 +258,14 @@ fn pids_that_are_used_again_are_other_sessions() {
     }
 }
 
-/// Memory, files and CPU of a recorder by the kernel's books.
+/// What a recorder takes of its host, by the kernel's books, is within the bounds.
 #[track_caller]
-fn assert_bounded(recorder: &Recorder) {
-    let status = fs::read_to_string(format!("/proc/{}/status", recorder.pid())).expect("it lives");
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix(" kB"));
-    let peak: u64 = peak
-        .and_then(|kilobytes| kilobytes.trim().parse().ok())
-        .expect("a number");
-    assert!(peak << 10 < MEMORY, "{peak} KB of memory");
-    let files = fs::read_dir(format!("/proc/{}/fd", recorder.pid()))
-        .expect("it lives")
-        .count();
-    assert!(files < 200, "{files} files are open");
+fn assert_bounded(recorder: &Recorder) -> Books {
+    let books = Books::of(recorder.pid(), recorder.path());
+    assert!(books.memory < MEMORY, "{books:?}");
+    assert!(books.files < FILES, "{books:?}");
+    assert!(books.maps < MAPS, "{books:?}");
+    books
 }
 
 fn assert_little_is_unknown(recorded: &Recorded, share: f64) {
@@ -313,6 +310,12 @@ fn a_thousand_connections_that_come_and_go_stay_within_bounds() {
     }
 }
 
+/// For how many seconds 400 busy sessions are recorded in each tier, unless it is short: `DBTIME_LONG_RUN=600`.
+fn long_run() -> Option<u64> {
+    let seconds = std::env::var("DBTIME_LONG_RUN").ok()?;
+    Some(seconds.parse().expect("a number of seconds"))
+}
+
 #[test]
 fn beside_400_busy_sessions_a_recording_stays_within_bounds() {
     needs_recording!();
@@ -325,7 +328,7 @@ fn beside_400_busy_sessions_a_recording_stays_within_bounds() {
             "--no-vacuum",
             "--client=400",
             "--jobs=2",
-            "--time=600",
+            "--time=3600",
         ],
     );
     let give_up = Instant::now() + PATIENCE;
@@ -333,28 +336,51 @@ fn beside_400_busy_sessions_a_recording_stays_within_bounds() {
         assert!(Instant::now() < give_up, "the sessions do not begin");
         std::thread::sleep(SECOND / 10);
     }
-    for tier in [&["-d", "4"][..], &["-d", "4", "--exact=calls"]] {
-        let recorder = Recorder::server(&cluster, tier);
-        std::thread::sleep(3 * SECOND);
-        assert_bounded(&recorder);
-        let recorded = recorder.finish();
-        let clients = recorded.clients();
-        assert!(clients.len() >= 400, "{} sessions", clients.len());
-        for client in &clients {
-            assert!(
-                client.elapsed_ns > 3_000_000_000,
-                "{:?}: {} ns",
-                client.row,
-                client.elapsed_ns
-            );
+    let seconds = long_run().unwrap_or(4);
+    let duration = seconds.to_string();
+    let tiers = [&["-d", &duration][..], &["-d", &duration, "--exact=calls"]];
+    // In a long run both at once: nobody has the time for one after the other.
+    for tiers in tiers.chunks(if long_run().is_some() { 2 } else { 1 }) {
+        let recorders: Vec<Recorder> = tiers
+            .iter()
+            .map(|tier| Recorder::server(&cluster, tier))
+            .collect();
+        let begin = Instant::now();
+        // The last second may be over before it is looked at; of two recorders the first begins earlier.
+        for second in 1..seconds - u64::from(tiers.len() > 1) * 30 {
+            std::thread::sleep((begin + second as u32 * SECOND).saturating_duration_since(Instant::now()));
+            for (recorder, tier) in recorders.iter().zip(tiers) {
+                let books = assert_bounded(recorder);
+                if tiers.len() > 1 && second % 60 == 0 {
+                    say(&format!("{tier:?}, {second} s: {books:?}"));
+                }
+            }
         }
-        assert!(
-            recorded.meta.cost.cpu_ns < 4_000_000_000,
-            "{:?}",
-            recorded.meta.cost
-        );
+        for recorder in recorders {
+            assert_400_clients(&recorder.finish(), seconds);
+        }
     }
     drop(load);
+}
+
+/// All of them are there for nearly all of the time, within a CPU.
+fn assert_400_clients(recorded: &Recorded, seconds: u64) {
+    let (cost, quality) = (&recorded.meta.cost, &recorded.meta.quality);
+    say(&format!(
+        "{}: {cost:?}, {quality:?}",
+        recorded.meta.collector.tier
+    ));
+    let clients = recorded.clients();
+    assert!(clients.len() >= 400, "{} sessions", clients.len());
+    for client in &clients {
+        assert!(
+            client.elapsed_ns > (seconds - 1) * 1_000_000_000,
+            "{:?}: {} ns",
+            client.row,
+            client.elapsed_ns
+        );
+    }
+    assert!(cost.cpu_ns < seconds * 1_000_000_000, "{cost:?}");
 }
 
 /// Titles of two megabytes.

@@ -1,6 +1,6 @@
 //! Records the sessions of a server: finds them, takes the kernel's events, hands on rows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,6 +13,7 @@ use crate::accounting::{Pool, Totals};
 use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, StackEnd, Tier, Visit};
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
+use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
 use crate::latencies::Latencies;
 use crate::oracle::Instance;
@@ -37,9 +38,12 @@ pub const WHOLE_SECONDS: Duration = Duration::from_secs(300);
 
 /// How often the database is looked at: for a server that has gone, for what is new.
 const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
-/// Stacks and other rows that may wait to be taken: together they are under 100 MB.
+/// Stacks, their bytes, and other rows that may wait to be taken: together they are under 100 MB.
 const MOST_STACKS: usize = 4_000;
-const MOST_ROWS: usize = 200_000;
+const MOST_STACK_BYTES: usize = 48 << 20;
+const MOST_ROWS: usize = 100_000;
+/// Remarkable events that are kept.
+const MOST_NOTES: usize = 1_000;
 /// As long as a process has not named itself, it is asked this often.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
 /// Where passes are rarer than this allows, recording begins before the first one.
@@ -127,6 +131,8 @@ pub struct Collector {
     latencies: Option<Latencies>,
     /// It has been said that some files have no names.
     told_of_files: bool,
+    /// It has been said that some compiled functions have none.
+    told_of_compiled: bool,
     /// In the database's own functions, where they are wanted.
     probes: Option<OracleProbes>,
     sessions: HashMap<u32, LiveSession>,
@@ -135,6 +141,8 @@ pub struct Collector {
     /// Slots that the kernel gives to sessions that begin.
     ready_slots: BTreeSet<u32>,
     used_slots: u32,
+    /// What the kernel has sent and was not looked at yet.
+    waiting: VecDeque<Event>,
     rows: Rows,
     windows: Windows,
     /// No more rows come.
@@ -171,11 +179,12 @@ pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectE
 }
 
 impl Collector {
-    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken.
+    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken. `ending`: when
+    /// no more time is spent on names.
     ///
     /// # Errors
     /// Missing privileges or kernel features, no such server or session; the message says what to do.
-    pub fn start(options: &Options) -> Result<Collector, CollectError> {
+    pub fn start(options: &Options, ending: &Ending) -> Result<Collector, CollectError> {
         let options = options.clone();
         match options.means {
             Means::Bpf => privilege::check().map_err(or_without_programs)?,
@@ -185,7 +194,7 @@ impl Collector {
         let cpu_at_start_ns = host::process_cpu_ns();
         let database = database_of(&options.target)?;
         // Its process is started while there are no threads.
-        let mut symbolizer = Symbolizer::new();
+        let mut symbolizer = Symbolizer::new(ending);
         let mut unwinding = match options.means {
             Means::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
             Means::Proc => None,
@@ -236,6 +245,7 @@ impl Collector {
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),
             told_of_files: false,
+            told_of_compiled: false,
             symbolizer,
             unwinding,
             sessions: HashMap::new(),
@@ -243,6 +253,7 @@ impl Collector {
             free_slots: Vec::new(),
             ready_slots: BTreeSet::new(),
             used_slots: 0,
+            waiting: VecDeque::new(),
             rows: Rows::default(),
             windows: Windows::new(options.resolution_s, first_window_us),
             is_finished: false,
@@ -302,11 +313,17 @@ impl Collector {
         let now = monotonic_ns();
         let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
         let is_reading = self.unwinding.as_ref().is_some_and(Unwinding::is_reading);
-        for event in self.engine.wait(if nameless || is_reading {
-            longest.min(LOOK_FOR_TITLE)
-        } else {
-            longest
-        }) {
+        if self.waiting.is_empty() {
+            self.waiting = self.engine.wait(if nameless || is_reading {
+                longest.min(LOOK_FOR_TITLE)
+            } else {
+                longest
+            });
+        }
+        // What is left is looked at once rows have been taken: what the kernel keeps meanwhile has a bound too.
+        while !self.has_much_to_take()
+            && let Some(event) = self.waiting.pop_front()
+        {
             self.take(event)?;
         }
         if let (Some(unwinding), Some(programs)) = (&mut self.unwinding, self.engine.programs()) {
@@ -315,7 +332,9 @@ impl Collector {
             }
         }
         let now = monotonic_ns();
-        self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
+        if self.waiting.is_empty() {
+            self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
+        }
         for session in self.sessions.values_mut() {
             session.look_for_title(now);
         }
@@ -326,6 +345,13 @@ impl Collector {
             let now_us = self.clock.wall_us(now);
             self.quality.samples += self.pool.settle(now_us, &mut self.rows.activity);
             self.repair_after_loss()?;
+        }
+        if let (Some(pid), false) = (self.symbolizer.compiled_without_room(), self.told_of_compiled) {
+            self.told_of_compiled = true;
+            self.note(format!(
+                "code that is compiled at run time: process {pid} has written of more functions than there is room for, those \
+                 that come later have no names"
+            ));
         }
         self.engine.look_at_cost(now);
         if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
@@ -353,7 +379,9 @@ impl Collector {
         let end = monotonic_ns();
         self.count_transactions(end, true);
         self.take_latencies(end)?;
-        for event in self.engine.wait(Duration::ZERO) {
+        let mut last = std::mem::take(&mut self.waiting);
+        last.append(&mut self.engine.wait(Duration::ZERO));
+        for event in last {
             self.take(event)?;
         }
         self.end_sessions(u64::MAX)?;
@@ -408,7 +436,9 @@ impl Collector {
     /// True when so many rows wait that they should be taken now: stacks that are all different, as deep recursion and code that
     /// is compiled at run time make them, are some kilobytes each.
     pub fn has_much_to_take(&self) -> bool {
-        self.symbolizer.new_stacks() >= MOST_STACKS || self.rows.len() >= MOST_ROWS
+        self.symbolizer.new_stacks() >= MOST_STACKS
+            || self.symbolizer.new_stack_bytes() >= MOST_STACK_BYTES
+            || self.rows.len() >= MOST_ROWS
     }
 
     /// Remarkable events so far, in order.
@@ -451,6 +481,7 @@ impl Collector {
                 frames,
                 unresolved_frames,
                 unwind_without_room: unwinding.without_room,
+                stacks_without_room: self.symbolizer.stacks_without_room(),
                 ..self.quality.clone()
             },
             cost: Cost {
@@ -950,7 +981,13 @@ impl Collector {
         self.quality.failed_passes = self.engine.statistics().failed;
     }
 
-    fn note(&mut self, text: String) {
+    fn note(&mut self, mut text: String) {
+        if self.notes.len() >= MOST_NOTES {
+            return;
+        }
+        if self.notes.len() + 1 == MOST_NOTES {
+            text.push_str(" (what comes after this is not noted)");
+        }
         self.notes.push(Note {
             time_us: self.clock.wall_us(monotonic_ns()),
             text,

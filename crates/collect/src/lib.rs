@@ -9,6 +9,7 @@
 //! [`Dive`] captures what a system call of one task does inside the kernel, as ftrace's text.
 
 mod accounting;
+mod allowance;
 mod block;
 mod bpf;
 mod clock;
@@ -17,6 +18,7 @@ mod confinement;
 mod database;
 mod devices;
 mod dive;
+mod ending;
 mod engine;
 mod error;
 mod executable;
@@ -32,6 +34,7 @@ mod process;
 mod punctual;
 mod rhythm;
 mod sched;
+mod scratch;
 mod seconds;
 mod session;
 mod small_code;
@@ -49,6 +52,8 @@ pub use dive::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, SystemCall,
     mend as mend_after_dives,
 };
+pub use ending::Ending;
 pub use error::CollectError;
 pub use host::description as host_description;
 pub use sched::SwitchCollector;
+pub use scratch::{Scratch, lock_folder, mend_scratch};

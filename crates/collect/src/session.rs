@@ -20,6 +20,10 @@ use crate::seconds::Seconds;
 /// database): the title is believed at this age.
 const TITLE_SETTLED_NS: u64 = 200_000_000;
 
+/// Wait events of a session of which it is remembered as what it blocks in them, and statements of it that have their row. Beyond
+/// that the memory starts anew: a server may invent some.
+const REMEMBERED: usize = 10_000;
+
 /// What a sampler pass could not use, since the last totals.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Unused {
@@ -276,6 +280,9 @@ impl LiveSession {
                 user_stack: stacks.1,
             };
             if event.off_cpu_state.is_some() && state.group() == Some(StateGroup::Blocked) {
+                if self.blocked_as.len() >= REMEMBERED {
+                    self.blocked_as.clear();
+                }
                 self.blocked_as.insert(wait, state);
             }
             if event.off_cpu_state.is_some() {

@@ -1,12 +1,13 @@
 //! `dbtime dive`: calls are captured into a file, which is then imported and reported like any other.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbtime_collect::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, Means,
-    Options, SystemCall, Target, Texts, Tier,
+    Options, Scratch, SystemCall, Target, Texts, Tier,
 };
 use dbtime_import::CallOptions;
 use dbtime_model::latency::kind;
@@ -16,7 +17,7 @@ use crate::arguments::{DiveArguments, EngineKind, FileArguments};
 use crate::import::{self, Detail};
 use crate::output::{self, ProgressLine, say};
 use crate::record::{Plan, record};
-use crate::scratch::{self, Scratch};
+use crate::remains::mend_folders;
 
 /// How often the trace is read: well before 16 MB of events have come in.
 const STEP: Duration = Duration::from_millis(20);
@@ -47,14 +48,14 @@ pub enum Ended {
 ///
 /// # Errors
 /// Nothing can be traced, what was traced cannot be read, or something of the kernel's could not be given back.
-pub fn run(arguments: &DiveArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
+pub fn run(arguments: &DiveArguments, stop: &Arc<AtomicBool>) -> anyhow::Result<Ended> {
     // A name that does not exist is told before anything is touched.
     let call = arguments.call.as_deref().map(SystemCall::named).transpose()?;
     let tracing = KernelTracing::claim()?;
     for what in tracing.restored() {
         say(format_args!("note: {what}"));
     }
-    scratch::mend();
+    mend_folders();
     let (Some(pid), Some(call)) = (arguments.pid, call) else {
         drop(tracing);
         return match (arguments.list, arguments.pid) {
@@ -251,7 +252,7 @@ fn report(file: &Path, call: SystemCall, arguments: &DiveArguments) -> anyhow::R
 }
 
 /// Shows which calls a process makes: what `record --exact=calls` times.
-fn list(pid: u32, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Ended> {
+fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<Ended> {
     let folder = Scratch::new(Scratch::DIVE)?;
     let output: PathBuf = folder.path().join("calls.dbt");
     let plan = Plan {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
+use dbtime_collect::Scratch;
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
 use dbtime_model::output::Place;
@@ -13,7 +14,7 @@ use dbtime_report::Source;
 
 use crate::arguments::FileArguments;
 use crate::output::{self, ProgressLine, say};
-use crate::scratch::{self, Scratch};
+use crate::remains::mend_folders;
 use crate::signals::{Second, stop_on_signals};
 
 /// Rows, and frames of stacks, that are kept in memory before they are written to disk (about 50 MB).
@@ -177,7 +178,7 @@ pub fn open(paths: &[PathBuf], about: &FileArguments, detail: Detail) -> anyhow:
         }
         return Ok(Source::open(path)?);
     }
-    scratch::mend();
+    mend_folders();
     let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;
     let recording = folder.path().join("import.dbt");
     let mut store = Store::new(output::place(&recording)?);

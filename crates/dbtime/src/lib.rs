@@ -10,7 +10,7 @@ pub mod iolat;
 pub mod memory;
 pub mod output;
 pub mod record;
+pub mod remains;
 pub mod sched;
-pub mod scratch;
 pub mod signals;
 pub mod throwaway;

@@ -19,10 +19,10 @@ use dbtime::iolat;
 use dbtime::memory;
 use dbtime::output::{self, ProgressLine, say};
 use dbtime::record::{Plan, Progress, record};
+use dbtime::remains::mend;
 use dbtime::sched;
-use dbtime::scratch;
 use dbtime::signals::{Second, stop_on_signals};
-use dbtime_collect::{Options, mend_after_dives};
+use dbtime_collect::Options;
 use dbtime_model::recording::{self, Compacted};
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
@@ -75,14 +75,6 @@ fn main() -> ExitCode {
             })
         }
     }
-}
-
-/// Undoes what a dbtime that was killed has left, and says so. `dive` does it while it takes the right to change anything.
-fn mend() {
-    for what in mend_after_dives() {
-        say(format_args!("note: {what}"));
-    }
-    scratch::mend();
 }
 
 /// Printed by `dbtime oracle-map`.

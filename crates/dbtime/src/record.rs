@@ -1,11 +1,12 @@
 //! `dbtime record`: a collector, a recording, and the loop between them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use dbtime_collect::{Collector, Options, Status, WHOLE_SECONDS};
+use dbtime_collect::{Collector, Ending, Options, Status, WHOLE_SECONDS};
 use dbtime_model::Rows;
 use dbtime_model::output::Place;
 use dbtime_model::recording::{Meta, Note, RecordingError, RecordingWriter};
@@ -64,8 +65,13 @@ pub enum Progress<'a> {
 ///
 /// # Errors
 /// Recording cannot begin, or the recording cannot be written. What was written before stays readable.
-pub fn record(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<Outcome> {
-    let mut collector = Collector::start(&plan.collect)?;
+pub fn record(
+    plan: &Plan,
+    stop: &Arc<AtomicBool>,
+    tell: &mut dyn FnMut(Progress<'_>),
+) -> anyhow::Result<Outcome> {
+    let ending = Ending::when(stop);
+    let mut collector = Collector::start(&plan.collect, &ending)?;
     let meta = collector.meta();
     let mut segments = Segments {
         writer: RecordingWriter::create_at(plan.output.clone(), meta.clone())?,
@@ -82,6 +88,9 @@ pub fn record(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)
     tell(Progress::Started(&meta));
 
     let start = Instant::now();
+    if let Some(at) = plan.duration.and_then(|duration| start.checked_add(duration)) {
+        ending.set_time(at);
+    }
     let mut next_segment = start + SEGMENT;
     let mut notes_told = 0;
     let ended = loop {
@@ -202,7 +211,7 @@ impl Segments {
     /// Merges segments when it is time; at the end, all that are left. What cannot be merged stays as it is.
     fn compact(&mut self, at_end: bool, now_us: i64, tell: &mut dyn FnMut(Progress<'_>)) {
         let merged = self.writer.go_on_compacting(at_end).and_then(|()| {
-            if at_end || Instant::now() >= self.next_compaction {
+            if at_end || Instant::now() >= self.next_compaction || self.writer.has_much_to_merge() {
                 self.next_compaction = Instant::now() + COMPACTION;
                 self.writer.begin_compacting(at_end)?;
             }

@@ -616,6 +616,32 @@ impl Rows {
         self.len() + frames
     }
 
+    /// Rows of the table that has most.
+    pub(crate) fn most_of_a_table(&self) -> usize {
+        let lengths = [
+            self.activity.len(),
+            self.latency.len(),
+            self.counters.len(),
+            self.sessions.len(),
+            self.stacks.len(),
+            self.statements.len(),
+            self.spans.len(),
+            self.switches.len(),
+        ];
+        lengths.into_iter().max().unwrap_or(0)
+    }
+
+    /// Bytes of the texts that can be long: of frames, statements and titles.
+    pub(crate) fn text(&self) -> usize {
+        let frames = self.stacks.iter().flat_map(|stack| &stack.frames);
+        let of_frames: usize = frames
+            .map(|frame| frame.symbol.len() + frame.module.len() + frame.build_id.len())
+            .sum();
+        let of_statements: usize = self.statements.iter().map(|row| row.text.len()).sum();
+        let of_sessions: usize = self.sessions.iter().map(|row| row.title.len()).sum();
+        of_frames + of_statements + of_sessions
+    }
+
     /// Adds the rows of another value behind these.
     pub fn append(&mut self, mut other: Rows) {
         self.activity.append(&mut other.activity);

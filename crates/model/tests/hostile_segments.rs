@@ -12,7 +12,7 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
-use dbtime_model::recording::{Meta, Recording, RecordingWriter, SCHEMA_VERSION};
+use dbtime_model::recording::{Meta, Recording, RecordingWriter, SCHEMA_VERSION, compact};
 use dbtime_model::{
     ActivityRow, CounterRow, Frame, Rows, SessionId, StackRow, StatementRow, Table, stack_id,
 };
@@ -311,4 +311,92 @@ fn numbers_that_are_none_and_columns_of_other_types() {
         0
     );
     assert_eq!(read::<ActivityRow>(&path), (0, String::new()));
+}
+
+/// Names and bytes of all files of a recording.
+fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(self::files(&path)),
+            false => files.push((path.clone(), fs::read(&path).unwrap())),
+        }
+    }
+    files.sort();
+    files
+}
+
+/// What may be read of a segment, and no more, is merged with others.
+#[test]
+fn segments_are_merged_within_the_bounds_within_which_they_are_read() {
+    let home = tempfile::tempdir().unwrap();
+    let path = recording(home.path());
+    let victim = path.join("statements").join(VICTIM);
+    let good = fs::read(&victim).unwrap();
+    let bombs: [(ArrayRef, &str); 2] = [
+        (
+            Arc::new(StringArray::from(vec!["x".repeat(100 << 20)])),
+            "a page of 100 MB, where 64 MB",
+        ),
+        (texts_of(&"x".repeat(60_000), 200_000), "more than 512 MB of text"),
+    ];
+    for (bomb, reason) in bombs {
+        small(&replace(&path, "statements", &[("text", bomb)], properties()));
+        let before = files(&path);
+        let error = compact(&path).unwrap_err().to_string();
+        assert!(error.contains(VICTIM) && error.contains(reason), "{error}");
+        assert!(files(&path) == before, "something has changed: {error}");
+    }
+    // Each may be read, but not a file of all of them: it would be of no use.
+    let large: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(40 << 20); 9]));
+    let builder = || properties().set_dictionary_enabled(false);
+    small(&replace(&path, "statements", &[("text", large)], builder()));
+    fs::copy(&victim, path.join("statements").join("000003.parquet")).unwrap();
+    let error = compact(&path).unwrap_err().to_string();
+    assert!(error.contains("more than is read of a file"), "{error}");
+    assert_eq!(read::<StatementRow>(&path), (1 + 9 + 9, String::new()));
+
+    fs::write(&victim, &good).unwrap();
+    fs::write(path.join("statements").join("000003.parquet"), &good).unwrap();
+    compact(&path).unwrap();
+    assert_eq!(read::<StatementRow>(&path), (3, String::new()));
+    assert_eq!(read::<CounterRow>(&path), (3, String::new()));
+    assert_eq!(read::<StackRow>(&path), (3, String::new()));
+}
+
+/// Stacks whose names are long, as long as there is memory for them: what the writer merges can be read.
+#[test]
+fn what_would_be_too_much_for_one_file_is_merged_before_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("r.dbt");
+    let meta = Meta {
+        schema: SCHEMA_VERSION.to_string(),
+        ..Meta::default()
+    };
+    let mut writer = RecordingWriter::create(&path, meta).unwrap();
+    let mut merged = 0;
+    for n in 0..14 {
+        writer
+            .write(&Rows {
+                statements: vec![StatementRow {
+                    id: n,
+                    text: "x".repeat(50 << 20),
+                    ..StatementRow::default()
+                }],
+                ..Rows::default()
+            })
+            .unwrap();
+        if writer.has_much_to_merge() {
+            merged += 1;
+            writer.begin_compacting(true).unwrap();
+            writer.go_on_compacting(true).unwrap();
+        }
+    }
+    writer.begin_compacting(true).unwrap();
+    writer.go_on_compacting(true).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(merged, 2, "700 MB of text, of which a file has 256 to 512");
+    assert_eq!(read::<StatementRow>(&path), (14, String::new()));
+    assert_eq!(fs::read_dir(path.join("statements")).unwrap().count(), 3);
 }

@@ -3,7 +3,7 @@
 //! See [`crate::timeline`] for what the moments mean. The weight of a sample is milliseconds with fractions, or what the
 //! recording counts.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::time::{Duration, SystemTime};
 
 use dbtime_model::recording::{Clock, Unit};
@@ -61,7 +61,6 @@ impl Exporter for Firefox {
         ]
         .map(|(name, color)| profile.add_category(name, color));
         let process = profile.add_process(&product, 0, moment(begin_ns));
-        let mut weights = Vec::new();
         for (lane, number) in lanes.iter().zip(1u32..) {
             let begin = lane.stacks.first().map_or(begin_ns, |placed| placed.begin_ns);
             let tid = if lane.pid == 0 { number } else { lane.pid };
@@ -74,7 +73,6 @@ impl Exporter for Firefox {
                     Unit::Samples | Unit::Counts => WeightType::Samples,
                 },
             );
-            let mut of_thread = Vec::with_capacity(lane.stacks.len());
             for placed in &lane.stacks {
                 let stack = placed.stack;
                 let levels = timeline::levels(folded, stack).map(|name| (name, level));
@@ -91,19 +89,68 @@ impl Exporter for Firefox {
                     .collect();
                 let frames = profile.intern_stack_frames(thread, frames.into_iter());
                 profile.add_sample(thread, moment(placed.begin_ns), frames, CpuDelta::ZERO, 1);
-                of_thread.push(match unit {
-                    Unit::Time => Value::from(stack.ns as f64 / 1e6),
-                    Unit::Samples | Unit::Counts => Value::from(u64::try_from(stack.ns).unwrap_or(u64::MAX)),
-                });
             }
-            weights.push(of_thread);
         }
-        let mut document = serde_json::to_value(&profile).map_err(io::Error::from)?;
-        // The library keeps weights as whole numbers, and a stack can have less than a millisecond.
-        let threads = document["threads"].as_array_mut();
-        for (thread, weights) in threads.into_iter().flatten().zip(weights) {
-            thread["samples"]["weight"] = Value::Array(weights);
+        let weight = |ns: u128| match unit {
+            Unit::Time => Value::from(ns as f64 / 1e6),
+            Unit::Samples | Unit::Counts => Value::from(u64::try_from(ns).unwrap_or(u64::MAX)),
+        };
+        let weights = lanes
+            .iter()
+            .map(|lane| lane.stacks.iter().map(|placed| weight(placed.stack.ns)));
+        let mut out = WithWeights {
+            out: BufWriter::new(out),
+            weights,
+            matched: 0,
+            skips: false,
+        };
+        serde_json::to_writer(&mut out, &profile).map_err(io::Error::from)?;
+        out.flush()
+    }
+}
+
+/// The library keeps weights as whole numbers, and a stack can have less than a millisecond: while a profile is written, those of
+/// each thread are put in their place.
+struct WithWeights<W, T> {
+    out: W,
+    /// Of the threads, in the order in which they are written.
+    weights: T,
+    /// Bytes of [`WEIGHTS`] that were written last.
+    matched: usize,
+    /// The numbers of the library are left out.
+    skips: bool,
+}
+
+/// In front of the weights of a thread, and of nothing else: in a text its quotes would have backslashes.
+const WEIGHTS: &[u8] = b"\"weight\":[";
+
+impl<W: Write, T: Iterator<Item = N>, N: Iterator<Item = Value>> Write for WithWeights<W, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for &byte in bytes {
+            if self.skips && byte != b']' {
+                continue;
+            }
+            self.skips = false;
+            self.out.write_all(&[byte])?;
+            self.matched = match WEIGHTS.get(self.matched) == Some(&byte) {
+                true => self.matched + 1,
+                false => usize::from(WEIGHTS.first() == Some(&byte)),
+            };
+            if self.matched == WEIGHTS.len() {
+                self.matched = 0;
+                self.skips = true;
+                for (number, weight) in self.weights.next().into_iter().flatten().enumerate() {
+                    if number > 0 {
+                        self.out.write_all(b",")?;
+                    }
+                    serde_json::to_writer(&mut self.out, &weight)?;
+                }
+            }
         }
-        serde_json::to_writer(out, &document).map_err(io::Error::from)
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }

@@ -33,6 +33,8 @@ pub struct Quality {
     pub stacks: StackCounts,
     /// Unwinding tables, address spaces and mappings for which the recorder had no room.
     pub unwind_without_room: u64,
+    /// Stacks, each time that one was taken, for which the recorder had no room.
+    pub stacks_without_room: u64,
     /// Distinct frames that could not be named.
     pub unresolved_frames: u64,
     /// Distinct frames in all.
@@ -172,6 +174,7 @@ impl LossCounters {
                 broken: told.stacks_broken,
             },
             unwind_without_room: told.unwind_without_room,
+            stacks_without_room: told.stacks_without_room,
             unresolved_frames: told.unresolved_frames,
             frames: told.frames,
             late_passes: told.late_passes,

@@ -87,6 +87,18 @@ impl Sums {
         self.not_split |= other.not_split;
     }
 
+    /// Adds a sum of rows of one state.
+    pub(crate) fn merge_state(&mut self, state: State, other: &StateSums) {
+        let (at, bit) = (state as usize, |is_there| u8::from(is_there) << state as usize);
+        self.ns[at] += other.ns;
+        self.sampled_ns[at] += other.sampled_ns;
+        self.pooled_ns += other.pooled_ns;
+        self.samples += other.samples;
+        self.exact |= bit(other.is_exact);
+        self.sampled |= bit(other.is_sampled);
+        self.not_split |= bit(other.is_not_split);
+    }
+
     /// Nanoseconds in one state.
     pub fn state_ns(&self, state: State) -> u128 {
         self.ns[state as usize]
@@ -170,6 +182,7 @@ impl Sums {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StateSums {
     ns: u128,
+    sampled_ns: u128,
     pooled_ns: u128,
     /// Samples.
     pub(crate) samples: u128,
@@ -187,7 +200,10 @@ impl StateSums {
         match row.fidelity {
             _ if activity.not_sampled => self.is_not_split = true,
             Fidelity::Exact => self.is_exact = true,
-            Fidelity::Sampled => self.is_sampled = true,
+            Fidelity::Sampled => {
+                self.is_sampled = true;
+                self.sampled_ns += u128::from(row.ns);
+            }
         }
         if row.pooled {
             self.pooled_ns += u128::from(row.ns);

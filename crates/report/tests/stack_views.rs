@@ -2,6 +2,8 @@
 
 mod hand_made;
 
+use std::collections::BTreeMap;
+
 use dbtime_model::{ActivityRow, NO_STACK, Rows, StackId, State};
 use dbtime_report::{
     Filter, Sort, Source, StackAnswer, StackOptions, StackReport, StackView, json, stacks, text,
@@ -310,5 +312,36 @@ proptest! {
                 prop_assert_eq!(document["db_time_ns"].as_u64().map(u128::from), Some(sum));
             }
         }
+    }
+
+    /// Against all beginnings of all stacks, added up one by one.
+    #[test]
+    fn the_tree_shows_the_hottest_call_paths_with_their_time(samples in prop::collection::vec((0..6usize, 1..50u64), 1..30), top in 0..12usize) {
+        let all: [&[&str]; 6] = [&["a", "b", "c"], &["a", "b"], &["a", "c", "a"], &["b"], &["a", "b", "d", "e"], &["b", "a", "b"]];
+        let mut rows = Rows { sessions: vec![session(1, 1, "client backend", "", "")], ..Rows::default() };
+        let mut truth = BTreeMap::new();
+        for (number, ns) in &samples {
+            let stack = stack(all[*number], "m");
+            for end in 1..=all[*number].len() {
+                *truth.entry(&all[*number][..end]).or_insert(0) += u128::from(*ns);
+            }
+            rows.activity.push(ActivityRow { ns: *ns, user_stack: stack.id, ..row(1, CPU, State::User, 1) });
+            rows.stacks.push(stack);
+        }
+        let report = answer(rows, &StackOptions { top, ..options(StackView::Tree) });
+        let StackAnswer::Tree(tree) = &report.answer else { panic!("a tree was asked for") };
+        let (mut path, mut shown) = (Vec::new(), Vec::new());
+        for node in &tree.nodes {
+            path.truncate(node.depth);
+            path.push(node.function.name.as_str());
+            prop_assert_eq!(truth.get(&path[..]), Some(&node.total_ns), "{:?}", path);
+            shown.push(node.total_ns);
+        }
+        let mut hottest: Vec<u128> = truth.values().copied().collect();
+        hottest.sort_unstable_by(|one, other| other.cmp(one));
+        prop_assert_eq!(tree.others, hottest.len().saturating_sub(top));
+        hottest.truncate(top);
+        shown.sort_unstable_by(|one, other| other.cmp(one));
+        prop_assert_eq!(shown, hottest);
     }
 }

@@ -6,9 +6,9 @@
 //! counts only if it has the build id that was asked for.
 
 use std::ffi::OsString;
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use tempfile::TempDir;
 
+use crate::ending::Ending;
 use crate::priority;
+use crate::scratch::Scratch;
 use crate::target_file::TargetFile;
 
 /// Names the servers; the client knows what it means.
@@ -54,11 +55,12 @@ const LONGEST_PATH: u64 = 4_096;
 pub(super) struct Debuginfod {
     servers: OsString,
     until: Instant,
+    ending: Ending,
 }
 
 impl Debuginfod {
     /// None where the environment does not ask for it.
-    pub(super) fn from_environment() -> Option<Debuginfod> {
+    pub(super) fn from_environment(ending: &Ending) -> Option<Debuginfod> {
         let servers = std::env::var_os(SERVERS)?;
         let is_said = servers
             .as_encoded_bytes()
@@ -67,6 +69,7 @@ impl Debuginfod {
         is_said.then(|| Debuginfod {
             servers,
             until: Instant::now() + MAX_TIME,
+            ending: ending.clone(),
         })
     }
 
@@ -114,6 +117,9 @@ impl Debuginfod {
                     MAX_TIME.as_secs()
                 )));
             }
+            if self.ending.is_over() {
+                return Err(io::Error::other("the recording has ended"));
+            }
             std::thread::sleep(LOOK);
         }
         let mut text = String::new();
@@ -125,22 +131,29 @@ impl Debuginfod {
 }
 
 /// Where the client writes. It goes when it is dropped.
-struct Folder(TempDir);
+struct Folder {
+    path: PathBuf,
+    /// What it lies in is this process's own: the next start can tell that it was left.
+    _scratch: Scratch,
+}
 
 impl Folder {
     fn new() -> io::Result<Folder> {
-        let folder = tempfile::Builder::new()
-            .prefix("dbtime-debuginfod-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()?;
+        let scratch = Scratch::new(Scratch::DEBUGINFOD)?;
+        let path = scratch.path().join("cache");
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
         if rustix::process::geteuid().is_root() {
-            chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+            fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
+            chown(&path, Some(NOBODY), Some(NOBODY))?;
         }
-        Ok(Folder(folder))
+        Ok(Folder {
+            path,
+            _scratch: scratch,
+        })
     }
 
     fn path(&self) -> &Path {
-        self.0.path()
+        &self.path
     }
 
     fn client(&self, build_id: &str, servers: &OsString) -> Command {

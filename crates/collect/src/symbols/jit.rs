@@ -32,6 +32,8 @@ pub(super) struct CompiledCode {
     functions: Functions,
     jitdump: Option<(PathBuf, u64)>,
     perf_map: u64,
+    /// There was more in the files than is read, or than there is room for.
+    is_full: bool,
 }
 
 /// By begin, without overlaps: end and name.
@@ -49,6 +51,7 @@ impl CompiledCode {
             && let Some(rest) = rest_of(&file, self.perf_map, pid)
         {
             self.perf_map += read_perf_map(rest, &mut self.functions);
+            self.is_full |= self.perf_map >= MAX_BYTES;
         }
         // The file is kept mapped for as long as its writer may write to it.
         if let Some(mapping) = mappings.iter().find(|m| is_jitdump(m))
@@ -61,6 +64,7 @@ impl CompiledCode {
             };
             if let Some(rest) = rest_of(&file, begin, pid) {
                 let read = read_jitdump(rest, begin == 0, &mut self.functions);
+                self.is_full |= begin + read >= MAX_BYTES;
                 self.jitdump = Some((name, begin + read));
             }
         }
@@ -69,6 +73,11 @@ impl CompiledCode {
     /// Name of the function that holds an address.
     pub(super) fn find(&self, address: u64) -> Option<&str> {
         self.functions.find(address)
+    }
+
+    /// True when functions have no names because there was no room for them.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Memory that it has, in bytes.

@@ -7,6 +7,7 @@ mod jit;
 pub(crate) mod maps;
 mod module;
 mod namer;
+mod room;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,22 +19,32 @@ use blazesym::symbolize::{Input, Symbolized};
 use blazesym::{MaybeDefault, symbolize};
 use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
 
+use crate::bpf::thread_cpu_ns;
+use crate::ending::Ending;
 use crate::{privilege, process};
 use debuginfod::Debuginfod;
 use jit::CompiledCode;
 use maps::Mapping;
 use module::{KernelModules, Modules};
+use room::Room;
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
-/// Distinct raw stacks that are remembered, and distinct frames; beyond that the memory starts anew. Together they are
-/// under 100 MB.
+/// Distinct raw stacks that are remembered, distinct frames, and bytes of these; beyond that the memory starts anew. Together
+/// they are under 120 MB.
 const RAW_STACKS: usize = 50_000;
 const FRAMES: usize = 200_000;
+const FRAME_BYTES: usize = 64 << 20;
+/// Files whose code was on a stack; beyond that they are read anew. A process can map ever new ones.
+const MODULES: usize = 10_000;
 /// Memory for the names of compiled code of all processes; beyond that no more is read.
 const COMPILED_BYTES: usize = 128 << 20;
 /// Stacks that are known to have a row; beyond that some get a second one, with the same id. Under 20 MB.
 const KNOWN_STACKS: usize = 1_000_000;
+/// Bytes of stacks that wait to be taken. They are asked for well before ([`Symbolizer::new_stack_bytes`]).
+const NEW_BYTES: usize = 128 << 20;
+/// Stands for a stack for which there is no room: see [`room`].
+const NO_ROOM: &str = "[more stacks than are kept]";
 
 /// Where a frame's name is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,15 +80,24 @@ pub(crate) struct Symbolizer {
     raw: HashMap<(u32, Box<[u64]>), StackId>,
     known: HashSet<StackId>,
     new: Vec<StackRow>,
+    new_bytes: usize,
+    /// None: whoever asks has few.
+    room: Option<Room>,
+    ending: Ending,
+    frame_bytes: usize,
+    /// The first process that had more compiled functions than there is room for.
+    compiled_without_room: Option<u32>,
     named: u64,
     unresolved: u64,
 }
 
 impl Symbolizer {
-    /// Starts the process that reads names, best while this one has no threads yet.
-    pub(crate) fn new() -> Symbolizer {
+    /// Starts the process that reads names, best while this one has no threads yet. `ending`: when it has no more time.
+    pub(crate) fn new(ending: &Ending) -> Symbolizer {
         let mut symbolizer = Symbolizer::of_kernel();
-        symbolizer.modules.start();
+        symbolizer.ending = ending.clone();
+        symbolizer.room = Some(Room::new(Instant::now()));
+        symbolizer.modules.start(ending);
         symbolizer
     }
 
@@ -97,6 +117,11 @@ impl Symbolizer {
             raw: HashMap::new(),
             known: HashSet::new(),
             new: Vec::new(),
+            new_bytes: 0,
+            room: None,
+            ending: Ending::default(),
+            frame_bytes: 0,
+            compiled_without_room: None,
             named: 0,
             unresolved: 0,
         }
@@ -122,7 +147,7 @@ impl Symbolizer {
         let executable = fs::metadata(process::path(self.parent, "exe"));
         let mut readable = false;
         let mut is_stripped = false;
-        let (servers, mut asked) = (Debuginfod::from_environment(), HashSet::new());
+        let (servers, mut asked) = (Debuginfod::from_environment(&self.ending), HashSet::new());
         let mut missing = Vec::new();
         for mapping in &maps {
             let is_executable = executable.as_ref().is_ok_and(|file| mapping.is_file(file));
@@ -179,7 +204,7 @@ impl Symbolizer {
 
     /// Id of a kernel stack, leaf first.
     pub(crate) fn kernel_stack(&mut self, addresses: &[u64]) -> StackId {
-        self.stack(0, addresses)
+        self.stack((0, 0), addresses)
     }
 
     /// Id of a stack whose frames have their names already, leaf first.
@@ -188,8 +213,11 @@ impl Symbolizer {
             return NO_STACK;
         }
         frames.reverse();
+        if !self.has_room(0) {
+            return self.no_room();
+        }
         let id = stack_id(&frames);
-        self.note(id, frames);
+        self.note(0, id, frames);
         id
     }
 
@@ -204,17 +232,51 @@ impl Symbolizer {
         } else {
             pid
         };
-        self.stack(owner, addresses)
+        self.stack((owner, pid), addresses)
     }
 
-    /// A stack that is not known becomes a row.
-    fn note(&mut self, id: StackId, frames: Vec<Frame>) {
+    /// A stack of a process (0: the kernel's) that is not known becomes a row.
+    fn note(&mut self, process: u32, id: StackId, frames: Vec<Frame>) {
         if self.known.len() >= KNOWN_STACKS {
             self.known.clear();
         }
         if self.known.insert(id) {
+            if let Some(room) = &mut self.room {
+                room.take(process);
+            }
+            self.new_bytes += bytes_of(&frames);
             self.new.push(StackRow { id, frames });
         }
+    }
+
+    fn has_room(&mut self, process: u32) -> bool {
+        let is_full = self.new_bytes >= NEW_BYTES;
+        self.room
+            .as_mut()
+            .is_none_or(|room| room.is_there(process, is_full, Instant::now()))
+    }
+
+    /// Stands for what has no room.
+    fn no_room(&mut self) -> StackId {
+        let frames = vec![Frame {
+            symbol: NO_ROOM.to_string(),
+            module: String::new(),
+            build_id: String::new(),
+            offset: 0,
+        }];
+        let id = stack_id(&frames);
+        self.note(0, id, frames);
+        id
+    }
+
+    /// Stacks for which there was no room.
+    pub(crate) fn stacks_without_room(&self) -> u64 {
+        self.room.as_ref().map_or(0, Room::refused)
+    }
+
+    /// The first process that had more compiled functions than there is room for.
+    pub(crate) fn compiled_without_room(&self) -> Option<u32> {
+        self.compiled_without_room
     }
 
     /// How many stacks there are that were not seen before.
@@ -222,8 +284,14 @@ impl Symbolizer {
         self.new.len()
     }
 
+    /// Memory that they have.
+    pub(crate) fn new_stack_bytes(&self) -> usize {
+        self.new_bytes
+    }
+
     /// Stacks that were not seen before.
     pub(crate) fn take_new_stacks(&mut self) -> Vec<StackRow> {
+        self.new_bytes = 0;
         std::mem::take(&mut self.new)
     }
 
@@ -237,7 +305,8 @@ impl Symbolizer {
         (self.named, self.unresolved)
     }
 
-    fn stack(&mut self, owner: u32, addresses: &[u64]) -> StackId {
+    /// `owner`: whose map says what the addresses mean; `process`: whose stack it is.
+    fn stack(&mut self, (owner, process): (u32, u32), addresses: &[u64]) -> StackId {
         if addresses.is_empty() {
             return NO_STACK;
         }
@@ -248,6 +317,10 @@ impl Symbolizer {
         if let Some(&id) = self.raw.get(&key) {
             return id;
         }
+        if !self.has_room(process) {
+            return self.no_room();
+        }
+        let cpu_at_begin_ns = thread_cpu_ns() + self.modules.cpu_ns();
         let frames: Vec<Frame> = addresses
             .iter()
             .enumerate()
@@ -280,7 +353,11 @@ impl Symbolizer {
         {
             self.raw.insert(key, id);
         }
-        self.note(id, frames);
+        self.note(process, id, frames);
+        let cpu_ns = (thread_cpu_ns() + self.modules.cpu_ns()).saturating_sub(cpu_at_begin_ns);
+        if let Some(room) = &mut self.room {
+            room.use_cpu(cpu_ns);
+        }
         id
     }
 
@@ -307,6 +384,13 @@ impl Symbolizer {
         if !process::path(pid, "maps").exists() {
             return None;
         }
+        if self.module_of_file.len() >= MODULES {
+            // What is remembered knows them by their numbers.
+            self.modules.clear();
+            self.module_of_file.clear();
+            self.frames.clear();
+            self.frame_bytes = 0;
+        }
         let module = self.modules.open(mapping, pid);
         self.module_of_file.insert(mapping.file(), module);
         Some(module)
@@ -320,8 +404,12 @@ impl Symbolizer {
             .map(|space| space.compiled)
             .unwrap_or_default();
         let others: usize = self.spaces.values().map(|space| space.compiled.bytes()).sum();
-        if others + compiled.bytes() < COMPILED_BYTES {
+        let has_room = others + compiled.bytes() < COMPILED_BYTES;
+        if has_room {
             compiled.read(pid, &maps);
+        }
+        if !has_room || compiled.is_full() {
+            self.compiled_without_room.get_or_insert(pid);
         }
         maps.retain(Mapping::is_module);
         self.spaces.insert(
@@ -373,9 +461,11 @@ impl Symbolizer {
         };
         self.named += frames.len() as u64;
         self.unresolved += frames.iter().filter(|frame| frame.symbol.is_empty()).count() as u64;
-        if self.frames.len() >= FRAMES {
+        if self.frames.len() >= FRAMES || self.frame_bytes >= FRAME_BYTES {
             self.frames.clear();
+            self.frame_bytes = 0;
         }
+        self.frame_bytes += bytes_of(&frames);
         self.frames.insert(place, Rc::clone(&frames));
         frames
     }
@@ -419,6 +509,17 @@ impl Symbolizer {
     }
 }
 
+/// Memory of frames, about.
+fn bytes_of(frames: &[Frame]) -> usize {
+    /// Of an allocation, beyond what is asked for.
+    const BEYOND: usize = 16;
+    let of_frame = |frame: &Frame| {
+        let texts = [&frame.symbol, &frame.module, &frame.build_id];
+        size_of::<Frame>() + texts.map(|text| text.len() + BEYOND).iter().sum::<usize>()
+    };
+    frames.iter().map(of_frame).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -440,7 +541,7 @@ mod tests {
 
     #[test]
     fn a_function_of_this_process_is_named_with_its_module_and_build_id() {
-        let mut symbolizer = Symbolizer::new();
+        let mut symbolizer = Symbolizer::new(&Ending::default());
         let address = a_function_of_this_test as *const () as u64;
         // Leaf inside the function; caller with a return address at its very end would belong to the next one.
         let frames = frames(&mut symbolizer, &[address, address + 1]);
@@ -455,7 +556,7 @@ mod tests {
 
     #[test]
     fn an_address_in_no_file_is_unknown_and_counted() {
-        let mut symbolizer = Symbolizer::new();
+        let mut symbolizer = Symbolizer::new(&Ending::default());
         let frames = frames(&mut symbolizer, &[0x10]);
         assert_eq!(frames[0].label(), "[unknown]");
         assert_eq!(symbolizer.frame_counts(), (1, 1));
@@ -463,6 +564,6 @@ mod tests {
 
     #[test]
     fn an_empty_stack_is_no_stack() {
-        assert_eq!(Symbolizer::new().kernel_stack(&[]), NO_STACK);
+        assert_eq!(Symbolizer::new(&Ending::default()).kernel_stack(&[]), NO_STACK);
     }
 }

@@ -10,6 +10,7 @@ use super::debuginfod::Debuginfod;
 use super::elf_names::Named;
 use super::maps::Mapping;
 use super::namer::{Namer, NoAnswer};
+use crate::ending::Ending;
 use crate::target_file::{self, TargetFile};
 
 /// After so many files that killed their reader, only root's own are read.
@@ -56,8 +57,8 @@ const DEBUG_FILES: &str = "usr/lib/debug/.build-id";
 
 impl Modules {
     /// Starts the process that reads them; else the first question does.
-    pub(super) fn start(&mut self) {
-        self.namer.start();
+    pub(super) fn start(&mut self, ending: &Ending) {
+        self.namer.start(ending);
     }
 
     /// Takes up what a process has mapped there. Returns its number.
@@ -135,6 +136,17 @@ impl Modules {
         }
     }
 
+    /// Forgets all of them, and what was read of them.
+    pub(super) fn clear(&mut self) {
+        self.modules.clear();
+        self.namer.stop();
+    }
+
+    /// CPU time of reading names so far, in nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.namer.cpu_ns()
+    }
+
     /// CPU time of reading names, in nanoseconds, and memory for them, in bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
         self.namer.cost()
@@ -180,11 +192,10 @@ impl Modules {
             // What cannot be read of it costs the names that lie there.
             let installed = debug_files(&shared, pid).next();
             match installed.as_ref().or(self.fetched.get(&shared)) {
-                Some(file) => {
-                    if let Err(NoAnswer::Killed) = self.namer.open_shared_debug_file(number, file) {
-                        return Err(NoAnswer::Killed);
-                    }
-                }
+                Some(file) => match self.namer.open_shared_debug_file(number, file) {
+                    Ok(()) | Err(NoAnswer::Unreadable) => {}
+                    Err(ended) => return Err(ended),
+                },
                 None => found.lacks = Some(shared).filter(|shared| !shared.is_empty()),
             }
             break;

@@ -19,6 +19,7 @@ use rustix::net::{
 };
 
 use super::elf_names::{ElfNames, Named};
+use crate::ending::Ending;
 use crate::target_file::TargetFile;
 use crate::{confinement, process};
 
@@ -42,12 +43,15 @@ pub(super) enum NoAnswer {
     Unreadable,
     /// The process died of it, or was killed.
     Killed,
+    /// The recording ends: nobody waits for names any longer.
+    NoTime,
 }
 
 /// Handle of the process, which ends with it. Dropping it ends it.
 #[derive(Debug, Default)]
 pub(super) struct Namer {
     running: Option<Running>,
+    ending: Ending,
     /// Processes that have ended: what one had read its successor has not.
     generation: u32,
     /// CPU time of those that have ended.
@@ -78,7 +82,8 @@ enum Topic {
 
 impl Namer {
     /// Starts the process: best before there are threads and much memory.
-    pub(super) fn start(&mut self) {
+    pub(super) fn start(&mut self, ending: &Ending) {
+        self.ending = ending.clone();
         // If it cannot be started now it is tried again with the first question.
         let _ = self.running();
     }
@@ -124,11 +129,13 @@ impl Namer {
 
     /// CPU time that it has used so far in nanoseconds, and memory that it had at most, in bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
-        let (cpu_ns, rss) = self
-            .running
-            .as_ref()
-            .map_or((0, 0), |running| (running.cpu_ns(), running.max_rss_bytes()));
-        (self.cpu_ns + cpu_ns, self.max_rss_bytes.max(rss))
+        let rss = self.running.as_ref().map_or(0, Running::max_rss_bytes);
+        (self.cpu_ns(), self.max_rss_bytes.max(rss))
+    }
+
+    /// CPU time that it has used so far in nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns + self.running.as_ref().map_or(0, Running::cpu_ns)
     }
 
     fn ask(
@@ -138,17 +145,26 @@ impl Namer {
         offset: u64,
         file: Option<&TargetFile>,
     ) -> Result<Vec<u8>, NoAnswer> {
+        if self.ending.is_over() {
+            return Err(NoAnswer::NoTime);
+        }
+        let ending = self.ending.clone();
         let running = self.running().map_err(|_| NoAnswer::Killed)?;
         let mut message = vec![topic as u8];
         message.extend(number.to_le_bytes());
         message.extend(offset.to_le_bytes());
-        let answer = running.send(&message, file).and_then(|()| running.answer());
+        let answer = running
+            .send(&message, file)
+            .and_then(|()| running.answer(&ending));
         match answer.as_deref().map(<[u8]>::split_first) {
             Ok(Some((1, answer))) => Ok(answer.to_vec()),
             Ok(Some((0, _))) => Err(NoAnswer::Unreadable),
             _ => {
                 self.stop();
-                Err(NoAnswer::Killed)
+                Err(match ending.is_over() {
+                    true => NoAnswer::NoTime,
+                    false => NoAnswer::Killed,
+                })
             }
         }
     }
@@ -160,7 +176,8 @@ impl Namer {
         self.running.as_ref().ok_or(io::ErrorKind::NotFound.into())
     }
 
-    fn stop(&mut self) {
+    /// Ends the process: what it has read it has no longer.
+    pub(super) fn stop(&mut self) {
         (self.cpu_ns, self.max_rss_bytes) = self.cost();
         if let Some(running) = self.running.take() {
             self.generation += 1;
@@ -218,7 +235,7 @@ impl Running {
     }
 
     /// Waits for the answer, as long as it may take.
-    fn answer(&self) -> io::Result<Vec<u8>> {
+    fn answer(&self, ending: &Ending) -> io::Result<Vec<u8>> {
         let (begin, cpu_at_begin) = (Instant::now(), self.cpu_ns());
         loop {
             let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -232,7 +249,7 @@ impl Running {
                 Err(e) => return Err(e.into()),
             }
             let cpu_ns = self.cpu_ns().saturating_sub(cpu_at_begin);
-            if begin.elapsed() > MAX_TIME || Duration::from_nanos(cpu_ns) > MAX_CPU {
+            if begin.elapsed() > MAX_TIME || Duration::from_nanos(cpu_ns) > MAX_CPU || ending.is_over() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }

@@ -15,6 +15,9 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// Bytes of the descriptions of a module's frames, at most: the largest known, of 300 MB of code, have 30 MB.
 const MAX_FRAMES: usize = 128 << 20;
+/// Modules that are known, and their parts that hold code. A process can map ever new files; those that come later have no table.
+const MAX_MODULES: usize = 10_000;
+const MAX_SEGMENTS: usize = 64;
 /// After so many modules that took more time or memory than any real one, only root's own files are read.
 const PATIENCE: u32 = 3;
 
@@ -65,6 +68,8 @@ pub(super) struct Modules {
     /// Modules whose tables found no room.
     pub(super) without_room: u64,
     made_to_blow_up: u32,
+    /// The module of those that are not known: it has no table.
+    nothing: Option<usize>,
 }
 
 impl Modules {
@@ -88,6 +93,16 @@ impl Modules {
     fn module(&mut self, mapping: &Mapping, pid: u32) -> usize {
         if let Some(&module) = self.by_file.get(&mapping.file()) {
             return module;
+        }
+        if self.modules.len() >= MAX_MODULES {
+            self.without_room += 1;
+            return match self.nothing {
+                Some(nothing) => nothing,
+                None => {
+                    let nothing = self.add(Module::default());
+                    *self.nothing.insert(nothing)
+                }
+            };
         }
         let module = match mapping.open(pid) {
             Ok(file) => self.open(&file),
@@ -120,7 +135,11 @@ impl Modules {
             return module;
         }
         let mut module = Module {
-            code: file.segments().filter_map(|s| code_segment(&s)).collect(),
+            code: file
+                .segments()
+                .filter_map(|s| code_segment(&s))
+                .take(MAX_SEGMENTS)
+                .collect(),
             ..Module::default()
         };
         let is_known = file.architecture() == object::Architecture::X86_64;

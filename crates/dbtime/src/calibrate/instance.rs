@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dbtime_collect::lock_folder;
+
 use crate::output::say;
-use crate::scratch;
 
 /// Where tracefs is, newest place first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -45,7 +46,7 @@ impl Instance {
         let path = instances.join(format!("{PREFIX}{}", std::process::id()));
         let failed = |e: io::Error| format!("{}: {e}", path.display());
         fs::create_dir(&path).map_err(failed)?;
-        match scratch::lock(&path).map_err(failed)? {
+        match lock_folder(&path).map_err(failed)? {
             Some(lock) => Ok(Instance { path, _lock: lock }),
             None => Err(format!("{}: somebody else has it", path.display())),
         }
@@ -109,7 +110,7 @@ fn remove_abandoned(instances: &Path) {
         if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
             continue;
         }
-        if let Ok(Some(lock)) = scratch::lock(&path) {
+        if let Ok(Some(lock)) = lock_folder(&path) {
             let shown = path.display().to_string();
             drop(Instance { path, _lock: lock });
             say(format_args!(

@@ -19,12 +19,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use child::Kept;
+use dbtime_collect::Scratch;
 use dbtime_model::calibration::{Calibration, Cell, Control, FORMAT, Look, look, workload as of};
 pub use store::{default_path, kept, read, write};
 pub use workload::serve;
 use workload::{Said, Turn};
-
-use crate::scratch::Scratch;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]

@@ -10,11 +10,12 @@ mod reads;
 mod two_runs;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dbtime_collect::{CollectError, Collector, Means, Options, Target, Texts, Tier};
+use dbtime_collect::{CollectError, Collector, Ending, Means, Options, Target, Texts, Tier};
 use dbtime_model::output::Readers;
 use dbtime_report::{FlameOptions, Report, Source, export};
 
@@ -100,7 +101,7 @@ fn pause(time: Duration, stop: &AtomicBool) -> Result<()> {
 /// Asks for the recording of this very process, which is no backend: refusals that come before that answer are
 /// those that every recording would meet.
 fn recording_is_allowed() -> Result<()> {
-    match Collector::start(&collect(Target::Process(std::process::id()))) {
+    match Collector::start(&collect(Target::Process(std::process::id())), &Ending::default()) {
         Err(e @ (CollectError::Privilege(_) | CollectError::Kernel(_))) => Err(e.into()),
         _ => Ok(()),
     }
@@ -143,7 +144,7 @@ fn take(
         // The server is stopped after it.
         alone: false,
     };
-    let end = AtomicBool::new(false);
+    let end = Arc::new(AtomicBool::new(false));
     let outcome = record(&plan, &end, &mut |progress| match progress {
         Progress::Started(_) => phases.begin(&format!("recording reads from {}", from.place())),
         Progress::Elapsed(elapsed) => {

@@ -17,7 +17,7 @@ use std::fs::File;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 
-use super::segment::{Batches, Effort, properties};
+use super::segment::{Batches, Effort, MOST_ROWS, MOST_TEXT, options, text_of_rows};
 use super::{Merged, RecordingError, merged_name, segment_name, segments_in};
 use crate::output::Directory;
 
@@ -39,25 +39,27 @@ pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingEr
     let fill = |file: &mut File| -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut output: Option<(SchemaRef, ArrowWriter<&mut File>)> = None;
         let mut file = Some(file);
+        let (mut rows, mut text) = (0i64, 0u64);
         for source in &sources {
-            let path = table.path().join(source);
-            let damaged = |e: String| RecordingError::format(&path, e);
-            let input = table
-                .open_file(source)
-                .map_err(|e| RecordingError::io(&path, e))?;
-            let mut batches = Batches::open(input).map_err(damaged)?;
-            while let Some(batch) = batches.next().map_err(damaged)? {
+            let mut batches = Batches::open(table, source, None)?;
+            while let Some(batch) = batches.next()? {
                 if let Some(file) = file.take() {
-                    let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties(Effort::Much)))?;
+                    let writer =
+                        ArrowWriter::try_new_with_options(file, batch.schema(), options(Effort::Much))?;
                     output = Some((batch.schema(), writer));
                 }
                 let Some((schema, writer)) = &mut output else {
                     continue;
                 };
                 if *schema != batch.schema() {
-                    return Err(
-                        damaged("its columns are not those of the segments before".to_string()).into(),
-                    );
+                    return Err(batches
+                        .damaged("its columns are not those of the segments before")
+                        .into());
+                }
+                rows += batch.num_rows() as i64;
+                text += text_of_rows(&batch);
+                if rows > MOST_ROWS || text > MOST_TEXT {
+                    return Err("all of it in one file would be more than is read of a file".into());
                 }
                 writer.write(&batch)?;
                 if writer.memory_size() > MOST_MEMORY {

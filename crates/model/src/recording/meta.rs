@@ -173,6 +173,8 @@ pub struct Quality {
     pub stacks_broken: u64,
     /// Unwinding tables, address spaces and mappings for which the recorder had no room.
     pub unwind_without_room: u64,
+    /// Stacks, each time that one was taken, for which the recorder had no room: it keeps so many new ones only.
+    pub stacks_without_room: u64,
     /// Distinct frames that could not be named.
     pub unresolved_frames: u64,
     /// Distinct frames in all.

@@ -5,14 +5,16 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, FieldRef, Schema, TimeUnit};
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use parquet::arrow::{ArrowWriter, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -31,9 +33,9 @@ const BYTES_AT_A_TIME: usize = 16 << 20;
 /// Text of rows that are handed on at a time.
 const TEXT_AT_A_TIME: u64 = 64 << 20;
 /// Text in all rows of a file. Where each is a statement or a session, a reader keeps it.
-const MOST_TEXT: u64 = 512 << 20;
+pub(super) const MOST_TEXT: u64 = 512 << 20;
 /// Rows of a file: it takes half a minute to read them.
-const MOST_ROWS: i64 = 16 << 20;
+pub(super) const MOST_ROWS: i64 = 16 << 20;
 
 /// Columns of a table as Arrow types.
 fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
@@ -68,15 +70,19 @@ pub(super) enum Effort {
 }
 
 /// How files are written.
-pub(super) fn properties(effort: Effort) -> WriterProperties {
+pub(super) fn options(effort: Effort) -> ArrowWriterOptions {
     let level = match effort {
         Effort::Little => ZstdLevel::default(),
         Effort::Much => ZstdLevel::try_new(12).unwrap_or_default(),
     };
-    WriterProperties::builder()
+    let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_created_by(concat!("dbtime ", env!("CARGO_PKG_VERSION")).to_string())
-        .build()
+        .build();
+    // The schema of Arrow in a file would say nothing that the one of Parquet does not say, but how it was read that is written.
+    ArrowWriterOptions::new()
+        .with_properties(properties)
+        .with_skip_arrow_metadata(true)
 }
 
 /// Writes `rows` as the file `name` of a table, whole or not at all. Returns bytes written.
@@ -85,7 +91,7 @@ pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Re
     let fields = fields::<T>().map_err(|what| RecordingError::format(&path, what))?;
     let batch = serde_arrow::to_record_batch(&fields, &rows).map_err(|e| RecordingError::format(&path, e))?;
     let fill = |file: &mut File| -> Result<(), ParquetError> {
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties(Effort::Little)))?;
+        let mut writer = ArrowWriter::try_new_with_options(file, batch.schema(), options(Effort::Little))?;
         writer.write(&batch)?;
         writer.close().map(|_| ())
     };
@@ -101,46 +107,65 @@ pub(super) fn read<T: Table>(
     name: &OsStr,
     take: &mut dyn FnMut(Vec<T>),
 ) -> Result<(), RecordingError> {
-    let path = &table.path().join(name);
-    let file = table.open_file(name).map_err(|e| RecordingError::io(path, e))?;
-    let bytes = pages::read(file).map_err(|e| RecordingError::io(path, e))?;
-    let step = Arc::new(Step::default());
-    let reader = contained(|| columns.reader(bytes, &step));
-    let mut reader = reader.map_err(|e| RecordingError::format(path, e))?;
-    let mut text = 0u64;
-    loop {
-        step.begin();
-        let next = contained(|| reader.next().transpose().map_err(|e| e.to_string()));
-        let Some(batch) = next.map_err(|e| RecordingError::format(path, e))? else {
-            return Ok(());
-        };
-        text = text.saturating_add(text_of_rows(&batch));
-        let rows = match text > MOST_TEXT {
-            true => {
-                let most = MOST_TEXT >> 20;
-                Err(format!("its rows have more than {most} MB of text"))
-            }
-            false => hand_on(&batch, take),
-        };
-        rows.map_err(|e| RecordingError::format(path, e))?;
+    let mut batches = Batches::open(table, name, Some((T::NAME, &columns.names)))?;
+    while let Some(batch) = batches.next()? {
+        hand_on(&batch, take).map_err(|e| RecordingError::format(&batches.path, e))?;
     }
+    Ok(())
 }
 
-/// The rows of a file as they are, to be written again: of a recording that is one's own. What is damaged is an error, and no panic.
-pub(super) struct Batches(ParquetRecordBatchReader);
+/// The rows of a file, some at a time and within bounds, whoever wrote it. What is damaged is an error, and no panic.
+pub(super) struct Batches {
+    path: PathBuf,
+    reader: ParquetRecordBatchReader,
+    step: Arc<Step>,
+    /// Bytes of text in the rows so far.
+    text: u64,
+}
 
 impl Batches {
-    pub(super) fn open(file: File) -> Result<Batches, String> {
-        contained(move || {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
-            let rows = rows_at_a_time(builder.metadata().row_groups());
-            let reader = builder.with_batch_size(rows).build();
-            reader.map(Batches).map_err(|e| e.to_string())
+    /// `known`: the table, and its columns that are wanted, the others cost nothing; without it, all there are.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no segment of such a table.
+    pub(super) fn open(
+        table: &Directory,
+        name: &OsStr,
+        known: Option<(&str, &[String])>,
+    ) -> Result<Batches, RecordingError> {
+        let path = table.path().join(name);
+        let bytes = table
+            .open_file(name)
+            .and_then(pages::read)
+            .map_err(|e| RecordingError::io(&path, e))?;
+        let step = Arc::new(Step::default());
+        let reader = contained(|| reader(bytes, known, &step));
+        Ok(Batches {
+            reader: reader.map_err(|e| RecordingError::format(&path, e))?,
+            path,
+            step,
+            text: 0,
         })
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, String> {
-        contained(|| self.0.next().transpose().map_err(|e| e.to_string()))
+    /// The next ones; none after the last.
+    ///
+    /// # Errors
+    /// They cannot be decoded, or not within the bounds.
+    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, RecordingError> {
+        self.step.begin();
+        let next = contained(|| self.reader.next().transpose().map_err(|e| e.to_string()));
+        let batch = next.map_err(|e| self.damaged(e))?;
+        self.text = self.text.saturating_add(batch.as_ref().map_or(0, text_of_rows));
+        match self.text > MOST_TEXT {
+            true => Err(self.damaged(format!("its rows have more than {} MB of text", MOST_TEXT >> 20))),
+            false => Ok(batch),
+        }
+    }
+
+    /// What is wrong with the file, in words.
+    pub(super) fn damaged(&self, what: impl ToString) -> RecordingError {
+        RecordingError::format(&self.path, what)
     }
 }
 
@@ -161,7 +186,7 @@ fn hand_on<T: Table>(batch: &RecordBatch, take: &mut dyn FnMut(Vec<T>)) -> Resul
 }
 
 /// Bytes of text in all rows of a batch.
-fn text_of_rows(batch: &RecordBatch) -> u64 {
+pub(super) fn text_of_rows(batch: &RecordBatch) -> u64 {
     batch.columns().iter().map(text_in).fold(0, u64::saturating_add)
 }
 
@@ -199,45 +224,50 @@ impl<T: Table> Columns<T> {
             table: PhantomData,
         })
     }
+}
 
-    /// Decodes the columns that are known, the others cost nothing.
-    fn reader(&self, bytes: Bytes, step: &Arc<Step>) -> Result<ParquetRecordBatchReader, String> {
-        let in_words = |e: ParquetError| e.to_string();
-        let metadata = ParquetMetaDataReader::new()
-            .parse_and_finish(&bytes)
-            .map_err(in_words)?;
-        let rows = metadata.file_metadata().num_rows();
-        if !(0..=MOST_ROWS).contains(&rows) {
-            return Err(format!("{rows} rows, where {MOST_ROWS} are the most"));
-        }
-        let columns = metadata.file_metadata().schema_descr();
-        // The schema of Arrow in a file says nothing that the one of Parquet does not say.
-        let found = parquet_to_arrow_schema(columns, None).map_err(in_words)?;
-        if !found
-            .fields()
-            .iter()
-            .any(|field| self.names.contains(field.name()))
-        {
-            return Err(format!("not a segment of the table {}", T::NAME));
-        }
-        let schema = as_views(&self.names, &found)?;
-        let known = ProjectionMask::columns(columns, self.names.iter().map(String::as_str));
-        let levels =
-            parquet_to_arrow_field_levels(columns, known, Some(schema.fields())).map_err(in_words)?;
-        let rows = rows_at_a_time(metadata.row_groups());
-        let pages = Pages {
-            bytes: Arc::new(bytes),
-            metadata: Arc::new(metadata),
-            step: Arc::clone(step),
-        };
-        ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, rows, None).map_err(in_words)
+/// Decodes the columns that are known; without these, all there are.
+fn reader(
+    bytes: Bytes,
+    known: Option<(&str, &[String])>,
+    step: &Arc<Step>,
+) -> Result<ParquetRecordBatchReader, String> {
+    let in_words = |e: ParquetError| e.to_string();
+    let metadata = ParquetMetaDataReader::new()
+        .parse_and_finish(&bytes)
+        .map_err(in_words)?;
+    let rows = metadata.file_metadata().num_rows();
+    if !(0..=MOST_ROWS).contains(&rows) {
+        return Err(format!("{rows} rows, where {MOST_ROWS} are the most"));
     }
+    let columns = metadata.file_metadata().schema_descr();
+    // The schema of Arrow in a file says nothing that the one of Parquet does not say.
+    let found = parquet_to_arrow_schema(columns, None).map_err(in_words)?;
+    let is_known = |field: &FieldRef| known.is_none_or(|(_, names)| names.contains(field.name()));
+    if let Some((table, _)) = known
+        && !found.fields().iter().any(is_known)
+    {
+        return Err(format!("not a segment of the table {table}"));
+    }
+    let schema = as_views(is_known, &found)?;
+    let wanted = match known {
+        Some((_, names)) => ProjectionMask::columns(columns, names.iter().map(String::as_str)),
+        None => ProjectionMask::all(),
+    };
+    let levels = parquet_to_arrow_field_levels(columns, wanted, Some(schema.fields())).map_err(in_words)?;
+    let rows = rows_at_a_time(metadata.row_groups());
+    let pages = Pages {
+        bytes: Arc::new(bytes),
+        metadata: Arc::new(metadata),
+        step: Arc::clone(step),
+    };
+    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, rows, None).map_err(in_words)
 }
 
 /// The schema of a file, with texts that are not copied for every row that has them.
-fn as_views(known: &[String], schema: &Schema) -> Result<Schema, String> {
+fn as_views(is_known: impl Fn(&FieldRef) -> bool, schema: &Schema) -> Result<Schema, String> {
     let fields = schema.fields().iter().map(|field| {
-        if known.contains(field.name()) {
+        if is_known(field) {
             as_view(field)
         } else {
             Ok(Arc::clone(field))

@@ -35,7 +35,21 @@ pub struct RecordingWriter {
     tables: Vec<(&'static str, Directory)>,
     meta: Meta,
     compaction: Compaction,
+    to_merge: ToMerge,
 }
+
+/// What segments have that are not merged.
+#[derive(Debug, Default)]
+struct ToMerge {
+    /// Of the table that has most.
+    rows: usize,
+    text: usize,
+}
+
+/// Of what is read of a file a quarter of the rows, which have short texts too, and half of the text: the rest is for what comes
+/// while it is merged.
+const ROWS_OF_A_FILE: usize = segment::MOST_ROWS as usize / 4;
+const TEXT_OF_A_FILE: usize = segment::MOST_TEXT as usize / 2;
 
 /// How far the merging of segments is; see [`compaction`].
 #[derive(Debug, Default)]
@@ -90,6 +104,7 @@ impl RecordingWriter {
                 tables,
                 meta,
                 compaction: Compaction::None,
+                to_merge: ToMerge::default(),
             }),
             Err(e) => {
                 // It would only block the name; the error is the one before.
@@ -125,6 +140,8 @@ impl RecordingWriter {
         match self.write_segment(&mut meta, rows) {
             Ok(()) => {
                 self.meta = meta;
+                self.to_merge.rows += rows.most_of_a_table();
+                self.to_merge.text += rows.text();
                 Ok(())
             }
             Err(e) => {
@@ -148,6 +165,11 @@ impl RecordingWriter {
         self.write_table(meta, &rows.switches)?;
         self.write_table(meta, &rows.activity)?;
         write_meta(&self.directory, meta)
+    }
+
+    /// True when segments should be merged now: more of them would not fit into one file.
+    pub fn has_much_to_merge(&self) -> bool {
+        self.to_merge.rows >= ROWS_OF_A_FILE || self.to_merge.text >= TEXT_OF_A_FILE
     }
 
     /// Begins to merge all segments that are not merged yet, beside what else happens; [`RecordingWriter::go_on_compacting`]
@@ -183,6 +205,7 @@ impl RecordingWriter {
             })
             .map_err(failed)?;
         self.compaction = Compaction::Merging(range, thread);
+        self.to_merge = ToMerge::default();
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! The call tree: every call path with the time of itself and of all that it called.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
 
 use super::CallPaths;
-use crate::function::{Function, FunctionId};
+use crate::function::{Function, FunctionId, Functions};
 use crate::sums::percent;
 
 /// A call path: a function under its callers.
@@ -39,98 +39,157 @@ pub struct CallTree {
     pub hidden_roots_ns: u128,
 }
 
-#[derive(Default)]
+/// A call path whose time is known.
+#[derive(Debug, PartialEq, Eq)]
 struct Node {
     total_ns: u128,
     self_ns: u128,
     samples: u128,
-    children: Vec<usize>,
+    function: FunctionId,
+    /// Callers above it and itself; the root of all is level 0.
+    depth: usize,
+    /// Numbers in the order in which they begin; 0 = the root of all.
+    number: usize,
+    caller: usize,
 }
+
+/// The colder of two is the larger one. A callee is never hotter than its caller, because equal times stand in the order of depth.
+struct Coldness<'a>(Node, &'a Functions);
+
+impl Ord for Coldness<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |node: &Node| (Reverse(node.total_ns), node.depth);
+        let name = |node: &Self| node.1.get(node.0.function);
+        key(&self.0)
+            .cmp(&key(&other.0))
+            .then_with(|| name(self).cmp(name(other)))
+            .then_with(|| self.0.number.cmp(&other.0.number))
+    }
+}
+
+impl PartialOrd for Coldness<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Coldness<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Coldness<'_> {}
 
 /// Adds children into their parents, and shows the `top` hottest call paths down to `depth` levels. A caller is as hot
 /// as its hottest callee at least, so what is shown is a tree.
+///
+/// Paths are gone through in their own order, so that only those of one stack are open at a time, and only the hottest are kept:
+/// millions of call paths need no memory.
 pub(super) fn add_up(paths: &CallPaths, top: usize, depth: Option<usize>) -> CallTree {
-    // The first node stands for all roots; it is no function.
-    let mut nodes = vec![Node::default()];
-    let mut functions: Vec<Option<FunctionId>> = vec![None];
-    let mut depths = vec![0];
-    let mut places: HashMap<(usize, FunctionId), usize> = HashMap::new();
-    for (path, _, sums) in &paths.paths {
-        let mut at = 0;
-        nodes[at].total_ns += sums.total_ns();
-        for id in path {
-            let next = *places.entry((at, *id)).or_insert_with(|| {
-                nodes.push(Node::default());
-                functions.push(Some(*id));
-                depths.push(depths[at] + 1);
-                let new = nodes.len() - 1;
-                nodes[at].children.push(new);
-                new
-            });
-            at = next;
-            nodes[at].total_ns += sums.total_ns();
-            nodes[at].samples += sums.samples;
+    let mut order: Vec<usize> = (0..paths.paths.len()).collect();
+    order.sort_unstable_by(|one, other| paths.paths[*one].0.cmp(&paths.paths[*other].0));
+    let mut hottest = BinaryHeap::new();
+    let mut close = |node: Node| {
+        if depth.is_some_and(|depth| node.depth > depth) {
+            return;
         }
-        nodes[at].self_ns += sums.total_ns();
-    }
-    let name = |node: usize| functions[node].map(|id| paths.functions.get(id));
-    // The root is level 0; a callee never comes before its caller, because equal times stand in the order of depth.
-    let mut hottest: Vec<usize> = (1..nodes.len())
-        .filter(|node| depth.is_none_or(|depth| depths[*node] <= depth))
-        .collect();
-    hottest.sort_by(|one, other| {
-        let key = |node: usize| (Reverse(nodes[node].total_ns), depths[node]);
-        key(*one)
-            .cmp(&key(*other))
-            .then_with(|| name(*one).cmp(&name(*other)))
-    });
-    hottest.truncate(top);
-    let shown: HashSet<usize> = hottest.iter().copied().collect();
-    let mut tree = CallTree {
-        nodes: Vec::with_capacity(shown.len()),
-        others: nodes.len() - 1 - shown.len(),
-        hidden_roots_ns: hidden_ns(&nodes, 0, &shown),
+        hottest.push(Coldness(node, &paths.functions));
+        if hottest.len() > top {
+            hottest.pop();
+        }
     };
-    // Depth first; the stack holds what is still to be shown, the next one last.
-    let mut open = vec![0];
-    while let Some(node) = open.pop() {
-        if let Some(function) = name(node) {
-            let Node {
-                total_ns,
-                self_ns,
-                samples,
-                ..
-            } = nodes[node];
-            tree.nodes.push(CallTreeNode {
-                function: function.clone(),
-                depth: depths[node] - 1,
-                total_ns,
-                self_ns,
-                total_percent: percent(total_ns, nodes[0].total_ns).unwrap_or(0.0),
-                self_percent: percent(self_ns, nodes[0].total_ns).unwrap_or(0.0),
-                samples,
-                hidden_ns: hidden_ns(&nodes, node, &shown),
+    let mut count = 0;
+    let (mut all_ns, mut without_functions_ns) = (0, 0);
+    let mut open: Vec<Node> = Vec::new();
+    // A callee that is closed adds to its caller, as far as there is one.
+    let mut close_below = |open: &mut Vec<Node>, depth: usize| {
+        while open.len() > depth {
+            let Some(node) = open.pop() else { return };
+            if let Some(caller) = open.last_mut() {
+                caller.total_ns += node.total_ns;
+                caller.samples += node.samples;
+            }
+            close(node);
+        }
+    };
+    for index in order {
+        let (path, _, sums) = &paths.paths[index];
+        let shared = open
+            .iter()
+            .zip(path)
+            .take_while(|(node, id)| node.function == **id)
+            .count();
+        close_below(&mut open, shared);
+        for id in &path[shared..] {
+            count += 1;
+            open.push(Node {
+                total_ns: 0,
+                self_ns: 0,
+                samples: 0,
+                function: *id,
+                depth: open.len() + 1,
+                number: count,
+                caller: open.last().map_or(0, |caller| caller.number),
             });
         }
-        let mut children: Vec<usize> = nodes[node]
-            .children
-            .iter()
-            .copied()
-            .filter(|child| shown.contains(child))
-            .collect();
-        children.sort_by(|one, other| {
-            (nodes[*one].total_ns, name(*other)).cmp(&(nodes[*other].total_ns, name(*one)))
-        });
-        open.extend(children);
+        all_ns += sums.total_ns();
+        match open.last_mut() {
+            Some(node) => {
+                node.total_ns += sums.total_ns();
+                node.self_ns += sums.total_ns();
+                node.samples += sums.samples;
+            }
+            None => without_functions_ns += sums.total_ns(),
+        }
     }
-    tree
+    close_below(&mut open, 0);
+    let shown: Vec<Node> = hottest.into_iter().map(|Coldness(node, _)| node).collect();
+    shown_tree(shown, &paths.functions, count, all_ns, without_functions_ns)
 }
 
-fn hidden_ns(nodes: &[Node], node: usize, shown: &HashSet<usize>) -> u128 {
-    nodes[node]
-        .children
-        .iter()
-        .filter(|child| !shown.contains(child))
-        .map(|child| nodes[*child].total_ns)
-        .sum()
+fn shown_tree(
+    shown: Vec<Node>,
+    functions: &Functions,
+    count: usize,
+    all_ns: u128,
+    without_functions_ns: u128,
+) -> CallTree {
+    let others = count - shown.len();
+    let mut callees: HashMap<usize, Vec<Node>> = HashMap::new();
+    for node in shown {
+        callees.entry(node.caller).or_default().push(node);
+    }
+    // Of what was called: the next one to be shown last; and its time.
+    let mut of = |number: usize| {
+        let mut callees = callees.remove(&number).unwrap_or_default();
+        callees.sort_unstable_by(|one, other| {
+            let name = |node: &Node| functions.get(node.function);
+            (one.total_ns, name(other)).cmp(&(other.total_ns, name(one)))
+        });
+        let ns: u128 = callees.iter().map(|node| node.total_ns).sum();
+        (callees, ns)
+    };
+    // Depth first; the stack holds what is still to be shown.
+    let (mut open, roots_ns) = of(0);
+    let mut tree = CallTree {
+        nodes: Vec::new(),
+        others,
+        hidden_roots_ns: all_ns - without_functions_ns - roots_ns,
+    };
+    while let Some(node) = open.pop() {
+        let (callees, shown_ns) = of(node.number);
+        tree.nodes.push(CallTreeNode {
+            function: functions.get(node.function).clone(),
+            depth: node.depth - 1,
+            total_ns: node.total_ns,
+            self_ns: node.self_ns,
+            total_percent: percent(node.total_ns, all_ns).unwrap_or(0.0),
+            self_percent: percent(node.self_ns, all_ns).unwrap_or(0.0),
+            samples: node.samples,
+            hidden_ns: node.total_ns - node.self_ns - shown_ns,
+        });
+        open.extend(callees);
+    }
+    tree
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::CallPaths;
 use crate::function::{Function, FunctionId};
-use crate::sums::{Sums, percent};
+use crate::sums::percent;
 
 /// Time of equal stacks.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,21 +34,23 @@ pub struct CountedStacks {
 
 /// Counts equal stacks, after all but the `depth` functions at the leaf were cut off.
 pub(super) fn count(paths: &CallPaths, top: usize, depth: Option<usize>) -> CountedStacks {
-    let mut equal: HashMap<(&[FunctionId], bool), Sums> = HashMap::new();
+    let mut equal: HashMap<(&[FunctionId], bool), (u128, u128)> = HashMap::new();
     let mut total_ns = 0;
     for (path, _, sums) in &paths.paths {
         let from = path.len().saturating_sub(depth.unwrap_or(usize::MAX));
-        equal.entry((&path[from..], from > 0)).or_default().merge(sums);
+        let (ns, samples) = equal.entry((&path[from..], from > 0)).or_default();
+        *ns += sums.total_ns();
+        *samples += sums.samples;
         total_ns += sums.total_ns();
     }
     let mut stacks: Vec<CountedStack> = equal
         .into_iter()
-        .map(|((path, cut), sums)| CountedStack {
+        .map(|((path, cut), (ns, samples))| CountedStack {
             functions: path.iter().map(|id| paths.functions.get(*id).clone()).collect(),
             cut,
-            ns: sums.total_ns(),
-            percent: percent(sums.total_ns(), total_ns).unwrap_or(0.0),
-            samples: sums.samples,
+            ns,
+            percent: percent(ns, total_ns).unwrap_or(0.0),
+            samples,
         })
         .collect();
     stacks.sort_unstable_by(|one, other| {

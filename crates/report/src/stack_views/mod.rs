@@ -21,7 +21,7 @@ use crate::ledger::Section;
 use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
-use crate::sums::{FidelityMix, Sums};
+use crate::sums::{FidelityMix, StateSums, Sums};
 use crate::work::{CountedWork, WorkUnit};
 
 /// How stacks are read.
@@ -98,7 +98,7 @@ pub enum StackAnswer {
 /// Time of every call path and state, in no order.
 pub(crate) struct CallPaths {
     functions: Functions,
-    paths: Vec<(Vec<FunctionId>, State, Sums)>,
+    paths: Vec<(Vec<FunctionId>, State, StateSums)>,
 }
 
 /// Reads the stacks of a recording.
@@ -107,7 +107,7 @@ pub(crate) struct CallPaths {
 /// The filter names a session or a period that is not there.
 pub fn stacks(source: &Source, options: &StackOptions) -> Result<StackReport, ReportError> {
     let mut dimensions = load(source, &options.filter)?;
-    let mut stacks: HashMap<(StackId, StackId, State), Sums> = HashMap::new();
+    let mut stacks: HashMap<(StackId, StackId, State), StateSums> = HashMap::new();
     let mut total = Sums::default();
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         if activity.section == Section::DbTime && activity.row.ns > 0 {

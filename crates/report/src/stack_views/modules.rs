@@ -46,7 +46,7 @@ pub(super) fn add_up(paths: &CallPaths, top: usize, work: Option<Work>) -> Modul
         if !anywhere.contains(&at_leaf) {
             anywhere.push(at_leaf.clone());
         }
-        modules.entry(at_leaf).or_default().0.merge(sums);
+        modules.entry(at_leaf).or_default().0.merge_state(*state, sums);
         for name in anywhere {
             modules.entry(name).or_default().1 += sums.total_ns();
         }

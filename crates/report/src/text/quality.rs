@@ -66,6 +66,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             "unwinding tables, address spaces or mappings for which the recorder had no room: stacks that need them are broken",
         ),
         (
+            quality.stacks_without_room.into(),
+            "stacks for which the recorder had no room, because too many were new: they are one, of one frame that says so",
+        ),
+        (
             quality.sessions_not_recorded.into(),
             "sessions that were not recorded, because the recorder had no room for them",
         ),

@@ -8,13 +8,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use tempfile::TempDir;
 
-use crate::output::say;
-
 /// Beginnings of their names in the temporary directory.
-const PREFIXES: [&str; 3] = [Scratch::DIVE, Scratch::CALIBRATE, Scratch::IMPORT];
+const PREFIXES: [&str; 4] = [
+    Scratch::DIVE,
+    Scratch::CALIBRATE,
+    Scratch::IMPORT,
+    Scratch::DEBUGINFOD,
+];
 
 /// A folder that only its owner may read, removed when dropped.
 #[derive(Debug)]
@@ -31,20 +33,27 @@ impl Scratch {
     pub const CALIBRATE: &str = "dbtime-calibrate-";
     /// Rows of an import that do not fit into memory.
     pub const IMPORT: &str = "dbtime-import-";
+    /// Debug files that are fetched.
+    pub(crate) const DEBUGINFOD: &str = "dbtime-debuginfod-";
 
     /// Makes one in the temporary directory.
     ///
     /// # Errors
     /// There is no room.
-    pub fn new(prefix: &str) -> anyhow::Result<Scratch> {
+    pub fn new(prefix: &str) -> io::Result<Scratch> {
         let home = std::env::temp_dir();
         loop {
             let folder = tempfile::Builder::new()
                 .prefix(prefix)
                 .tempdir_in(&home)
-                .with_context(|| format!("{}: no room for temporary files", home.display()))?;
+                .map_err(|e| {
+                    io::Error::new(
+                        e.kind(),
+                        format!("{}: no room for temporary files: {e}", home.display()),
+                    )
+                })?;
             // Another start may take it for abandoned, and remove it, before it is locked.
-            if let Ok(Some(lock)) = lock(folder.path()) {
+            if let Ok(Some(lock)) = lock_folder(folder.path()) {
                 return Ok(Scratch { folder, _lock: lock });
             }
         }
@@ -56,12 +65,12 @@ impl Scratch {
     }
 }
 
-/// Removes the folders whose owners were killed before they could, and says so.
-pub fn mend() {
-    remove_abandoned(&std::env::temp_dir());
+/// Removes the folders whose owners were killed before they could. Returns what was done, in words.
+pub fn mend_scratch() -> Vec<String> {
+    remove_abandoned(&std::env::temp_dir())
 }
 
-fn remove_abandoned(home: &Path) {
+fn remove_abandoned(home: &Path) -> Vec<String> {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let ours = |name: &OsStr| {
         let name = name.as_encoded_bytes();
@@ -71,23 +80,23 @@ fn remove_abandoned(home: &Path) {
         .filter(|entry| ours(&entry.file_name()))
         .map(|entry| entry.path())
         .collect();
+    let mut done = Vec::new();
     for folder in folders {
         // Nobody else's: it may have been planted.
-        let Ok(Some(_lock)) = lock(&folder) else { continue };
-        let folder_name = folder.display();
-        match fs::remove_dir_all(&folder) {
-            Ok(()) => say(format_args!(
-                "note: removed {folder_name}, left by a dbtime that was killed"
-            )),
-            Err(e) => say(format_args!(
-                "note: {folder_name}, left by a dbtime that was killed, cannot be removed: {e}"
-            )),
-        }
+        let Ok(Some(_lock)) = lock_folder(&folder) else {
+            continue;
+        };
+        let name = folder.display();
+        done.push(match fs::remove_dir_all(&folder) {
+            Ok(()) => format!("removed {name}, left by a dbtime that was killed"),
+            Err(e) => format!("{name}, left by a dbtime that was killed, cannot be removed: {e}"),
+        });
     }
+    done
 }
 
 /// Locks a folder of this user's, as long as the file is open; none when somebody else has it, or when it is no folder or not this user's.
-pub(crate) fn lock(folder: &Path) -> io::Result<Option<File>> {
+pub fn lock_folder(folder: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
@@ -114,16 +123,22 @@ mod tests {
     fn what_is_in_use_stays_and_what_is_abandoned_goes() {
         let home = tempfile::tempdir().expect("a temporary directory");
         let at = |name: &str| home.path().join(name);
-        for name in ["dbtime-dive-left", "dbtime-import-used", "other-dive-x"] {
+        for name in [
+            "dbtime-dive-left",
+            "dbtime-debuginfod-left",
+            "dbtime-import-used",
+            "other-dive-x",
+        ] {
             fs::create_dir(at(name)).expect("an own folder");
             fs::write(at(name).join("text"), "text").expect("an own file");
         }
         // What was planted: links are not followed.
         std::os::unix::fs::symlink(at("other-dive-x"), at("dbtime-dive-link")).expect("an own link");
         fs::write(at("dbtime-calibrate-file"), "text").expect("an own file");
-        let held = lock(&at("dbtime-import-used")).expect("it is there");
+        let held = lock_folder(&at("dbtime-import-used")).expect("it is there");
         assert!(held.is_some());
-        remove_abandoned(home.path());
+        let done = remove_abandoned(home.path());
+        assert_eq!(done.len(), 2, "{done:?}");
         let mut left: Vec<_> = fs::read_dir(home.path())
             .expect("it is there")
             .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))

@@ -1,0 +1,70 @@
+//! When a recording is to end. Files that were made to take long to read would hold it up, each for seconds: once it is to end,
+//! what is left of all of them together has a moment.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time for reading names once the end was asked for, or has come.
+const LAST_NAMES: Duration = Duration::from_secs(2);
+
+/// Says when a recording is to end. Copies of it are one.
+#[derive(Debug, Clone, Default)]
+pub struct Ending {
+    stop: Arc<AtomicBool>,
+    at: Rc<Cell<Option<Instant>>>,
+    reading_until: Rc<Cell<Option<Instant>>>,
+}
+
+impl Ending {
+    /// It ends when this is set.
+    pub fn when(stop: &Arc<AtomicBool>) -> Ending {
+        Ending {
+            stop: Arc::clone(stop),
+            ..Ending::default()
+        }
+    }
+
+    /// It ends at this moment too.
+    pub fn set_time(&self, at: Instant) {
+        self.at.set(Some(at));
+    }
+
+    /// True once the time for reading names is over, for all files.
+    pub(crate) fn is_over(&self) -> bool {
+        let now = Instant::now();
+        if let Some(until) = self.reading_until.get() {
+            return now >= until;
+        }
+        if self.stop.load(Ordering::Relaxed) || self.at.get().is_some_and(|at| now >= at) {
+            self.reading_until.set(Some(now + LAST_NAMES));
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_read_has_one_moment_once_the_end_was_asked_for() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ending = Ending::when(&stop);
+        let copy = ending.clone();
+        assert!(!ending.is_over() && ending.reading_until.get().is_none());
+        stop.store(true, Ordering::Relaxed);
+        let begin = Instant::now();
+        while !copy.is_over() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(begin.elapsed() >= LAST_NAMES);
+        // No second one for what is read later.
+        assert!(ending.is_over());
+        let ending = Ending::default();
+        ending.set_time(Instant::now());
+        assert!(!ending.is_over() && ending.reading_until.get().is_some());
+    }
+}
