@@ -23,6 +23,8 @@ pub(super) struct Cursor {
 /// What waits for the plan that its cursor runs next: waits, and parses that say no plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Pending {
+    /// Something was added, if only nothing: most calls have nothing to settle.
+    pub is_touched: bool,
     pub parse: CallSums,
     pub own_elapsed_us: i64,
     pub own_cpu_us: i64,
@@ -32,9 +34,28 @@ pub(super) struct Pending {
 }
 
 impl Cursor {
+    /// The cursor waited; `is_idle`: for the client's next message.
+    #[inline]
+    pub(super) fn waited(&mut self, us: u64, is_idle: bool) {
+        let pending = &mut self.pending;
+        pending.is_touched = true;
+        let sum = if is_idle {
+            &mut pending.idle_us
+        } else {
+            &mut pending.wait_us
+        };
+        *sum = sum.saturating_add(us);
+    }
+
     /// The plan that the cursor ran last, and what is pending for it; none when nothing is.
     pub(super) fn settle(&mut self) -> Option<(PlanKey, Pending)> {
-        let pending = std::mem::take(&mut self.pending);
+        if !self.pending.is_touched {
+            return None;
+        }
+        let pending = Pending {
+            is_touched: false,
+            ..std::mem::take(&mut self.pending)
+        };
         (pending != Pending::default()).then_some(((self.statement, self.plan), pending))
     }
 }

@@ -163,8 +163,10 @@ pub(crate) struct Events {
     all: Vec<Event>,
     by_name: Table<Box<[u8]>, EventId>,
     names: Vec<Box<[u8]>>,
-    /// The event that was asked for before: neighbours are often alike.
+    /// The event that was asked for before.
     last: EventId,
+    /// By event the one that was asked for behind it: lines often come in the same order.
+    next: Vec<EventId>,
     classes: HashMap<&'static str, &'static str>,
 }
 
@@ -198,6 +200,7 @@ impl Events {
             by_name: Table::default(),
             names: vec![Box::default(); 3],
             last: Events::CPU,
+            next: vec![Events::CPU; 3],
             classes,
         }
     }
@@ -210,11 +213,16 @@ impl Events {
     /// The event of this name; allocates only for a name that is new.
     #[inline]
     pub(crate) fn id(&mut self, name: &[u8]) -> EventId {
-        if *self.names[self.last.0 as usize] == *name {
-            return self.last;
+        let last = self.last.0 as usize;
+        if *self.names[self.next[last].0 as usize] != *name {
+            self.next[last] = self.other_id(name);
         }
+        self.last = self.next[last];
+        self.last
+    }
+
+    fn other_id(&mut self, name: &[u8]) -> EventId {
         if let Some(id) = self.by_name.get(name) {
-            self.last = *id;
             return *id;
         }
         if self.all.len() >= MAX_EVENTS {
@@ -233,6 +241,7 @@ impl Events {
             block_io,
         });
         self.names.push(name.into());
+        self.next.push(id);
         self.by_name.insert(name.into(), id);
         id
     }

@@ -53,6 +53,7 @@ mod record;
 mod seconds;
 mod session;
 mod statements;
+mod usual;
 mod views;
 mod wall_clock;
 
@@ -74,6 +75,7 @@ use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
 use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
 pub(crate) use statements::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 use statements::{Parsed, Statements};
+use usual::Usual;
 use views::IntervalView;
 use wall_clock::wall_clock;
 
@@ -153,9 +155,9 @@ enum Expected {
 struct Reader<'a> {
     into: &'a mut Import,
     preview: Preview,
+    usual: Usual,
     file: ImportedFile,
     trace: SqlTrace,
-    interval: IntervalView,
     statements: Statements,
     events: Events,
     sessions: Vec<TracedSession>,
@@ -181,9 +183,9 @@ impl<'a> Reader<'a> {
         Reader {
             into,
             preview,
+            usual: Usual::default(),
             file: file(path),
             trace: SqlTrace::default(),
-            interval: IntervalView::default(),
             statements: Statements::default(),
             events: Events::new(),
             sessions: Vec::new(),
@@ -212,6 +214,16 @@ impl<'a> Reader<'a> {
             }
             self.end_binds();
         }
+        if let Some(wait) = self.usual.wait(line.bytes) {
+            self.expect_records();
+            self.wait(&wait, line);
+            return;
+        }
+        if let Some(call) = self.usual.call(line.bytes) {
+            self.expect_records();
+            self.call(&call, line);
+            return;
+        }
         let Some(record) = parse(line.bytes) else {
             self.other_line(line);
             return;
@@ -227,6 +239,12 @@ impl<'a> Reader<'a> {
                     None
                 }
             };
+        }
+    }
+
+    fn expect_records(&mut self) {
+        if !matches!(self.expected, Expected::Records) {
+            self.expected = Expected::Records;
         }
     }
 
@@ -253,7 +271,7 @@ impl<'a> Reader<'a> {
                 self.expected = Expected::Binds(Binds::new(*cursor, self.into.options().binds));
                 return None;
             }
-            _ => self.expected = Expected::Records,
+            _ => self.expect_records(),
         }
         match record {
             Record::Wait(wait) => return self.wait(wait, line),
@@ -336,10 +354,6 @@ impl<'a> Reader<'a> {
         let tim = usable(wait.tim, unit).map(|tim| self.tick(tim, ela));
         let event = self.events.id(wait.event);
         self.trace.waits += 1;
-        self.interval.wait_us = self.interval.wait_us.saturating_add(views::signed(ela));
-        if let Some(tim) = tim {
-            self.interval.began(tim, ela);
-        }
         let wait_of_session = Wait {
             cursor: wait.cursor,
             event,
@@ -369,9 +383,6 @@ impl<'a> Reader<'a> {
         }
         let tim = usable(of.tim, unit).map(|tim| self.tick(tim, 0));
         self.trace.calls += 1;
-        if let Some(tim) = tim {
-            self.interval.began(tim, e);
-        }
         let call = Call {
             of,
             c,
@@ -380,8 +391,7 @@ impl<'a> Reader<'a> {
             line: line.number,
         };
         let (session, mut out) = self.session_and_output();
-        let cpu_us = session.call(&call, &mut out);
-        self.interval.cpu_us = self.interval.cpu_us.saturating_add(cpu_us);
+        session.call(&call, &mut out);
         Some(of.rest)
     }
 
@@ -398,9 +408,9 @@ impl<'a> Reader<'a> {
         let index = self.current_index();
         let moment = self.sessions[index].tick(tim, us, &self.preview, self.wall_us);
         self.told_last = Some(index);
-        let us = Some(views::signed(moment));
-        self.trace.first_tim_us = self.trace.first_tim_us.or(us);
-        self.interval.tick(moment);
+        if self.trace.first_tim_us.is_none() {
+            self.trace.first_tim_us = Some(views::signed(moment));
+        }
         moment
     }
 
@@ -634,15 +644,17 @@ impl<'a> Reader<'a> {
         let mut gaps = Vec::new();
         let mut ends_us: Option<i64> = None;
         let mut cpu_step_us: Option<u64> = None;
+        let mut interval = IntervalView::default();
         for mut session in std::mem::take(&mut self.sessions) {
             let mut out = Output {
                 into: self.into,
                 events: &self.events,
-                wall_us: self.wall_us,
+                    wall_us: self.wall_us,
                 path: &self.file.path,
             };
             let in_flight = session.finish(&mut out);
             ends_us = ends_us.max(session.end_us());
+            interval.add(&session.interval);
             cpu_step_us = cpu_step_us.into_iter().chain(session.cpu.step_us()).min();
             let trace = &mut self.trace;
             trace.in_flight.extend(in_flight);
@@ -671,7 +683,6 @@ impl<'a> Reader<'a> {
         }
         let into = &mut *self.into;
         self.statements.finish(|row| into.statement(row));
-        let interval = self.interval;
         self.file.lines = lines;
         self.file.sql_trace = Some(SqlTrace {
             last_tim_us: interval.end_us,

@@ -282,12 +282,7 @@ impl TracedSession {
         });
         let cursor = self.cursors.get(number);
         let statement = cursor.statement;
-        let waited = if event.from_client {
-            &mut cursor.pending.idle_us
-        } else {
-            &mut cursor.pending.wait_us
-        };
-        *waited = waited.saturating_add(wait.ela);
+        cursor.waited(wait.ela, event.from_client);
         let place = event.block_io.map(|io| io.place);
         let at = if place.is_some() || event.has_object {
             wait.of.place(place, event.p1_is_file)
@@ -338,8 +333,8 @@ impl TracedSession {
         });
     }
 
-    /// Adds a call. Returns what it adds to the CPU of outermost calls but CLOSE, microseconds.
-    pub(super) fn call(&mut self, call: &Call<'_>, out: &mut Output<'_>) -> i64 {
+    /// Adds a call.
+    pub(super) fn call(&mut self, call: &Call<'_>, out: &mut Output<'_>) {
         let tim = call.tim.or(self.now).unwrap_or(0);
         if call.tim.is_some() {
             self.interval.began(tim, call.e);
@@ -382,7 +377,6 @@ impl TracedSession {
         } else {
             self.gaps.told(tim, call.e, call.line);
         }
-        share.added.cpu_but_close
     }
 
     /// A call of depth 0 ended: whatever lies in no call now never will.
@@ -578,8 +572,9 @@ impl TracedSession {
 /// A wait that lies in no call of the cursor it was given to because it was the one before: the wait is of cursor #0.
 fn assume(cursors: &mut Cursors, wait: &KeptWait) {
     if let Some(number) = wait.assumed_cursor.filter(|_| wait.us > 0) {
-        let sum = &mut cursors.get(number).pending.assumed_wait_us;
-        *sum = sum.saturating_add(wait.us);
+        let pending = &mut cursors.get(number).pending;
+        pending.is_touched = true;
+        pending.assumed_wait_us = pending.assumed_wait_us.saturating_add(wait.us);
     }
 }
 

@@ -117,6 +117,7 @@ impl StatementSums {
 impl Pending {
     /// Adds a PARSE call, and what of it is its own, in microseconds.
     pub(super) fn parse(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
+        self.is_touched = true;
         add(&mut self.parse, &sums_of(of, e, c));
         self.own_elapsed_us = self.own_elapsed_us.saturating_add(share.elapsed);
         self.own_cpu_us = self.own_cpu_us.saturating_add(share.cpu);
