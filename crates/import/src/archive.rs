@@ -47,7 +47,10 @@ impl<'a> Archive<'a> {
     ///
     /// # Errors
     /// It is damaged, or made to do harm.
-    pub(crate) fn open(path: &Path, shared: &'a Shared) -> Result<Option<(Archive<'a>, Contents)>, ImportError> {
+    pub(crate) fn open(
+        path: &Path,
+        shared: &'a Shared,
+    ) -> Result<Option<(Archive<'a>, Contents)>, ImportError> {
         // Opening a pipe would wait for whoever writes it, and what is read of it is gone.
         let Some(length) = path
             .metadata()
@@ -146,9 +149,11 @@ impl Read for Window<'_> {
             return Ok(0);
         }
         let read = self.file.read_at(buffer, self.at)?;
-        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.checked_sub(read as u64)
-        });
+        let left = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(read as u64)
+            });
         if left.is_err() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -169,9 +174,9 @@ impl Seek for Window<'_> {
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
         };
         // As of a file: positions have 63 bits.
-        self.at = at.filter(|at| i64::try_from(*at).is_ok()).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "a place that no file has")
-        })?;
+        self.at = at
+            .filter(|at| i64::try_from(*at).is_ok())
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a place that no file has"))?;
         Ok(self.at)
     }
 }

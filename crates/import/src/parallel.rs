@@ -66,7 +66,9 @@ impl Options {
                         let mut done = Vec::new();
                         loop {
                             let at = next.fetch_add(1, Ordering::Relaxed);
-                            let Some((order, input)) = inputs.get(at) else { break };
+                            let Some((order, input)) = inputs.get(at) else {
+                                break;
+                            };
                             done.push((*order, input.import(self, shared, to.clone())));
                         }
                         done
@@ -143,7 +145,11 @@ impl Options {
 pub fn lie_beside(paths: &[PathBuf]) -> bool {
     let shared = Shared::default();
     let inputs = Inputs::of(paths, &shared);
-    let formats: Vec<&str> = inputs.all.iter().filter_map(|(_, input)| input.format()).collect();
+    let formats: Vec<&str> = inputs
+        .all
+        .iter()
+        .filter_map(|(_, input)| input.format())
+        .collect();
     [OracleTrace.name(), Strace.name()]
         .iter()
         .all(|name| formats.contains(name))

@@ -249,7 +249,10 @@ impl Open {
                 break;
             }
             let is_whole = start >= begin && end <= call.tim && kept.us <= end.saturating_sub(start);
-            if !is_whole || kept.doing != doing || kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor) {
+            if !is_whole
+                || kept.doing != doing
+                || kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor)
+            {
                 return None;
             }
             from -= 1;
