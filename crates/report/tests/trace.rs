@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{Meta, RecordingWriter};
-use dbtime_model::{ActivityRow, Caller, CounterRow, LatencyRow, Rows, SessionId, StatementRow};
+use dbtime_model::{
+    ActivityRow, BoundExecution, BoundValue, Caller, CounterRow, LatencyRow, Rows, SessionId, StatementRow,
+};
 use dbtime_report::{
-    Dimension, Filter, FlameOptions, LatencyDimension, LatencyOptions, LedgerRow, Options, Report, Section, Source,
-    TraceOptions, flame, heat_map, heat_map_svg, json, latency, report, text,
+    Dimension, Filter, FlameOptions, LatencyDimension, LatencyOptions, LedgerRow, Options, Report, Section,
+    Source, TraceOptions, flame, heat_map, heat_map_svg, json, latency, report, text,
 };
 use hand_made::traced::{DEEPEST, PLAN, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits};
 use hand_made::{FIRST_SECOND, meta, rows};
@@ -482,6 +484,55 @@ fn statements_that_differ_in_literals_are_one_unless_asked_for() {
     assert_eq!(each.trace.as_ref().map(|trace| trace.statements.len()), Some(505));
     let of_group = |row: &&LedgerRow| row.labels[1].contains("from t where");
     assert_eq!(each.ledger.rows.iter().filter(of_group).count(), 500);
+}
+
+#[test]
+fn values_of_executions_are_shown_by_position_when_they_are_asked_for_and_the_rest_is_counted() {
+    let mut rows = trace_rows();
+    let statement = rows
+        .statements
+        .iter_mut()
+        .find(|row| row.id == SELECT)
+        .expect("it is there");
+    statement.bound_execution_count = 2_000;
+    for n in (0..12).rev() {
+        let value = |position: u32, value: String| BoundValue { position, value };
+        statement.bound_executions.push(BoundExecution {
+            // 2024-05-01 10:00:00
+            time_us: 1_714_557_600_000_000 + n,
+            elapsed_us: 1_500_000,
+            values: vec![value(0, n.to_string()), value(2, format!("\"{HOSTILE}\""))],
+        });
+    }
+    let binds = |binds| Options {
+        trace: TraceOptions {
+            binds,
+            ..TraceOptions::default()
+        },
+        ..Options::default()
+    };
+    let report = of(trace_meta(), rows.clone(), &binds(true));
+    let text = text::render(&report, 160);
+    has_line(&text, "2024-05-01 10:00:00.000000 #0 -> 0, #2 -> ");
+    has_line(&text, "2024-05-01 10:00:00.000009 #0 -> 9, #2 -> ");
+    assert!(!text.contains("#0 -> 10") && !text.contains('\u{1b}'), "{text}");
+    has_line(
+        &text,
+        "1990 more executions with values; --format json has the first 12 one by one",
+    );
+    let statements = json_of(&report)["trace"]["statements"].clone();
+    let of_select = statements
+        .as_array()
+        .and_then(|all| all.iter().find(|one| one["bound_execution_count"] == 2_000));
+    let of_select = of_select.expect("it is there");
+    assert_eq!(of_select["bound_executions"].as_array().map(Vec::len), Some(12));
+    assert_eq!(
+        of_select["bound_executions"][3],
+        json!({"time_us": 1_714_557_600_000_003_i64, "elapsed_us": 1_500_000, "values": [
+            {"position": 0, "value": "3"}, {"position": 2, "value": format!("\"{HOSTILE}\"")}]})
+    );
+    let without = text::render(&of(trace_meta(), rows, &binds(false)), 160);
+    assert!(!without.contains("#0 -> "));
 }
 
 #[test]

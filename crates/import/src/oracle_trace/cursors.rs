@@ -1,6 +1,8 @@
 //! Cursors of a session: which statement a cursor number stands for, and which plan it runs.
 
+use super::binds::SetOf;
 use super::dense::Dense;
+use super::events::EventId;
 use super::statements::{CallSums, PlanKey};
 
 /// All cursors of a session by their numbers.
@@ -14,10 +16,27 @@ pub(super) struct Cursor {
     pub dep: u32,
     /// The plan it ran last; 0 = none, or not told.
     pub plan: u64,
-    /// The values of the bind variables of its execution, see [`super::binds::BindSets`].
-    pub bind_set: Option<usize>,
+    /// The values of the bind variables of its execution, see [`super::binds::BoundExecutions`].
+    pub bind_set: Option<SetOf>,
     /// Calls and waits of which it is not known yet with which plan they were made.
     pub pending: Pending,
+    pub places: Places,
+}
+
+/// Where the sums of a cursor's statement were found last: with some cursors in turn, as of an application, it saves the look-ups.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Places {
+    pub statement: usize,
+    pub own: usize,
+    /// By a part of the number of the event.
+    waits: [usize; 4],
+}
+
+impl Places {
+    #[inline]
+    pub(super) fn wait(&mut self, event: EventId) -> &mut usize {
+        &mut self.waits[event.number() % 4]
+    }
 }
 
 /// What waits for the plan that its cursor runs next: waits, and parses that say no plan.

@@ -141,6 +141,14 @@ const OBJECT_EVENTS: [&str; 5] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EventId(u32);
 
+impl EventId {
+    /// In the order in which events were met.
+    #[inline]
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What is known of an event.
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -219,6 +227,19 @@ impl Events {
         }
         self.last = self.next[last];
         self.last
+    }
+
+    /// The event that is likely to come next, and its name.
+    #[inline]
+    pub(crate) fn expected(&self) -> (EventId, &[u8]) {
+        let next = self.next[self.last.0 as usize];
+        (next, &self.names[next.0 as usize])
+    }
+
+    /// The expected event came.
+    #[inline]
+    pub(crate) fn came(&mut self, expected: EventId) {
+        self.last = expected;
     }
 
     fn other_id(&mut self, name: &[u8]) -> EventId {

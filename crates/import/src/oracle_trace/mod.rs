@@ -67,9 +67,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::import::{file, unknown_line};
 use crate::lines::Line;
 use crate::{Import, ImportError, Importer, Lines};
-use binds::Binds;
+pub(crate) use binds::MAX_BOUND_EXECUTIONS;
+use binds::{Binds, BoundExecutions};
 use clock::Clock;
-use events::Events;
+use events::{EventId, Events};
 use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
 use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
@@ -160,6 +161,7 @@ struct Reader<'a> {
     trace: SqlTrace,
     statements: Statements,
     events: Events,
+    bound: BoundExecutions,
     sessions: Vec<TracedSession>,
     by_identity: HashMap<(u32, String), usize>,
     last_of_process: HashMap<u32, usize>,
@@ -188,6 +190,7 @@ impl<'a> Reader<'a> {
             trace: SqlTrace::default(),
             statements: Statements::default(),
             events: Events::new(),
+            bound: BoundExecutions::default(),
             sessions: Vec::new(),
             by_identity: HashMap::new(),
             last_of_process: HashMap::new(),
@@ -214,9 +217,10 @@ impl<'a> Reader<'a> {
             }
             self.end_binds();
         }
-        if let Some(wait) = self.usual.wait(line.bytes) {
+        let (event, name) = self.events.expected();
+        if let Some((wait, is_expected)) = self.usual.wait(line.bytes, name) {
             self.expect_records();
-            self.wait(&wait, line);
+            self.wait(&wait, is_expected.then_some(event), line);
             return;
         }
         if let Some(call) = self.usual.call(line.bytes) {
@@ -274,7 +278,7 @@ impl<'a> Reader<'a> {
             _ => self.expect_records(),
         }
         match record {
-            Record::Wait(wait) => return self.wait(wait, line),
+            Record::Wait(wait) => return self.wait(wait, None, line),
             Record::Call(call) => return self.call(call, line),
             Record::Parsing(parsing) => self.begin_text(parsing, true, line),
             Record::ParseError(parsing) => self.begin_text(parsing, false, line),
@@ -316,6 +320,7 @@ impl<'a> Reader<'a> {
 
     /// True when a record is there to its end. The last number of a line is its `tim`: where a line was cut in it, it has
     /// fewer digits than the one before. What is cut is counted as such, and nothing else is made of it.
+    #[inline(always)]
     fn is_whole(&mut self, tim: Option<u64>, line: Line<'_>) -> bool {
         let clock = &self.session().clock;
         let is_whole = match tim {
@@ -328,6 +333,7 @@ impl<'a> Reader<'a> {
         is_whole
     }
 
+    #[cold]
     fn cut(&mut self, line: Line<'_>) {
         if self.trace.cut_lines == 0 {
             self.trace.first_cut_line = line.number;
@@ -335,7 +341,8 @@ impl<'a> Reader<'a> {
         self.trace.cut_lines += 1;
     }
 
-    fn wait<'l>(&mut self, wait: &WaitLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
+    /// `event`: the one that was expected, when it came.
+    fn wait<'l>(&mut self, wait: &WaitLine<'l>, event: Option<EventId>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let ela = unit.us(wait.ela);
         self.waits_have_tim |= wait.tim.is_some();
@@ -352,7 +359,13 @@ impl<'a> Reader<'a> {
             return None;
         }
         let tim = usable(wait.tim, unit).map(|tim| self.tick(tim, ela));
-        let event = self.events.id(wait.event);
+        let event = match event {
+            Some(event) => {
+                self.events.came(event);
+                event
+            }
+            None => self.events.id(wait.event),
+        };
         self.trace.waits += 1;
         let wait_of_session = Wait {
             cursor: wait.cursor,
@@ -404,6 +417,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A line says `tim`; the moment that it is, microseconds.
+    #[inline(always)]
     fn tick(&mut self, tim: u64, us: u64) -> u64 {
         let index = self.current_index();
         let moment = self.sessions[index].tick(tim, us, &self.preview, self.wall_us);
@@ -525,6 +539,7 @@ impl<'a> Reader<'a> {
         let out = Output {
             into: self.into,
             events: &self.events,
+            bound: &mut self.bound,
             wall_us: self.wall_us,
             path: &self.file.path,
         };
@@ -649,7 +664,8 @@ impl<'a> Reader<'a> {
             let mut out = Output {
                 into: self.into,
                 events: &self.events,
-                    wall_us: self.wall_us,
+                bound: &mut self.bound,
+                wall_us: self.wall_us,
                 path: &self.file.path,
             };
             let in_flight = session.finish(&mut out);
@@ -670,12 +686,12 @@ impl<'a> Reader<'a> {
             self.trace.gaps += session.gaps.count;
             self.trace.gaps_us = self.trace.gaps_us.saturating_add(session.gaps.us);
             let statements = &mut self.statements;
-            std::mem::take(&mut session.bind_sets)
-                .finish(|statement, set| statements.bind_set(statement, set));
             session
                 .callers
                 .finish(|statement, caller| statements.called(statement, caller));
         }
+        let statements = &mut self.statements;
+        std::mem::take(&mut self.bound).finish(|statement, of| statements.bound(statement, of));
         self.trace.longest_gaps = gaps::longest(gaps);
         self.statements.tell(&mut self.trace);
         if let Some(end_us) = ends_us {

@@ -147,7 +147,9 @@ impl Seconds {
     /// Unix epoch.
     #[inline]
     pub(super) fn is_over(&mut self, time_us: i64) -> bool {
-        let Some(second) = self.second_us else { return false };
+        let Some(second) = self.second_us else {
+            return false;
+        };
         self.added += 1;
         if self.added >= LOOKED_AT_EVERY {
             self.added = 0;
@@ -172,16 +174,16 @@ impl Seconds {
 
     /// Adds a wait.
     #[inline]
-    pub(super) fn wait(&mut self, event: EventId, statement: u64, us: u64) {
-        self.waits.get((event, statement)).add(us);
+    pub(super) fn wait(&mut self, event: EventId, statement: u64, us: u64, place: &mut usize) {
+        self.waits.get_near((event, statement), place).add(us);
     }
 
     /// Adds a part of a call: its CPU, and what is unaccounted.
-    pub(super) fn call(&mut self, statement: u64, cpu_us: u64, unaccounted_us: u64) {
+    pub(super) fn call(&mut self, statement: u64, cpu_us: u64, unaccounted_us: u64, place: &mut usize) {
         if cpu_us == 0 && unaccounted_us == 0 {
             return;
         }
-        let own = self.own.get(statement);
+        let own = self.own.get_near(statement, place);
         if cpu_us > 0 {
             own.cpu.add(cpu_us);
         }
@@ -247,8 +249,8 @@ impl Seconds {
 
     /// What calls and waits of a statement with one of its plans sum up to.
     #[inline]
-    pub(super) fn statement(&mut self, key: PlanKey) -> &mut StatementSums {
-        self.statements.get(key)
+    pub(super) fn statement(&mut self, key: PlanKey, place: &mut usize) -> &mut StatementSums {
+        self.statements.get_near(key, place)
     }
 
     /// Adds what was pending until it was known with which plan a cursor runs.

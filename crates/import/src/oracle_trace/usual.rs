@@ -18,12 +18,17 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    /// `WAIT #N: nam='…' ela= N … tim=N`
+    /// `WAIT #N: nam='…' ela= N … tim=N`, and true when it is the event whose name is expected.
     #[inline]
-    pub(super) fn wait<'a>(&mut self, line: &'a [u8]) -> Option<WaitLine<'a>> {
+    pub(super) fn wait<'a>(&mut self, line: &'a [u8], expected: &[u8]) -> Option<(WaitLine<'a>, bool)> {
         let (cursor, rest) = self.cursor.read(line.strip_prefix(b"WAIT #")?)?;
         let rest = rest.strip_prefix(b": nam='")?;
-        let (event, rest) = rest.split_at(memchr::memchr(b'\'', rest).filter(|end| *end > 0)?);
+        let is_expected = rest.get(expected.len()) == Some(&b'\'') && rest.starts_with(expected);
+        let end = match is_expected {
+            true => expected.len(),
+            false => memchr::memchr(b'\'', rest)?,
+        };
+        let (event, rest) = rest.split_at_checked(end).filter(|_| end > 0)?;
         let (ela, rest) = unsigned_prefix(rest.strip_prefix(b"' ela= ")?)?;
         let (parameters, tim) = self.tim.read(rest)?;
         let at = usual_where(parameters);
@@ -31,7 +36,7 @@ impl Usual {
         if at.is_none() && has_capital_letter(parameters) {
             return None;
         }
-        Some(WaitLine {
+        let wait = WaitLine {
             cursor,
             event,
             ela,
@@ -39,7 +44,8 @@ impl Usual {
             rest: &[],
             parameters,
             at,
-        })
+        };
+        Some((wait, is_expected))
     }
 
     /// The fields that a call of 11g or later has, in their order.
@@ -233,7 +239,10 @@ mod tests {
             } else {
                 format!("dep={},type={}", of[3], of[4])
             };
-            format!("{kind} #{}:c={},e={},{fields},tim={}", of[0], of[1], of[2], of[11])
+            format!(
+                "{kind} #{}:c={},e={},{fields},tim={}",
+                of[0], of[1], of[2], of[11]
+            )
         })
     }
 
@@ -252,8 +261,14 @@ mod tests {
                 lines[line][at] = byte;
             }
             let mut usual = Usual::default();
+            let mut expected = Vec::new();
             for line in &lines {
-                let (wait, call) = (usual.wait(line), usual.call(line));
+                let wait = usual.wait(line, &expected);
+                if let Some((wait, is_expected)) = &wait {
+                    prop_assert_eq!(*is_expected, wait.event == expected);
+                    expected = wait.event.to_vec();
+                }
+                let (wait, call) = (wait.map(|(wait, _)| wait), usual.call(line));
                 let record = parse(line);
                 let same = match (wait, call, record) {
                     (None, None, _) => true,
@@ -285,12 +300,12 @@ mod tests {
             let line = format!(
                 "WAIT #{cursor}: nam='direct path read' ela= 12 file#=7 block#=29 blocks=8 obj#=82 tim={tim}"
             );
-            let wait = usual.wait(line.as_bytes()).expect("it is usual");
+            let wait = usual.wait(line.as_bytes(), b"log").expect("it is usual").0;
             assert_eq!((wait.cursor, wait.ela, wait.tim), (cursor, 12, Some(tim)));
             let at = wait.at.expect("where it was");
             assert_eq!((at.file, at.object, at.blocks), (Some(7), Some(82), Some(8)));
             let line = format!("WAIT #{cursor}: nam='log file sync' ela= 9 buffer#=7 p3=0 obj#=-1 tim={tim}");
-            let wait = usual.wait(line.as_bytes()).expect("it is usual");
+            let wait = usual.wait(line.as_bytes(), b"log").expect("it is usual").0;
             assert_eq!((wait.at, wait.tim), (None, Some(tim)));
             let line =
                 format!("EXEC #{cursor}:c=1,e=20,p=3,cr=4,cu=5,mis=0,r=7,dep=0,og=1,plh=272502803,tim={tim}");
@@ -301,7 +316,10 @@ mod tests {
             );
             let line = format!("CLOSE #{cursor}:c=1,e=2,dep=3,type=0,tim={tim}");
             let call = usual.call(line.as_bytes()).expect("it is usual");
-            assert_eq!((call.kind, call.dep, call.tim), (CallKind::Close, Some(3), Some(tim)));
+            assert_eq!(
+                (call.kind, call.dep, call.tim),
+                (CallKind::Close, Some(3), Some(tim))
+            );
         }
     }
 }
