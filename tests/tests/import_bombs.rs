@@ -126,16 +126,16 @@ fn what_decompresses_to_nothing_but_one_line_is_as_one_that_is_too_long() {
     let expected = total(&plain);
     assert!(expected.1.to_string().contains("127"), "{expected:?}");
     for (command, ending) in [
-        (&["gzip", "-1"][..], "gz"),
-        (&["bzip2", "-1"], "bz2"),
-        (&["xz", "-0"], "xz"),
-        (&["xz", "-0", "--format=lzma"], "lzma"),
-        (&["zstd", "-q"], "zst"),
+        (&["gzip", "-1", "-c"][..], "gz"),
+        (&["bzip2", "-1", "-c"], "bz2"),
+        (&["xz", "-0", "-c"], "xz"),
+        (&["xz", "-0", "--format=lzma", "-c"], "lzma"),
+        (&["zstd", "-q", "-c"], "zst"),
+        (&["zip", "-q", "-1", "-", "-"], "zip"),
     ] {
         let bomb: PathBuf = home.path().join(format!("bomb.{ending}"));
         let mut child = Command::new(command[0])
             .args(&command[1..])
-            .arg("-c")
             .stdin(Stdio::piped())
             .stdout(fs::File::create(&bomb).expect("room"))
             .spawn()

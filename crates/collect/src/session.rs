@@ -20,7 +20,7 @@ use crate::seconds::Seconds;
 /// database): the title is believed at this age.
 const TITLE_SETTLED_NS: u64 = 200_000_000;
 
-/// Wait events of a session of which it is remembered as what it blocks in them, and statements of it that have their row. Beyond
+/// Wait events of a session of which it is remembered as what it blocks in them. Beyond
 /// that the memory starts anew: a server may invent some.
 const REMEMBERED: usize = 10_000;
 

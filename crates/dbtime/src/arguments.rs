@@ -302,7 +302,7 @@ impl FileArguments {
 /// `dbtime import`
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// Files of any format that is known, plain or compressed (gzip, bzip2, xz, lzma, zstd): see docs/import.md
+    /// Files of any format that is known, plain, compressed (gzip, bzip2, xz, lzma, zstd) or in .zip archives: see docs/import.md
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// What they do not say
@@ -534,6 +534,9 @@ pub struct FlameArguments {
     /// Draw background processes too
     #[arg(long)]
     pub background: bool,
+    /// SQL traces: tell statements apart that differ in literals only
+    #[arg(long)]
+    pub each_literal: bool,
     /// File to write; its ending chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); - writes folded stacks to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,

@@ -528,6 +528,7 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         by: levels(&arguments.by, exporter.dimensions(), &source),
         include_idle: arguments.idle,
         include_background: arguments.background,
+        each_literal: arguments.each_literal,
     };
     let folded = dbtime_report::flame(&source, &options)?;
     for problem in &folded.problems {

@@ -2,6 +2,8 @@
 
 use std::io::{self, BufReader, Cursor, Read};
 
+use crate::archive::is_archive;
+
 /// Memory an LZMA stream may ask for, KiB: its header alone decides, and a damaged one asks for anything.
 const LZMA_MEMORY_KIB: u32 = 256 * 1024;
 
@@ -10,7 +12,7 @@ const MAGIC_BYTES: u64 = 13;
 /// What is in `file`, through gzip, bzip2, xz, lzma and zstd.
 ///
 /// # Errors
-/// Its first bytes cannot be read.
+/// Its first bytes cannot be read, or are those of an archive.
 pub(crate) fn open<'a>(mut file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let mut magic = Vec::new();
     (&mut file).take(MAGIC_BYTES).read_to_end(&mut magic)?;
@@ -27,6 +29,12 @@ pub(crate) fn open<'a>(mut file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a
             None,
         )?),
         Compression::Zstd => Box::new(zstd::Decoder::with_buffer(whole)?),
+        Compression::Zip => {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a .zip archive is read from a file, not from a pipe or another archive: unpack it, as with 'unzip -p'",
+            ));
+        }
     })
 }
 
@@ -38,6 +46,8 @@ enum Compression {
     Xz,
     Lzma,
     Zstd,
+    /// Holds files, see [`crate::archive`].
+    Zip,
 }
 
 impl Compression {
@@ -47,6 +57,7 @@ impl Compression {
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => Compression::Bzip2,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            magic if is_archive(magic) => Compression::Zip,
             // .lzma has no magic number: properties (0x5d in practice), a dictionary size that is a power of two
             // or the sum of two neighbours, and an uncompressed size that is unknown or below 256 TiB.
             [0x5d, a, b, c, d, size @ ..] if size.len() == 8 => {

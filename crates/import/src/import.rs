@@ -15,7 +15,7 @@ use dbtime_model::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Options;
-use crate::oracle_trace::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
+use crate::oracle_trace::{FURTHER_STATEMENTS, MAX_BOUND_EXECUTIONS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 
 /// Rows, and frames of stacks, that are handed on at a time.
 const BATCH: usize = 16_384;
@@ -345,6 +345,13 @@ impl About {
                 None => known.binds.push(set),
             }
         }
+        let room = MAX_BOUND_EXECUTIONS.saturating_sub(known.bound_executions.len());
+        known
+            .bound_executions
+            .extend(row.bound_executions.into_iter().take(room));
+        known.bound_execution_count = known
+            .bound_execution_count
+            .saturating_add(row.bound_execution_count);
         for step in row.plan_steps {
             let same = |of: &&mut dbtime_model::PlanStep| (of.plan, of.id) == (step.plan, step.id);
             match known.plan_steps.iter_mut().find(same) {

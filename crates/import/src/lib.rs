@@ -11,6 +11,7 @@
 //! Nothing in a file is fatal: what is not understood is counted, its first lines are kept, and reading goes on; what
 //! was cut gives all up to the cut. Only a file that cannot be opened, is empty or is of no known format is an error.
 
+mod archive;
 mod bcc;
 mod compression;
 mod dtrace;
@@ -19,6 +20,7 @@ mod event_names;
 mod folded;
 mod ftrace;
 mod import;
+mod inputs;
 mod lines;
 mod options;
 mod oracle_stacks;

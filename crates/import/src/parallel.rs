@@ -1,6 +1,5 @@
 //! Reads files side by side and hands on their rows.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,18 +9,16 @@ use std::time::Duration;
 use dbtime_model::Rows;
 
 use crate::import::About;
+use crate::inputs::Inputs;
 use crate::oracle_trace::OracleTrace;
 use crate::strace::Strace;
-use crate::{IMPORTERS, Import, ImportError, Imported, Importer, Lines, Options, compression};
+use crate::{IMPORTERS, Import, ImportError, Imported, Importer, Lines, Options};
 
 /// Batches of rows that may wait to be taken: bounds memory when whoever takes them is slower.
 const WAITING: usize = 4;
 
 /// How often it is told how far reading is.
 const TOLD_EVERY: Duration = Duration::from_millis(200);
-
-/// Stands for standard input.
-const STANDARD_INPUT: &str = "-";
 
 /// How far reading is, in bytes of the files as they are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +30,9 @@ pub struct Reading {
 }
 
 impl Options {
-    /// Imports files (`-` is standard input), plain or compressed (gzip, bzip2, xz, lzma, zstd), as one. Rows are handed to `take` as they come, those of
-    /// one second of one file in one go or one after the other; sessions and statements come last. `tell` hears a few
-    /// times a second how far reading is, and can end it.
+    /// Imports files (`-` is standard input), plain or compressed (gzip, bzip2, xz, lzma, zstd), or those inside of .zip archives, as
+    /// one. Rows are handed to `take` as they come, those of one second of one file in one go or one after the other; sessions and
+    /// statements come last. `tell` hears a few times a second how far reading is, and can end it.
     ///
     /// With several files, one that cannot be read or is of no known format is a problem that is told, not an error.
     ///
@@ -53,9 +50,10 @@ impl Options {
             .map(|of| of.len());
         let total = total.fold(0, u64::saturating_add);
         let shared = Shared::default();
+        let inputs = Inputs::of(paths, &shared);
         let threads = std::thread::available_parallelism()
             .map_or(1, usize::from)
-            .min(paths.len());
+            .min(inputs.all.len());
         let next = AtomicUsize::new(0);
         let (to, from) = mpsc::sync_channel(WAITING);
         let mut seen = Seen::default();
@@ -63,13 +61,15 @@ impl Options {
             let readers: Vec<_> = (0..threads)
                 .map(|_| {
                     let to = to.clone();
-                    let (shared, next) = (&shared, &next);
+                    let (inputs, shared, next) = (&inputs.all, &shared, &next);
                     scope.spawn(move || {
                         let mut done = Vec::new();
                         loop {
                             let at = next.fetch_add(1, Ordering::Relaxed);
-                            let Some(path) = paths.get(at) else { break };
-                            done.push((at, import_file(self, path, shared, to.clone())));
+                            let Some((order, input)) = inputs.get(at) else {
+                                break;
+                            };
+                            done.push((*order, input.import(self, shared, to.clone())));
                         }
                         done
                     })
@@ -105,7 +105,8 @@ impl Options {
                 None => Ok(done),
             }
         })?;
-        together(done, seen, take)
+        let done = done.into_iter().chain(inputs.failed).collect();
+        together(done, inputs.problems, seen, take)
     }
 
     /// Imports a stream as if it were a file of this name, without looking for compression.
@@ -135,32 +136,42 @@ impl Options {
             }
         });
         taken.map_err(ImportError::Output)?;
-        together(vec![(0, done)], seen, take)
+        together(vec![(0, done)], Vec::new(), seen, take)
     }
 }
 
 /// True when these files can be laid beside each other: one is an SQL trace, another one a trace of strace. Looks at the
 /// beginning of regular files only: what is read from a pipe is gone.
 pub fn lie_beside(paths: &[PathBuf]) -> bool {
-    let formats: Vec<&str> = paths.iter().filter_map(|path| format_of(path)).collect();
+    let shared = Shared::default();
+    let inputs = Inputs::of(paths, &shared);
+    let formats: Vec<&str> = inputs
+        .all
+        .iter()
+        .filter_map(|(_, input)| input.format())
+        .collect();
     [OracleTrace.name(), Strace.name()]
         .iter()
         .all(|name| formats.contains(name))
 }
 
-fn format_of(path: &Path) -> Option<&'static str> {
-    let file = path.is_file().then(|| File::open(path).ok())??;
-    let source = compression::open(file).ok()?;
-    let mut lines = Lines::new(source);
-    let importer = IMPORTERS.iter().find(|importer| importer.detect(lines.head()))?;
-    Some(importer.name())
-}
-
 /// What the threads share.
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     read: AtomicU64,
     stop: AtomicBool,
+}
+
+impl Shared {
+    /// True when reading is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes more were read of files.
+    pub(crate) fn has_read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 /// What the rows that were handed on say of the whole.
@@ -176,37 +187,16 @@ impl Seen {
     }
 }
 
-/// A file that counts what is read of it, and ends when it should.
-struct Counted<'a> {
-    file: Box<dyn Read>,
-    shared: &'a Shared,
-}
+/// What became of one file.
+pub(crate) type Done = Result<(About, &'static str), ImportError>;
 
-impl Read for Counted<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.shared.stop.load(Ordering::Relaxed) {
-            return Ok(0);
-        }
-        let read = self.file.read(buffer)?;
-        self.shared.read.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
-type Done = Result<(About, &'static str), ImportError>;
-
-fn import_file(options: &Options, path: &Path, shared: &Shared, to: SyncSender<Rows>) -> Done {
-    let io = |e| ImportError::io(path, e);
-    let file: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(path).map_err(io)?)
-    };
-    let source = compression::open(Counted { file, shared }).map_err(io)?;
-    import_one(options, source, path, to)
-}
-
-fn import_one<'a>(options: &Options, source: Box<dyn Read + 'a>, path: &Path, to: SyncSender<Rows>) -> Done {
+/// Imports what one file says.
+pub(crate) fn import_one<'a>(
+    options: &Options,
+    source: Box<dyn Read + 'a>,
+    path: &Path,
+    to: SyncSender<Rows>,
+) -> Done {
     let mut lines = Lines::new(source);
     let head = lines.head();
     if head.is_empty() {
@@ -237,11 +227,13 @@ fn import_one<'a>(options: &Options, source: Box<dyn Read + 'a>, path: &Path, to
 /// One result of all files, in their order.
 fn together(
     mut done: Vec<(usize, Done)>,
+    problems: Vec<String>,
     seen: Seen,
     mut take: impl FnMut(Rows) -> io::Result<()>,
 ) -> Result<Imported, ImportError> {
     done.sort_by_key(|(at, _)| *at);
     let mut about = About::default();
+    problems.into_iter().for_each(|problem| about.problem(problem));
     let mut engines: Vec<&str> = Vec::new();
     let mut failed = None;
     for (_, done) in done {

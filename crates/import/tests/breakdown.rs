@@ -253,3 +253,40 @@ fn compressed_traces_give_the_rows_of_the_plain_ones() {
         assert_eq!(found.statements, plain.statements, "{packed}");
     }
 }
+
+/// `BINDS` sections by the plainest rule, against the values kept of each execution.
+#[test]
+fn values_of_each_execution_are_those_of_a_second_reading() {
+    let options = Options {
+        binds: true,
+        ..Options::default()
+    };
+    let mut executions = 0;
+    for path in samples::samples(&[".trc"]) {
+        let Some(text) = samples::by_awk("binds.awk", &path) else {
+            return;
+        };
+        let mut expected: Vec<String> = text.lines().map(str::to_string).collect();
+        let rows = of_files_with(&options, std::slice::from_ref(&path))
+            .expect("rows")
+            .rows;
+        let all = rows
+            .statements
+            .iter()
+            .flat_map(|statement| &statement.bound_executions);
+        let mut found: Vec<String> = all
+            .map(|execution| {
+                let values = execution.values.iter();
+                values
+                    .map(|of| format!(" {}={}", of.position, of.value))
+                    .collect()
+            })
+            .collect();
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected, "{}", path.display());
+        executions += found.len();
+    }
+    // Far more than one file has, where there are any.
+    assert!(executions == 0 || executions > 100, "{executions}");
+}

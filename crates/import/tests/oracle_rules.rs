@@ -316,6 +316,45 @@ fn waits_in_the_values_of_bind_variables_are_no_waits_and_values_are_kept_only_i
 }
 
 #[test]
+fn values_of_each_execution_are_kept_by_position_and_beyond_a_bound_executions_are_counted() {
+    const EXECUTIONS: u64 = 1_005;
+    let mut text = "*** 2024-05-01T10:00:00.000000+00:00\n".to_string()
+        + &parsing(5, 0, 5_000_000, "ffffffffffff1", "select :1, :2, :3 from t");
+    for n in 0..EXECUTIONS {
+        // The second variable is null, and the third one a text.
+        text += &format!(
+            "BINDS #5:\n\n Bind#0\n  oacdty=02 mxl=22(22)\n  bln=22  avl=02  flg=05\n  value={n}\n Bind#1\n  \
+             oacdty=01 mxl=32(02)\n  bln=32  avl=00  flg=05\n Bind#2\n  oacdty=01 mxl=32(02)\n  bln=32  avl=04  \
+             flg=05\n  value=\"a, b\"\n"
+        );
+        // Another cursor is executed, without values, before this one.
+        text += &call("EXEC", 6, 1, 2, 1, 5_000_100 + n * 100);
+        text += &call("EXEC", 5, 1, 10 + n, 0, 5_000_150 + n * 100);
+    }
+    let options = Options {
+        binds: true,
+        ..Options::default()
+    };
+    let rows = of_text_with(&options, text).expect("rows").rows;
+    let [statement] = rows.statements.as_slice() else {
+        panic!("{:?}", rows.statements)
+    };
+    assert_eq!(statement.bound_execution_count, EXECUTIONS);
+    assert_eq!(statement.bound_executions.len(), 1_000);
+    assert_eq!((statement.binds.len(), statement.binds[7].executions), (1_000, 1));
+    assert_eq!(statement.binds[7].values, ["7", "", "a, b"]);
+    let eighth = &statement.bound_executions[7];
+    // 2024-05-01 10:00:00 is the moment of the first line with a time, at 5,000,000 µs of the trace's clock.
+    assert_eq!((eighth.time_us, eighth.elapsed_us), (1_714_557_600_000_850, 17));
+    let values: Vec<_> = eighth
+        .values
+        .iter()
+        .map(|of| (of.position, of.value.as_str()))
+        .collect();
+    assert_eq!(values, [(0, "7"), (2, "\"a, b\"")]);
+}
+
+#[test]
 fn calls_and_waits_of_an_action_are_of_the_one_that_was_on_when_they_ended() {
     let text = "*** ACTION NAME:(one) 2024-05-01T10:00:00.000000+00:00\n".to_string()
         + &wait(1, "db file sequential read", 400, 5_000_500)

@@ -22,8 +22,8 @@ mod wait;
 pub use block::BlockOperation;
 pub use resolution::Windows;
 pub use rows::{
-    ActivityRow, BindSet, Caller, CounterRow, Fidelity, LatencyRow, PlanStep, Rows, SessionRow, SpanRow,
-    StackRow, StatementRow, SwitchRow, Table, Timed, counter, span,
+    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CounterRow, Fidelity, LatencyRow, PlanStep,
+    Rows, SessionRow, SpanRow, StackRow, StatementRow, SwitchRow, Table, Timed, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
 pub use stack::{Frame, NO_STACK, StackId, stack_id};

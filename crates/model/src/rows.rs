@@ -509,12 +509,39 @@ pub struct StatementRow {
     /// Values that its bind variables had, where they were asked for. Since 1.4.
     #[serde(default)]
     pub binds: Vec<BindSet>,
+    /// The first of these executions, one by one. Since 1.4.
+    #[serde(default)]
+    pub bound_executions: Vec<BoundExecution>,
+    /// All executions with values that the source tells. Since 1.4.
+    #[serde(default)]
+    pub bound_execution_count: u64,
+}
+
+/// An execution of a statement, and the values of its bind variables.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundExecution {
+    /// When it ended, microseconds since the Unix epoch.
+    pub time_us: i64,
+    /// Elapsed time without the fetches that followed, microseconds.
+    pub elapsed_us: u64,
+    /// By their positions; one that the source gives no value (null) is missing.
+    pub values: Vec<BoundValue>,
+}
+
+/// The value of a bind variable.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BoundValue {
+    /// Number of the variable, as the source counts.
+    pub position: u32,
+    /// As the source writes it, quotes included; long ones are cut.
+    pub value: String,
 }
 
 /// Executions of a statement with the same values of its bind variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BindSet {
-    /// Values in the order of the variables, as the source writes them; long ones are cut.
+    /// Values in the order of the variables, as the source writes them, without quotes; long ones are cut, those without one (null)
+    /// are empty.
     pub values: Vec<String>,
     /// Executions.
     pub executions: u64,

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
-    ActivityRow, BindSet, Caller, CounterRow, Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows,
-    SessionId, SessionRow, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
+    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CounterRow, Fidelity, Frame, LatencyRow,
+    NO_STACK, PlanStep, Rows, SessionId, SessionRow, SpanRow, StackId, StackRow, State, StatementRow,
+    SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -86,6 +87,15 @@ prop_compose! {
                 command: Some(text.len() as u32),
                 alike: text.len() as u64,
                 binds: vec![BindSet { values: vec![text.clone()], executions: 2, elapsed_us: 9, rows: 1 }; text.len() % 2],
+                bound_executions: vec![
+                    BoundExecution {
+                        time_us: -7,
+                        elapsed_us: 9,
+                        values: vec![BoundValue { position: 3, value: text.clone() }; text.len() % 3],
+                    };
+                    text.len() % 2
+                ],
+                bound_execution_count: text.len() as u64,
             }).collect(),
             sessions: texts.iter().map(|text| SessionRow {
                 id: SessionId(text.len() as u64),

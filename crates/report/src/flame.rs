@@ -19,6 +19,7 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::stacks::{frames, kernel_frames};
 use crate::sums::{FidelityMix, Sums};
+use crate::trace::{alike_statements, has_trace};
 
 /// What a flame graph is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +32,8 @@ pub struct FlameOptions {
     pub include_idle: bool,
     /// Background processes too (idle or not): the width is then not DB time.
     pub include_background: bool,
+    /// Statements of an SQL trace one by one that differ in literals only.
+    pub each_literal: bool,
 }
 
 impl Default for FlameOptions {
@@ -40,6 +43,7 @@ impl Default for FlameOptions {
             by: vec![Dimension::Wait, Dimension::State],
             include_idle: false,
             include_background: false,
+            each_literal: false,
         }
     }
 }
@@ -124,16 +128,22 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         }
     });
     scan.check(&options.filter)?;
+    let by_statement = options
+        .by
+        .iter()
+        .any(|dimension| matches!(dimension, Dimension::Statement | Dimension::SqlId));
+    let (alike, counter_problems) = match by_statement && has_trace(source.meta()) && !options.each_literal {
+        true => alike_statements(source, &mut dimensions, &options.filter),
+        false => (AlikeStatements::none(), Vec::new()),
+    };
     // Different stacks may read the same, for example those of two builds of one program.
     let mut by_name: BTreeMap<Name, (Option<i64>, u128, u128)> = BTreeMap::new();
     let levels: Vec<(Arc<[String]>, Option<i64>)> = keys
         .into_values()
         .into_iter()
         .map(|key| {
-            (
-                key.labels(&AlikeStatements::none(), &mut dimensions).into(),
-                key.second(),
-            )
+            let key = key.grouped(&alike);
+            (key.labels(&alike, &mut dimensions).into(), key.second())
         })
         .collect();
     for ((key, user, kernel, state), (ns, samples)) in groups {
@@ -160,6 +170,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
     }
     let mut problems = dimensions.problems;
     problems.extend(scan.problems);
+    problems.extend(counter_problems);
     Ok(Folded {
         meta: source.meta().clone(),
         period: scan.period,

@@ -270,6 +270,14 @@ pub(crate) fn moment(us: i64) -> String {
     }
 }
 
+/// The same to the microsecond: `2026-10-10 12:00:00.123456`.
+pub(crate) fn exact_moment(us: i64) -> String {
+    match moment(us) {
+        outside if outside.starts_with('[') => outside,
+        second => format!("{second}.{:06}", us.rem_euclid(SECOND_US)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,12 +2,17 @@
 
 mod hand_made;
 
+use std::collections::BTreeMap;
+
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{Meta, RecordingWriter};
-use dbtime_model::{ActivityRow, Caller, CounterRow, LatencyRow, Rows, SessionId, StatementRow};
+use dbtime_model::{
+    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CounterRow, LatencyRow, Rows, SessionId,
+    StatementRow,
+};
 use dbtime_report::{
-    Dimension, Filter, LatencyDimension, LatencyOptions, LedgerRow, Options, Report, Source, TraceOptions,
-    heat_map, heat_map_svg, json, latency, report, text,
+    Dimension, Filter, FlameOptions, LatencyDimension, LatencyOptions, LedgerRow, Options, Report, Section,
+    Source, TraceOptions, flame, heat_map, heat_map_svg, json, latency, report, text,
 };
 use hand_made::traced::{DEEPEST, PLAN, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits};
 use hand_made::{FIRST_SECOND, meta, rows};
@@ -480,6 +485,115 @@ fn statements_that_differ_in_literals_are_one_unless_asked_for() {
     assert_eq!(each.trace.as_ref().map(|trace| trace.statements.len()), Some(505));
     let of_group = |row: &&LedgerRow| row.labels[1].contains("from t where");
     assert_eq!(each.ledger.rows.iter().filter(of_group).count(), 500);
+}
+
+#[test]
+fn values_of_executions_are_shown_by_position_when_they_are_asked_for_and_the_rest_is_counted() {
+    let mut rows = trace_rows();
+    let statement = rows
+        .statements
+        .iter_mut()
+        .find(|row| row.id == SELECT)
+        .expect("it is there");
+    statement.bound_execution_count = 2_000;
+    statement.binds.push(BindSet {
+        values: vec!["1".into()],
+        executions: 2_000,
+        ..BindSet::default()
+    });
+    for n in (0..12).rev() {
+        let value = |position: u32, value: String| BoundValue { position, value };
+        statement.bound_executions.push(BoundExecution {
+            // 2024-05-01 10:00:00
+            time_us: 1_714_557_600_000_000 + n,
+            elapsed_us: 1_500_000,
+            values: vec![value(0, n.to_string()), value(2, format!("\"{HOSTILE}\""))],
+        });
+    }
+    let binds = |binds| Options {
+        trace: TraceOptions {
+            binds,
+            ..TraceOptions::default()
+        },
+        ..Options::default()
+    };
+    let report = of(trace_meta(), rows.clone(), &binds(true));
+    let text = text::render(&report, 160);
+    has_line(&text, "2024-05-01 10:00:00.000000 #0 -> 0,");
+    has_line(&text, "2024-05-01 10:00:00.000009 #0 -> 9,");
+    assert!(!text.contains("#0 -> 10") && !text.contains('\u{1b}'), "{text}");
+    has_line(
+        &text,
+        "1990 more executions with values; --format json has the first 12 one by one",
+    );
+    let statements = json_of(&report)["trace"]["statements"].clone();
+    let of_select = statements
+        .as_array()
+        .and_then(|all| all.iter().find(|one| one["bound_execution_count"] == 2_000));
+    let of_select = of_select.expect("it is there");
+    assert_eq!(of_select["bound_executions"].as_array().map(Vec::len), Some(12));
+    assert_eq!(
+        of_select["bound_executions"][3],
+        json!({"time_us": 1_714_557_600_000_003_i64, "elapsed_us": 1_500_000, "values": [
+            {"position": 0, "value": "3"}, {"position": 2, "value": format!("\"{HOSTILE}\"")}]})
+    );
+    let without = text::render(&of(trace_meta(), rows, &binds(false)), 160);
+    assert!(!without.contains("#0 -> "));
+}
+
+#[test]
+fn a_flame_graph_takes_the_statements_as_one_that_the_ledger_takes_as_one() {
+    let mut rows = trace_rows();
+    for n in 0..50u64 {
+        let id = 1_000 + n;
+        rows.statements.push(StatementRow {
+            id,
+            text: format!("select name from t where id = {n}"),
+            sql_id: format!("sql{n}"),
+            ..StatementRow::default()
+        });
+        rows.counters.push(count(1, id, 8, oracle::CALLS, 2));
+        // The first of them, which stands for all, has calls but no time of its own.
+        if n > 0 {
+            let of_another = rows.activity[0].clone();
+            rows.activity.push(ActivityRow {
+                statement: id,
+                ns: 3_000,
+                ..of_another
+            });
+        }
+    }
+    let by = vec![Dimension::SqlId, Dimension::Statement];
+    for (each_literal, groups) in [(false, 1), (true, 49)] {
+        let options = Options {
+            by: by.clone(),
+            trace: TraceOptions {
+                each_literal,
+                ..TraceOptions::default()
+            },
+            ..Options::default()
+        };
+        let ledger = of(trace_meta(), rows.clone(), &options).ledger;
+        let in_ledger: BTreeMap<String, u128> = ledger
+            .section(Section::DbTime)
+            .map(|row| (row.labels.join(" "), row.sums.total_ns()))
+            .collect();
+        let options = FlameOptions {
+            by: by.clone(),
+            each_literal,
+            ..FlameOptions::default()
+        };
+        let folded = flame(&Source::memory(trace_meta(), rows.clone()), &options).expect("stacks");
+        let mut drawn: BTreeMap<String, u128> = BTreeMap::new();
+        for stack in &folded.stacks {
+            *drawn.entry(stack.levels.join(" ")).or_default() += stack.ns;
+        }
+        assert_eq!(drawn, in_ledger);
+        let of_group = |name: &&String| name.contains("from t where");
+        assert_eq!(drawn.keys().filter(of_group).count(), groups);
+        let of_one = drawn.get("sql0 select name from t where id = ?").copied();
+        assert_eq!(of_one, (!each_literal).then_some(49 * 3_000));
+    }
 }
 
 #[test]

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 
-use dbtime_model::BindSet;
+use dbtime_model::{BindSet, BoundExecution, BoundValue};
 
+use super::number::unsigned_prefix;
 use super::record::parse;
 
 /// Bytes kept of a value.
@@ -15,19 +16,32 @@ const MAX_VALUE: usize = 256;
 /// Values kept of an execution.
 const MAX_VALUES: usize = 256;
 
-/// Different sets of values kept of a statement.
-const MAX_SETS: usize = 1_000;
+/// Different sets of values, and executions one by one, that are kept of a statement.
+pub(crate) const MAX_BOUND_EXECUTIONS: usize = 1_000;
+
+/// Bytes of values that are kept of a file, in sets as well as in executions.
+const MAX_BYTES: usize = 64 << 20;
 
 /// The section that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Binds {
     pub(super) cursor: u64,
     /// Values so far; empty when nobody asked for them.
-    pub(super) values: Vec<String>,
+    values: Vec<Value>,
+    /// Number of the variable whose value comes.
+    position: u32,
     keep: bool,
     /// Bytes of the coming value.
     length: Option<usize>,
     open: Option<OpenValue>,
+}
+
+/// A value, and how it stands in the trace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Value {
+    position: u32,
+    text: String,
+    is_quoted: bool,
 }
 
 /// A text value whose end was not read yet.
@@ -67,6 +81,7 @@ impl Binds {
         }
         if is_head {
             self.length = None;
+            self.position = position(line).unwrap_or(self.position);
         }
         if let Some(at) = memchr::memmem::find(line, b" avl=") {
             let digits = line[at + 5..].iter().take_while(|byte| byte.is_ascii_digit());
@@ -88,7 +103,7 @@ impl Binds {
                 });
                 self.text(text);
             }
-            Some(value) => self.value(value),
+            Some(value) => self.value(value, false),
             None => {}
         }
         true
@@ -126,60 +141,101 @@ impl Binds {
             } else {
                 kept.len()
             };
-            self.value(&kept[..end]);
+            self.value(&kept[..end], true);
         }
     }
 
-    fn value(&mut self, value: &[u8]) {
-        if self.keep && self.values.len() < MAX_VALUES {
+    fn value(&mut self, value: &[u8], is_quoted: bool) {
+        let position = self.position;
+        self.position = position.saturating_add(1);
+        if self.keep && (position as usize) < MAX_VALUES && self.values.len() < MAX_VALUES {
             let cut = &value[..value.len().min(MAX_VALUE)];
             let mut text = String::from_utf8_lossy(cut).into_owned();
             if value.len() > MAX_VALUE {
                 text.push_str("...");
             }
-            self.values.push(text);
+            self.values.push(Value {
+                position,
+                text,
+                is_quoted,
+            });
         }
     }
 
     /// The section is over.
-    pub(super) fn finish(mut self) -> Vec<String> {
+    pub(super) fn finish(mut self) -> Vec<Value> {
         self.end_value();
         self.values
     }
 }
 
-/// Executions by the values of their bind variables.
-#[derive(Debug, Default)]
-pub(super) struct BindSets {
-    sets: Vec<(u64, BindSet)>,
-    by_values: HashMap<(u64, Vec<String>), usize>,
-    of_statement: HashMap<u64, usize>,
+/// Number of the variable in ` Bind#7` or ` bind 7: dty=2 …`.
+fn position(line: &[u8]) -> Option<u32> {
+    let (number, _) = unsigned_prefix(line.get(b" Bind#".len()..)?)?;
+    u32::try_from(number).ok()
 }
 
-impl BindSets {
-    /// The set of these values; none when the statement has had too many.
-    pub(super) fn set(&mut self, statement: u64, values: Vec<String>) -> Option<usize> {
+/// Executions of the statements of a file with values of bind variables.
+#[derive(Debug, Default)]
+pub(super) struct BoundExecutions {
+    statements: HashMap<u64, OfStatement>,
+    /// Place of the set of these values among those of its statement.
+    by_values: HashMap<(u64, Vec<Value>), usize>,
+    /// Bytes of the values in all of them.
+    bytes: usize,
+}
+
+/// Executions of a statement.
+#[derive(Debug, Default)]
+pub(super) struct OfStatement {
+    pub sets: Vec<BindSet>,
+    /// The first of them.
+    pub executions: Vec<BoundExecution>,
+    /// All of them.
+    pub count: u64,
+}
+
+/// A set of values: its statement, and its place among those of it.
+pub(super) type SetOf = (u64, usize);
+
+impl BoundExecutions {
+    /// A statement was executed with these values, which took so long and ended then. Returns the set of the values; none when there
+    /// have been too many.
+    pub(super) fn execution(
+        &mut self,
+        statement: u64,
+        values: Vec<Value>,
+        time_us: i64,
+        elapsed_us: u64,
+    ) -> Option<SetOf> {
+        let of = self.statements.entry(statement).or_default();
+        of.count += 1;
+        if of.executions.len() < MAX_BOUND_EXECUTIONS && has_room(&values, &mut self.bytes) {
+            of.executions.push(BoundExecution {
+                time_us,
+                elapsed_us,
+                values: values.iter().map(BoundValue::from).collect(),
+            });
+        }
         let key = (statement, values);
         if let Some(at) = self.by_values.get(&key) {
-            return Some(*at);
+            return Some((statement, *at));
         }
-        let count = self.of_statement.entry(statement).or_default();
-        if *count >= MAX_SETS {
+        if of.sets.len() >= MAX_BOUND_EXECUTIONS || !has_room(&key.1, &mut self.bytes) {
             return None;
         }
-        *count += 1;
-        let set = BindSet {
-            values: key.1.clone(),
+        of.sets.push(BindSet {
+            values: in_order(&key.1),
             ..BindSet::default()
-        };
-        self.sets.push((statement, set));
-        self.by_values.insert(key, self.sets.len() - 1);
-        Some(self.sets.len() - 1)
+        });
+        self.by_values.insert(key, of.sets.len() - 1);
+        Some((statement, of.sets.len() - 1))
     }
 
     /// Adds a call made with these values.
-    pub(super) fn call(&mut self, set: usize, executions: u64, us: u64, rows: u64) {
-        if let Some((_, set)) = self.sets.get_mut(set) {
+    pub(super) fn call(&mut self, (statement, at): SetOf, executions: u64, us: u64, rows: u64) {
+        let of = self.statements.get_mut(&statement);
+        if let Some(set) = of.and_then(|of| of.sets.get_mut(at)) {
             set.executions = set.executions.saturating_add(executions);
             set.elapsed_us = set.elapsed_us.saturating_add(us);
             set.rows = set.rows.saturating_add(rows);
@@ -187,11 +243,46 @@ impl BindSets {
     }
 
     /// Hands on all of them by statement.
-    pub(super) fn finish(self, mut take: impl FnMut(u64, BindSet)) {
-        for (statement, set) in self.sets {
-            if set.executions > 0 {
-                take(statement, set);
-            }
+    pub(super) fn finish(self, mut take: impl FnMut(u64, OfStatement)) {
+        for (statement, of) in self.statements {
+            take(statement, of);
+        }
+    }
+}
+
+/// True when these values may be kept, which then are counted.
+fn has_room(values: &[Value], bytes: &mut usize) -> bool {
+    let of_values: usize = values
+        .iter()
+        .map(|value| value.text.len() + size_of::<Value>())
+        .sum();
+    let more = size_of::<BoundExecution>() + of_values;
+    let fits = *bytes + more <= MAX_BYTES;
+    if fits {
+        *bytes += more;
+    }
+    fits
+}
+
+/// Texts by their positions; those between that have none are empty.
+fn in_order(values: &[Value]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for value in values {
+        let position = value.position as usize;
+        if texts.len() <= position {
+            texts.resize(position + 1, String::new());
+        }
+        texts[position].clone_from(&value.text);
+    }
+    texts
+}
+
+impl From<&Value> for BoundValue {
+    fn from(value: &Value) -> BoundValue {
+        let quote = if value.is_quoted { "\"" } else { "" };
+        BoundValue {
+            position: value.position,
+            value: format!("{quote}{}{quote}", value.text),
         }
     }
 }
@@ -204,7 +295,7 @@ mod tests {
     fn values(text: &str) -> (Vec<String>, Vec<&str>) {
         let mut binds = Binds::new(1, true);
         let others = text.lines().filter(|line| !binds.line(line.as_bytes())).collect();
-        (binds.finish(), others)
+        (in_order(&binds.finish()), others)
     }
 
     #[test]

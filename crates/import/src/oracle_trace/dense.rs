@@ -38,6 +38,18 @@ impl<K: Copy + Eq + Hash, V: Default> Dense<K, V> {
         &mut self.all[self.last].1
     }
 
+    /// The same, looked for first where the hint says that it was; the hint is where it is afterwards.
+    #[inline]
+    pub(super) fn get_near(&mut self, key: K, hint: &mut usize) -> &mut V {
+        if self.all.get(*hint).is_some_and(|(of, _)| *of == key) {
+            self.last = *hint;
+        } else {
+            self.get(key);
+            *hint = self.last;
+        }
+        &mut self.all[self.last].1
+    }
+
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

@@ -194,6 +194,9 @@ impl Open {
         elsewhere: &mut Vec<(u32, u64)>,
         mut assumed: impl FnMut(&KeptWait),
     ) -> (u64, u64) {
+        if let Some(taken) = self.take_whole_waits(call, begin, doing) {
+            return taken;
+        }
         let (mut inside, mut idle) = (0u64, 0u64);
         // Nothing before the begin of the call is looked at, or many calls would cost their square.
         let from = self
@@ -201,25 +204,6 @@ impl Open {
             .iter()
             .rposition(|kept| kept.when.is_some_and(|(_, end)| end < begin));
         let from = from.map_or(0, |at| at + 1);
-        // As a rule all of them lie in the call from begin to end.
-        let is_inside = |kept: &KeptWait| {
-            kept.doing == doing
-                && kept.when.is_some_and(|(from, to)| {
-                    from >= begin && to <= call.tim && kept.us <= to.saturating_sub(from)
-                })
-        };
-        if self.waits[from..].iter().all(is_inside) {
-            for kept in self.waits.drain(from..) {
-                inside = inside.saturating_add(kept.us);
-                if kept.from_client {
-                    idle = idle.saturating_add(kept.us);
-                }
-                if kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor) {
-                    assumed(&kept);
-                }
-            }
-            return (inside, idle);
-        }
         self.waits
             .extract_if(from.., |kept| {
                 let held = match &mut kept.when {
@@ -253,6 +237,32 @@ impl Open {
             })
             .for_each(drop);
         (inside, idle)
+    }
+
+    /// The same where all of them lie in the call from begin to end, as they do as a rule; none otherwise, and nothing is taken.
+    fn take_whole_waits(&mut self, call: &Ended, begin: u64, doing: u32) -> Option<(u64, u64)> {
+        let (mut inside, mut idle) = (0u64, 0u64);
+        let mut from = self.waits.len();
+        for kept in self.waits.iter().rev() {
+            let (start, end) = kept.when?;
+            if end < begin {
+                break;
+            }
+            let is_whole = start >= begin && end <= call.tim && kept.us <= end.saturating_sub(start);
+            if !is_whole
+                || kept.doing != doing
+                || kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor)
+            {
+                return None;
+            }
+            from -= 1;
+            inside = inside.saturating_add(kept.us);
+            if kept.from_client {
+                idle = idle.saturating_add(kept.us);
+            }
+        }
+        self.waits.truncate(from);
+        Some((inside, idle))
     }
 
     fn keep(&mut self, call: &Ended, begin: u64, total: Added, waits: i64) {

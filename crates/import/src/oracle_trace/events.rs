@@ -141,6 +141,14 @@ const OBJECT_EVENTS: [&str; 5] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EventId(u32);
 
+impl EventId {
+    /// In the order in which events were met.
+    #[inline]
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What is known of an event.
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -163,8 +171,10 @@ pub(crate) struct Events {
     all: Vec<Event>,
     by_name: Table<Box<[u8]>, EventId>,
     names: Vec<Box<[u8]>>,
-    /// The event that was asked for before: neighbours are often alike.
+    /// The event that was asked for before.
     last: EventId,
+    /// By event the one that was asked for behind it: lines often come in the same order.
+    next: Vec<EventId>,
     classes: HashMap<&'static str, &'static str>,
 }
 
@@ -198,6 +208,7 @@ impl Events {
             by_name: Table::default(),
             names: vec![Box::default(); 3],
             last: Events::CPU,
+            next: vec![Events::CPU; 3],
             classes,
         }
     }
@@ -210,11 +221,29 @@ impl Events {
     /// The event of this name; allocates only for a name that is new.
     #[inline]
     pub(crate) fn id(&mut self, name: &[u8]) -> EventId {
-        if *self.names[self.last.0 as usize] == *name {
-            return self.last;
+        let last = self.last.0 as usize;
+        if *self.names[self.next[last].0 as usize] != *name {
+            self.next[last] = self.other_id(name);
         }
+        self.last = self.next[last];
+        self.last
+    }
+
+    /// The event that is likely to come next, and its name.
+    #[inline]
+    pub(crate) fn expected(&self) -> (EventId, &[u8]) {
+        let next = self.next[self.last.0 as usize];
+        (next, &self.names[next.0 as usize])
+    }
+
+    /// The expected event came.
+    #[inline]
+    pub(crate) fn came(&mut self, expected: EventId) {
+        self.last = expected;
+    }
+
+    fn other_id(&mut self, name: &[u8]) -> EventId {
         if let Some(id) = self.by_name.get(name) {
-            self.last = *id;
             return *id;
         }
         if self.all.len() >= MAX_EVENTS {
@@ -233,6 +262,7 @@ impl Events {
             block_io,
         });
         self.names.push(name.into());
+        self.next.push(id);
         self.by_name.insert(name.into(), id);
         id
     }

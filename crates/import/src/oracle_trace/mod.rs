@@ -53,6 +53,7 @@ mod record;
 mod seconds;
 mod session;
 mod statements;
+mod usual;
 mod views;
 mod wall_clock;
 
@@ -66,14 +67,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::import::{file, unknown_line};
 use crate::lines::Line;
 use crate::{Import, ImportError, Importer, Lines};
-use binds::Binds;
+pub(crate) use binds::MAX_BOUND_EXECUTIONS;
+use binds::{Binds, BoundExecutions};
 use clock::Clock;
-use events::Events;
+use events::{EventId, Events};
 use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
 use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
 pub(crate) use statements::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 use statements::{Parsed, Statements};
+use usual::Usual;
 use views::IntervalView;
 use wall_clock::wall_clock;
 
@@ -153,11 +156,12 @@ enum Expected {
 struct Reader<'a> {
     into: &'a mut Import,
     preview: Preview,
+    usual: Usual,
     file: ImportedFile,
     trace: SqlTrace,
-    interval: IntervalView,
     statements: Statements,
     events: Events,
+    bound: BoundExecutions,
     sessions: Vec<TracedSession>,
     by_identity: HashMap<(u32, String), usize>,
     last_of_process: HashMap<u32, usize>,
@@ -181,11 +185,12 @@ impl<'a> Reader<'a> {
         Reader {
             into,
             preview,
+            usual: Usual::default(),
             file: file(path),
             trace: SqlTrace::default(),
-            interval: IntervalView::default(),
             statements: Statements::default(),
             events: Events::new(),
+            bound: BoundExecutions::default(),
             sessions: Vec::new(),
             by_identity: HashMap::new(),
             last_of_process: HashMap::new(),
@@ -212,6 +217,17 @@ impl<'a> Reader<'a> {
             }
             self.end_binds();
         }
+        let (event, name) = self.events.expected();
+        if let Some((wait, is_expected)) = self.usual.wait(line.bytes, name) {
+            self.expect_records();
+            self.wait(&wait, is_expected.then_some(event), line);
+            return;
+        }
+        if let Some(call) = self.usual.call(line.bytes) {
+            self.expect_records();
+            self.call(&call, line);
+            return;
+        }
         let Some(record) = parse(line.bytes) else {
             self.other_line(line);
             return;
@@ -227,6 +243,12 @@ impl<'a> Reader<'a> {
                     None
                 }
             };
+        }
+    }
+
+    fn expect_records(&mut self) {
+        if !matches!(self.expected, Expected::Records) {
+            self.expected = Expected::Records;
         }
     }
 
@@ -253,10 +275,10 @@ impl<'a> Reader<'a> {
                 self.expected = Expected::Binds(Binds::new(*cursor, self.into.options().binds));
                 return None;
             }
-            _ => self.expected = Expected::Records,
+            _ => self.expect_records(),
         }
         match record {
-            Record::Wait(wait) => return self.wait(wait, line),
+            Record::Wait(wait) => return self.wait(wait, None, line),
             Record::Call(call) => return self.call(call, line),
             Record::Parsing(parsing) => self.begin_text(parsing, true, line),
             Record::ParseError(parsing) => self.begin_text(parsing, false, line),
@@ -298,6 +320,7 @@ impl<'a> Reader<'a> {
 
     /// True when a record is there to its end. The last number of a line is its `tim`: where a line was cut in it, it has
     /// fewer digits than the one before. What is cut is counted as such, and nothing else is made of it.
+    #[inline(always)]
     fn is_whole(&mut self, tim: Option<u64>, line: Line<'_>) -> bool {
         let clock = &self.session().clock;
         let is_whole = match tim {
@@ -310,6 +333,7 @@ impl<'a> Reader<'a> {
         is_whole
     }
 
+    #[cold]
     fn cut(&mut self, line: Line<'_>) {
         if self.trace.cut_lines == 0 {
             self.trace.first_cut_line = line.number;
@@ -317,7 +341,8 @@ impl<'a> Reader<'a> {
         self.trace.cut_lines += 1;
     }
 
-    fn wait<'l>(&mut self, wait: &WaitLine<'l>, line: Line<'_>) -> Option<&'l [u8]> {
+    /// `event`: the one that was expected, when it came.
+    fn wait<'l>(&mut self, wait: &WaitLine<'l>, event: Option<EventId>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let ela = unit.us(wait.ela);
         self.waits_have_tim |= wait.tim.is_some();
@@ -334,12 +359,14 @@ impl<'a> Reader<'a> {
             return None;
         }
         let tim = usable(wait.tim, unit).map(|tim| self.tick(tim, ela));
-        let event = self.events.id(wait.event);
+        let event = match event {
+            Some(event) => {
+                self.events.came(event);
+                event
+            }
+            None => self.events.id(wait.event),
+        };
         self.trace.waits += 1;
-        self.interval.wait_us = self.interval.wait_us.saturating_add(views::signed(ela));
-        if let Some(tim) = tim {
-            self.interval.began(tim, ela);
-        }
         let wait_of_session = Wait {
             cursor: wait.cursor,
             event,
@@ -369,9 +396,6 @@ impl<'a> Reader<'a> {
         }
         let tim = usable(of.tim, unit).map(|tim| self.tick(tim, 0));
         self.trace.calls += 1;
-        if let Some(tim) = tim {
-            self.interval.began(tim, e);
-        }
         let call = Call {
             of,
             c,
@@ -380,8 +404,7 @@ impl<'a> Reader<'a> {
             line: line.number,
         };
         let (session, mut out) = self.session_and_output();
-        let cpu_us = session.call(&call, &mut out);
-        self.interval.cpu_us = self.interval.cpu_us.saturating_add(cpu_us);
+        session.call(&call, &mut out);
         Some(of.rest)
     }
 
@@ -394,13 +417,14 @@ impl<'a> Reader<'a> {
     }
 
     /// A line says `tim`; the moment that it is, microseconds.
+    #[inline(always)]
     fn tick(&mut self, tim: u64, us: u64) -> u64 {
         let index = self.current_index();
         let moment = self.sessions[index].tick(tim, us, &self.preview, self.wall_us);
         self.told_last = Some(index);
-        let us = Some(views::signed(moment));
-        self.trace.first_tim_us = self.trace.first_tim_us.or(us);
-        self.interval.tick(moment);
+        if self.trace.first_tim_us.is_none() {
+            self.trace.first_tim_us = Some(views::signed(moment));
+        }
         moment
     }
 
@@ -515,6 +539,7 @@ impl<'a> Reader<'a> {
         let out = Output {
             into: self.into,
             events: &self.events,
+            bound: &mut self.bound,
             wall_us: self.wall_us,
             path: &self.file.path,
         };
@@ -634,15 +659,18 @@ impl<'a> Reader<'a> {
         let mut gaps = Vec::new();
         let mut ends_us: Option<i64> = None;
         let mut cpu_step_us: Option<u64> = None;
+        let mut interval = IntervalView::default();
         for mut session in std::mem::take(&mut self.sessions) {
             let mut out = Output {
                 into: self.into,
                 events: &self.events,
+                bound: &mut self.bound,
                 wall_us: self.wall_us,
                 path: &self.file.path,
             };
             let in_flight = session.finish(&mut out);
             ends_us = ends_us.max(session.end_us());
+            interval.add(&session.interval);
             cpu_step_us = cpu_step_us.into_iter().chain(session.cpu.step_us()).min();
             let trace = &mut self.trace;
             trace.in_flight.extend(in_flight);
@@ -658,12 +686,12 @@ impl<'a> Reader<'a> {
             self.trace.gaps += session.gaps.count;
             self.trace.gaps_us = self.trace.gaps_us.saturating_add(session.gaps.us);
             let statements = &mut self.statements;
-            std::mem::take(&mut session.bind_sets)
-                .finish(|statement, set| statements.bind_set(statement, set));
             session
                 .callers
                 .finish(|statement, caller| statements.called(statement, caller));
         }
+        let statements = &mut self.statements;
+        std::mem::take(&mut self.bound).finish(|statement, of| statements.bound(statement, of));
         self.trace.longest_gaps = gaps::longest(gaps);
         self.statements.tell(&mut self.trace);
         if let Some(end_us) = ends_us {
@@ -671,7 +699,6 @@ impl<'a> Reader<'a> {
         }
         let into = &mut *self.into;
         self.statements.finish(|row| into.statement(row));
-        let interval = self.interval;
         self.file.lines = lines;
         self.file.sql_trace = Some(SqlTrace {
             last_tim_us: interval.end_us,

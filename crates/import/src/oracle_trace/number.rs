@@ -19,7 +19,7 @@ const POWERS_OF_TEN: [u64; 9] = [
 const SURE: usize = 19;
 
 /// Bytes that are looked at together.
-const CHUNK: usize = 8;
+pub(super) const CHUNK: usize = 8;
 
 /// The number that `text` begins with, and what follows it; none when there is none or it is too large.
 #[inline(always)]
@@ -33,6 +33,25 @@ pub(super) fn unsigned_prefix(text: &[u8]) -> Option<(u64, &[u8])> {
         },
         None => unsigned_rest(text, 0, 0),
     }
+}
+
+/// The same of a number that as a rule has one digit.
+#[inline(always)]
+pub(super) fn few_digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    if let [first, rest @ ..] = text
+        && let Some(number) = digit(first)
+        && rest.first().is_some_and(|next| digit(next).is_none())
+    {
+        return Some((number, rest));
+    }
+    unsigned_prefix(text)
+}
+
+/// The number that eight bytes are when all of them are digits.
+#[inline(always)]
+pub(super) fn eight_digits_of(text: [u8; CHUNK]) -> Option<u64> {
+    let values = u64::from_le_bytes(text) ^ (EACH * u64::from(b'0'));
+    (others(values) == 0).then(|| eight_digits(values))
 }
 
 /// Goes on with a number of which so many digits were read.
@@ -159,6 +178,19 @@ mod tests {
             let expected = all[at..].parse().ok().map(|value: u64| (&all.as_bytes()[..at], value));
             prop_assume!(all.len() - at < SURE);
             prop_assert_eq!(unsigned_suffix(all.as_bytes()), expected);
+        }
+
+        #[test]
+        fn a_number_of_few_digits_is_the_same_number(text in "[0-9]{0,22}[^0-9]?.{0,9}") {
+            prop_assert_eq!(few_digits(text.as_bytes()), unsigned_prefix(text.as_bytes()));
+        }
+
+        #[test]
+        fn eight_bytes_are_a_number_when_all_are_digits(text in "[0-9]{7}[0-9:/ ]", bytes in any::<[u8; CHUNK]>()) {
+            for bytes in [text.as_bytes().try_into().expect("eight bytes"), bytes] {
+                let text = std::str::from_utf8(&bytes).ok().filter(|text| !text.starts_with('+'));
+                prop_assert_eq!(eight_digits_of(bytes), text.and_then(|text| text.parse().ok()));
+            }
         }
 
         #[test]

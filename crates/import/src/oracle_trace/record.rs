@@ -52,7 +52,7 @@ pub(super) struct WaitLine<'a> {
     pub rest: &'a [u8],
     /// What stands between `ela` and `tim`: its parameters.
     pub parameters: &'a [u8],
-    /// What they say, where they are the ones that most waits for a block have.
+    /// What they say, where it was read already.
     pub at: Option<Where>,
 }
 
@@ -227,23 +227,9 @@ fn wait(line: &[u8]) -> Option<Record<'_>> {
         // The number may be cut.
         return None;
     }
-    let nothing = &rest[rest.len()..];
-    if let Some((parameters, tim)) = last_tim(rest)
-        && let Some(at) = usual_where(parameters)
-    {
-        return Some(Record::Wait(WaitLine {
-            cursor,
-            event,
-            ela,
-            tim: Some(tim),
-            rest: nothing,
-            parameters,
-            at: Some(at),
-        }));
-    }
     let (tim, parameters, rest) = match find_tim(rest) {
         Some((tim, parameters, rest)) => (Some(tim), parameters, rest),
-        None => (None, rest, nothing),
+        None => (None, rest, &rest[rest.len()..]),
     };
     Some(Record::Wait(WaitLine {
         cursor,
@@ -257,14 +243,12 @@ fn wait(line: &[u8]) -> Option<Record<'_>> {
 }
 
 /// What stands before the `tim=N` that the line ends with, and its number.
-#[inline(always)]
 fn last_tim(line: &[u8]) -> Option<(&[u8], u64)> {
     let (before, tim) = unsigned_suffix(line)?;
     Some((before.strip_suffix(b"tim=")?, tim))
 }
 
 /// The first `tim=N`, what stands before it and what follows its number.
-#[inline]
 fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     // As a rule it is the last of the line. A second record on it would begin with a capital letter.
     if let Some((before, tim)) = last_tim(line)
@@ -282,7 +266,8 @@ fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
 }
 
 /// True when there is a capital letter in it.
-fn has_capital_letter(text: &[u8]) -> bool {
+#[inline]
+pub(super) fn has_capital_letter(text: &[u8]) -> bool {
     const MANY: usize = 16;
     // Without a way out of the loop it is done for many bytes at a time.
     let is_in = |bytes: &[u8]| {
@@ -318,23 +303,6 @@ impl WaitLine<'_> {
             blocks: place.and_then(|place| blocks(self.parameters, place)),
         })
     }
-}
-
-/// The parameters that most waits for a block have: ` file#=7 block#=29 blocks=1 obj#=82 `.
-#[inline(always)]
-fn usual_where(parameters: &[u8]) -> Option<Where> {
-    let (file, rest) = unsigned_prefix(parameters.strip_prefix(b" file#=")?)?;
-    let (_, rest) = unsigned_prefix(rest.strip_prefix(b" block#=")?)?;
-    let (blocks, rest) = unsigned_prefix(rest.strip_prefix(b" blocks=")?)?;
-    let (object, rest) = unsigned_prefix(rest.strip_prefix(b" obj#=")?)?;
-    let object = i64::try_from(object)
-        .ok()
-        .filter(|_| matches!(rest, b"" | b" "))?;
-    Some(Where {
-        file: Some(file),
-        object: Some(object),
-        blocks: Some(blocks),
-    })
 }
 
 /// Blocks that a wait for I/O was about, by the name of the parameter, or by its place in releases without names.
@@ -414,43 +382,7 @@ fn lob(line: &[u8]) -> Option<Record<'_>> {
     call_fields(CallKind::Lob, 0, rest.strip_prefix(b":")?.trim_ascii_start())
 }
 
-/// The fields that a call of 11g or later has, in their order.
-fn usual_call(kind: CallKind, cursor: u64, line: &[u8]) -> Option<Record<'_>> {
-    let (rest, tim) = last_tim(line)?;
-    let (c, rest) = unsigned_prefix(rest.strip_prefix(b"c=")?)?;
-    let (e, rest) = unsigned_prefix(rest.strip_prefix(b",e=")?)?;
-    let (p, rest) = unsigned_prefix(rest.strip_prefix(b",p=")?)?;
-    let (cr, rest) = unsigned_prefix(rest.strip_prefix(b",cr=")?)?;
-    let (cu, rest) = unsigned_prefix(rest.strip_prefix(b",cu=")?)?;
-    let (mis, rest) = unsigned_prefix(rest.strip_prefix(b",mis=")?)?;
-    let (r, rest) = unsigned_prefix(rest.strip_prefix(b",r=")?)?;
-    let (dep, rest) = unsigned_prefix(rest.strip_prefix(b",dep=")?)?;
-    let (_, rest) = unsigned_prefix(rest.strip_prefix(b",og=")?)?;
-    let (plh, rest) = unsigned_prefix(rest.strip_prefix(b",plh=")?)?;
-    if rest != b"," {
-        return None;
-    }
-    Some(Record::Call(CallLine {
-        kind,
-        cursor,
-        c,
-        e,
-        p,
-        cr,
-        cu,
-        mis,
-        r,
-        plh,
-        dep: u32::try_from(dep).ok(),
-        tim: Some(tim),
-        rest: &line[line.len()..],
-    }))
-}
-
 fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_>> {
-    if let usual @ Some(_) = usual_call(kind, cursor, line) {
-        return usual;
-    }
     let (mut c, mut e) = (None, None);
     let mut call = CallLine {
         kind,

@@ -25,6 +25,9 @@ const SLOT_US: i64 = 60 * SECOND_US;
 /// Cells that are kept before rows are made of them, whatever the time: bounds the memory of a damaged trace.
 const MAX_CELLS: usize = 16_384;
 
+/// How many things are added before it is looked at again whether there are so many cells: each adds a few.
+const LOOKED_AT_EVERY: u32 = 256;
+
 /// Calls in which a step of a coarse CPU clock may find room: as many as a step of 10 ms can hold.
 const MAX_ROOMY: usize = 256;
 
@@ -33,6 +36,8 @@ const MAX_ROOMY: usize = 256;
 pub(super) struct Seconds {
     second_us: Option<i64>,
     slot_us: i64,
+    /// What was added since it was looked at whether there are too many cells.
+    added: u32,
     /// By event and statement.
     waits: Dense<(EventId, u64), Sum>,
     /// By statement.
@@ -141,10 +146,18 @@ impl Seconds {
     /// True when rows have to be made before anything can be added in the second of this moment, microseconds since the
     /// Unix epoch.
     #[inline]
-    pub(super) fn is_over(&self, time_us: i64) -> bool {
-        self.second_us
-            .is_some_and(|second| !(second..second.saturating_add(SECOND_US)).contains(&time_us))
-            || self.is_full()
+    pub(super) fn is_over(&mut self, time_us: i64) -> bool {
+        let Some(second) = self.second_us else {
+            return false;
+        };
+        self.added += 1;
+        if self.added >= LOOKED_AT_EVERY {
+            self.added = 0;
+            if self.is_full() {
+                return true;
+            }
+        }
+        !(second..second.saturating_add(SECOND_US)).contains(&time_us)
     }
 
     /// Opens the second of this moment; whatever was open has become rows.
@@ -161,16 +174,16 @@ impl Seconds {
 
     /// Adds a wait.
     #[inline]
-    pub(super) fn wait(&mut self, event: EventId, statement: u64, us: u64) {
-        self.waits.get((event, statement)).add(us);
+    pub(super) fn wait(&mut self, event: EventId, statement: u64, us: u64, place: &mut usize) {
+        self.waits.get_near((event, statement), place).add(us);
     }
 
     /// Adds a part of a call: its CPU, and what is unaccounted.
-    pub(super) fn call(&mut self, statement: u64, cpu_us: u64, unaccounted_us: u64) {
+    pub(super) fn call(&mut self, statement: u64, cpu_us: u64, unaccounted_us: u64, place: &mut usize) {
         if cpu_us == 0 && unaccounted_us == 0 {
             return;
         }
-        let own = self.own.get(statement);
+        let own = self.own.get_near(statement, place);
         if cpu_us > 0 {
             own.cpu.add(cpu_us);
         }
@@ -236,8 +249,8 @@ impl Seconds {
 
     /// What calls and waits of a statement with one of its plans sum up to.
     #[inline]
-    pub(super) fn statement(&mut self, key: PlanKey) -> &mut StatementSums {
-        self.statements.get(key)
+    pub(super) fn statement(&mut self, key: PlanKey, place: &mut usize) -> &mut StatementSums {
+        self.statements.get_near(key, place)
     }
 
     /// Adds what was pending until it was known with which plan a cursor runs.
@@ -252,7 +265,6 @@ impl Seconds {
         &mut self.open
     }
 
-    #[inline]
     fn is_full(&self) -> bool {
         self.waits.len() >= MAX_CELLS
             || self.own.len() >= MAX_CELLS

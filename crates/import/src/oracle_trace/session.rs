@@ -4,7 +4,7 @@ use dbtime_model::counter::oracle;
 use dbtime_model::recording::{CallInFlight, TraceGap};
 use dbtime_model::{BackendType, NO_STACK, SessionId, SessionRow, SpanRow, State, span};
 
-use super::binds::BindSets;
+use super::binds::{BoundExecutions, Value};
 use super::clock::Clock;
 use super::cpu_clock::CpuClock;
 use super::cursors::Cursors;
@@ -67,6 +67,7 @@ pub(super) struct Doing {
 pub(super) struct Output<'a> {
     pub into: &'a mut Import,
     pub events: &'a Events,
+    pub bound: &'a mut BoundExecutions,
     /// The time of day that the file said last, microseconds since the Unix epoch.
     pub wall_us: Option<i64>,
     pub path: &'a str,
@@ -99,9 +100,8 @@ pub(super) struct TracedSession {
     pub(super) clock: Clock,
     /// Recursive calls whose outer call is not in the trace.
     pub(super) without_outer: Called,
-    pub(super) bind_sets: BindSets,
     /// Values of bind variables of the next execution of a cursor: other cursors can be executed before it.
-    values: Table<u64, Vec<String>>,
+    values: Table<u64, Vec<Value>>,
     /// The last moment, and what passed since by waits that do not say when they ended. Microseconds.
     now: Option<u64>,
     offset_us: Option<i64>,
@@ -137,7 +137,6 @@ impl TracedSession {
             cpu: CpuClock::default(),
             clock,
             without_outer: Called::default(),
-            bind_sets: BindSets::default(),
             values: Table::default(),
             now: None,
             offset_us: None,
@@ -179,22 +178,24 @@ impl TracedSession {
     }
 
     /// Values of the bind variables with which a cursor will be executed.
-    pub(super) fn binds(&mut self, cursor: u64, values: Vec<String>) {
+    pub(super) fn binds(&mut self, cursor: u64, values: Vec<Value>) {
         self.values.insert(cursor, values);
     }
 
     /// Adds a call to those with the same values of bind variables.
-    fn bind_call(&mut self, of: &CallLine<'_>, e: u64) {
-        let executions = u64::from(of.kind == CallKind::Exec);
-        if of.kind == CallKind::Exec {
+    fn bind_call(&mut self, of: &CallLine<'_>, e: u64, executions: &mut BoundExecutions) {
+        let is_execution = of.kind == CallKind::Exec;
+        let cursor = self.cursors.get(of.cursor);
+        if is_execution {
+            let time_us = self.end_us.unwrap_or(0);
             let values = self.values.remove(&of.cursor);
-            let cursor = self.cursors.get(of.cursor);
-            cursor.bind_set = values.and_then(|values| self.bind_sets.set(cursor.statement, values));
+            cursor.bind_set =
+                values.and_then(|values| executions.execution(cursor.statement, values, time_us, e));
         }
         if of.kind != CallKind::Parse
-            && let Some(set) = self.cursors.get(of.cursor).bind_set
+            && let Some(set) = cursor.bind_set
         {
-            self.bind_sets.call(set, executions, e, of.r);
+            executions.call(set, u64::from(is_execution), e, of.r);
         }
     }
 
@@ -282,12 +283,7 @@ impl TracedSession {
         });
         let cursor = self.cursors.get(number);
         let statement = cursor.statement;
-        let waited = if event.from_client {
-            &mut cursor.pending.idle_us
-        } else {
-            &mut cursor.pending.wait_us
-        };
-        *waited = waited.saturating_add(wait.ela);
+        cursor.waited(wait.ela, event.from_client);
         let place = event.block_io.map(|io| io.place);
         let at = if place.is_some() || event.has_object {
             wait.of.place(place, event.p1_is_file)
@@ -296,8 +292,9 @@ impl TracedSession {
         };
         let io = event.block_io.map(|io| (io.direction, at.blocks.unwrap_or(0)));
         let blocks = io.map_or(0, |(_, blocks)| blocks);
+        let mut place = *cursor.places.wait(wait.event);
         let second = self.second(wait.ela, out);
-        second.wait(wait.event, statement, wait.ela);
+        second.wait(wait.event, statement, wait.ela, &mut place);
         second.latency(wait.event, io, wait.ela);
         if event.has_object {
             if let Some(object) = at.object {
@@ -314,6 +311,7 @@ impl TracedSession {
             view.wait_us = view.wait_us.saturating_add(signed(wait.ela));
             view.wait_outside_us = view.wait_outside_us.saturating_add(signed(wait.ela));
         }
+        *self.cursors.get(number).places.wait(wait.event) = place;
         if wait.tim.is_some() && out.into.options().beside {
             self.span(wait, out);
         }
@@ -338,8 +336,8 @@ impl TracedSession {
         });
     }
 
-    /// Adds a call. Returns what it adds to the CPU of outermost calls but CLOSE, microseconds.
-    pub(super) fn call(&mut self, call: &Call<'_>, out: &mut Output<'_>) -> i64 {
+    /// Adds a call.
+    pub(super) fn call(&mut self, call: &Call<'_>, out: &mut Output<'_>) {
         let tim = call.tim.or(self.now).unwrap_or(0);
         if call.tim.is_some() {
             self.interval.began(tim, call.e);
@@ -370,7 +368,7 @@ impl TracedSession {
         if call.of.kind.is_parse_exec_fetch() {
             self.statement_call(call, &share, out);
             if out.into.options().binds {
-                self.bind_call(call.of, call.e);
+                self.bind_call(call.of, call.e, out.bound);
             }
         }
         self.interval.cpu_us = self.interval.cpu_us.saturating_add(share.added.cpu_but_close);
@@ -382,7 +380,6 @@ impl TracedSession {
         } else {
             self.gaps.told(tim, call.e, call.line);
         }
-        share.added.cpu_but_close
     }
 
     /// A call of depth 0 ended: whatever lies in no call now never will.
@@ -404,9 +401,11 @@ impl TracedSession {
         }
         let key = (cursor.statement, cursor.plan);
         let settled = cursor.settle();
+        let mut place = cursor.places.statement;
         let seconds = self.second(call.e, out);
         seconds.settled(settled);
-        seconds.statement(key).call(of, call.e, call.c, share);
+        seconds.statement(key, &mut place).call(of, call.e, call.c, share);
+        self.cursors.get(of.cursor).places.statement = place;
     }
 
     /// Makes time of the share of a call.
@@ -416,7 +415,9 @@ impl TracedSession {
         let cpu = self
             .cpu
             .split(share.cpu, share.room, share.waits, |us| seconds.earlier_cpu(us));
-        self.seconds.call(call.statement, cpu.cpu, share.room - cpu.cpu);
+        let place = &mut self.cursors.get(call.cursor).places.own;
+        self.seconds
+            .call(call.statement, cpu.cpu, share.room - cpu.cpu, place);
         let elsewhere: u64 = share.waits_elsewhere.iter().map(|(_, us)| us).sum();
         let counters = self.seconds.counters();
         let add = |sum: &mut u64, us| *sum = sum.saturating_add(us);
@@ -578,8 +579,9 @@ impl TracedSession {
 /// A wait that lies in no call of the cursor it was given to because it was the one before: the wait is of cursor #0.
 fn assume(cursors: &mut Cursors, wait: &KeptWait) {
     if let Some(number) = wait.assumed_cursor.filter(|_| wait.us > 0) {
-        let sum = &mut cursors.get(number).pending.assumed_wait_us;
-        *sum = sum.saturating_add(wait.us);
+        let pending = &mut cursors.get(number).pending;
+        pending.is_touched = true;
+        pending.assumed_wait_us = pending.assumed_wait_us.saturating_add(wait.us);
     }
 }
 

@@ -4,10 +4,11 @@ use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::literals::signature;
 use dbtime_model::recording::SqlTrace;
-use dbtime_model::{BindSet, Caller, CounterRow, PlanStep, StatementRow};
+use dbtime_model::{Caller, CounterRow, PlanStep, StatementRow};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::binds::OfStatement;
 use super::cursors::Pending;
 use super::elapsed::{Called, Share};
 use super::record::{CallKind, CallLine, StatLine};
@@ -117,6 +118,7 @@ impl StatementSums {
 impl Pending {
     /// Adds a PARSE call, and what of it is its own, in microseconds.
     pub(super) fn parse(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
+        self.is_touched = true;
         add(&mut self.parse, &sums_of(of, e, c));
         self.own_elapsed_us = self.own_elapsed_us.saturating_add(share.elapsed);
         self.own_cpu_us = self.own_cpu_us.saturating_add(share.cpu);
@@ -298,11 +300,13 @@ impl Statements {
         });
     }
 
-    /// A statement was executed with these values.
-    pub(super) fn bind_set(&mut self, statement: u64, set: BindSet) {
+    /// A statement was executed with values of bind variables.
+    pub(super) fn bound(&mut self, statement: u64, of: OfStatement) {
         let row = self.rows.entry(statement).or_default();
         row.id = statement;
-        row.binds.push(set);
+        row.binds = of.sets;
+        row.bound_executions = of.executions;
+        row.bound_execution_count = of.count;
     }
 
     /// A statement was called by another one.

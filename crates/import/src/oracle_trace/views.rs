@@ -55,6 +55,14 @@ impl IntervalView {
         self.begin_us = Some(self.begin_us.map_or(begin, |earliest| earliest.min(begin)));
     }
 
+    /// Another session of the same file.
+    pub(super) fn add(&mut self, other: &IntervalView) {
+        self.begin_us = self.begin_us.into_iter().chain(other.begin_us).min();
+        self.end_us = self.end_us.max(other.end_us);
+        self.cpu_us = self.cpu_us.saturating_add(other.cpu_us);
+        self.wait_us = self.wait_us.saturating_add(other.wait_us);
+    }
+
     /// End − begin, microseconds; 0 in a trace without calls and waits that say when they ended.
     pub(super) fn duration_us(&self) -> i64 {
         match (self.begin_us, self.end_us) {

@@ -1,6 +1,6 @@
 //! What an SQL trace says. Microseconds are whole numbers, because they are those of the trace.
 
-use dbtime_model::BindSet;
+use dbtime_model::{BindSet, BoundExecution};
 use serde::Serialize;
 
 use super::timestamp;
@@ -107,6 +107,19 @@ struct CallSumsJson {
     current_gets: i128,
     physical_reads: i128,
     misses: i128,
+}
+
+#[derive(Serialize)]
+struct BoundExecutionJson<'a> {
+    time_us: i64,
+    elapsed_us: u64,
+    values: Vec<BoundValueJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct BoundValueJson<'a> {
+    position: u32,
+    value: &'a str,
 }
 
 #[derive(Serialize)]
@@ -237,6 +250,8 @@ struct StatementJson<'a> {
     own_cpu_us: i128,
     assumed_wait_us: i128,
     binds: Vec<BindSetJson<'a>>,
+    bound_executions: Vec<BoundExecutionJson<'a>>,
+    bound_execution_count: u64,
     calls: i128,
     executions: i128,
     elapsed_us: i128,
@@ -530,6 +545,12 @@ impl<'a> From<&'a TracedStatement> for StatementJson<'a> {
             own_cpu_us: statement.own_cpu_us,
             assumed_wait_us: statement.assumed_wait_us,
             binds: statement.binds.iter().map(BindSetJson::from).collect(),
+            bound_executions: statement
+                .bound_executions
+                .iter()
+                .map(BoundExecutionJson::from)
+                .collect(),
+            bound_execution_count: statement.bound_execution_count,
             calls: statement.all.calls,
             executions: statement.executions,
             elapsed_us: statement.all.elapsed_us,
@@ -560,6 +581,23 @@ impl From<CallSums> for CallSumsJson {
             current_gets: sums.current_gets,
             physical_reads: sums.physical_reads,
             misses: sums.misses,
+        }
+    }
+}
+
+impl<'a> From<&'a BoundExecution> for BoundExecutionJson<'a> {
+    fn from(execution: &'a BoundExecution) -> BoundExecutionJson<'a> {
+        BoundExecutionJson {
+            time_us: execution.time_us,
+            elapsed_us: execution.elapsed_us,
+            values: execution
+                .values
+                .iter()
+                .map(|of| BoundValueJson {
+                    position: of.position,
+                    value: &of.value,
+                })
+                .collect(),
         }
     }
 }

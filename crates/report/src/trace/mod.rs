@@ -16,13 +16,13 @@ mod statement;
 mod throughput;
 
 use dbtime_model::latency::kind;
-use dbtime_model::recording::Meta;
+use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{CounterRow, LatencyRow, counter};
 
 use crate::alike_statements::AlikeStatements;
 use crate::filter::Filter;
 use crate::io::USUAL_THRESHOLDS_US;
-use crate::load::Dimensions;
+use crate::load::{Dimensions, Source};
 use crate::scan::Activity;
 use application::ApplicationsBuilder;
 pub use application::{Application, ApplicationTime};
@@ -140,6 +140,29 @@ pub(crate) fn has_trace(meta: &Meta) -> bool {
     meta.files.iter().any(|file| file.sql_trace.is_some())
 }
 
+/// True for a counter of a trace that the filter lets through.
+fn is_taken(row: &CounterRow, dimensions: &mut Dimensions, filter: &Filter) -> bool {
+    row.source == counter::ORACLE
+        && filter.takes_time(row.time)
+        && filter.takes_session(dimensions.session(row.session))
+}
+
+/// Which statements are taken as one, as [`TraceBuilder::groups`] says it, for whoever asks a trace nothing else.
+pub(crate) fn alike_statements(
+    source: &Source,
+    dimensions: &mut Dimensions,
+    filter: &Filter,
+) -> (AlikeStatements, Vec<Problem>) {
+    let mut statements = StatementsBuilder::default();
+    let problems = source.counters(|row| {
+        if is_taken(row, dimensions, filter) {
+            statements.add(row);
+        }
+    });
+    let alike = AlikeStatements::by_literals(statements.ids(), dimensions);
+    (alike, problems)
+}
+
 /// Adds rows up to a [`Trace`].
 #[derive(Default)]
 pub(crate) struct TraceBuilder {
@@ -169,10 +192,7 @@ impl TraceBuilder {
 
     /// Adds a counter if the filter lets it through.
     pub(crate) fn add_counter(&mut self, row: &CounterRow, dimensions: &mut Dimensions, filter: &Filter) {
-        if row.source != counter::ORACLE
-            || !filter.takes_time(row.time)
-            || !filter.takes_session(dimensions.session(row.session))
-        {
+        if !is_taken(row, dimensions, filter) {
             return;
         }
         self.call_view.add(row);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::counter::oracle;
 use dbtime_model::literals::without_literals;
-use dbtime_model::{BindSet, CounterRow, StatementRow};
+use dbtime_model::{BindSet, BoundExecution, CounterRow, StatementRow};
 
 use super::plan::StatementPlan;
 use crate::alike_statements::AlikeStatements;
@@ -112,6 +112,10 @@ pub struct TracedStatement {
     pub plan: StatementPlan,
     /// Values of its bind variables, the longest first, where they were asked for: those of all plans.
     pub binds: Vec<BindSet>,
+    /// Executions with values of bind variables, the first that are kept, by time: those of all plans.
+    pub bound_executions: Vec<BoundExecution>,
+    /// All of them.
+    pub bound_execution_count: u64,
 }
 
 /// Calls made on behalf of another statement.
@@ -247,6 +251,11 @@ impl StatementsBuilder {
                     callers: callers(rows, groups, dimensions),
                     plan: StatementPlan::of(rows, plan),
                     binds: binds(rows),
+                    bound_executions: bound_executions(rows),
+                    bound_execution_count: rows
+                        .iter()
+                        .map(|row| row.bound_execution_count)
+                        .fold(0, u64::saturating_add),
                     ..sums
                 }
             })
@@ -268,6 +277,16 @@ fn binds(rows: &[&StatementRow]) -> Vec<BindSet> {
     let mut binds: Vec<BindSet> = rows.iter().flat_map(|row| &row.binds).cloned().collect();
     binds.sort_by_key(|set| Reverse((set.elapsed_us, set.executions)));
     binds
+}
+
+fn bound_executions(rows: &[&StatementRow]) -> Vec<BoundExecution> {
+    let mut executions: Vec<BoundExecution> = rows
+        .iter()
+        .flat_map(|row| &row.bound_executions)
+        .cloned()
+        .collect();
+    executions.sort_by_key(|execution| execution.time_us);
+    executions
 }
 
 fn callers(rows: &[&StatementRow], groups: &AlikeStatements, dimensions: &Dimensions) -> Vec<CallerCalls> {

@@ -1,6 +1,7 @@
 //! Statements: their numbers, texts, plans, who called them, and for which application.
 
 use super::{sql_line, statement_name};
+use crate::group::exact_moment;
 use crate::number::{counted, exact_seconds};
 use crate::text::page::{Page, Table};
 use crate::trace::{Trace, TracedStatement};
@@ -114,7 +115,7 @@ fn calls(top: &[TracedStatement], page: &mut Page) {
     page.table(&table);
 }
 
-/// Sets of values of a statement, at most.
+/// Sets of values, and executions, of a statement, at most.
 const BIND_SETS: usize = 10;
 
 fn binds(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
@@ -147,6 +148,40 @@ fn binds(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
                 statement.binds.len() - BIND_SETS
             ));
         }
+        bound_executions(statement, page);
+    }
+}
+
+/// Executions of a statement one by one, with the values of its bind variables.
+fn bound_executions(statement: &TracedStatement, page: &mut Page) {
+    if statement.bound_executions.is_empty() {
+        return;
+    }
+    page.heading(&format!(
+        "Executions of {} with their values, by position (UTC when EXEC ended; seconds of EXEC; a position without a value is null)",
+        name(statement)
+    ));
+    let mut table = Table::new(&["time", "values"], &["seconds"]);
+    let shown = &statement.bound_executions[..statement.bound_executions.len().min(BIND_SETS)];
+    for execution in shown {
+        let values: Vec<String> = execution
+            .values
+            .iter()
+            .map(|of| format!("#{} -> {}", of.position, of.value))
+            .collect();
+        table.row(vec![
+            exact_moment(execution.time_us),
+            values.join(", "),
+            exact_seconds(execution.elapsed_us.into()),
+        ]);
+    }
+    page.table(&table);
+    let others = statement.bound_execution_count.saturating_sub(shown.len() as u64);
+    if others > 0 {
+        page.line(&format!(
+            "  {others} more executions with values; --format json has the first {} one by one",
+            statement.bound_executions.len()
+        ));
     }
 }
 

@@ -1,0 +1,143 @@
+//! What there is to read: files, standard input, and the files inside of archives.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+
+use dbtime_model::Rows;
+
+use crate::archive::{Archive, MAX_MEMBERS, Member};
+use crate::parallel::{Done, Shared, import_one};
+use crate::{IMPORTERS, ImportError, Lines, Options, compression};
+
+/// Stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new(STANDARD_INPUT)
+}
+
+/// All that was named.
+#[derive(Default)]
+pub(crate) struct Inputs<'a> {
+    /// With their place in the order of all.
+    pub all: Vec<(usize, Input<'a>)>,
+    /// What cannot even be opened.
+    pub failed: Vec<(usize, Done)>,
+    /// What a person should know, in sentences.
+    pub problems: Vec<String>,
+}
+
+/// Something that is read from its begin to its end.
+pub(crate) enum Input<'a> {
+    File(&'a Path),
+    Member(Archive<'a>, Member),
+}
+
+impl<'a> Inputs<'a> {
+    pub(crate) fn of(paths: &'a [PathBuf], shared: &'a Shared) -> Inputs<'a> {
+        let mut inputs = Inputs::default();
+        for path in paths {
+            let opened = match is_standard_input(path) {
+                true => Ok(None),
+                false => Archive::open(path, shared),
+            };
+            match opened {
+                Ok(None) => inputs.add(Input::File(path)),
+                Ok(Some((archive, contents))) => {
+                    if contents.members.is_empty() {
+                        inputs.fail(ImportError::Empty(path.clone()));
+                    }
+                    if contents.count > MAX_MEMBERS {
+                        inputs.problems.push(format!(
+                            "{}: {} files are in it, of which the first {MAX_MEMBERS} are read: unpack it to read all",
+                            path.display(),
+                            contents.count
+                        ));
+                    }
+                    for member in contents.members {
+                        inputs.add(Input::Member(archive.clone(), member));
+                    }
+                }
+                Err(e) => inputs.fail(e),
+            }
+        }
+        inputs
+    }
+
+    fn count(&self) -> usize {
+        self.all.len() + self.failed.len()
+    }
+
+    fn add(&mut self, input: Input<'a>) {
+        self.all.push((self.count(), input));
+    }
+
+    fn fail(&mut self, error: ImportError) {
+        self.failed.push((self.count(), Err(error)));
+    }
+}
+
+impl Input<'_> {
+    /// Reads it.
+    pub(crate) fn import(&self, options: &Options, shared: &Shared, to: SyncSender<Rows>) -> Done {
+        match self {
+            Input::File(path) => {
+                let io = |e| ImportError::io(path, e);
+                let file: Box<dyn Read> = if is_standard_input(path) {
+                    Box::new(io::stdin())
+                } else {
+                    Box::new(File::open(path).map_err(io)?)
+                };
+                let source = compression::open(Counted { file, shared }).map_err(io)?;
+                import_one(options, source, path, to)
+            }
+            Input::Member(archive, member) => {
+                let io = |e| ImportError::io(&member.path, e);
+                let mut archive = archive.clone();
+                let file = archive.read(member.index).map_err(io)?;
+                let source = compression::open(file).map_err(io)?;
+                import_one(options, source, &member.path, to)
+            }
+        }
+    }
+
+    /// What it is, as far as its beginning tells; none of what can be read only once.
+    pub(crate) fn format(&self) -> Option<&'static str> {
+        match self {
+            Input::File(path) => {
+                let file = path.is_file().then(|| File::open(path).ok())??;
+                format_of(compression::open(file).ok()?)
+            }
+            Input::Member(archive, member) => {
+                let mut archive = archive.clone();
+                let file = archive.read(member.index).ok()?;
+                format_of(compression::open(file).ok()?)
+            }
+        }
+    }
+}
+
+fn format_of(source: Box<dyn Read + '_>) -> Option<&'static str> {
+    let mut lines = Lines::new(source);
+    let importer = IMPORTERS.iter().find(|importer| importer.detect(lines.head()))?;
+    Some(importer.name())
+}
+
+/// A file that counts what is read of it, and ends when it should.
+struct Counted<'a> {
+    file: Box<dyn Read>,
+    shared: &'a Shared,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.shared.is_stopped() {
+            return Ok(0);
+        }
+        let read = self.file.read(buffer)?;
+        self.shared.has_read(read as u64);
+        Ok(read)
+    }
+}
