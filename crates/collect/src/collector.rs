@@ -1009,7 +1009,7 @@ fn start_programs(
     if let (Some(unwinding), Some(maps)) = (unwinding, programs.unwind_maps.take()) {
         unwinding.attach(maps);
     }
-    let sampler = Sampler::start(&programs, options.rate_hz, clock)?;
+    let sampler = Sampler::start(&programs, options.rate_hz, options.tier == Tier::Sampled, clock)?;
     if let Some(reason) = refused {
         reasons.push(format!(
             "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"

@@ -70,7 +70,14 @@ enum Pass {
 }
 
 impl Sampler {
-    pub(crate) fn start(programs: &Programs, rate_hz: u32, clock: Clock) -> Result<Sampler, CollectError> {
+    /// `punctual`: passes are made at their moments as exactly as can be, because the states that they find count: in the sampled
+    /// tier. In the exact ones samples say where in the code exact times were spent.
+    pub(crate) fn start(
+        programs: &Programs,
+        rate_hz: u32,
+        punctual: bool,
+        clock: Clock,
+    ) -> Result<Sampler, CollectError> {
         let failed =
             |e: io::Error| CollectError::Kernel(format!("the sampler thread cannot be started: {e}"));
         let pass = match &programs.pass {
@@ -90,7 +97,7 @@ impl Sampler {
             .spawn(move || {
                 // The receiver waits for this very message.
                 let _ = tell.send(become_real_time());
-                sample(pass, &of_thread, &timer, u64::from(rate_hz), clock);
+                sample(pass, &of_thread, &timer, u64::from(rate_hz), punctual, clock);
             })
             .map_err(failed)?;
         let not_real_time = told.recv().ok().and_then(Result::err).map(|e| e.to_string());
@@ -204,7 +211,7 @@ impl Passes {
     }
 }
 
-fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, clock: Clock) {
+fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, punctual: bool, clock: Clock) {
     // A thread of real-time priority must leave the CPU to others, however many sessions there are.
     let mut rhythm = Rhythm::start(rate_hz, SHARE_OF_CPU);
     let passes = Arc::new(Mutex::new(Passes {
@@ -228,7 +235,9 @@ fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, cl
             passes.make(moment, false, false);
         }
     });
-    let punctual = Punctual::start(1_000_000_000 / rate_hz, Arc::clone(timer), act).ok();
+    let punctual = punctual
+        .then(|| Punctual::start(1_000_000_000 / rate_hz, Arc::clone(timer), act).ok())
+        .flatten();
     let mut sessions_ran = true;
     loop {
         let moment = rhythm.next();
@@ -305,7 +314,9 @@ pub(crate) fn make_real_time(thread: libc::pid_t) -> io::Result<()> {
         sched_priority: PRIORITY,
     };
     // SAFETY: `parameters` is valid. Children do not inherit the priority.
-    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } {
+    match unsafe {
+        libc::sched_setscheduler(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

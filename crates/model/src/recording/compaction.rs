@@ -24,7 +24,7 @@ use crate::output::Directory;
 /// What is being written is kept in memory up to this many bytes; then a row group of the file is complete.
 const MOST_MEMORY: usize = 32 << 20;
 
-/// First step, of one table. Returns bytes written; 0 when there is nothing of these segments.
+/// First step, of one table. Returns bytes written; 0 when there is nothing of these segments. When it fails, [`undo`] it for all.
 pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingError> {
     let sources: Vec<OsString> = segments_in(table)
         .into_iter()
@@ -75,6 +75,13 @@ pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingEr
     table
         .replace(&name, fill)
         .map_err(|e| RecordingError::io(&table.path().join(&name), e))
+}
+
+/// Removes what the first step has left, as far as that can be: nobody reads it.
+pub(super) fn undo(tables: &[Directory], range: Merged) {
+    for table in tables {
+        let _ = remove(table, &merged_name(range.last));
+    }
 }
 
 /// Third and fourth step, of one table, as far as they have not been made.

@@ -106,7 +106,7 @@ fn merge_all(
             if !may_go_on() {
                 return Ok(());
             }
-            compaction::merge(table, range)?;
+            compaction::merge(table, range).inspect_err(|_| compaction::undo(tables, range))?;
         }
         if !may_go_on() {
             return Ok(());

@@ -201,7 +201,9 @@ impl RecordingWriter {
                     // Where that is refused it is as important as the rest.
                     let _ = rustix::process::setpriority_process(None, LESS_IMPORTANT);
                 }
-                tables.iter().map(|table| compaction::merge(table, range)).sum()
+                let merged: Result<u64, RecordingError> =
+                    tables.iter().map(|table| compaction::merge(table, range)).sum();
+                merged.inspect_err(|_| compaction::undo(&tables, range))
             })
             .map_err(failed)?;
         self.compaction = Compaction::Merging(range, thread);

@@ -67,9 +67,12 @@ fn text(statement: &StatementTime) -> String {
     match (&statement.text, statement.id) {
         (_, 0) => "[none: parsing, or no command yet]".to_string(),
         (None, _) => "[text not read]".to_string(),
-        (Some(text), _) if text.chars().count() > TEXT => {
-            text.chars().take(TEXT).chain("…".chars()).collect()
+        (Some(text), _) => {
+            let words = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+            match words.char_indices().nth(TEXT) {
+                Some((end, _)) => format!("{}…", &words[..end]),
+                None => words,
+            }
         }
-        (Some(text), _) => text.clone(),
     }
 }
