@@ -17,6 +17,8 @@ use crate::sums::Sums;
 pub struct StatementTime {
     /// The database's id of it; 0 = none was known at that moment.
     pub id: u64,
+    /// Its name in the database, where it has one (Oracle: `sql_id`).
+    pub sql_id: Option<String>,
     /// Its text; none when it was not read.
     pub text: Option<String>,
     /// Databases in which it ran.
@@ -85,6 +87,7 @@ impl TopSqlBuilder {
                 let states = State::ALL.map(|state| (state, of.sums.state_ns(state)));
                 StatementTime {
                     id,
+                    sql_id: dimensions.sql_id(id).map(str::to_string),
                     text: dimensions.statement(id).map(str::to_string),
                     databases: of.databases.into_iter().collect(),
                     users: of.users.into_iter().collect(),

@@ -10,6 +10,8 @@ use crate::top_sql::StatementTime;
 pub(super) struct StatementTimeJson<'a> {
     /// As PostgreSQL prints it: signed; none: no statement was known.
     query: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sql_id: Option<&'a str>,
     text: Option<&'a str>,
     databases: &'a [String],
     users: &'a [String],
@@ -31,6 +33,7 @@ impl<'a> From<&'a StatementTime> for StatementTimeJson<'a> {
         let sums = &statement.sums;
         StatementTimeJson {
             query: (statement.id != 0).then(|| statement.id.cast_signed().to_string()),
+            sql_id: statement.sql_id.as_deref(),
             text: statement.text.as_deref(),
             databases: &statement.databases,
             users: &statement.users,

@@ -56,10 +56,11 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 }
 
 fn id(statement: &StatementTime) -> String {
-    match statement.id {
-        0 => String::new(),
+    match (&statement.sql_id, statement.id) {
+        (Some(sql_id), _) => sql_id.clone(),
+        (None, 0) => String::new(),
         // Signed, the way PostgreSQL shows it.
-        id => id.cast_signed().to_string(),
+        (None, id) => id.cast_signed().to_string(),
     }
 }
 
