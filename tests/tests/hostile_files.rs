@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -78,12 +78,8 @@ fn sizes_that_headers_claim_are_not_believed() {
     assert!(memory < 2 * MODEST_BYTES, "{memory} bytes");
 }
 
-#[test]
-fn debug_information_that_takes_for_ever_costs_its_own_names() {
-    needs_recording!();
-    let programs = Programs::default();
-    let program = programs.compile("gcc", "many.c", "many", &[]);
-    let good = programs.compile("gcc", "moment.c", "good.so", &["-shared", "-fPIC"]);
+/// `bad.so`, whose debug information takes for ever to read.
+fn endless_library(programs: &Programs) -> PathBuf {
     let bad = programs.compile("gcc", "moment.c", "bad.so", &["-shared", "-fPIC"]);
     let (info, abbreviations) = (
         programs.folder().join("info"),
@@ -94,6 +90,16 @@ fn debug_information_that_takes_for_ever_costs_its_own_names() {
         .arg(format!("--add-section=.debug_info={}", info.display()))
         .arg(format!("--add-section=.debug_abbrev={}", abbreviations.display()))
         .arg(&bad));
+    bad
+}
+
+#[test]
+fn debug_information_that_takes_for_ever_costs_its_own_names() {
+    needs_recording!();
+    let programs = Programs::default();
+    let program = programs.compile("gcc", "many.c", "many", &[]);
+    let good = programs.compile("gcc", "moment.c", "good.so", &["-shared", "-fPIC"]);
+    let bad = endless_library(&programs);
     let libraries = [&bad, &good].map(|library| library.to_str().expect("a plain path"));
     let running = Running::start(&program, &libraries);
     let recorded = record(running.pid(), "8");
@@ -115,16 +121,7 @@ fn many_files_that_take_for_ever_do_not_hold_up_the_end() {
     const END: Duration = Duration::from_secs(10);
     let programs = Programs::default();
     let program = programs.compile("gcc", "many.c", "many", &[]);
-    let bad = programs.compile("gcc", "moment.c", "bad.so", &["-shared", "-fPIC"]);
-    let (info, abbreviations) = (
-        programs.folder().join("info"),
-        programs.folder().join("abbreviations"),
-    );
-    hostile::endless_debug_information(&info, &abbreviations);
-    run(Command::new("objcopy")
-        .arg(format!("--add-section=.debug_info={}", info.display()))
-        .arg(format!("--add-section=.debug_abbrev={}", abbreviations.display()))
-        .arg(&bad));
+    let bad = endless_library(&programs);
     let libraries: Vec<String> = (0..LIBRARIES)
         .map(|n| {
             let copy = programs.folder().join(format!("bad{n}.so"));

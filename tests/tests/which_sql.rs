@@ -18,11 +18,6 @@ const STATEMENTS: [&str; 5] = [
     "UPDATE t SET a = a + 1",
 ];
 
-struct Truth {
-    /// Executed and planned, seconds, by query id.
-    seconds: BTreeMap<String, f64>,
-}
-
 fn server(server: &Server) -> Cluster {
     let options = Options::default()
         .set("shared_preload_libraries", "pg_stat_statements")
@@ -38,7 +33,8 @@ fn server(server: &Server) -> Cluster {
     cluster
 }
 
-fn truth(cluster: &Cluster) -> Truth {
+/// Executed and planned, seconds, by query id.
+fn truth(cluster: &Cluster) -> BTreeMap<String, f64> {
     let answer = cluster
         .psql(
             "SELECT queryid, (total_exec_time + total_plan_time) / 1000 FROM pg_stat_statements \
@@ -49,9 +45,7 @@ fn truth(cluster: &Cluster) -> Truth {
         let (id, seconds) = line.split_once('\t').expect("two columns");
         (id.to_string(), seconds.parse().expect("a number"))
     });
-    Truth {
-        seconds: seconds.collect(),
-    }
+    seconds.collect()
 }
 
 /// DB time in seconds, and the text, by query id.
@@ -101,12 +95,12 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
         session.wait_until_idle();
         let (exact, sampled) = (exact.stop(), sampled.stop());
         let truth = truth(&cluster);
-        assert_eq!(truth.seconds.len(), STATEMENTS.len(), "{:?}", truth.seconds);
+        assert_eq!(truth.len(), STATEMENTS.len(), "{truth:?}");
         for recorded in [&exact, &sampled] {
             assert!(!recorded.stderr.contains("query ids"), "{}", recorded.stderr);
         }
         let (by_exact, by_samples) = (statements(&exact), statements(&sampled));
-        for (id, seconds) in &truth.seconds {
+        for (id, seconds) in &truth {
             let (found, text) = by_exact
                 .get(id)
                 .unwrap_or_else(|| panic!("{}: query {id} is not in {by_exact:#?}", build.name));
@@ -158,7 +152,7 @@ fn time_can_be_grouped_and_filtered_by_statement() {
     let recorded = recorder.stop();
     let truth = truth(&cluster);
     let sleeper = |seconds: f64| {
-        let found = truth.seconds.iter().find(|(_, of)| (**of - seconds).abs() < 0.05);
+        let found = truth.iter().find(|(_, of)| (**of - seconds).abs() < 0.05);
         found.expect("it was executed").0.clone()
     };
     let (first, second) = (sleeper(0.6), sleeper(0.2));

@@ -20,8 +20,8 @@ use crate::seconds::Seconds;
 /// database): the title is believed at this age.
 const TITLE_SETTLED_NS: u64 = 200_000_000;
 
-/// Wait events of a session of which it is remembered as what it blocks in them. Beyond
-/// that the memory starts anew: a server may invent some.
+/// Wait events of a session of which it is remembered as what it blocks in them. Beyond that the memory
+/// starts anew: a server may invent some.
 const REMEMBERED: usize = 10_000;
 
 /// What a sampler pass could not use, since the last totals.

@@ -17,8 +17,7 @@ pub(crate) struct Statements {
     /// How often each may still be asked for; 0 = not again.
     tries_left: HashMap<u64, u8>,
     text_bytes: usize,
-    /// Statements for which there was no room, some of them more than once.
-    left_out: u64,
+    is_full: bool,
 }
 
 impl Statements {
@@ -29,7 +28,7 @@ impl Statements {
         }
         let is_new = !self.tries_left.contains_key(&id);
         if is_new && self.tries_left.len() >= MOST {
-            self.left_out += 1;
+            self.is_full = true;
             return;
         }
         let tries = self.tries_left.entry(id).or_insert(TRIES);
@@ -54,7 +53,7 @@ impl Statements {
 
     /// True when there were more statements than are described.
     pub(crate) fn is_full(&self) -> bool {
-        self.left_out > 0
+        self.is_full
     }
 }
 

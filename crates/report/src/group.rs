@@ -241,8 +241,7 @@ impl GroupKey {
                     None => nameless(*id),
                 },
                 Value::Query(0) => NOT_KNOWN.to_string(),
-                // Signed, the way PostgreSQL shows it.
-                Value::Query(id) => id.cast_signed().to_string(),
+                Value::Query(id) => query_id(*id),
                 Value::SqlId(id) => match dimensions.sql_id(*id) {
                     Some(sql_id) => sql_id.to_string(),
                     None => nameless(*id),
@@ -257,9 +256,13 @@ impl GroupKey {
 pub(crate) fn nameless(statement: u64) -> String {
     match statement {
         0 => NOT_KNOWN.to_string(),
-        // Signed, the way PostgreSQL shows a queryid.
-        id => format!("[statement {}]", id.cast_signed()),
+        id => format!("[statement {}]", query_id(id)),
     }
+}
+
+/// The id of a statement as people know it: signed, the way PostgreSQL shows a queryid.
+pub(crate) fn query_id(statement: u64) -> String {
+    statement.cast_signed().to_string()
 }
 
 /// A moment in UTC, to the second: `2026-10-10 12:00:00`.

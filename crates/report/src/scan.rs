@@ -9,6 +9,7 @@ use dbtime_model::{ActivityRow, Fidelity, Session, State, Wait, WaitKind};
 
 use crate::dive::has_kernel_trace;
 use crate::filter::{Filter, SECOND_US};
+use crate::group::query_id;
 use crate::ledger::Section;
 use crate::load::{Dimensions, Source};
 use crate::report::ReportError;
@@ -77,7 +78,7 @@ impl Scan {
                 recorded: recorded
                     .iter()
                     .take(MOST_NAMED)
-                    .map(|(id, _)| id.cast_signed().to_string())
+                    .map(|(id, _)| query_id(*id))
                     .collect(),
             });
         }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use dbtime_model::State;
 
+use crate::group::query_id;
 use crate::top_sql::StatementTime;
 
 #[derive(Serialize)]
@@ -32,7 +33,7 @@ impl<'a> From<&'a StatementTime> for StatementTimeJson<'a> {
     fn from(statement: &'a StatementTime) -> StatementTimeJson<'a> {
         let sums = &statement.sums;
         StatementTimeJson {
-            query: (statement.id != 0).then(|| statement.id.cast_signed().to_string()),
+            query: (statement.id != 0).then(|| query_id(statement.id)),
             sql_id: statement.sql_id.as_deref(),
             text: statement.text.as_deref(),
             databases: &statement.databases,

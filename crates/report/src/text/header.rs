@@ -5,7 +5,7 @@ use dbtime_model::recording::{Clock, Meta, Unit};
 
 use super::page::Page;
 use crate::filter::{Filter, SECOND_US};
-use crate::group::moment;
+use crate::group::{moment, query_id};
 use crate::ledger::Section;
 use crate::number::{counted, plural, seconds};
 use crate::report::Report;
@@ -107,11 +107,7 @@ fn chosen(filter: &Filter) -> Option<String> {
         only.push(format!("state{} {}", plural(states.len()), states.join(", ")));
     }
     if !filter.statements.is_empty() {
-        let ids: Vec<String> = filter
-            .statements
-            .iter()
-            .map(|id| id.cast_signed().to_string())
-            .collect();
+        let ids: Vec<String> = filter.statements.iter().map(|id| query_id(*id)).collect();
         let word = if ids.len() == 1 { "query" } else { "queries" };
         only.push(format!("{word} {}", ids.join(", ")));
     }

@@ -1,6 +1,7 @@
 //! Which SQL: statements by their DB time; those that are not shown are summed.
 
 use super::page::{Page, Table, percent};
+use crate::group::query_id;
 use crate::number::{Amounts, counted};
 use crate::report::Report;
 use crate::sums::Sums;
@@ -59,8 +60,7 @@ fn id(statement: &StatementTime) -> String {
     match (&statement.sql_id, statement.id) {
         (Some(sql_id), _) => sql_id.clone(),
         (None, 0) => String::new(),
-        // Signed, the way PostgreSQL shows it.
-        (None, id) => id.cast_signed().to_string(),
+        (None, id) => query_id(id),
     }
 }
 
