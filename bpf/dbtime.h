@@ -18,17 +18,26 @@ struct dbt_task_id {
 enum dbt_source_kind {
 	SOURCE_NONE = 0,
 	SOURCE_POINTER = 1, /* `event` is the address of a pointer to the 32-bit wait event, `statement` (0 = there is none) that of a
-			     * pointer to a record with the 64-bit id of the statement at `statement_offset` */
+			     * pointer to a record with the 64-bit id of the statement at `statement_offset` and the 32-bit state of
+			     * the session at `state_offset` */
 	SOURCE_NUMBERS = 2, /* `event` is the address of its number, `on_cpu` that of a number above 0 while it does not wait */
 };
 
 /* Where a session says what it is doing: addresses in its own memory. */
 struct dbt_wait_source {
 	__u32 kind; /* enum dbt_source_kind */
-	__u32 statement_offset;
+	__u16 statement_offset;
+	__u16 state_offset;
 	__u64 event;
 	__u64 on_cpu;
 	__u64 statement; /* SOURCE_NUMBERS: of the 32-bit hash of the statement it executes; 0 = there is none */
+};
+
+/* What the database says of a session at one moment. */
+struct dbt_activity {
+	__u32 wait;
+	__u32 session_state; /* as the database numbers it; 0 = not known */
+	__u64 statement;     /* 0 = not known */
 };
 
 #define WAIT_NOT_READ 0xffffffff /* in the place of a wait event */
@@ -53,17 +62,15 @@ struct dbt_slot {
 	__u64 turns;           /* on a CPU, up to the last look */
 	__u64 run_delay;       /* in the run queue, up to then */
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
-	__u64 statement;       /* of the row that this pass found, as the next three of it */
+	struct dbt_activity activity; /* of the row that this pass found, as the next two of it */
 	__u32 is_new;          /* this pass found a state that the last row does not hold for */
 	__u32 in_iowait;       /* it went to sleep for block I/O */
-	__u32 wait;
 	__u32 state;           /* raw __state at the last row */
 	__u32 repeats;         /* passes since the last event in which that row still held */
 	__u32 torn;            /* since the last totals, like the following */
 	__u32 torn_stacks;
 	__u32 displaced;
 	__u32 has_account;     /* exact tier: its account is open, and sums of it were sent */
-	__u32 pad;
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */
@@ -111,14 +118,14 @@ enum dbt_sample_flag {
 
 struct dbt_sample {
 	struct dbt_event event;
-	__u32 wait;
+	struct dbt_activity activity;
 	__u32 flags;
 	__u32 state;         /* EVENT_WAITING: raw __state */
 	__u32 repeats;       /* EVENT_WAITING: passes in which the row before still held */
 	__u16 kernel_frames;
 	__u16 user_frames;
 	__u32 user_end;      /* enum dbt_unwind_end */
-	__u64 statement;     /* 0 = not known */
+	__u32 pad;
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
 };
 
@@ -143,13 +150,11 @@ enum dbt_exact_state {
 	EXACT_STATES
 };
 
-#define MAX_WAITS 64 /* distinct wait events (where statements are known: by statement) of a session; a power of two */
+#define MAX_WAITS 64 /* distinct wait events (where statements are known: by statement and state) of a session; a power of two */
 
-/* All time that a session has spent in one wait event of one statement. It only grows. */
+/* All time that a session has spent in one wait event of one statement and state of the session. It only grows. */
 struct dbt_wait_sums {
-	__u32 wait;
-	__u32 pad;
-	__u64 statement; /* 0 = not known */
+	struct dbt_activity activity;
 	__u64 ns[EXACT_STATES];
 	__u64 count[EXACT_STATES];
 };

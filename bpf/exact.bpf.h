@@ -94,9 +94,9 @@ struct dbt_account {
 	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; with `waker` written by the waker's CPU */
 	__u32 waker;     /* pid of the task that woke it; 0 = an interrupt */
 	__u32 wanted;    /* the sampler wants the sums and could not copy them: the task is to send them itself */
-	__u64 statement; /* that was executed when this was last read */
+	struct dbt_activity activity; /* when it was last read */
 	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
-	__u64 record;       /* the same of the record that has the statement */
+	__u64 record;       /* the same of the record that says what it executes */
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
 	__u32 wait_histograms[MAX_WAITS];     /* by cell, as the next */
@@ -157,39 +157,46 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool i
 		    bpf_probe_read_user(&account->record, sizeof(account->record), (void *)account->source.statement))
 			account->record = 0;
 	}
-	account->statement = own_statement_at(&account->source, account->record);
+	read_own_record(&account->source, account->record, &account->activity);
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
 }
 
-/* Reads the wait event of the task that is running, and notes its statement. */
+/* Reads the wait event of the task that is running, and notes what it executes. */
 static __always_inline __u32 read_wait(struct dbt_account *account, bool is_settled)
 {
-	struct dbt_activity activity;
-
 	if (account->source.kind == SOURCE_POINTER)
 		return wait_by_pointer(account, is_settled);
-	activity = own_activity(&account->source);
-	account->statement = activity.statement;
-	return activity.wait;
+	account->activity = own_activity(&account->source);
+	return account->activity.wait;
 }
 
-/* Cell of a wait event in a statement. The last one takes all for which there is no room, as not read. */
-static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u64 statement)
+/* Cell of a wait event in what is executed. The last one takes all for which there is no room, as not read. */
+static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 session_state, __u64 statement)
 {
+	struct dbt_activity *of;
 	__u32 i;
 
 	for (i = 0; i < MAX_WAITS - 1; i++) {
+		of = &sums->waits[i].activity;
 		if (i >= sums->used) {
-			sums->waits[i] = (struct dbt_wait_sums){ .wait = wait, .statement = statement };
+			sums->waits[i] = (struct dbt_wait_sums){
+				.activity = { .wait = wait, .session_state = session_state, .statement = statement },
+			};
 			sums->used = i + 1;
 			return i;
 		}
-		if (sums->waits[i].statement == statement && sums->waits[i].wait == wait)
+		if (of->statement == statement && of->wait == wait && of->session_state == session_state)
 			return i;
 	}
-	sums->waits[MAX_WAITS - 1].wait = WAIT_NOT_READ;
+	sums->waits[MAX_WAITS - 1].activity.wait = WAIT_NOT_READ;
 	sums->used = MAX_WAITS;
 	return MAX_WAITS - 1;
+}
+
+/* The same in what the session executed when that was last read. */
+static __always_inline __u32 own_cell_of(struct dbt_account *account, __u32 wait)
+{
+	return cell_of(&account->sums, wait, account->activity.session_state, account->activity.statement);
 }
 
 static __always_inline __u64 sums_size(struct dbt_sums *sums)
@@ -223,7 +230,7 @@ static __always_inline void count(struct dbt_account *account, __u32 cell, __u32
 
 static __always_inline __u32 wait_in(struct dbt_account *account, __u32 cell)
 {
-	return account->sums.waits[cell & (MAX_WAITS - 1)].wait;
+	return account->sums.waits[cell & (MAX_WAITS - 1)].activity.wait;
 }
 
 static __always_inline void latency_of(struct dbt_account *account, __u8 kind, __u32 *number, __u32 name, __u64 ns)
@@ -345,7 +352,7 @@ static __always_inline void settle_calls(struct dbt_account *account, struct tas
 		charge(account, account->call_cell, EXACT_CALL, seen);
 		account->call_cpu += seen;
 	} else {
-		charge(account, cell_of(&account->sums, user_wait, account->statement), EXACT_OUTSIDE, seen);
+		charge(account, own_cell_of(account, user_wait), EXACT_OUTSIDE, seen);
 	}
 	account->since = now;
 }
@@ -401,7 +408,7 @@ static __always_inline void send_sums(struct dbt_account *account, __u64 now, __
 	}
 	account->sums.used = 0;
 	account->sums.epoch++;
-	cell_of(&account->sums, 0, 0);
+	cell_of(&account->sums, 0, 0, 0);
 }
 
 static __always_inline __u32 exact_state(__u32 state, bool in_iowait)
@@ -423,7 +430,7 @@ static __always_inline void open_account(struct dbt_account *account, struct tas
 	account->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 	account->sums.totals.event.task.pid = BPF_CORE_READ(task, pid);
 	account->sums.totals.event.task.start_ns = BPF_CORE_READ(task, start_time);
-	cell_of(&account->sums, 0, 0);
+	cell_of(&account->sums, 0, 0, 0);
 }
 
 /* In the task's own context. */
@@ -479,7 +486,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		account->on_cpu = 0;
 		if (!account->in_call)
 			send_sums(account, now, run_time, run_delay);
-		account->off_cell = account->in_call ? account->call_cell : cell_of(&account->sums, wait, account->statement);
+		account->off_cell = account->in_call ? account->call_cell : own_cell_of(account, wait);
 		if (!account->in_call)
 			wait_at_switch(account, wait, account->off_cell, now);
 	} else {
@@ -489,7 +496,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		send_sums(account, now, run_time, run_delay);
 		/* Not each time: a wrong one would last for some switches at the very end of a process. */
 		wait = read_wait(account, switches & 15);
-		account->off_cell = cell_of(&account->sums, wait, account->statement);
+		account->off_cell = own_cell_of(account, wait);
 	}
 	account->switches = switches;
 	account->off_state = preempted ? EXACT_RUNNABLE : exact_state(task->__state, in_iowait);
@@ -590,7 +597,7 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 	wait = read_wait(account, is_work(id));
 	settle_calls(account, task, now, task->sched_info.run_delay, 0, switches_of(task), true);
 	send_sums(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
-	account->call_cell = cell_of(&account->sums, wait, account->statement);
+	account->call_cell = own_cell_of(account, wait);
 	count(account, account->call_cell, EXACT_CALL);
 	wait_at_call(account, wait, account->call_cell, id, now);
 	account->in_call = 1;

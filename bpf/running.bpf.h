@@ -37,11 +37,11 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 	if (sample->flags & SAMPLE_USER_MODE) {
 		if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
 			return false;
-		if (trace_calls && sample->wait) {
+		if (trace_calls && sample->activity.wait) {
 			begin_write(account);
-			account->statement = sample->statement;
-			settle_calls(account, task, now, task->sched_info.run_delay, sample->wait, switches_of(task),
-				     true);
+			account->activity = sample->activity;
+			settle_calls(account, task, now, task->sched_info.run_delay, sample->activity.wait,
+				     switches_of(task), true);
 			end_write(account);
 		}
 	}
@@ -73,7 +73,6 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	__u32 pid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
 	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct dbt_activity activity;
 	struct dbt_sample *sample;
 	__u64 kernel = 0, user, cs;
 
@@ -88,10 +87,8 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	sample->state = 0;
 	sample->repeats = 0;
 	sample->user_end = UNWIND_NO_STACK;
-	activity = own_activity(&target->source);
-	sample->wait = activity.wait;
-	sample->statement = activity.statement;
-	if (sample->wait == WAIT_NOT_READ)
+	sample->activity = own_activity(&target->source);
+	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 	if (exact && is_in_call(task, sample))
 		sample->flags |= SAMPLE_IN_CALL;

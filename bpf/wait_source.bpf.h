@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Where a database says what its session is doing: the wait event and, where there is one, the number of the statement. A new
- * kind of database is a new kind of source here, and nowhere else. */
+/* Where a database says what its session is doing: the wait event and, where they are known, the number of the statement and
+ * the session's own state. A new kind of database is a new kind of source here, and nowhere else. */
 #ifndef WAIT_SOURCE_BPF_H
 #define WAIT_SOURCE_BPF_H
-
-/* What the database says of a session at one moment. */
-struct dbt_activity {
-	__u32 wait;
-	__u64 statement;
-};
 
 /* A number of an event, of a session whose other number says whether it is on a CPU (above 0) or waits. Waiting with number 0
  * is not the same as not waiting: it stays visible. */
@@ -19,14 +13,15 @@ static __always_inline __u32 numbered_wait(__u32 event, __s32 on_cpu)
 	return WAIT_NUMBERED | (event < WAIT_NO_NUMBER ? event : WAIT_NO_NUMBER);
 }
 
-/* Id of the statement in the record at this address. The session alone writes it, in one piece. */
-static __always_inline __u64 own_statement_at(struct dbt_wait_source *source, __u64 record)
+/* Notes what the record at this address says the session executes. The session alone writes it, each number in one piece. */
+static __always_inline void read_own_record(struct dbt_wait_source *source, __u64 record, struct dbt_activity *activity)
 {
-	__u64 statement = 0;
-
-	if (!record || bpf_probe_read_user(&statement, sizeof(statement), (void *)(record + source->statement_offset)))
-		return 0;
-	return statement;
+	if (!record || bpf_probe_read_user(&activity->statement, sizeof(activity->statement),
+					   (void *)(record + source->statement_offset)))
+		activity->statement = 0;
+	if (!record || bpf_probe_read_user(&activity->session_state, sizeof(activity->session_state),
+					   (void *)(record + source->state_offset)))
+		activity->session_state = 0;
 }
 
 /* Of the task that is running. */
@@ -42,7 +37,7 @@ static __always_inline struct dbt_activity own_activity(struct dbt_wait_source *
 		    bpf_probe_read_user(&activity.wait, sizeof(activity.wait), (void *)pointer))
 			activity.wait = WAIT_NOT_READ;
 		if (source->statement && !bpf_probe_read_user(&pointer, sizeof(pointer), (void *)source->statement))
-			activity.statement = own_statement_at(source, pointer);
+			read_own_record(source, pointer, &activity);
 	} else if (source->kind == SOURCE_NUMBERS) {
 		if (bpf_probe_read_user(&event, sizeof(event), (void *)source->event) ||
 		    bpf_probe_read_user(&on_cpu, sizeof(on_cpu), (void *)source->on_cpu))
@@ -68,10 +63,14 @@ static __always_inline struct dbt_activity activity_of(struct task_struct *task,
 		    bpf_copy_from_user_task(&activity.wait, sizeof(activity.wait), (void *)pointer, task, 0))
 			activity.wait = WAIT_NOT_READ;
 		if (source->statement &&
-		    !bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)source->statement, task, 0) && pointer &&
-		    bpf_copy_from_user_task(&activity.statement, sizeof(activity.statement),
-					    (void *)(pointer + source->statement_offset), task, 0))
-			activity.statement = 0;
+		    !bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)source->statement, task, 0) && pointer) {
+			if (bpf_copy_from_user_task(&activity.statement, sizeof(activity.statement),
+						    (void *)(pointer + source->statement_offset), task, 0))
+				activity.statement = 0;
+			if (bpf_copy_from_user_task(&activity.session_state, sizeof(activity.session_state),
+						    (void *)(pointer + source->state_offset), task, 0))
+				activity.session_state = 0;
+		}
 	} else if (source->kind == SOURCE_NUMBERS) {
 		if (bpf_copy_from_user_task(&event, sizeof(event), (void *)source->event, task, 0) ||
 		    bpf_copy_from_user_task(&on_cpu, sizeof(on_cpu), (void *)source->on_cpu, task, 0))

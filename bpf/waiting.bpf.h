@@ -108,7 +108,6 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	__u64 switches = switches_of(task);
-	struct dbt_activity activity;
 
 	if (!account)
 		return false;
@@ -124,12 +123,11 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 	if (BPF_CORE_READ(task, on_cpu) || is_memory_busy(task) ||
 	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
 		return false;
-	activity = activity_of(task, &slot->source);
+	account->activity = activity_of(task, &slot->source);
 	account->mode = MODE_OFF;
 	account->off_state = exact_state(BPF_CORE_READ(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
 	open_account(account, task, bpf_ktime_get_ns());
-	account->statement = activity.statement;
-	account->off_cell = cell_of(&account->sums, activity.wait, activity.statement);
+	account->off_cell = own_cell_of(account, account->activity.wait);
 	account->left_cpu = 1;
 	/* Who sleeps is in a system call, but for the rare page that is read from disk. */
 	account->in_call = account->off_state != EXACT_RUNNABLE;
@@ -261,8 +259,7 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 		activity = activity_of(task, &slot->source);
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
-	slot->wait = activity.wait;
-	slot->statement = activity.statement;
+	slot->activity = activity;
 	slot->in_iowait = 0;
 	slot->switches = NO_ROW;
 	slot->state = TASK_RAN_SINCE;
@@ -303,8 +300,7 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 			activity = activity_of(task, &slot->source);
 		if (has_run(task, switches))
 			continue;
-		slot->wait = activity.wait;
-		slot->statement = activity.statement;
+		slot->activity = activity;
 		slot->switches = switches;
 		slot->state = state;
 		slot->is_new = 1;
@@ -345,12 +341,11 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		sample->flags |= SAMPLE_RAN_SINCE;
 	sample->state = slot->state;
 	sample->user_end = UNWIND_NO_STACK;
-	sample->wait = slot->wait;
-	sample->statement = slot->statement;
-	if (sample->wait == WAIT_NOT_READ)
+	sample->activity = slot->activity;
+	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 
-	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->wait)) {
+	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->activity.wait)) {
 		sample->flags |= SAMPLE_STACK_SKIPPED;
 	} else if (slot->state == TASK_RAN_SINCE) {
 		sample->flags |= SAMPLE_STACK_TORN;

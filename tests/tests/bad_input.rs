@@ -259,6 +259,7 @@ fn synthetic(directory: &Path) {
             samples: 99,
             fidelity: Fidelity::Sampled,
             pooled: false,
+            session_state: dbtime_model::SessionState::None,
         });
         writer.write(&rows).expect("there is room");
     }

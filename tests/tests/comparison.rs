@@ -59,6 +59,7 @@ fn recording(home: &Path, name: &str, reads: &[(u64, u64)]) -> PathBuf {
         samples: 0,
         fidelity: Fidelity::Exact,
         pooled: false,
+        session_state: dbtime_model::SessionState::None,
     };
     let rows = Rows {
         activity: vec![activity],

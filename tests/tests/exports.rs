@@ -363,6 +363,7 @@ fn hostile_recording(home: &TempDir) -> String {
             samples: 1,
             fidelity: Fidelity::Exact,
             pooled: false,
+            session_state: dbtime_model::SessionState::None,
         });
     }
     rows.sessions.push(SessionRow {

@@ -46,6 +46,7 @@ fn activity(kernel_stack: StackId) -> ActivityRow {
         samples: 99,
         fidelity: Fidelity::Sampled,
         pooled: false,
+        session_state: dbtime_model::SessionState::None,
     }
 }
 

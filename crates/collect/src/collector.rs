@@ -525,7 +525,12 @@ impl Collector {
                     unwinding.look_again(sample.pid, Instant::now());
                 }
                 session.sample(&sample, (kernel, user));
-                self.see_statement(sample.pid, sample.statement);
+                if session.is_application_unknown()
+                    && let Some(name) = self.database.application(sample.pid)
+                {
+                    session.set_application(name, &mut self.next_id);
+                }
+                self.see_statement(sample.pid, sample.executing.statement);
             }
             Event::Begin {
                 pid,
@@ -652,6 +657,18 @@ impl Collector {
         else {
             return;
         };
+        if session.may_have_named_application(on_cpu_ns)
+            && let Some(name) = self.database.application(session.pid)
+        {
+            session.set_application(name, &mut self.next_id);
+        }
+        if let Some(leader) = session.leader_pid().and_then(|pid| self.sessions.get(&pid))
+            // In a namespace of its own the database numbers processes otherwise.
+            && !session.has_client()
+            && process::innermost_pid(leader.pid) == Some(leader.pid)
+        {
+            session.take_client_of(leader);
+        }
         if let Some(latencies) = &mut self.latencies {
             latencies.know(session.pid, start_ns, session.id);
             if ended {
@@ -659,7 +676,7 @@ impl Collector {
             }
         }
         for of_wait in sums.iter().flat_map(|sums| &sums.waits) {
-            self.see_statement(session.pid, of_wait.statement);
+            self.see_statement(session.pid, of_wait.executing.statement);
         }
         let totals = Totals {
             now: time_ns,
@@ -725,6 +742,9 @@ impl Collector {
         let id = self.take_id();
         let mut session = LiveSession::adopt(self.identity(id, slot, member), monotonic_ns());
         session.read_title();
+        if let Some(name) = self.database.application(pid) {
+            session.set_application(name, &mut self.next_id);
+        }
         self.sessions.insert(pid, session);
         self.gone = self.gone.filter(|_| self.database.parent().is_some());
         Ok(())

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use dbtime_model::Wait;
 use dbtime_model::recording::DatabaseMeta;
+use dbtime_model::{SessionState, Wait};
 
 use crate::session::Role;
 
@@ -14,10 +14,10 @@ pub(crate) enum WaitSource {
     /// Nowhere.
     #[default]
     None,
-    /// Of a pointer to the 32-bit wait event; and where it has the id of its statement.
+    /// Of a pointer to the 32-bit wait event; and where it says what it executes.
     Pointer {
         event: u64,
-        statement: Option<StatementRecord>,
+        status: Option<StatusRecord>,
     },
     /// Of the 32-bit number of an event, of another number that is above 0 while the session does not wait, and of the
     /// 32-bit hash of its statement (0 = there is none).
@@ -36,12 +36,24 @@ pub enum Texts {
     Full,
 }
 
-/// Where a session has the 64-bit id of its statement (0 = there is none): so many bytes behind the address that a pointer at an
-/// address of its memory has. A pointer of 0 = there is no record yet.
+/// Where a session says what it executes: in a record to which a pointer at an address of its memory points, so many bytes
+/// behind its begin. A pointer of 0 = there is no record yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StatementRecord {
+pub(crate) struct StatusRecord {
     pub(crate) pointer: u64,
-    pub(crate) offset: u32,
+    /// Of the 64-bit id of the statement; 0 = there is none.
+    pub(crate) statement: u16,
+    /// Of the 32-bit state of the session.
+    pub(crate) session_state: u16,
+}
+
+/// What a session says it executes, as it was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Executing {
+    /// Id of the statement; 0 = not known, or none.
+    pub(crate) statement: u64,
+    /// As the database numbers it ([`WaitNames::session_state`]); 0 = not known.
+    pub(crate) session_state: u32,
 }
 
 impl WaitSource {
@@ -58,7 +70,7 @@ pub(crate) const NUMBERED: u32 = 0x8000_0000;
 /// `WAIT_NO_NUMBER`: what was read is too large for a number.
 pub(crate) const NO_NUMBER: u32 = 0x7fff_fffe;
 
-/// What the numbers of a database's wait events mean.
+/// What the numbers of a database mean that its sessions have in memory: wait events and states.
 pub(crate) trait WaitNames {
     /// The wait event of a number, as a process of the foreground or another one is in it; 0 = it does not wait.
     fn decode(&self, wait: u32, foreground: bool) -> Wait;
@@ -66,6 +78,11 @@ pub(crate) trait WaitNames {
     /// False for a number that the database cannot mean.
     fn is_known(&self, _wait: u32) -> bool {
         true
+    }
+
+    /// State of a session of this number, as the database calls it.
+    fn session_state(&self, _number: u32) -> SessionState {
+        SessionState::None
     }
 
     /// What the waits of this database are like.
@@ -140,6 +157,11 @@ pub(crate) trait Database {
     /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database
     /// does not tell.
     fn statement_text(&self, _pid: u32, _statement: u64, _texts: Texts) -> Option<String> {
+        None
+    }
+
+    /// What the application of a session calls itself, which may be nothing. None when the database does not tell, or not yet.
+    fn application(&self, _pid: u32) -> Option<String> {
         None
     }
 

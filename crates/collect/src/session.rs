@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, State, StateGroup, Wait, counter,
+    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, SessionState, State, StateGroup, Wait,
+    counter,
 };
 
 use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
@@ -23,6 +24,9 @@ const TITLE_SETTLED_NS: u64 = 200_000_000;
 /// Wait events of a session of which it is remembered as what it blocks in them. Beyond that the memory
 /// starts anew: a server may invent some.
 const REMEMBERED: usize = 10_000;
+
+/// Names that an application gives itself in one session, of which each makes another session of its time. Beyond that it has none.
+const MOST_APPLICATIONS: usize = 64;
 
 /// What a sampler pass could not use, since the last totals.
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,6 +98,10 @@ pub(crate) struct LiveSession {
     role: Role,
     title: Option<Title>,
     title_text: String,
+    /// What its application calls itself; none = not known yet.
+    application: Option<String>,
+    /// The ids that it has had, by application.
+    ids: BTreeMap<String, SessionId>,
     described: bool,
     tier: Tier,
     account: Option<Account>,
@@ -131,6 +139,8 @@ impl LiveSession {
             role: identity.role,
             title: None,
             title_text: String::new(),
+            application: None,
+            ids: BTreeMap::new(),
             described: false,
             tier: identity.tier,
             account: None,
@@ -238,6 +248,60 @@ impl LiveSession {
         }
     }
 
+    /// True when its application may have given itself a name since the last totals: it has used CPU, or is not known yet.
+    pub(crate) fn may_have_named_application(&self, on_cpu_ns: u64) -> bool {
+        let has_run = |account: &Account| account.last().on_cpu != on_cpu_ns;
+        self.is_application_unknown() || self.account.as_ref().is_some_and(has_run)
+    }
+
+    /// True as long as nothing is known of its application, although it may have one.
+    pub(crate) fn is_application_unknown(&self) -> bool {
+        self.application.is_none() && self.role == Role::Backend
+    }
+
+    /// Its application calls itself so. Once the session has been described under another name, its time from now on is that
+    /// of another session of the same process.
+    pub(crate) fn set_application(&mut self, mut name: String, next_id: &mut u64) {
+        if self.application.as_ref() == Some(&name) {
+            return;
+        }
+        if self.described {
+            let before = self.application.take().unwrap_or_default();
+            self.ids.insert(before, self.id);
+            if self.ids.len() >= MOST_APPLICATIONS && !self.ids.contains_key(&name) {
+                name = String::new();
+            }
+            let known = self.ids.get(&name).copied();
+            self.id = known.unwrap_or(SessionId(*next_id));
+            if known.is_none() {
+                *next_id += 1;
+                self.described = false;
+                self.counts_transactions = false;
+            }
+        }
+        self.application = Some(name);
+    }
+
+    /// Pid of the session that it works for, as the database numbers it.
+    pub(crate) fn leader_pid(&self) -> Option<u32> {
+        let title = self.title.as_ref()?;
+        (title.leader_pid != 0).then_some(title.leader_pid)
+    }
+
+    /// True when it is known whose session it is.
+    pub(crate) fn has_client(&self) -> bool {
+        self.title.as_ref().is_some_and(|title| !title.client.is_empty())
+    }
+
+    /// It works for this session: for its user and client, in its database.
+    pub(crate) fn take_client_of(&mut self, leader: &LiveSession) {
+        if let (Some(title), Some(of)) = (&mut self.title, &leader.title) {
+            title.user.clone_from(&of.user);
+            title.database.clone_from(&of.database);
+            title.client.clone_from(&of.client);
+        }
+    }
+
     /// Takes a sample; `stacks` are its kernel and user stack.
     pub(crate) fn sample(
         &mut self,
@@ -274,7 +338,7 @@ impl LiveSession {
         for &state in states {
             let cell = Cell {
                 wait,
-                statement: event.statement,
+                executing: event.executing,
                 state,
                 kernel_stack: stacks.0,
                 user_stack: stacks.1,
@@ -344,6 +408,7 @@ impl LiveSession {
                     time,
                     session: self.id,
                     statement: spent.statement,
+                    session_state: spent.session_state,
                     wait_class: spent.wait.class.to_string(),
                     wait_event: spent.wait.event.to_string(),
                     idle: spent.wait.idle,
@@ -460,6 +525,7 @@ impl LiveSession {
                 client: of_title(|t| t.client),
                 leader_pid: self.title.as_ref().map_or(0, |t| t.leader_pid),
                 title: self.title_text.clone(),
+                application: self.application.clone().unwrap_or_default(),
                 ..Session::default()
             }
             .into(),
@@ -493,9 +559,12 @@ impl LiveSession {
     /// What a row says of this cell.
     fn spent(&self, cell: Cell) -> Spent {
         let wait = self.decode(cell.wait);
+        let session_state = self.names.session_state(cell.executing.session_state);
+        // It still has the id of its last statement, but executes none. One that waits for the rows of a COPY does.
+        let is_idle = wait.idle && session_state != SessionState::Active;
         Spent {
-            // An idle session still has the id of its last statement; it executes none.
-            statement: if wait.idle { 0 } else { cell.statement },
+            statement: if is_idle { 0 } else { cell.executing.statement },
+            session_state,
             wait,
             state: cell.state,
             kernel_stack: cell.kernel_stack,

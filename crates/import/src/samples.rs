@@ -253,6 +253,7 @@ impl Samples {
                     samples: weight.samples,
                     fidelity,
                     pooled: false,
+                    session_state: dbtime_model::SessionState::None,
                 }
             };
             let first = of_session.iter().map(|(place, _)| place.second).min();

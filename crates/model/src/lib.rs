@@ -13,6 +13,7 @@ pub mod recording;
 mod resolution;
 mod rows;
 mod session;
+mod session_state;
 mod split;
 mod stack;
 mod state;
@@ -26,6 +27,7 @@ pub use rows::{
     Rows, SessionRow, SpanRow, StackRow, StatementRow, SwitchRow, Table, Timed, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
+pub use session_state::SessionState;
 pub use stack::{Frame, NO_STACK, StackId, stack_id};
 pub use state::{State, StateGroup};
 pub use turn::{Turn, Turns};

@@ -219,6 +219,7 @@ mod tests {
             samples: 2,
             fidelity: Fidelity::Sampled,
             pooled: false,
+            session_state: crate::SessionState::None,
         }
     }
 

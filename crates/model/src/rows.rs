@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendType, Frame, Session, SessionId, StackId, State, Wait};
+use crate::{BackendType, Frame, Session, SessionId, SessionState, StackId, State, Wait};
 
 /// How a number came to be. The two are never added without saying so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub struct ActivityRow {
     pub idle: bool,
     /// What the operating system says.
     pub state: State,
+    /// What the database says of the session as a whole. Since 1.5.
+    #[serde(default)]
+    pub session_state: SessionState,
     /// Kernel stack, 0 = none.
     pub kernel_stack: StackId,
     /// User stack, 0 = none.
@@ -421,6 +424,9 @@ pub struct SessionRow {
     /// See [`Session::sid`]. Since 1.4.
     #[serde(default)]
     pub sid: String,
+    /// See [`Session::application`]. Since 1.5.
+    #[serde(default)]
+    pub application: String,
 }
 
 impl From<Session> for SessionRow {
@@ -435,6 +441,7 @@ impl From<Session> for SessionRow {
             client: session.client,
             leader_pid: session.leader_pid,
             title: session.title,
+            application: session.application,
             service: session.service,
             module: session.module,
             action: session.action,
@@ -456,6 +463,7 @@ impl From<SessionRow> for Session {
             client: row.client,
             leader_pid: row.leader_pid,
             title: row.title,
+            application: row.application,
             service: row.service,
             module: row.module,
             action: row.action,

@@ -50,7 +50,7 @@ impl fmt::Display for BackendType {
 }
 
 /// The facts of a session that do not change while it lives. Where the application tells the database what it does
-/// (service, module, action, client id), each of the things it says makes a session of its own, with the same pid.
+/// (application, service, module, action, client id), each of the things it says makes a session of its own, with the same pid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Session {
     /// Identity in this recording.
@@ -71,6 +71,9 @@ pub struct Session {
     pub leader_pid: u32,
     /// The process title as it was read, for whatever the fields above could not say.
     pub title: String,
+    /// What the application calls itself (PostgreSQL: `application_name`); empty when not known or when it does not
+    /// say.
+    pub application: String,
     /// Service that the client connected to; empty when not known.
     pub service: String,
     /// Module that the application says it is in; empty when it does not say.

@@ -208,6 +208,7 @@ impl Turns {
                 samples: 0,
                 fidelity: Fidelity::Exact,
                 pooled: false,
+                session_state: crate::SessionState::None,
             })
             .collect();
         activity.sort_by(|a, b| {

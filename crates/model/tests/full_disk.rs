@@ -92,6 +92,7 @@ fn rows(segment: u64) -> Rows {
             samples: 1,
             fidelity: Fidelity::Sampled,
             pooled: false,
+            session_state: dbtime_model::SessionState::None,
         });
         rows.counters.push(CounterRow {
             time: segment as i64,

@@ -55,6 +55,7 @@ prop_compose! {
             samples,
             fidelity: if exact { Fidelity::Exact } else { Fidelity::Sampled },
             pooled: false,
+            session_state: dbtime_model::SessionState::None,
         }
     }
 }
@@ -234,6 +235,7 @@ fn some_activity(n: u64) -> Rows {
         samples: 1,
         fidelity: Fidelity::Sampled,
         pooled: false,
+        session_state: dbtime_model::SessionState::None,
     };
     Rows {
         activity: vec![row; 3],

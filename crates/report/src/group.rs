@@ -30,6 +30,8 @@ pub enum Dimension {
     WaitClass,
     /// `state`: what the operating system says.
     State,
+    /// `session_state`: what the database says of the session as a whole (PostgreSQL: active, idle in transaction …).
+    SessionState,
     /// `program`: name of the process, or its title.
     Program,
     /// `statement`: normalised SQL statement.
@@ -38,6 +40,8 @@ pub enum Dimension {
     Query,
     /// `sql_id`: the statement by its name in the database.
     SqlId,
+    /// `application`: what the application calls itself (PostgreSQL: `application_name`).
+    Application,
     /// `service`: what the client connected to.
     Service,
     /// `module`: program, as the application says it.
@@ -54,7 +58,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 18] = [
+    pub const ALL: [Dimension; 20] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -63,10 +67,12 @@ impl Dimension {
         Dimension::Wait,
         Dimension::WaitClass,
         Dimension::State,
+        Dimension::SessionState,
         Dimension::Program,
         Dimension::Statement,
         Dimension::Query,
         Dimension::SqlId,
+        Dimension::Application,
         Dimension::Service,
         Dimension::Module,
         Dimension::Action,
@@ -95,10 +101,12 @@ impl Dimension {
             Dimension::Wait => "wait",
             Dimension::WaitClass => "wait_class",
             Dimension::State => "state",
+            Dimension::SessionState => "session_state",
             Dimension::Program => "program",
             Dimension::Statement => "statement",
             Dimension::Query => "query",
             Dimension::SqlId => "sql_id",
+            Dimension::Application => "application",
             Dimension::Service => "service",
             Dimension::Module => "module",
             Dimension::Action => "action",
@@ -181,10 +189,12 @@ impl GroupKey {
             Dimension::Wait => Value::Wait(wait.clone()),
             Dimension::WaitClass => Value::Text(wait.class.to_string()),
             Dimension::State => Value::State(row.state),
+            Dimension::SessionState => Value::Text(row.session_state.to_string()),
             Dimension::Program => Value::Text(session.title.clone()),
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::Query => Value::Query(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),
+            Dimension::Application => Value::Text(session.application.clone()),
             Dimension::Service => Value::Text(session.service.clone()),
             Dimension::Module => Value::Text(session.module.clone()),
             Dimension::Action => Value::Text(session.action.clone()),

@@ -48,13 +48,39 @@ impl Section {
     }
 }
 
+/// Whether a session had something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rest {
+    /// It had; true of all of DB time.
+    None,
+    /// It waited for work; true of all of [`Section::Idle`], as the next one.
+    Idle,
+    /// It waited for its client while its transaction was open: others may have waited for its locks.
+    IdleInTransaction,
+}
+
+impl Rest {
+    fn of(activity: &Activity<'_>) -> Rest {
+        match activity.section != Section::DbTime && activity.wait.idle {
+            true if activity.row.session_state.is_idle_in_transaction() => Rest::IdleInTransaction,
+            true => Rest::Idle,
+            false => Rest::None,
+        }
+    }
+
+    /// True for both kinds.
+    pub fn is_idle(self) -> bool {
+        self != Rest::None
+    }
+}
+
 /// Time of one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerRow {
     /// Whether it is part of DB time.
     pub section: Section,
-    /// Of a background process, in an idle wait; true of all of [`Section::Idle`], of nothing of DB time.
-    pub idle: bool,
+    /// Whether the session had something to do.
+    pub rest: Rest,
     /// The group: one text for each dimension of [`Ledger::by`].
     pub labels: Vec<String>,
     /// The wait, when time is grouped by wait.
@@ -107,7 +133,7 @@ impl Ledger {
 /// Adds rows up to a [`Ledger`].
 pub(crate) struct LedgerBuilder {
     by: Vec<Dimension>,
-    groups: HashMap<(Section, bool, GroupKey), Sums>,
+    groups: HashMap<(Section, Rest, GroupKey), Sums>,
 }
 
 impl LedgerBuilder {
@@ -128,7 +154,7 @@ impl LedgerBuilder {
         } = *activity;
         let key = GroupKey::of(&self.by, row, session, wait);
         self.groups
-            .entry((section, wait.idle && section != Section::DbTime, key))
+            .entry((section, Rest::of(activity), key))
             .or_default()
             .take(activity);
     }
@@ -136,31 +162,31 @@ impl LedgerBuilder {
     /// `alike`: statements that are taken as one.
     pub(crate) fn finish(mut self, alike: &AlikeStatements, dimensions: &mut Dimensions) -> Ledger {
         if !alike.is_none() {
-            for ((section, idle, key), sums) in std::mem::take(&mut self.groups) {
+            for ((section, rest, key), sums) in std::mem::take(&mut self.groups) {
                 self.groups
-                    .entry((section, idle, key.grouped(alike)))
+                    .entry((section, rest, key.grouped(alike)))
                     .or_default()
                     .merge(&sums);
             }
         }
         let mut groups: Vec<_> = self.groups.into_iter().collect();
         groups.sort_unstable_by(
-            |((section, idle, key), sums), ((other_section, other_idle, other_key), other)| {
+            |((section, rest, key), sums), ((other_section, other_rest, other_key), other)| {
                 section
                     .cmp(other_section)
                     .then_with(|| key.second().cmp(&other_key.second()))
                     .then_with(|| Reverse(sums.total_ns()).cmp(&Reverse(other.total_ns())))
-                    .then_with(|| (idle, key).cmp(&(other_idle, other_key)))
+                    .then_with(|| (rest, key).cmp(&(other_rest, other_key)))
             },
         );
         let mut sums: [Sums; Section::ALL.len()] = Default::default();
         let rows = groups
             .into_iter()
-            .map(|((section, idle, key), row_sums)| {
+            .map(|((section, rest, key), row_sums)| {
                 sums[section as usize].merge(&row_sums);
                 LedgerRow {
                     section,
-                    idle,
+                    rest,
                     labels: key.labels(alike, dimensions),
                     wait: key.wait().cloned(),
                     sums: row_sums,

@@ -106,7 +106,7 @@ pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
     heat_map, latency,
 };
-pub use ledger::{Ledger, LedgerRow, Section};
+pub use ledger::{Ledger, LedgerRow, Rest, Section};
 pub use load::{Dimensions, Source};
 pub use printable::printable_lines;
 pub use quality::{Probe, Quality, StackCounts};

@@ -25,6 +25,8 @@ pub struct SessionTime {
     pub database: String,
     /// Where the client connected from; may be empty.
     pub client: String,
+    /// What its application calls itself; may be empty.
+    pub application: String,
     /// What it connected to; may be empty.
     pub service: String,
     /// Its program, as the application says it; may be empty.
@@ -235,6 +237,7 @@ impl Totals {
             user: session.user.clone(),
             database: session.database.clone(),
             client: session.client.clone(),
+            application: session.application.clone(),
             service: session.service.clone(),
             module: session.module.clone(),
             action: session.action.clone(),

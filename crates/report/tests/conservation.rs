@@ -65,6 +65,7 @@ prop_compose! {
             samples,
             fidelity: if exact { Fidelity::Exact } else { Fidelity::Sampled },
             pooled: false,
+            session_state: dbtime_model::SessionState::None,
         }
     }
 }
@@ -152,7 +153,7 @@ proptest! {
             prop_assert_eq!(ledger.section(section).map(|row| row.sums.total_ns()).sum::<u128>(), expected);
         }
         // No group twice.
-        let mut groups: Vec<_> = ledger.rows.iter().map(|row| (row.section, row.idle, &row.labels)).collect();
+        let mut groups: Vec<_> = ledger.rows.iter().map(|row| (row.section, row.rest, &row.labels)).collect();
         let rows = groups.len();
         groups.sort();
         groups.dedup();

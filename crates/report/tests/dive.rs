@@ -87,6 +87,7 @@ impl Trace {
             samples: 0,
             fidelity: Fidelity::Exact,
             pooled: false,
+            session_state: dbtime_model::SessionState::None,
         });
         self
     }

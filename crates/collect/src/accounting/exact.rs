@@ -11,9 +11,10 @@ use dbtime_model::{Fidelity, NO_STACK, State, StateGroup};
 
 use super::{Cell, Growth, Pending, RawWait, Share, Totals, not_sampled, split};
 use crate::bpf::{ExactState, ExactSums};
+use crate::database::Executing;
 
-/// What a session did: wait event, and statement (0 = not known).
-type Doing = (RawWait, u64);
+/// What a session did.
+type Doing = (RawWait, Executing);
 
 /// Cell of the exact matrix.
 type Key = (Doing, ExactState);
@@ -77,7 +78,7 @@ impl ExactAccount {
         if count > 0 {
             let cells = self
                 .samples
-                .entry(((cell.wait, cell.statement), state))
+                .entry(((cell.wait, cell.executing), state))
                 .or_default();
             *cells.entry(cell).or_default() += count;
         }
@@ -161,7 +162,7 @@ impl ExactAccount {
         for of_wait in &sums.waits {
             let doing = (
                 of_wait.wait.map_or(RawWait::NotRead, RawWait::Info),
-                of_wait.statement,
+                of_wait.executing,
             );
             for state in ExactState::ALL {
                 let reported = self.reported.entry((doing, state)).or_default();
@@ -201,10 +202,10 @@ fn exact(key: Key, sum: Sum, samples: &BTreeMap<Cell, u64>, shares: &mut Vec<Sha
 }
 
 /// A cell of which no stack is known.
-fn unsplit(((wait, statement), state): Key) -> Cell {
+fn unsplit(((wait, executing), state): Key) -> Cell {
     Cell {
         wait,
-        statement,
+        executing,
         state: match state {
             // In user code most likely, but nobody looked.
             ExactState::Outside => State::Cpu,
@@ -229,7 +230,7 @@ mod tests {
     fn cell(wait: u32, state: State, kernel_stack: u64) -> Cell {
         Cell {
             wait: RawWait::Info(wait),
-            statement: 0,
+            executing: Executing::default(),
             state,
             kernel_stack: dbtime_model::StackId(kernel_stack),
             user_stack: NO_STACK,

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup};
 
 use crate::bpf::{ExactSums, Tier};
+use crate::database::Executing;
 use crate::seconds::middle;
 
 mod exact;
@@ -38,8 +39,7 @@ pub(crate) enum RawWait {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Cell {
     pub(crate) wait: RawWait,
-    /// Number of what it executed; 0 = not known.
-    pub(crate) statement: u64,
+    pub(crate) executing: Executing,
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,
@@ -231,7 +231,7 @@ fn not_sampled(group: StateGroup) -> Cell {
     };
     Cell {
         wait: RawWait::NotSampled,
-        statement: 0,
+        executing: Executing::default(),
         state,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,

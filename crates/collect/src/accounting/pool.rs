@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use dbtime_model::{
-    ActivityRow, BackendType, Fidelity, NO_STACK, SessionId, StackId, State, StateGroup, Wait,
+    ActivityRow, BackendType, Fidelity, NO_STACK, SessionId, SessionState, StackId, State, StateGroup, Wait,
 };
 
 use super::sampled::SHORT_NS;
@@ -37,6 +37,7 @@ pub(crate) struct Kind {
 pub(crate) struct Spent {
     pub(crate) wait: Wait,
     pub(crate) statement: u64,
+    pub(crate) session_state: SessionState,
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,
@@ -145,6 +146,7 @@ fn row(time: i64, piece: Piece) -> ActivityRow {
         time,
         session: piece.session,
         statement: piece.spent.statement,
+        session_state: piece.spent.session_state,
         wait_class: piece.spent.wait.class.to_string(),
         wait_event: piece.spent.wait.event.to_string(),
         idle: piece.spent.wait.idle,
@@ -166,6 +168,7 @@ fn not_split(entry: &Entry, group: StateGroup) -> ActivityRow {
         spent: Spent {
             wait: Wait::not_sampled(),
             statement: 0,
+            session_state: SessionState::None,
             state: not_sampled(group).state,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
@@ -277,6 +280,7 @@ mod tests {
         Spent {
             wait: Wait::none(),
             statement: 0,
+            session_state: SessionState::None,
             state: State::User,
             kernel_stack: NO_STACK,
             user_stack: StackId(place),

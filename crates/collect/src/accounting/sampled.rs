@@ -207,7 +207,7 @@ mod tests {
     fn cell(wait: u32, state: State) -> Cell {
         Cell {
             wait: RawWait::Info(wait),
-            statement: 0,
+            executing: crate::database::Executing::default(),
             state,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,

@@ -11,9 +11,11 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::load::source_from;
 use super::plain::{Plain, read};
-use super::recorder::types::{dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums};
+use super::recorder::types::{
+    dbt_activity, dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums,
+};
 
-use crate::database::WaitSource;
+use crate::database::{Executing, WaitSource};
 
 /// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
 const RUNNING: u32 = 1;
@@ -45,8 +47,7 @@ pub(crate) struct SampleEvent {
     pub(crate) pid: u32,
     /// The 32 bits of the database; none when they could not be read.
     pub(crate) wait: Option<u32>,
-    /// Number of what it executed; 0 = not known.
-    pub(crate) statement: u64,
+    pub(crate) executing: Executing,
     /// Raw `__state` of a task that was off CPU; none for one on a CPU.
     pub(crate) off_cpu_state: Option<u32>,
     /// Where /proc was asked, in place of the above and of what follows on the mode.
@@ -114,8 +115,7 @@ pub(crate) struct ExactSums {
 pub(crate) struct WaitSums {
     /// As [`SampleEvent::wait`].
     pub(crate) wait: Option<u32>,
-    /// As [`SampleEvent::statement`].
-    pub(crate) statement: u64,
+    pub(crate) executing: Executing,
     /// By [`ExactState`].
     pub(crate) ns: [u64; ExactState::ALL.len()],
     /// By [`ExactState`].
@@ -224,8 +224,8 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             let is = |flag: u32| sample.flags & flag != 0;
             Some(Event::Sample(SampleEvent {
                 pid,
-                wait: (!is(WAIT_NOT_READ)).then_some(sample.wait),
-                statement: sample.statement,
+                wait: (!is(WAIT_NOT_READ)).then_some(sample.activity.wait),
+                executing: executing(&sample.activity),
                 listed: None,
                 kernel_names: Vec::new(),
                 off_cpu_state: (event.kind == WAITING).then_some(sample.state),
@@ -270,6 +270,13 @@ fn decode(bytes: &[u8]) -> Option<Event> {
     }
 }
 
+fn executing(activity: &dbt_activity) -> Executing {
+    Executing {
+        statement: activity.statement,
+        session_state: activity.session_state,
+    }
+}
+
 /// The sums behind the totals; none when there are none, or fewer than they say.
 fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
     let fixed = offset_of!(dbt_sums, waits);
@@ -283,8 +290,8 @@ fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
         .map(|n| {
             let sums: dbt_wait_sums = read(at(fixed + n * size_of::<dbt_wait_sums>())?)?;
             Some(WaitSums {
-                wait: (sums.wait != NOT_READ).then_some(sums.wait),
-                statement: sums.statement,
+                wait: (sums.activity.wait != NOT_READ).then_some(sums.activity.wait),
+                executing: executing(&sums.activity),
                 ns: sums.ns,
                 count: sums.count,
             })

@@ -22,7 +22,7 @@ use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::{StatementRecord, WaitSource, WaitTraits};
+use crate::database::{StatusRecord, WaitSource, WaitTraits};
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
@@ -531,11 +531,12 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             kind: SOURCE_NONE,
             ..dbt_wait_source::default()
         },
-        WaitSource::Pointer { event, statement } => dbt_wait_source {
+        WaitSource::Pointer { event, status } => dbt_wait_source {
             kind: SOURCE_POINTER,
             event,
-            statement: statement.map_or(0, |record| record.pointer),
-            statement_offset: statement.map_or(0, |record| record.offset),
+            statement: status.map_or(0, |record| record.pointer),
+            statement_offset: status.map_or(0, |record| record.statement),
+            state_offset: status.map_or(0, |record| record.session_state),
             ..dbt_wait_source::default()
         },
         WaitSource::Numbers {
@@ -556,9 +557,10 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
     match source.kind {
         SOURCE_POINTER => WaitSource::Pointer {
             event: source.event,
-            statement: (source.statement != 0).then_some(StatementRecord {
+            status: (source.statement != 0).then_some(StatusRecord {
                 pointer: source.statement,
-                offset: source.statement_offset,
+                statement: source.statement_offset,
+                session_state: source.state_offset,
             }),
         },
         SOURCE_NUMBERS => WaitSource::Numbers {

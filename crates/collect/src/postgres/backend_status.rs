@@ -1,11 +1,11 @@
-//! What a session says of its statement: its entry in the server's status array (`PgBackendStatus` in
+//! What a session says of its statement, its state and its application: its entry in the server's status array (`PgBackendStatus` in
 //! src/include/utils/backend_status.h), which pg_stat_activity shows. Read from the session's memory, without a connection.
 //!
 //! `MyBEEntry` points to the entry. Where in it the query id lies is told by the code of `pgstat_get_my_query_id`, which is exported
 //! and does nothing but return it; in PostgreSQL 14 to 18 that is the same place on 64-bit machines, and with it all that lies
 //! before it. A server with another layout is refused, and so is one whose entries name other processes.
 
-use crate::database::StatementRecord;
+use crate::database::StatusRecord;
 use crate::executable::Executable;
 use crate::small_code::{Operand, operands_of};
 use crate::{memory, process};
@@ -16,8 +16,14 @@ const QUERY_ID: u64 = 424;
 const CHANGE_COUNT: u64 = 0;
 /// `st_procpid`.
 const PROCESS_ID: u64 = 4;
+/// `st_state`: a 32-bit number.
+const STATE: u64 = 232;
 /// `st_activity_raw`: address of the text.
 const ACTIVITY: u64 = 248;
+/// `st_appname`: address of the name.
+const APPLICATION: u64 = 240;
+/// Bytes of a name: NAMEDATALEN.
+const MOST_NAME: usize = 64;
 /// Bytes of a text that are read at most.
 const MOST_TEXT: usize = 64 << 10;
 /// Bytes that are read at a time: the rest of a buffer is not touched, reading it might allocate it.
@@ -63,32 +69,42 @@ impl BackendStatus {
         }
     }
 
-    /// Where a session's statement is read.
-    pub(super) fn record(self) -> StatementRecord {
-        StatementRecord {
+    /// Where it is read what a session executes.
+    pub(super) fn record(self) -> StatusRecord {
+        StatusRecord {
             pointer: self.pointer,
-            offset: QUERY_ID as u32,
+            statement: QUERY_ID as u16,
+            session_state: STATE as u16,
         }
     }
 
     /// The text that a session has in its entry, as long as it is that of this statement. Cut where the server cuts it
     /// (`track_activity_query_size`), and at [`MOST_TEXT`].
     pub(super) fn text(self, pid: u32, statement: u64) -> Option<String> {
+        self.read(pid, |entry| {
+            let address = memory::read_u64(pid, entry + ACTIVITY).ok()?;
+            let id = memory::read_u64(pid, entry + QUERY_ID).ok()?;
+            (id == statement).then(|| text_at(pid, address, MOST_TEXT))?
+        })
+        .filter(|text| !text.is_empty())
+    }
+
+    /// What a session's application calls itself; it may not. None as long as the session has not filled in its entry.
+    pub(super) fn application(self, pid: u32) -> Option<String> {
+        self.read(pid, |entry| {
+            let is_filled_in = memory::read_u32(pid, entry + PROCESS_ID).ok()? != 0;
+            let address = memory::read_u64(pid, entry + APPLICATION).ok()?;
+            is_filled_in.then(|| text_at(pid, address, MOST_NAME))?
+        })
+    }
+
+    /// Reads a session's entry, whose address is given; none when the session writes it meanwhile.
+    fn read<T>(self, pid: u32, fields: impl Fn(u64) -> Option<T>) -> Option<T> {
         let entry = self.entry(pid)?;
-        let look = || {
-            let (mut count, mut address, mut id) = ([0; 4], [0; 8], [0; 8]);
-            let mut parts: [(u64, &mut [u8]); 3] = [
-                (entry + CHANGE_COUNT, &mut count),
-                (entry + ACTIVITY, &mut address),
-                (entry + QUERY_ID, &mut id),
-            ];
-            memory::read(pid, &mut parts).ok()?;
-            let (count, id) = (u32::from_ne_bytes(count), u64::from_ne_bytes(id));
-            (count & 1 == 0 && id == statement).then_some((count, u64::from_ne_bytes(address)))
-        };
-        let before = look()?;
-        let text = text_at(pid, before.1)?;
-        (look()? == before).then_some(text)
+        let count = || memory::read_u32(pid, entry + CHANGE_COUNT).ok();
+        let before = count().filter(|count| count & 1 == 0)?;
+        let read = fields(entry)?;
+        (count()? == before).then_some(read)
     }
 
     fn entry(self, pid: u32) -> Option<u64> {
@@ -98,18 +114,19 @@ impl BackendStatus {
     }
 }
 
-/// The text at an address, up to a zero.
-fn text_at(pid: u32, address: u64) -> Option<String> {
+/// The text at an address, up to a zero, and not beyond so many bytes by more than a piece.
+fn text_at(pid: u32, address: u64, most: usize) -> Option<String> {
     let mut text = Vec::new();
-    while text.len() < MOST_TEXT {
+    while text.len() < most {
         let mut piece = [0; PIECE];
-        memory::read(pid, &mut [(address.checked_add(text.len() as u64)?, &mut piece)]).ok()?;
-        let end = memchr::memchr(0, &piece);
-        text.extend(&piece[..end.unwrap_or(PIECE)]);
+        let piece = &mut piece[..PIECE.min(most)];
+        memory::read(pid, &mut [(address.checked_add(text.len() as u64)?, &mut *piece)]).ok()?;
+        let end = memchr::memchr(0, piece);
+        text.extend(&piece[..end.unwrap_or(piece.len())]);
         if end.is_some() {
             break;
         }
     }
     // Of a server with another encoding what is no UTF-8 is shown as such; a text may be cut inside a character.
-    Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| !text.is_empty())
+    Some(String::from_utf8_lossy(&text).into_owned())
 }

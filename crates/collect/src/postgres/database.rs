@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dbtime_model::recording::DatabaseMeta;
-use dbtime_model::{Wait, counter};
+use dbtime_model::{SessionState, Wait, counter};
 
 use super::Server;
 use super::backend_status::BackendStatus;
@@ -75,7 +75,7 @@ impl PostgresDatabase {
             let status = self.status.and_then(Result::ok);
             WaitSource::Pointer {
                 event: self.server.wait_address,
-                statement: status.map(BackendStatus::record),
+                status: status.map(BackendStatus::record),
             }
         } else {
             WaitSource::None
@@ -180,6 +180,10 @@ impl Database for PostgresDatabase {
         }
     }
 
+    fn application(&self, pid: u32) -> Option<String> {
+        self.status?.ok()?.application(pid)
+    }
+
     fn forget(&mut self, pid: u32) {
         if let Some(transactions) = &mut self.transactions {
             transactions.forget(pid);
@@ -207,6 +211,24 @@ impl WaitNames for &'static WaitEventNames {
             Some((class, event)) => {
                 Wait::event(&class, &event, wait_events::is_idle(&class, &event, foreground))
             }
+        }
+    }
+
+    fn session_state(&self, number: u32) -> SessionState {
+        // BackendState in src/include/utils/backend_status.h; 18 has put one more in the second place.
+        let since_14 = match (self.major() >= 18, number) {
+            (true, 1) => return SessionState::Starting,
+            (true, 2..) => number - 1,
+            _ => number,
+        };
+        match since_14 {
+            1 => SessionState::Idle,
+            2 => SessionState::Active,
+            3 => SessionState::IdleInTransaction,
+            4 => SessionState::FastpathCall,
+            5 => SessionState::IdleInFailedTransaction,
+            6 => SessionState::Disabled,
+            _ => SessionState::None,
         }
     }
 

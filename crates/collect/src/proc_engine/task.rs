@@ -9,7 +9,7 @@ use syscalls::Sysno;
 
 use crate::bpf::{Event, Listed, SampleEvent};
 use crate::clock::monotonic_ns;
-use crate::database::{NO_NUMBER, NUMBERED, WaitSource};
+use crate::database::{Executing, NO_NUMBER, NUMBERED, WaitSource};
 use crate::{memory, process};
 
 /// Files are read with one call each; a kernel stack has 64 frames of less than 100 bytes.
@@ -87,13 +87,13 @@ impl Task {
             'Z' | 'X' | 'x' => return false,
             _ => Listed::Off(State::Unknown),
         };
-        let (wait, statement) = self.read_wait();
+        let (wait, executing) = self.read_wait();
         let kernel_names = match listed {
             Listed::Ready => Vec::new(),
             Listed::Off(_) => self.read_stack(),
         };
         let has_changed = match listed {
-            Listed::Ready => self.read_wait() != (wait, statement),
+            Listed::Ready => self.read_wait() != (wait, executing),
             Listed::Off(_) => self.read_schedstat().ok() != Some(before),
         };
         if has_changed {
@@ -102,7 +102,7 @@ impl Task {
             self.sample = Some(SampleEvent {
                 pid: self.pid,
                 wait,
-                statement,
+                executing,
                 listed: Some(listed),
                 kernel_names,
                 ..SampleEvent::default()
@@ -156,19 +156,23 @@ impl Task {
         parsed().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Wait event (none = it could not be read) and statement.
-    fn read_wait(&self) -> (Option<u32>, u64) {
+    /// Wait event (none = it could not be read), and what it executes.
+    fn read_wait(&self) -> (Option<u32>, Executing) {
         match self.source {
-            WaitSource::None => (Some(0), 0),
-            WaitSource::Pointer { event, statement } => {
+            WaitSource::None => (Some(0), Executing::default()),
+            WaitSource::Pointer { event, status } => {
                 let wait = memory::read_u64(self.pid, event).and_then(|at| memory::read_u32(self.pid, at));
-                let id = statement.and_then(|record| {
+                let executing = status.and_then(|record| {
                     let at = memory::read_u64(self.pid, record.pointer)
                         .ok()
                         .filter(|at| *at != 0)?;
-                    memory::read_u64(self.pid, at + u64::from(record.offset)).ok()
+                    let field = |offset: u16| at.checked_add(u64::from(offset));
+                    Some(Executing {
+                        statement: memory::read_u64(self.pid, field(record.statement)?).ok()?,
+                        session_state: memory::read_u32(self.pid, field(record.session_state)?).ok()?,
+                    })
                 });
-                (wait.ok(), id.unwrap_or(0))
+                (wait.ok(), executing.unwrap_or_default())
             }
             WaitSource::Numbers {
                 event,
@@ -181,14 +185,18 @@ impl Task {
                     parts.push((statement, &mut hash));
                 }
                 if memory::read(self.pid, &mut parts).is_err() {
-                    return (None, 0);
+                    return (None, Executing::default());
                 }
                 let wait = if i32::from_ne_bytes(time) > 0 {
                     0
                 } else {
                     NUMBERED | u32::from_ne_bytes(number).min(NO_NUMBER)
                 };
-                (Some(wait), u32::from_ne_bytes(hash).into())
+                let executing = Executing {
+                    statement: u32::from_ne_bytes(hash).into(),
+                    session_state: 0,
+                };
+                (Some(wait), executing)
             }
         }
     }

@@ -162,6 +162,7 @@ mod tests {
                 samples: 1,
                 fidelity: Fidelity::Sampled,
                 pooled: false,
+                session_state: dbtime_model::SessionState::None,
             });
         }
         let meta = Meta {

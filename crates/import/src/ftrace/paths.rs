@@ -283,6 +283,7 @@ impl Paths {
                 samples: 0,
                 fidelity: Fidelity::Exact,
                 pooled: false,
+                session_state: dbtime_model::SessionState::None,
             };
             for (state, (ns, count)) in STATES.into_iter().zip(sums.own).filter(|(_, own)| own.1 > 0) {
                 into.activity(row(state, ns, count));

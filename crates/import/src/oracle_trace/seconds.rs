@@ -332,6 +332,7 @@ impl Seconds {
                 samples: 0,
                 fidelity: Fidelity::Exact,
                 pooled: false,
+                session_state: dbtime_model::SessionState::None,
             });
         };
         let cells = cells(&mut self.own, &mut self.waits);

@@ -16,7 +16,7 @@ use super::{MetaJson, time_of_day, timestamp};
 use crate::database_view::{DatabaseView, EventView};
 use crate::filter::SECOND_US;
 use crate::group::Dimension;
-use crate::ledger::{Ledger, LedgerRow, Section};
+use crate::ledger::{Ledger, LedgerRow, Rest, Section};
 use crate::quality::{Probe, Quality};
 use crate::report::Report;
 use crate::saturation::Saturation;
@@ -77,6 +77,8 @@ struct SaturationJson {
 struct LedgerJson<'a> {
     section: &'static str,
     idle: bool,
+    /// The session waited for its client while its transaction was open.
+    in_transaction: bool,
     group: BTreeMap<&'static str, &'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_class: Option<&'a str>,
@@ -137,6 +139,7 @@ struct SessionJson<'a> {
     user: &'a str,
     database: &'a str,
     client: &'a str,
+    application: &'a str,
     service: &'a str,
     module: &'a str,
     action: &'a str,
@@ -283,7 +286,8 @@ fn ledger_row<'a>(ledger: &Ledger, row: &'a LedgerRow) -> LedgerJson<'a> {
         .collect();
     LedgerJson {
         section: row.section.as_str(),
-        idle: row.idle,
+        idle: row.rest.is_idle(),
+        in_transaction: row.rest == Rest::IdleInTransaction,
         wait_class: row
             .wait
             .as_ref()
@@ -367,6 +371,7 @@ impl<'a> From<&'a SessionTime> for SessionJson<'a> {
             user: &session.user,
             database: &session.database,
             client: &session.client,
+            application: &session.application,
             service: &session.service,
             module: &session.module,
             action: &session.action,

@@ -4,7 +4,7 @@ use dbtime_model::State;
 
 use super::page::{Page, Table, percent};
 use crate::group::Dimension;
-use crate::ledger::{Ledger, LedgerRow, Section};
+use crate::ledger::{Ledger, LedgerRow, Rest, Section};
 use crate::number::{Amounts, seconds};
 use crate::report::Report;
 use crate::sums::{self, FidelityMix, Sums};
@@ -166,7 +166,7 @@ fn table(ledger: &Ledger, amounts: Amounts) -> Table {
                 .collect()
         };
         for row in &rows {
-            let mut cells = labels(row, text_heads.len());
+            let mut cells = labels(row, &ledger.by, text_heads.len());
             cells.extend(numbers(&row.sums));
             table.row(cells);
         }
@@ -185,18 +185,21 @@ fn table(ledger: &Ledger, amounts: Amounts) -> Table {
     table
 }
 
-/// Texts of the group. In the background idle waits stand beside others, so they are marked.
-fn labels(row: &LedgerRow, columns: usize) -> Vec<String> {
+/// Texts of the group. In the background idle waits stand beside others, so they are marked; and open transactions stand beside
+/// sessions that have none.
+fn labels(row: &LedgerRow, by: &[Dimension], columns: usize) -> Vec<String> {
     let mut labels = row.labels.clone();
     labels.resize(columns, String::new());
-    if row.section == Section::Background
-        && row.idle
-        && let Some(last) = labels.last_mut()
-    {
+    let mark = match (row.rest, row.section) {
+        (Rest::IdleInTransaction, _) if !by.contains(&Dimension::SessionState) => "(in transaction)",
+        (Rest::Idle, Section::Background) => "(idle)",
+        _ => return labels,
+    };
+    if let Some(last) = labels.last_mut() {
         if !last.is_empty() {
             last.push(' ');
         }
-        last.push_str("(idle)");
+        last.push_str(mark);
     }
     labels
 }

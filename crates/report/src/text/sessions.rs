@@ -74,7 +74,12 @@ fn name(session: &SessionTime) -> String {
         (_, true) => whose,
         _ => format!("{whose} ({kind})"),
     };
-    let says = [&session.module, &session.action, &session.client_id];
+    let says = [
+        &session.application,
+        &session.module,
+        &session.action,
+        &session.client_id,
+    ];
     let says: Vec<&str> = says
         .into_iter()
         .map(String::as_str)

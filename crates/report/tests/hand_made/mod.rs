@@ -70,6 +70,7 @@ pub(crate) fn row(session: u64, wait: (&str, &str, bool), state: State, ms: u64)
         samples: ms / 10,
         fidelity: Fidelity::Sampled,
         pooled: false,
+        session_state: dbtime_model::SessionState::None,
     }
 }
 

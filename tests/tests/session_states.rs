@@ -1,0 +1,236 @@
+//! What the database says of a session as a whole: its state, its application, whose parallel worker it is.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::{Cluster, Options, SUPERUSER};
+use dbtime_tests::{
+    Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution, needs_recording,
+    say,
+};
+use serde_json::Value;
+
+fn json(recorded: &Recorded, arguments: &[&str]) -> Value {
+    let path = recorded.path.to_str().expect("a plain path");
+    let outcome = dbtime(&[&["report", path, "--format", "json"], arguments].concat()).expect_code(0);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}
+
+/// Seconds in these sections by the value of a dimension, of one process.
+fn seconds(recorded: &Recorded, pid: u32, by: &str, sections: &[&str]) -> BTreeMap<String, f64> {
+    let report = json(recorded, &["--session", &pid.to_string(), "--by", by]);
+    let mut seconds = BTreeMap::new();
+    for row in report["ledger"].as_array().expect("rows") {
+        if sections.iter().any(|section| row["section"] == *section) {
+            let value = row["group"][by].as_str().expect("a value").to_string();
+            *seconds.entry(value).or_default() += row["total_ns"].as_f64().expect("a number") / 1e9;
+        }
+    }
+    seconds
+}
+
+/// Asks the server for a session's state, and lets it be in it for so long.
+fn stay(cluster: &Cluster, session: &Session, state: &str, ms: u64) -> f64 {
+    let begin = Instant::now();
+    sleep(Duration::from_millis(ms));
+    let said = cluster.psql(&format!(
+        "SELECT state FROM pg_stat_activity WHERE pid = {}",
+        session.pid()
+    ));
+    assert_eq!(said.expect("an answer").trim(), state);
+    begin.elapsed().as_secs_f64()
+}
+
+#[test]
+fn the_state_of_a_session_is_what_the_server_says_in_every_version() {
+    needs_recording!();
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    for build in servers {
+        let cluster = build.start(Options::default());
+        let mut session = Session::connect(&cluster);
+        let recorders = [
+            Recorder::server(&cluster, &["--exact=calls"]),
+            Recorder::server(&cluster, &[]),
+            Recorder::server(&cluster, &["--collector", "proc"]),
+        ];
+        let mut truth: BTreeMap<&str, f64> = BTreeMap::new();
+        session.run("BEGIN; SELECT 1");
+        truth.insert(
+            "idle in transaction",
+            stay(&cluster, &session, "idle in transaction", 800),
+        );
+        session.run("COMMIT");
+        let idle = stay(&cluster, &session, "idle", 400);
+        session.run("SELECT pg_sleep(0.7)");
+        truth.insert("active", 0.7);
+        session.run("BEGIN");
+        session.try_run("SELECT 1 / 0").expect_err("nobody can");
+        let state = "idle in transaction (aborted)";
+        truth.insert(state, stay(&cluster, &session, state, 600));
+        session.run("ROLLBACK");
+        session.wait_until_idle();
+        for recorder in recorders {
+            let recorded = recorder.stop();
+            let idle_in = seconds(&recorded, session.pid(), "session_state", &["idle"]);
+            let busy_in = seconds(&recorded, session.pid(), "session_state", &["db_time"]);
+            say(&format!("{}: idle {idle_in:?}, DB time {busy_in:?}", build.name));
+            for (state, seconds) in &truth {
+                let found = if *state == "active" { &busy_in } else { &idle_in };
+                // A sample is 10 ms, at either end.
+                assert_close(
+                    &format!("{}: {state}", build.name),
+                    found.get(*state).copied().unwrap_or(0.0),
+                    *seconds,
+                    0.05,
+                    0.03,
+                );
+            }
+            assert!(idle_in["idle"] >= idle - 0.05, "{idle_in:?}");
+            // All but that is none: it is small.
+            let others = idle_in
+                .iter()
+                .chain(&busy_in)
+                .filter(|(state, _)| !truth.contains_key(state.as_str()) && state.as_str() != "idle");
+            let others: f64 = others.map(|(_, seconds)| seconds).sum();
+            assert!(others < 0.05, "{others} s in other states");
+            let text = recorded.text(&[]);
+            assert!(text.contains("Client:ClientRead (in transaction)"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_the_rows_of_a_copy_executes_it() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("compute_query_id", "on"));
+    cluster.psql("CREATE TABLE t (a int)").expect("a table");
+    let recorder = Recorder::server(&cluster, &[]);
+    let mut psql = cluster
+        .client_program("psql")
+        .expect("it is there")
+        .args(["--quiet", "--dbname=postgres", "--command", "COPY t FROM STDIN"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut rows = psql.stdin.take().expect("a pipe");
+    for _ in 0..5 {
+        sleep(Duration::from_millis(200));
+        // As much as the client sends at once.
+        rows.write_all("1\n".repeat(8192).as_bytes()).expect("it reads");
+        rows.flush().expect("it reads");
+    }
+    drop(rows);
+    assert!(psql.wait().expect("it ends").success());
+    let report = json(&recorder.stop(), &["--by", "query,session_state,wait"]);
+    let rows = report["ledger"].as_array().expect("rows");
+    let of_copy = rows.iter().filter(|row| {
+        row["section"] == "idle"
+            && row["group"]["session_state"] == "active"
+            && row["group"]["wait"] == "Client:ClientRead"
+            && row["group"]["query"] != "[unknown]"
+    });
+    let seconds: f64 = of_copy
+        .map(|row| row["total_ns"].as_f64().expect("a number") / 1e9)
+        .sum();
+    assert_between("waiting for rows, s", seconds, 0.8, 1.2, 0.1, 0.0);
+}
+
+#[test]
+fn what_the_application_calls_itself_is_followed() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let mut session = Session::connect_with(&cluster, "-c application_name=first");
+    let recorder = Recorder::server(&cluster, &[]);
+    let mut short = 0;
+    session.run("SELECT pg_sleep(2.2)");
+    session.run("SET application_name = '</script>'; SELECT pg_sleep(2.2)");
+    for _ in 0..10 {
+        let mut other = Session::connect_with(&cluster, "-c application_name=short");
+        other.burn(Duration::from_millis(60));
+        other.end();
+        short += 1;
+    }
+    session.run("SET application_name = 'first'; SELECT pg_sleep(2.2)");
+    session.wait_until_idle();
+    let recorded = recorder.stop();
+    let found = seconds(&recorded, session.pid(), "application", &["db_time"]);
+    say(&format!("{found:?}"));
+    // It is read once a second.
+    assert_close("first", found["first"], 4.4, 0.0, 2.0);
+    assert_close("second", found["</script>"], 2.2, 0.0, 2.0);
+    assert_close("both", found.values().sum(), 6.6, 0.02, 0.0);
+    let report = json(&recorded, &[]);
+    let sessions = report["sessions"].as_array().expect("sessions");
+    let of = |application: &str| {
+        let so = sessions.iter().filter(|of| of["application"] == application);
+        so.filter(|of| of["pid"] == session.pid()).count()
+    };
+    assert_eq!((of("first"), of("</script>")), (1, 1), "{sessions:#?}");
+    let named = sessions.iter().filter(|of| of["application"] == "short").count();
+    say(&format!(
+        "{named} of {short} short sessions have told their application"
+    ));
+    assert!(named * 10 >= short * 8, "{named} of {short}");
+    // What no sample has fallen into yet goes to the name that comes next: nothing is lost.
+    let sum = |field: &str| -> u64 {
+        let same = sessions.iter().filter(|of| of["pid"] == session.pid());
+        same.map(|of| of[field].as_u64().expect("a number")).sum()
+    };
+    assert_eq!(sum("accounted_ns"), sum("elapsed_ns"));
+}
+
+#[test]
+fn a_parallel_worker_works_for_its_leaders_user_statement_and_application() {
+    needs_recording!();
+    let options = Options::default()
+        .set("compute_query_id", "on")
+        .set("min_parallel_table_scan_size", "0")
+        .set("parallel_setup_cost", "0")
+        .set("parallel_tuple_cost", "0")
+        .set("max_parallel_workers_per_gather", "2")
+        .set("jit", "off");
+    let cluster = distribution().start(options);
+    cluster
+        .psql("CREATE TABLE t AS SELECT n FROM generate_series(1, 400000) n; ANALYZE t")
+        .expect("a table");
+    let mut session = Session::connect_with(&cluster, "-c application_name=reports");
+    let recorder = Recorder::server(&cluster, &[]);
+    for _ in 0..5 {
+        session.run("SELECT count(md5(md5(md5(n::text)))) FROM t");
+    }
+    session.wait_until_idle();
+    let recorded = recorder.stop();
+    let report = json(&recorded, &["--by", "backend_type,user,application"]);
+    let rows = report["ledger"].as_array().expect("rows");
+    let workers: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["group"]["backend_type"] == "parallel worker")
+        .collect();
+    let sum = |rows: &[&Value]| -> f64 {
+        rows.iter()
+            .map(|row| row["total_ns"].as_f64().expect("a number"))
+            .sum()
+    };
+    let named: Vec<&Value> = workers
+        .iter()
+        .copied()
+        .filter(|row| row["group"]["user"] == SUPERUSER && row["group"]["application"] == "reports")
+        .collect();
+    assert!(sum(&workers) > 0.1e9, "there were none: {rows:#?}");
+    assert_close("time of workers", sum(&named), sum(&workers), 0.02, 0.0);
+    let by_query = json(&recorded, &["--by", "query,backend_type"]);
+    let rows = by_query["ledger"].as_array().expect("rows");
+    let largest = |kind: &str| {
+        let of = rows
+            .iter()
+            .filter(|row| row["section"] == "db_time" && row["group"]["backend_type"] == kind);
+        let max = of.max_by_key(|row| row["total_ns"].as_u64());
+        max.expect("there is one")["group"]["query"].clone()
+    };
+    assert_eq!(largest("parallel worker"), largest("client backend"));
+    assert_ne!(largest("client backend"), "[unknown]");
+}
