@@ -19,6 +19,7 @@ readonly PRESET=/etc/postgresql-common/createcluster.d/dbtime.conf
 missing=()
 need_clang=no
 need_postgres=no
+need_kcache=no
 
 die() {
     echo "deps.sh: $*" >&2
@@ -53,6 +54,10 @@ have_postgres() {
         [ "$version" -lt "$POSTGRES_MIN" ] || return 0
     done
     return 1
+}
+
+have_kcache() {
+    ls /usr/share/postgresql/*/extension/pg_stat_kcache.control >/dev/null 2>&1
 }
 
 check_build() {
@@ -91,6 +96,8 @@ check_test() {
     have perf || missing+=("$(perf_package)")
     have bpftrace || missing+=(bpftrace)
     have offcputime || [ -x /usr/sbin/offcputime ] || missing+=(libbpf-tools)
+    # A witness of the CPU of statements.
+    have_kcache || need_kcache=yes
     # Debian splits ensurepip off: python3 alone makes environments without pip.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 }
@@ -152,6 +159,12 @@ install_missing() {
         die "apt-get could not install: ${missing[*]}"
     [ "$need_clang" = no ] || have_clang || die "installed $package, but still find no clang >= $CLANG_MIN"
     [ "$need_postgres" = no ] || have_postgres || die "this release offers no PostgreSQL >= $POSTGRES_MIN"
+    if [ "$need_kcache" = yes ]; then
+        # For the server that the tests start: the newest.
+        package=postgresql-$(find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -n | tail -n 1)-pg-stat-kcache
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$package" ||
+            die "apt-get could not install: $package"
+    fi
 }
 
 [ $# -gt 0 ] || set -- --help
@@ -165,6 +178,6 @@ for group in "$@"; do
     esac
 done
 
-if [ ${#missing[@]} -gt 0 ] || [ "$need_clang" = yes ] || [ "$need_postgres" = yes ]; then
+if [ ${#missing[@]} -gt 0 ] || [ "$need_clang" = yes ] || [ "$need_postgres" = yes ] || [ "$need_kcache" = yes ]; then
     install_missing
 fi

@@ -18,9 +18,34 @@ const STATEMENTS: [&str; 5] = [
     "UPDATE t SET a = a + 1",
 ];
 
+/// Statements of all sorts. None of their time is spent elsewhere: not in parsing, not in a commit.
+const SORTS: [(&str, &str); 8] = [
+    ("function whose statements are its own", "SELECT f(300000)"),
+    (
+        "block",
+        "DO $$ BEGIN PERFORM count(DISTINCT md5(n::text)) FROM generate_series(1, 300000) n; END $$",
+    ),
+    ("prepared", "EXECUTE p(400000)"),
+    (
+        "copy",
+        "COPY (SELECT md5(n::text) FROM generate_series(1, 600000) n) TO '/dev/null'",
+    ),
+    ("index", "CREATE INDEX ON u (md5(a::text))"),
+    ("cursor", "FETCH ALL FROM c"),
+    (
+        "table",
+        "CREATE TABLE v AS SELECT md5(n::text) FROM generate_series(1, 400000) n",
+    ),
+    ("vacuum", "ANALYZE u"),
+];
+
 fn server(server: &Server) -> Cluster {
+    server_with(server, "pg_stat_statements")
+}
+
+fn server_with(server: &Server, libraries: &str) -> Cluster {
     let options = Options::default()
-        .set("shared_preload_libraries", "pg_stat_statements")
+        .set("shared_preload_libraries", libraries)
         .set("pg_stat_statements.track_planning", "on")
         .set("max_parallel_workers_per_gather", "0")
         .set("jit", "off")
@@ -61,6 +86,17 @@ fn statements(recorded: &Recorded) -> BTreeMap<String, (f64, String)> {
         let id = statement["query"].as_str()?.to_string();
         let text = statement["text"].as_str().unwrap_or_default().to_string();
         Some((id, (number(&statement["total_ns"]) / 1e9, text)))
+    });
+    known.collect()
+}
+
+/// CPU in seconds by query id.
+fn cpu(recorded: &Recorded) -> BTreeMap<String, f64> {
+    let report = json(recorded, &[]);
+    let statements = report["statements"].as_array().expect("statements");
+    let known = statements.iter().filter_map(|statement| {
+        let id = statement["query"].as_str()?.to_string();
+        Some((id, number(&statement["on_cpu_ns"]) / 1e9))
     });
     known.collect()
 }
@@ -140,6 +176,120 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
 }
 
 #[test]
+fn every_sort_of_statement_has_its_time_and_its_cpu() {
+    needs_recording!();
+    let cluster = server_with(&distribution(), "pg_stat_statements,pg_stat_kcache");
+    cluster
+        .psql("CREATE EXTENSION pg_stat_kcache")
+        .expect("scripts/deps.sh test installs it");
+    cluster
+        .psql(
+            "CREATE FUNCTION f(n int) RETURNS bigint LANGUAGE plpgsql AS $$
+             DECLARE a bigint; b bigint;
+             BEGIN
+                 SELECT count(DISTINCT md5(i::text)) INTO a FROM generate_series(1, n) i;
+                 SELECT sum(length(md5(md5(i::text)))) INTO b FROM generate_series(1, n) i;
+                 RETURN a + b;
+             END $$;
+             CREATE TABLE u AS SELECT a, repeat('x', 100) b FROM generate_series(1, 300000) a",
+        )
+        .expect("a function and a table");
+    let mut session = Session::connect_with(&cluster, "-c synchronous_commit=off");
+    session.run("PREPARE p(int) AS SELECT count(DISTINCT md5(n::text)) FROM generate_series(1, $1) n");
+    let exact = Recorder::server(&cluster, &["--exact=calls"]);
+    let sampled = Recorder::server(&cluster, &[]);
+    cluster
+        .psql("SELECT pg_stat_statements_reset(), pg_stat_kcache_reset()")
+        .expect("they are there");
+    session.run("BEGIN");
+    session.run("DECLARE c CURSOR FOR SELECT md5(md5(md5(n::text))) FROM generate_series(1, 400000) n");
+    for (_, statement) in SORTS {
+        session.run(statement);
+    }
+    session.run("COMMIT");
+    session.wait_until_idle();
+    let (exact, sampled) = (exact.stop(), sampled.stop());
+    let answer = cluster
+        .psql(
+            "SELECT queryid, (total_exec_time + total_plan_time) / 1000,
+                    coalesce(exec_user_time + exec_system_time + plan_user_time + plan_system_time, -1),
+                    regexp_replace(left(query, 40), '\\s+', ' ', 'g')
+             FROM pg_stat_statements LEFT JOIN pg_stat_kcache() USING (queryid, userid, dbid)
+             WHERE total_exec_time > 20",
+        )
+        .expect("they are there");
+    assert!(answer.lines().count() >= SORTS.len(), "{answer}");
+    let (time, time_by_samples) = (statements(&exact), statements(&sampled));
+    let (on_cpu, on_cpu_by_samples) = (cpu(&exact), cpu(&sampled));
+    let mut with_cpu = 0;
+    for line in answer.lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [id, seconds, cpu, text] = columns[..] else {
+            panic!("{line}");
+        };
+        let (seconds, cpu): (f64, f64) = (seconds.parse().expect("a number"), cpu.parse().expect("a number"));
+        let found = |of: &BTreeMap<String, (f64, String)>| of.get(id).map_or(0.0, |(seconds, _)| *seconds);
+        let burnt = |of: &BTreeMap<String, f64>| of.get(id).copied().unwrap_or(0.0);
+        say(&format!(
+            "{seconds:.4} s: exact {:.4}, sampled {:.4}; CPU {cpu:.4} s: exact {:.4}, sampled {:.4}: {id} {text}",
+            found(&time),
+            found(&time_by_samples),
+            burnt(&on_cpu),
+            burnt(&on_cpu_by_samples),
+        ));
+        assert_close(&format!("{text}: time"), found(&time), seconds, 0.02, 0.01);
+        assert_close(
+            &format!("{text}: time, sampled"),
+            found(&time_by_samples),
+            seconds,
+            0.04,
+            0.03,
+        );
+        // It does not look at utility statements.
+        if cpu >= 0.0 {
+            with_cpu += 1;
+            assert_close(&format!("{text}: CPU"), burnt(&on_cpu), cpu, 0.03, 0.01);
+            assert_close(
+                &format!("{text}: CPU, sampled"),
+                burnt(&on_cpu_by_samples),
+                cpu,
+                0.05,
+                0.03,
+            );
+        }
+    }
+    assert!(with_cpu >= 2, "{answer}");
+}
+
+#[test]
+fn a_text_that_the_server_cuts_is_whole_in_every_version() {
+    needs_recording!();
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    for build in servers {
+        let cluster = build.start(
+            Options::default()
+                .set("compute_query_id", "on")
+                .set("track_activity_query_size", "256"),
+        );
+        let mut session = Session::connect(&cluster);
+        let recorder = Recorder::server(&cluster, &["--text", "full"]);
+        // Where the server cuts there is a character of two bytes.
+        let statement = format!("SELECT pg_sleep(0.3), '{}', 'the end'", "ä".repeat(20_000));
+        session.run(&statement);
+        session.run("SELECT pg_sleep(0.3), 'short'");
+        session.wait_until_idle();
+        let texts: Vec<String> = statements(&recorder.stop())
+            .into_values()
+            .map(|(_, text)| text)
+            .collect();
+        assert!(texts.contains(&statement), "{}: {texts:?}", build.name);
+        let short = "SELECT pg_sleep(0.3), 'short'".to_string();
+        assert!(texts.contains(&short), "{}: {texts:?}", build.name);
+    }
+}
+
+#[test]
 fn time_can_be_grouped_and_filtered_by_statement() {
     needs_recording!();
     let cluster = server(&distribution());
@@ -207,4 +357,7 @@ fn without_query_ids_the_time_is_there_and_nothing_is_invented() {
     assert!(number(&report["db_time_ns"]) > 0.29e9);
     assert_eq!(report["not_recorded"], serde_json::json!(["query"]));
     assert!(report.get("statements").is_none());
+    // What to do about it is said.
+    let text = recorded.text(&[]);
+    assert!(text.contains("'compute_query_id = on'"), "{text}");
 }

@@ -293,12 +293,15 @@ impl LiveSession {
         self.title.as_ref().is_some_and(|title| !title.client.is_empty())
     }
 
-    /// It works for this session: for its user and client, in its database.
+    /// It works for this session: for its user, client and application, in its database.
     pub(crate) fn take_client_of(&mut self, leader: &LiveSession) {
         if let (Some(title), Some(of)) = (&mut self.title, &leader.title) {
             title.user.clone_from(&of.user);
             title.database.clone_from(&of.database);
             title.client.clone_from(&of.client);
+        }
+        if !self.described && leader.application.is_some() {
+            self.application.clone_from(&leader.application);
         }
     }
 

@@ -113,6 +113,7 @@ prop_compose! {
                 action: text.clone(),
                 client_id: text.clone(),
                 sid: text.clone(),
+                application: text.clone(),
             }).collect(),
             latency: numbers.iter().map(|&(n, _)| LatencyRow {
                 time: 5,

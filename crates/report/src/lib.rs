@@ -122,7 +122,7 @@ pub use stack_views::{
 pub use stacks::{StackProfile, StackTime};
 pub use sums::{FidelityMix, Sums, percent};
 pub use system_calls::{SystemCall, SystemCalls};
-pub use top_sql::{StatementTime, TopSql};
+pub use top_sql::{NoStatements, StatementTime, TopSql};
 pub use trace::{
     Application, ApplicationTime, CallSums, CallView, CallerCalls, DoubleCounted, EventGuess, FileGap,
     FileInFlight, IntervalView, IoSize, IoSizes, PARSETRC_LABELS, PlanStepTime, ProfileEvent, RecursiveCall,

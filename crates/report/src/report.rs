@@ -21,7 +21,7 @@ use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
 use crate::system_calls::{SystemCalls, SystemCallsBuilder, has_system_calls};
-use crate::top_sql::{TopSql, TopSqlBuilder};
+use crate::top_sql::{NoStatements, TopSql, TopSqlBuilder};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
 
 /// What a report is about.
@@ -160,8 +160,8 @@ pub struct Report {
     pub connecting: Option<Connecting>,
     /// How long sessions of clients waited for a CPU; none when the recording counts no time.
     pub saturation: Option<Saturation>,
-    /// DB time by statement; none when no statement is known, and of SQL traces, which say more of theirs.
-    pub top_sql: Option<TopSql>,
+    /// DB time by statement, or why there is none.
+    pub top_sql: Result<TopSql, NoStatements>,
     /// Time by session.
     pub sessions: Sessions,
     /// Time by stack.

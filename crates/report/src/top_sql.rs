@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dbtime_model::{State, Wait};
+use dbtime_model::{SessionState, State, Wait};
 
 use crate::ledger::Section;
 use crate::load::Dimensions;
@@ -33,6 +33,15 @@ pub struct StatementTime {
     pub main_state: (State, u128),
 }
 
+/// Why there is no [`TopSql`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoStatements {
+    /// The recording does not know statements, or none was executed.
+    NotRecorded,
+    /// Sessions executed some, but the server gives them no ids.
+    WithoutIds,
+}
+
 /// DB time by statement, the largest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopSql {
@@ -46,6 +55,8 @@ pub struct TopSql {
 #[derive(Default)]
 pub(crate) struct TopSqlBuilder {
     by_statement: HashMap<u64, Builder>,
+    /// DB time of sessions of which the database says that they execute a statement.
+    active_ns: u128,
 }
 
 #[derive(Default)]
@@ -61,6 +72,9 @@ impl TopSqlBuilder {
         if activity.section != Section::DbTime {
             return;
         }
+        if activity.row.session_state == SessionState::Active {
+            self.active_ns += u128::from(activity.row.ns);
+        }
         let of = self.by_statement.entry(activity.row.statement).or_default();
         of.sums.take(activity);
         *of.waits.entry(activity.wait.clone()).or_default() += u128::from(activity.row.ns);
@@ -74,10 +88,13 @@ impl TopSqlBuilder {
         }
     }
 
-    /// None where no statement is known.
-    pub(crate) fn finish(self, dimensions: &Dimensions) -> Option<TopSql> {
+    /// Where no statement is known: why.
+    pub(crate) fn finish(self, dimensions: &Dimensions) -> Result<TopSql, NoStatements> {
         if self.by_statement.keys().all(|id| *id == 0) {
-            return None;
+            return Err(match self.active_ns {
+                0 => NoStatements::NotRecorded,
+                _ => NoStatements::WithoutIds,
+            });
         }
         let mut statements: Vec<StatementTime> = self
             .by_statement
@@ -101,7 +118,7 @@ impl TopSqlBuilder {
             })
             .collect();
         statements.sort_unstable_by_key(|statement| (Reverse(statement.sums.total_ns()), statement.id));
-        Some(TopSql {
+        Ok(TopSql {
             db_time_ns: statements.iter().map(|statement| statement.sums.total_ns()).sum(),
             statements,
         })

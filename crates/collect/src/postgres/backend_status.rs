@@ -24,6 +24,8 @@ const ACTIVITY: u64 = 248;
 const APPLICATION: u64 = 240;
 /// Bytes of a name: NAMEDATALEN.
 const MOST_NAME: usize = 64;
+/// The least that `track_activity_query_size` can be, less the zero: shorter texts are whole.
+const LEAST_CUT: usize = 99;
 /// Bytes of a text that are read at most.
 const MOST_TEXT: usize = 64 << 10;
 /// Bytes that are read at a time: the rest of a buffer is not touched, reading it might allocate it.
@@ -34,6 +36,8 @@ const PIECE: usize = 512;
 pub(super) struct BackendStatus {
     /// Address of `MyBEEntry`, the same in all processes.
     pointer: u64,
+    /// Address of `debug_query_string`: of the pointer to the whole text of what a client has sent.
+    whole_text: Option<u64>,
 }
 
 impl BackendStatus {
@@ -53,7 +57,13 @@ impl BackendStatus {
                         bytes: 8,
                     },
                 ],
-            ) => BackendStatus { pointer: address },
+            ) => {
+                let [symbol] = executable.symbols(["debug_query_string"]).unwrap_or_default();
+                BackendStatus {
+                    pointer: address,
+                    whole_text: symbol.map(|symbol| symbol.address),
+                }
+            }
             Some(_) => return Err("this build of the server keeps them in a place that is not known"),
             None => return Err("the server's code does not tell where they are"),
         };
@@ -78,13 +88,20 @@ impl BackendStatus {
         }
     }
 
-    /// The text that a session has in its entry, as long as it is that of this statement. Cut where the server cuts it
-    /// (`track_activity_query_size`), and at [`MOST_TEXT`].
+    /// The text of what a session executes, as long as it is this statement. In its entry the server cuts it
+    /// (`track_activity_query_size`); it is whole where the session has it for itself. Cut at [`MOST_TEXT`].
     pub(super) fn text(self, pid: u32, statement: u64) -> Option<String> {
         self.read(pid, |entry| {
             let address = memory::read_u64(pid, entry + ACTIVITY).ok()?;
             let id = memory::read_u64(pid, entry + QUERY_ID).ok()?;
-            (id == statement).then(|| text_at(pid, address, MOST_TEXT))?
+            let shown = (id == statement).then(|| text_at(pid, address, MOST_TEXT))??;
+            let whole = || text_at(pid, memory::read_u64(pid, self.whole_text?).ok()?, MOST_TEXT);
+            // A text may be cut inside a character.
+            let is_whole_of_it = |whole: &String| whole.starts_with(shown.trim_end_matches('\u{FFFD}'));
+            match shown.len() < LEAST_CUT {
+                true => Some(shown),
+                false => whole().filter(is_whole_of_it).or(Some(shown)),
+            }
         })
         .filter(|text| !text.is_empty())
     }

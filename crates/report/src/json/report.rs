@@ -257,6 +257,7 @@ impl<'a> From<&'a Report> for Document<'a> {
             statements: report
                 .top_sql
                 .as_ref()
+                .ok()
                 .map(|top| top.statements.iter().map(StatementTimeJson::from).collect()),
             sessions: report.sessions.0.iter().map(SessionJson::from).collect(),
             stacks: report.stacks.top.iter().map(StackJson::from).collect(),

@@ -6,7 +6,7 @@ use crate::number::{Amounts, counted};
 use crate::report::Report;
 use crate::sums::Sums;
 use crate::sums::percent as percent_of;
-use crate::top_sql::StatementTime;
+use crate::top_sql::{NoStatements, StatementTime};
 
 /// Statements shown one by one.
 const STATEMENTS: usize = 10;
@@ -14,8 +14,16 @@ const STATEMENTS: usize = 10;
 const TEXT: usize = 120;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
-    let Some(top) = &report.top_sql else {
-        return;
+    let top = match &report.top_sql {
+        Ok(top) => top,
+        Err(NoStatements::NotRecorded) => return,
+        Err(NoStatements::WithoutIds) => {
+            page.paragraph(
+                "Which SQL is not known: the server gives statements no ids. 'compute_query_id = on' makes it do so (a reload is \
+                 enough), and so does pg_stat_statements.",
+            );
+            return;
+        }
     };
     let amounts = Amounts::of(&report.meta);
     page.heading(&format!(
