@@ -28,6 +28,11 @@ struct dbt_wait_source {
 	__u32 kind; /* enum dbt_source_kind */
 	__u16 statement_offset;
 	__u16 state_offset;
+	__u16 process_offset; /* SOURCE_POINTER: in that record, of the 32-bit pid, 0 until it is filled in; the record begins with a
+			       * 32-bit number that is odd while it is written */
+	__u16 type_offset;    /* of the 32-bit kind of process */
+	__u16 whose_offset;   /* of 64 bits that are equal for sessions of the same user in the same database */
+	__u16 pad;
 	__u64 event;
 	__u64 on_cpu;
 	__u64 statement; /* SOURCE_NUMBERS: of the 32-bit hash of the statement it executes; 0 = there is none */
@@ -166,6 +171,9 @@ struct dbt_sums {
 	__u64 missed; /* switches that were not seen */
 	__u32 used;   /* of `waits` */
 	__u32 epoch;  /* how often `waits` began anew, because they were full and had been sent */
+	__u64 whose;  /* SOURCE_POINTER: as its record says, as the next one */
+	__u32 type;   /* 0 = not known */
+	__u32 pad;
 	struct dbt_wait_sums waits[MAX_WAITS]; /* cut to what is used */
 };
 

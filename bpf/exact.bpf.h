@@ -158,6 +158,8 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool i
 			account->record = 0;
 	}
 	read_own_record(&account->source, account->record, &account->activity);
+	if (account->record && !account->sums.type)
+		read_own_kind(&account->source, account->record, &account->sums);
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
 }
 

@@ -24,6 +24,21 @@ static __always_inline void read_own_record(struct dbt_wait_source *source, __u6
 		activity->session_state = 0;
 }
 
+/* Notes what kind of process it is, and whose, once the record at this address says so. */
+static __always_inline void read_own_kind(struct dbt_wait_source *source, __u64 record, struct dbt_sums *sums)
+{
+	__u32 changes = 1, process = 0, type = 0;
+	__u64 whose = 0;
+
+	if (bpf_probe_read_user(&changes, sizeof(changes), (void *)record) || changes & 1 ||
+	    bpf_probe_read_user(&process, sizeof(process), (void *)(record + source->process_offset)) || !process ||
+	    bpf_probe_read_user(&type, sizeof(type), (void *)(record + source->type_offset)) ||
+	    bpf_probe_read_user(&whose, sizeof(whose), (void *)(record + source->whose_offset)))
+		return;
+	sums->type = type;
+	sums->whose = whose;
+}
+
 /* Of the task that is running. */
 static __always_inline struct dbt_activity own_activity(struct dbt_wait_source *source)
 {

@@ -99,14 +99,6 @@ impl Recorded {
         self.stacks.values().map(Vec::as_slice)
     }
 
-    /// Time of a session in waits that are not idle, and on a CPU.
-    pub fn busy_ns(&self, session: SessionId) -> u64 {
-        let rows = self.activity.iter();
-        rows.filter(|row| row.session == session && !row.idle)
-            .map(|row| row.ns)
-            .sum()
-    }
-
     /// What it says about every session of client backends.
     pub fn clients(&self) -> Vec<SessionTime> {
         let clients = self

@@ -10,6 +10,7 @@ use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, Quality, SCHEMA_V
 use dbtime_model::{CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
+use crate::alike::Alike;
 use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, StackEnd, Tier, Visit};
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
@@ -121,6 +122,8 @@ pub struct Collector {
     database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
+    /// Of those that have named themselves.
+    alike: Alike,
     statements: Statements,
     /// It has been said that there are too many of them.
     told_of_statements: bool,
@@ -240,6 +243,7 @@ impl Collector {
             probes,
             names: database.names(),
             titles: Rc::default(),
+            alike: Alike::default(),
             statements: Statements::default(),
             told_of_statements: false,
             latencies: (options.tier != Tier::Sampled)
@@ -657,6 +661,15 @@ impl Collector {
         else {
             return;
         };
+        match (sums.as_ref().and_then(|sums| sums.numbers), session.title()) {
+            (Some(numbers), Some(title)) => self.alike.learn(numbers, title),
+            (Some(numbers), None) if ended && session.is_nameless() => {
+                if let Some(title) = self.alike.title(numbers) {
+                    session.set_title(title);
+                }
+            }
+            _ => {}
+        }
         if session.may_have_named_application(on_cpu_ns)
             && let Some(name) = self.database.application(session.pid)
         {

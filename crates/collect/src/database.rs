@@ -45,6 +45,13 @@ pub(crate) struct StatusRecord {
     pub(crate) statement: u16,
     /// Of the 32-bit state of the session.
     pub(crate) session_state: u16,
+    /// Of its 32-bit pid, which is 0 until the record is filled in. A record begins with a 32-bit number that is odd while the
+    /// session writes it.
+    pub(crate) process: u16,
+    /// Of the 32-bit number of the kind of process; 0 = none.
+    pub(crate) kind: u16,
+    /// Of 64 bits that are equal for sessions of the same user in the same database.
+    pub(crate) whose: u16,
 }
 
 /// What a session says it executes, as it was read.

@@ -9,6 +9,7 @@
 //! [`Dive`] captures what a system call of one task does inside the kernel, as ftrace's text.
 
 mod accounting;
+mod alike;
 mod allowance;
 mod block;
 mod bpf;

@@ -1,5 +1,5 @@
 //! Folders for what is needed only while a command runs. They go with their owner; what one that was killed has left behind, the
-//! next start that could make one removes.
+//! next start that could make one removes. A mark inside tells it from what people call alike.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -17,6 +17,9 @@ const PREFIXES: [&str; 4] = [
     Scratch::IMPORT,
     Scratch::DEBUGINFOD,
 ];
+
+/// File inside of each. Whoever is killed before he has made it leaves an empty folder.
+const MARK: &str = ".dbtime-scratch";
 
 /// A folder that only its owner may read, removed when dropped.
 #[derive(Debug)]
@@ -54,6 +57,7 @@ impl Scratch {
                 })?;
             // Another start may take it for abandoned, and remove it, before it is locked.
             if let Ok(Some(lock)) = lock_folder(folder.path()) {
+                File::create_new(folder.path().join(MARK))?;
                 return Ok(Scratch { folder, _lock: lock });
             }
         }
@@ -86,6 +90,9 @@ fn remove_abandoned(home: &Path) -> Vec<String> {
         let Ok(Some(_lock)) = lock_folder(&folder) else {
             continue;
         };
+        if !fs::symlink_metadata(folder.join(MARK)).is_ok_and(|mark| mark.is_file()) {
+            continue;
+        }
         let name = folder.display();
         done.push(match fs::remove_dir_all(&folder) {
             Ok(()) => format!("removed {name}, left by a dbtime that was killed"),
@@ -128,9 +135,14 @@ mod tests {
             "dbtime-debuginfod-left",
             "dbtime-import-used",
             "other-dive-x",
+            // A recording that somebody calls so.
+            "dbtime-import-monday.dbt",
         ] {
             fs::create_dir(at(name)).expect("an own folder");
             fs::write(at(name).join("text"), "text").expect("an own file");
+            if name != "dbtime-import-monday.dbt" {
+                fs::write(at(name).join(MARK), "").expect("an own file");
+            }
         }
         // What was planted: links are not followed.
         std::os::unix::fs::symlink(at("other-dive-x"), at("dbtime-dive-link")).expect("an own link");
@@ -149,6 +161,7 @@ mod tests {
             [
                 "dbtime-calibrate-file",
                 "dbtime-dive-link",
+                "dbtime-import-monday.dbt",
                 "dbtime-import-used",
                 "other-dive-x"
             ]

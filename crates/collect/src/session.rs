@@ -282,6 +282,16 @@ impl LiveSession {
         self.application = Some(name);
     }
 
+    /// What its title tells.
+    pub(crate) fn title(&self) -> Option<&Title> {
+        self.title.as_ref()
+    }
+
+    /// What its title would have told: it can no longer be asked.
+    pub(crate) fn set_title(&mut self, title: Title) {
+        self.title = Some(title);
+    }
+
     /// Pid of the session that it works for, as the database numbers it.
     pub(crate) fn leader_pid(&self) -> Option<u32> {
         let title = self.title.as_ref()?;

@@ -15,6 +15,7 @@ use super::recorder::types::{
     dbt_activity, dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums,
 };
 
+use crate::alike::Numbers;
 use crate::database::{Executing, WaitSource};
 
 /// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
@@ -107,6 +108,8 @@ pub(crate) struct ExactSums {
     pub(crate) missed: u64,
     /// How often `waits` began anew, after all of them had been sent.
     pub(crate) epoch: u32,
+    /// Where the session says so.
+    pub(crate) numbers: Option<Numbers>,
     pub(crate) waits: Vec<WaitSums>,
 }
 
@@ -286,6 +289,8 @@ fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
     let missed: u64 = read(at(offset_of!(dbt_sums, missed))?)?;
     let used: u32 = read(at(offset_of!(dbt_sums, used))?)?;
     let epoch: u32 = read(at(offset_of!(dbt_sums, epoch))?)?;
+    let kind: u32 = read(at(offset_of!(dbt_sums, r#type))?)?;
+    let whose: u64 = read(at(offset_of!(dbt_sums, whose))?)?;
     let waits = (0..used as usize)
         .map(|n| {
             let sums: dbt_wait_sums = read(at(fixed + n * size_of::<dbt_wait_sums>())?)?;
@@ -301,6 +306,7 @@ fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
         cpu_ns,
         missed,
         epoch,
+        numbers: (kind != 0).then_some((kind, whose)),
         waits,
     }))
 }

@@ -537,6 +537,9 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             statement: status.map_or(0, |record| record.pointer),
             statement_offset: status.map_or(0, |record| record.statement),
             state_offset: status.map_or(0, |record| record.session_state),
+            process_offset: status.map_or(0, |record| record.process),
+            type_offset: status.map_or(0, |record| record.kind),
+            whose_offset: status.map_or(0, |record| record.whose),
             ..dbt_wait_source::default()
         },
         WaitSource::Numbers {
@@ -561,6 +564,9 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
                 pointer: source.statement,
                 statement: source.statement_offset,
                 session_state: source.state_offset,
+                process: source.process_offset,
+                kind: source.type_offset,
+                whose: source.whose_offset,
             }),
         },
         SOURCE_NUMBERS => WaitSource::Numbers {

@@ -16,6 +16,10 @@ const QUERY_ID: u64 = 424;
 const CHANGE_COUNT: u64 = 0;
 /// `st_procpid`.
 const PROCESS_ID: u64 = 4;
+/// `st_backendType`.
+const KIND: u64 = 8;
+/// `st_databaseid` and, behind it, `st_userid`.
+const WHOSE: u64 = 48;
 /// `st_state`: a 32-bit number.
 const STATE: u64 = 232;
 /// `st_activity_raw`: address of the text.
@@ -85,6 +89,9 @@ impl BackendStatus {
             pointer: self.pointer,
             statement: QUERY_ID as u16,
             session_state: STATE as u16,
+            process: PROCESS_ID as u16,
+            kind: KIND as u16,
+            whose: WHOSE as u16,
         }
     }
 
