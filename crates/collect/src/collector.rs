@@ -244,7 +244,7 @@ impl Collector {
             names: database.names(),
             titles: Rc::default(),
             alike: Alike::default(),
-            statements: Statements::default(),
+            statements: Statements::new(Instant::now()),
             told_of_statements: false,
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),
@@ -639,7 +639,8 @@ impl Collector {
     /// The session of this process has been seen in a statement.
     fn see_statement(&mut self, pid: u32, statement: u64) {
         let text = || self.database.statement_text(pid, statement, self.options.texts);
-        self.statements.see(statement, &mut self.rows, text);
+        self.statements
+            .see(statement, Instant::now(), &mut self.rows, text);
         if self.statements.is_full() && !std::mem::replace(&mut self.told_of_statements, true) {
             self.note(
                 "more than 100000 statements: further ones are recorded by their ids, without text"

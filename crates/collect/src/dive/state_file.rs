@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ use crate::{CollectError, process};
 const FOLDER: &str = "/run/dbtime";
 const STATE: &str = "dive-state.json";
 const LOCK: &str = "dive.lock";
+/// Who only gives back what a killed dive has left holds the lock for less than this.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A process that can be told from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +100,12 @@ impl StateFile {
             .open(&path)
             .map_err(at(&path))?;
         // SAFETY: the descriptor is open as long as `lock` lives; the call has no memory effects.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let is_locked = || unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        let until = Instant::now() + PATIENCE;
+        while !is_locked() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if !is_locked() {
             let mut pid = String::new();
             // Only for the message: it may not have been written yet.
             let _ = lock.read_to_string(&mut pid);
