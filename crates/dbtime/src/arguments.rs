@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
-use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit};
+use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit, parse_fact};
 
 use crate::import::Detail;
 
@@ -236,6 +236,10 @@ pub struct Selection {
     /// Only this session; may be repeated
     #[arg(long, value_name = "PID")]
     pub session: Vec<u32>,
+    /// Only sessions of which this is known (user, database, application, client, backend_type …); may be repeated: one of the
+    /// values of each name
+    #[arg(long = "where", value_name = "NAME=VALUE", value_parser = parse_fact)]
+    pub facts: Vec<(Dimension, String)>,
     /// Only time in this wait event (Class:Event, or either of the two; CPU for none); may be repeated
     #[arg(long, value_name = "WAIT")]
     pub wait: Vec<String>,

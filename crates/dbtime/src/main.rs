@@ -733,6 +733,7 @@ fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
         from_us: moment("--from", &selection.from)?,
         to_us: moment("--to", &selection.to)?,
         sessions: selection.session.clone(),
+        facts: selection.facts.clone(),
         waits: selection.wait.clone(),
         states: selection.state.clone(),
         statements: selection.query.iter().map(|id| id.cast_unsigned()).collect(),

@@ -109,7 +109,7 @@ impl ConnectingBuilder {
         filter: &Filter,
         dimensions: &Dimensions,
     ) -> Option<Connecting> {
-        let is_whole = filter.sessions.is_empty()
+        let is_whole = filter.takes_all_sessions()
             && filter.waits.is_empty()
             && filter.states.is_empty()
             && filter.statements.is_empty();

@@ -2,6 +2,8 @@
 
 use dbtime_model::{Session, State, Wait};
 
+use crate::group::Dimension;
+
 /// Microseconds of a second.
 pub(crate) const SECOND_US: i64 = 1_000_000;
 
@@ -15,6 +17,8 @@ pub struct Filter {
     pub to_us: Option<i64>,
     /// Pids of the sessions; empty = all.
     pub sessions: Vec<u32>,
+    /// What must be known of the sessions; of several values of a dimension one. Empty = nothing.
+    pub facts: Vec<(Dimension, String)>,
     /// Waits as `Class:Event`, `Class` or `Event`, `CPU` for none; empty = all.
     pub waits: Vec<String>,
     /// States; empty = all.
@@ -46,7 +50,17 @@ impl Filter {
 
     /// True for a row of this session.
     pub fn takes_session(&self, session: &Session) -> bool {
-        self.sessions.is_empty() || self.sessions.contains(&session.pid)
+        let has = |(dimension, value): &(Dimension, String)| dimension.of_session(session) == Some(value);
+        let is_one_of = |(dimension, _): &(Dimension, String)| {
+            let mut same = self.facts.iter().filter(|(other, _)| other == dimension);
+            same.any(has)
+        };
+        (self.sessions.is_empty() || self.sessions.contains(&session.pid)) && self.facts.iter().all(is_one_of)
+    }
+
+    /// True when no session was chosen: also what is of none counts.
+    pub fn takes_all_sessions(&self) -> bool {
+        self.sessions.is_empty() && self.facts.is_empty()
     }
 
     /// True for a row of this statement.
@@ -63,6 +77,27 @@ impl Filter {
 
 fn whole_second(us: i64) -> i64 {
     us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
+}
+
+/// Reads a fact of sessions as it is typed: `user=bob`.
+///
+/// # Errors
+/// It is none; the message says which there are.
+pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
+    let nothing_known = Session::default();
+    let is_fact = |dimension: &Dimension| dimension.of_session(&nothing_known).is_some();
+    let fact = text.split_once('=').and_then(|(name, value)| {
+        let dimension: Dimension = name.parse().ok().filter(is_fact)?;
+        Some((dimension, value.to_string()))
+    });
+    fact.ok_or_else(|| {
+        let facts: Vec<&str> = Dimension::ALL
+            .iter()
+            .filter(|dimension| is_fact(dimension))
+            .map(|dimension| dimension.as_str())
+            .collect();
+        format!("give NAME=VALUE, with a name out of {}", facts.join(", "))
+    })
 }
 
 /// Reads a moment as it is typed: seconds since the start of the recording (`12`, `12.5`, `+12s`, `2m`, `1h`)
@@ -124,6 +159,23 @@ mod tests {
             parse_moment("1970-01-01T02:20:00+02:00", start),
             Ok(1_200_000_000)
         );
+    }
+
+    #[test]
+    fn facts_are_names_with_values_and_others_say_what_there_is() {
+        assert_eq!(parse_fact("user=bob"), Ok((Dimension::User, "bob".to_string())));
+        assert_eq!(
+            parse_fact("application=a=b"),
+            Ok((Dimension::Application, "a=b".to_string()))
+        );
+        assert_eq!(parse_fact("client="), Ok((Dimension::Client, String::new())));
+        for text in ["user", "wait=CPU", "second=3", "=", "nothing=x"] {
+            let error = parse_fact(text).expect_err(text);
+            assert!(
+                error.contains("backend_type") && !error.contains("wait"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -90,6 +90,24 @@ impl Dimension {
         }
     }
 
+    /// What is known of a session; none where the dimension is no fact of sessions.
+    pub fn of_session(self, session: &Session) -> Option<&str> {
+        Some(match self {
+            Dimension::User => &session.user,
+            Dimension::Database => &session.database,
+            Dimension::BackendType => &session.backend_type.0,
+            Dimension::Client => &session.client,
+            Dimension::Program => &session.title,
+            Dimension::Application => &session.application,
+            Dimension::Service => &session.service,
+            Dimension::Module => &session.module,
+            Dimension::Action => &session.action,
+            Dimension::ClientId => &session.client_id,
+            Dimension::Sid => &session.sid,
+            _ => return None,
+        })
+    }
+
     /// The word used on the command line and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -182,25 +200,15 @@ impl GroupKey {
     pub(crate) fn of(by: &[Dimension], row: &ActivityRow, session: &Session, wait: &Wait) -> GroupKey {
         let value = |dimension: &Dimension| match dimension {
             Dimension::Session => Value::Session(session.id),
-            Dimension::User => Value::Text(session.user.clone()),
-            Dimension::Database => Value::Text(session.database.clone()),
-            Dimension::BackendType => Value::Text(session.backend_type.0.clone()),
-            Dimension::Client => Value::Text(session.client.clone()),
             Dimension::Wait => Value::Wait(wait.clone()),
             Dimension::WaitClass => Value::Text(wait.class.to_string()),
             Dimension::State => Value::State(row.state),
             Dimension::SessionState => Value::Text(row.session_state.to_string()),
-            Dimension::Program => Value::Text(session.title.clone()),
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::Query => Value::Query(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),
-            Dimension::Application => Value::Text(session.application.clone()),
-            Dimension::Service => Value::Text(session.service.clone()),
-            Dimension::Module => Value::Text(session.module.clone()),
-            Dimension::Action => Value::Text(session.action.clone()),
-            Dimension::ClientId => Value::Text(session.client_id.clone()),
-            Dimension::Sid => Value::Text(session.sid.clone()),
             Dimension::Second => Value::Second(row.time),
+            fact => Value::Text(fact.of_session(session).unwrap_or_default().to_string()),
         };
         GroupKey(by.iter().map(value).collect())
     }

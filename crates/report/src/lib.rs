@@ -91,7 +91,7 @@ pub use dive::{
     DiveSide, DiveView, Durations, FunctionDurations, LayerPart, PathDurations, PathTree, SampledFunction,
     SampledInterval, SampledPath, SpanLine, TimerSamples, TracedCall, dive, dive_diff, has_kernel_trace,
 };
-pub use filter::{Filter, parse_moment};
+pub use filter::{Filter, parse_fact, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};
 pub use function::Function;
 pub use group::{Dimension, GroupKey};

@@ -1,5 +1,7 @@
 //! The report: every answer about a recording, from one pass over its rows.
 
+use std::collections::BTreeSet;
+
 use dbtime_model::State;
 use dbtime_model::recording::Meta;
 
@@ -16,7 +18,7 @@ use crate::load::{Dimensions, Source};
 use crate::number::Amounts;
 use crate::quality::{LossCounters, Quality};
 use crate::saturation::{Saturation, SaturationBuilder};
-use crate::scan::{Period, scan};
+use crate::scan::{MOST_NAMED, Period, scan};
 use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
@@ -60,6 +62,22 @@ pub enum ReportError {
     /// The filter names sessions that are not in the recording.
     #[error("no session with pid {} in this recording", list(.0))]
     NoSuchSession(Vec<u32>),
+    /// The filter names something that is known of no session.
+    #[error(
+        "no session with {dimension} '{value}' in this recording; it has {}{}",
+        or_nothing(recorded),
+        if *more { " …" } else { "" }
+    )]
+    NoSuchFact {
+        /// What it is.
+        dimension: Dimension,
+        /// What was asked for.
+        value: String,
+        /// What there is, quoted.
+        recorded: Vec<String>,
+        /// There is more than that.
+        more: bool,
+    },
     /// The filter names a wait event of which there is nothing.
     #[error(
         "no time in wait '{wait}' in the part chosen of this recording; it has {}",
@@ -368,9 +386,23 @@ pub(crate) fn load(source: &Source, filter: &Filter) -> Result<Dimensions, Repor
         .copied()
         .filter(|pid| !dimensions.has_pid(*pid))
         .collect();
-    if absent.is_empty() {
-        Ok(dimensions)
-    } else {
-        Err(ReportError::NoSuchSession(absent))
+    if !absent.is_empty() {
+        return Err(ReportError::NoSuchSession(absent));
     }
+    for (dimension, value) in &filter.facts {
+        let recorded: BTreeSet<&str> = dimensions
+            .sessions()
+            .filter_map(|session| dimension.of_session(session))
+            .collect();
+        if !recorded.contains(value.as_str()) {
+            let quoted = recorded.iter().map(|text| format!("'{text}'"));
+            return Err(ReportError::NoSuchFact {
+                dimension: *dimension,
+                value: value.clone(),
+                recorded: quoted.take(MOST_NAMED).collect(),
+                more: recorded.len() > MOST_NAMED,
+            });
+        }
+    }
+    Ok(dimensions)
 }

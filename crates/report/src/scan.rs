@@ -43,7 +43,7 @@ impl Period {
 }
 
 /// Statements that an error lists.
-const MOST_NAMED: usize = 20;
+pub(crate) const MOST_NAMED: usize = 20;
 
 /// What a pass found out besides the rows it handed on.
 pub(crate) struct Scan {

@@ -2,6 +2,8 @@
 
 mod hand_made;
 
+use std::collections::BTreeSet;
+
 use dbtime_model::State;
 use dbtime_report::{
     Dimension, FidelityMix, Filter, FlameOptions, Options, Report, ReportError, Section, Source, Step, flame,
@@ -615,6 +617,60 @@ fn a_filter_narrows_every_answer() {
     assert_eq!((after_the_end.db_time_ns(), after_the_end.elapsed_ns()), (0, 0));
     assert_eq!(after_the_end.period.from_us, after_the_end.period.to_us);
     assert_eq!(after_the_end.average_active_sessions(), None);
+}
+
+#[test]
+fn sessions_are_chosen_by_what_is_known_of_them() {
+    let ask = |facts: &[(Dimension, &str)]| {
+        let facts = facts
+            .iter()
+            .map(|(dimension, value)| (*dimension, value.to_string()));
+        let filter = Filter {
+            facts: facts.collect(),
+            ..Filter::default()
+        };
+        report(
+            &hand_made(),
+            &Options {
+                filter,
+                by: vec![Dimension::User],
+                ..Options::default()
+            },
+        )
+    };
+    let all = ask(&[]).expect("a report");
+    let users: BTreeSet<&str> = all
+        .ledger
+        .rows
+        .iter()
+        .map(|row| match row.labels[0].as_str() {
+            "[none]" => "",
+            user => user,
+        })
+        .collect();
+    assert!(users.len() > 1, "{users:?}");
+    // The parts are the whole, and two of them together are both.
+    let of = |users: &[&str]| {
+        let facts: Vec<_> = users.iter().map(|user| (Dimension::User, *user)).collect();
+        ask(&facts).expect("a report").ledger.total().total_ns()
+    };
+    let parts: u128 = users.iter().map(|user| of(&[user])).sum();
+    assert_eq!(parts, all.ledger.total().total_ns());
+    let users: Vec<&str> = users.into_iter().collect();
+    assert_eq!(of(&users[..2]), of(&users[..1]) + of(&users[1..2]));
+    // Of two names both.
+    let nobody = ask(&[
+        (Dimension::User, users[1]),
+        (Dimension::BackendType, "checkpointer"),
+    ]);
+    assert!(nobody.is_err() || nobody.expect("a report").ledger.total().total_ns() == 0);
+    let error = ask(&[(Dimension::User, "nobody")]).expect_err("there is none");
+    let text = error.to_string();
+    assert!(
+        text.starts_with("no session with user 'nobody' in this recording; it has '"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("'{}'", users[1])), "{text}");
 }
 
 #[test]

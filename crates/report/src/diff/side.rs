@@ -158,7 +158,7 @@ impl Side {
 /// were chosen: the host's.
 pub(super) fn is_foreground(id: SessionId, dimensions: &mut Dimensions, filter: &Filter) -> bool {
     if id == SessionId::RECORDER {
-        return filter.sessions.is_empty();
+        return filter.takes_all_sessions();
     }
     let session = dimensions.session(id);
     session.backend_type.is_foreground() && filter.takes_session(session)

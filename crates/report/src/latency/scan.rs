@@ -18,7 +18,7 @@ pub(crate) fn scan(
     let problems: Vec<Problem> = source.latency(|row| {
         let (first, last) = seconds.unwrap_or((row.time, row.time));
         seconds = Some((first.min(row.time), last.max(row.time)));
-        let of_session = filter.sessions.is_empty()
+        let of_session = filter.takes_all_sessions()
             || (row.session != SessionId::RECORDER && filter.takes_session(dimensions.session(row.session)));
         take(row, of_session && filter.takes_time(row.time));
     });

@@ -95,6 +95,9 @@ fn chosen(filter: &Filter) -> Option<String> {
         let pids: Vec<String> = filter.sessions.iter().map(u32::to_string).collect();
         only.push(format!("session{} {}", plural(pids.len()), pids.join(", ")));
     }
+    for (dimension, value) in &filter.facts {
+        only.push(format!("{dimension} {value}"));
+    }
     if !filter.waits.is_empty() {
         only.push(format!(
             "wait{} {}",
