@@ -671,9 +671,10 @@ impl Collector {
             }
             _ => {}
         }
-        if session.may_have_named_application(on_cpu_ns)
-            && let Some(name) = self.database.application(session.pid)
-        {
+        let asks = session.may_have_named_application(on_cpu_ns);
+        let mut name = asks.then(|| self.database.application(session.pid)).flatten();
+        let settles = name.as_deref().is_some_and(|name| session.is_another_as(name));
+        if let Some(name) = name.take_if(|_| !settles) {
             session.set_application(name, &mut self.next_id);
         }
         if let Some(leader) = session.leader_pid().and_then(|pid| self.sessions.get(&pid))
@@ -703,8 +704,12 @@ impl Collector {
             sums: sums.as_deref(),
             unused,
             ended,
+            settles,
         };
         self.quality.samples += session.totals(reported, self.clock, &mut self.rows, &mut self.pool);
+        if let Some(name) = name.filter(|_| session.is_accounted_up_to(time_ns)) {
+            session.set_application(name, &mut self.next_id);
+        }
         self.quality.torn += u64::from(unused.torn);
         self.quality.torn_stacks += u64::from(unused.torn_stacks);
         self.quality.displaced += u64::from(unused.displaced);

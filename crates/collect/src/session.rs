@@ -69,6 +69,8 @@ pub(crate) struct Reported<'a> {
     pub(crate) unused: Unused,
     /// It was the last report.
     pub(crate) ended: bool,
+    /// Nothing is to stay pending.
+    pub(crate) settles: bool,
 }
 
 /// What is known of a session from the first moment.
@@ -98,8 +100,8 @@ pub(crate) struct LiveSession {
     role: Role,
     title: Option<Title>,
     title_text: String,
-    /// What its application calls itself; none = not known yet.
-    application: Option<String>,
+    /// What its application calls itself; empty = nothing, or not known yet.
+    application: String,
     /// The ids that it has had, by application.
     ids: BTreeMap<String, SessionId>,
     described: bool,
@@ -139,7 +141,7 @@ impl LiveSession {
             role: identity.role,
             title: None,
             title_text: String::new(),
-            application: None,
+            application: String::new(),
             ids: BTreeMap::new(),
             described: false,
             tier: identity.tier,
@@ -256,18 +258,20 @@ impl LiveSession {
 
     /// True as long as nothing is known of its application, although it may have one.
     pub(crate) fn is_application_unknown(&self) -> bool {
-        self.application.is_none() && self.role == Role::Backend
+        self.application.is_empty() && !self.described && self.role == Role::Backend
     }
 
-    /// Its application calls itself so. Once the session has been described under another name, its time from now on is that
-    /// of another session of the same process.
+    /// True when its time is that of another session once its application calls itself so: it has been described under another
+    /// name.
+    pub(crate) fn is_another_as(&self, application: &str) -> bool {
+        self.described && self.application != application
+    }
+
+    /// Its application calls itself so. Where that makes it another session of the same process, nothing of its time may be
+    /// pending.
     pub(crate) fn set_application(&mut self, mut name: String, next_id: &mut u64) {
-        if self.application.as_ref() == Some(&name) {
-            return;
-        }
-        if self.described {
-            let before = self.application.take().unwrap_or_default();
-            self.ids.insert(before, self.id);
+        if self.is_another_as(&name) {
+            self.ids.insert(std::mem::take(&mut self.application), self.id);
             if self.ids.len() >= MOST_APPLICATIONS && !self.ids.contains_key(&name) {
                 name = String::new();
             }
@@ -279,7 +283,14 @@ impl LiveSession {
                 self.counts_transactions = false;
             }
         }
-        self.application = Some(name);
+        self.application = name;
+    }
+
+    /// True when it is accounted for up to this moment.
+    pub(crate) fn is_accounted_up_to(&self, now: u64) -> bool {
+        self.account
+            .as_ref()
+            .is_some_and(|account| account.last().now == now)
     }
 
     /// What its title tells.
@@ -310,7 +321,7 @@ impl LiveSession {
             title.database.clone_from(&of.database);
             title.client.clone_from(&of.client);
         }
-        if !self.described && leader.application.is_some() {
+        if !self.described {
             self.application.clone_from(&leader.application);
         }
     }
@@ -394,6 +405,7 @@ impl LiveSession {
             sums,
             unused,
             ended,
+            settles,
         } = reported;
         self.start_ns = start_ns;
         self.read_title();
@@ -404,7 +416,7 @@ impl LiveSession {
             return 0;
         };
         let begin = account.last().now;
-        let Some(advance) = account.advance(totals, sums, ended) else {
+        let Some(advance) = account.advance(totals, sums, ended || settles) else {
             return 0;
         };
         let growth = advance.growth;
@@ -493,6 +505,7 @@ impl LiveSession {
                     sums: None,
                     unused: Unused::default(),
                     ended: true,
+                    settles: true,
                 };
                 self.totals(last, clock, rows, pool)
             }
@@ -538,7 +551,7 @@ impl LiveSession {
                 client: of_title(|t| t.client),
                 leader_pid: self.title.as_ref().map_or(0, |t| t.leader_pid),
                 title: self.title_text.clone(),
-                application: self.application.clone().unwrap_or_default(),
+                application: self.application.clone(),
                 ..Session::default()
             }
             .into(),
@@ -650,6 +663,7 @@ mod tests {
             sums: None,
             unused: Unused::default(),
             ended: true,
+            settles: true,
         }
     }
 
