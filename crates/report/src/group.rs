@@ -26,7 +26,7 @@ pub enum Dimension {
     Client,
     /// `wait`: wait event with its class; `CPU` for none.
     Wait,
-    /// `wait_class`: class of the wait event; `CPU` for none.
+    /// `wait_class`: class of the wait event; `CPU` for none, `Client (no CPU)` for a command without one.
     WaitClass,
     /// `state`: what the operating system says.
     State,
@@ -179,7 +179,7 @@ impl GroupKey {
             Dimension::BackendType => Value::Text(session.backend_type.0.clone()),
             Dimension::Client => Value::Text(session.client.clone()),
             Dimension::Wait => Value::Wait(wait.clone()),
-            Dimension::WaitClass => Value::Text(wait.class.to_string()),
+            Dimension::WaitClass => Value::Text(wait.class_by_cpu().into_owned()),
             Dimension::State => Value::State(row.state),
             Dimension::Program => Value::Text(session.title.clone()),
             Dimension::Statement => Value::Statement(row.statement),
@@ -217,6 +217,14 @@ impl GroupKey {
     pub(crate) fn wait(&self) -> Option<&Wait> {
         self.0.iter().find_map(|value| match value {
             Value::Wait(wait) => Some(wait),
+            _ => None,
+        })
+    }
+
+    /// The statement, when it is one of the dimensions by its id.
+    pub(crate) fn query(&self) -> Option<u64> {
+        self.0.iter().find_map(|value| match value {
+            Value::Query(id) => Some(*id),
             _ => None,
         })
     }
