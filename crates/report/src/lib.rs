@@ -89,7 +89,7 @@ pub use cost_of_looking::{CalibrationOf, CostOfLooking};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
     Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,
-    NoiseTest, Place, Verdict, diff,
+    NoiseTest, Place, StatementChange, Statements, Verdict, diff,
 };
 pub use dive::{
     CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveChange, DiveDiff, DiveOptions, DiveReport,
