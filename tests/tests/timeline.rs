@@ -125,7 +125,7 @@ fn sessions_on_a_cpu_and_then_in_locks_are_drawn_when_they_were() {
         holder.run("COMMIT");
         holder
     });
-    all_run(&mut sessions, "Lock", "LOCK TABLE t IN ACCESS SHARE MODE");
+    all_run(&mut sessions, "Lock", "SELECT count(*) FROM t");
     let _holder = unlock.join().expect("it was released");
     std::thread::sleep(Duration::from_secs(2));
     let (sampled, exact) = (sampled.stop(), exact.stop());

@@ -407,7 +407,7 @@ pub struct ReportArguments {
     /// What looking costs, as 'dbtime calibrate' found it [default: what it kept on this host, for recordings of this host]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
     pub calibration: Option<PathBuf>,
-    /// Group the ledger by these [default: wait, or program in files that know no database]; a time line by one of them [default: wait_class]; latencies by name, kind, device, session, io_size, blocks, source,
+    /// Group the ledger by these [default: wait, or program in files that know no database]; a time line by one of them [default: wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source,
     /// file [default: name]
     #[arg(
         long,
@@ -446,17 +446,17 @@ impl ReportArguments {
             })
     }
 
-    /// What a time line is told apart by.
+    /// What a time line is told apart by; none typed = none here.
     ///
     /// # Errors
     /// There is no such dimension, or more than one, or one that a time line has anyhow.
-    pub fn timeline_by(&self) -> Result<Dimension, String> {
+    pub fn timeline_by(&self) -> Result<Option<Dimension>, String> {
         match self.by()?.as_slice() {
-            [] => Ok(TimelineOptions::default().by),
+            [] => Ok(None),
             [Dimension::Second] => {
                 Err("a time line has its seconds already: choose another dimension".to_string())
             }
-            [by] => Ok(*by),
+            [by] => Ok(Some(*by)),
             _ => Err("a time line is by one dimension: choose one of them".to_string()),
         }
     }

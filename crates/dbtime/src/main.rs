@@ -189,7 +189,10 @@ fn run_timeline(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let format = arguments.format();
     let options = TimelineOptions {
         filter: filter(&arguments.selection, &source)?,
-        by,
+        by: by.unwrap_or_else(|| match Dimension::usual(source.meta()) {
+            Dimension::Wait => usual.by,
+            other => other,
+        }),
         width: arguments
             .timeline
             .map_or(usual.width, |buckets| buckets.width(format == Format::Svg)),

@@ -281,6 +281,13 @@ pub(crate) fn moment(us: i64) -> String {
     }
 }
 
+/// The same in two parts, date and time of day; none outside of the calendar.
+pub(crate) fn date_and_time(us: i64) -> Option<(String, String)> {
+    let timestamp = jiff::Timestamp::from_second(us.div_euclid(SECOND_US)).ok()?;
+    let part = |format: &str| timestamp.strftime(format).to_string();
+    Some((part("%Y-%m-%d"), part("%H:%M:%S")))
+}
+
 /// The same to the microsecond: `2026-10-10 12:00:00.123456`.
 pub(crate) fn exact_moment(us: i64) -> String {
     match moment(us) {

@@ -6,7 +6,7 @@ use dbtime_model::{State, Wait};
 
 use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::filter::SECOND_US;
-use crate::group::{Dimension, moment};
+use crate::group::{Dimension, date_and_time, moment};
 use crate::number::{Amounts, counted, round_step, seconds};
 use crate::round_seconds::round_seconds;
 use crate::sums::percent;
@@ -289,16 +289,16 @@ fn time_axis(timeline: &Timeline, plot: &Plot, svg: &mut Svg) {
         let us = i64::try_from(at).unwrap_or(i64::MAX);
         let x = plot.x(us).round() as i32;
         svg.rule((x, bottom), (x, bottom + 5), PALE_INK);
-        let text = moment(us);
-        match text.split_once(' ') {
+        match date_and_time(us) {
             Some((date, time)) if is_utc => {
-                let short = if step % 60 == 0 { &time[..5] } else { time };
-                svg.text((x, bottom + 19), "middle", INK, short);
+                let minutes = time.strip_suffix(":00").filter(|_| step % 60 == 0);
+                svg.text((x, bottom + 19), "middle", INK, minutes.unwrap_or(&time));
                 if date != day {
-                    svg.text((x, bottom + 35), "middle", PALE_INK, date);
-                    day = date.to_string();
+                    svg.text((x, bottom + 35), "middle", PALE_INK, &date);
+                    day = date;
                 }
             }
+            None if is_utc => {}
             _ => svg.text(
                 (x, bottom + 19),
                 "middle",

@@ -44,6 +44,9 @@ impl Amount {
 /// Wait event, state and call path.
 pub(super) type Place = (Wait, State, Vec<FunctionId>);
 
+/// By statement and second.
+type ByStatement = BTreeMap<(u64, i64), Amount>;
+
 /// Statement, wait event, state, and whether it is not the host's time.
 pub(super) type StatementCell = (u64, Wait, State, bool);
 
@@ -86,9 +89,7 @@ impl Side {
                 }
             }
         });
-        // By statement and second.
-        let mut stacks: HashMap<(Wait, State, StackId, StackId), BTreeMap<(u64, i64), Amount>> =
-            HashMap::new();
+        let mut stacks: HashMap<(Wait, State, StackId, StackId), ByStatement> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();

@@ -4,7 +4,7 @@ use dbtime_model::recording::{Clock, Meta};
 
 use super::page::{Page, Table, percent};
 use super::{header, quality};
-use crate::group::moment;
+use crate::group::{date_and_time, moment};
 use crate::number::{Amounts, counted, round_step, seconds};
 use crate::scan::Period;
 use crate::sums::percent as percent_of;
@@ -268,11 +268,10 @@ fn notes(timeline: &Timeline, page: &mut Page) {
 fn when(timeline: &Timeline, us: i64) -> String {
     match timeline.meta.collector.clock {
         Clock::Utc => {
-            let (from, to) = (moment(timeline.period.from_us), moment(timeline.period.to_us));
-            let text = moment(us);
-            match (text.split_once(' '), from.split_once(' '), to.split_once(' ')) {
-                (Some((_, time)), Some((from, _)), Some((to, _))) if from == to => time.to_string(),
-                _ => text,
+            let [from, to] = [timeline.period.from_us, timeline.period.to_us].map(date_and_time);
+            match (date_and_time(us), from, to) {
+                (Some((_, time)), Some((from, _)), Some((to, _))) if from == to => time,
+                _ => moment(us),
             }
         }
         Clock::Relative | Clock::None => format!("{:.0}", since_start_s(&timeline.meta, us)),
