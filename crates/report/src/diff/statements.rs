@@ -199,17 +199,19 @@ fn sentence(statement: &StatementChange, unit: WorkUnit) -> String {
             None => format!(" ({})", words.trim_end_matches(';')),
         }
     });
+    let per = match unit {
+        // Of these an amount is a part.
+        WorkUnit::Sample => "of all samples".to_string(),
+        _ => format!("per {unit}"),
+    };
     let how = if good <= 0.0 {
-        format!("is new in BAD, with {} per {unit}", amount(bad, unit))
+        format!("is new in BAD, with {} {per}", amount(bad, unit))
     } else if bad <= 0.0 {
-        format!(
-            "is not in BAD, and took {} per {unit} in GOOD",
-            amount(good, unit)
-        )
+        format!("is not in BAD, and took {} {per} in GOOD", amount(good, unit))
     } else {
         format!(
-            "takes {} {} per {unit} ({} in GOOD, {} in BAD: {} times)",
-            amount(change.difference, unit),
+            "takes {} {} {per} ({} in GOOD, {} in BAD: {} times)",
+            amount(change.difference.abs(), unit),
             if change.difference > 0.0 { "more" } else { "less" },
             amount(good, unit),
             amount(bad, unit),

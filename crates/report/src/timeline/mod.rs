@@ -303,7 +303,7 @@ fn chosen(
     (values, places)
 }
 
-/// What comes lower: time on a CPU, so that it can be held against the line of the CPUs, and what waits for one; states in the order of the ledger's columns.
+/// What comes lower: time in no wait event, and what waits for a CPU, so that they can be held against the line of the CPUs; states in the order of the ledger's columns.
 fn layer(by: Dimension, label: &str) -> usize {
     match by {
         Dimension::Wait | Dimension::WaitClass => match label {
