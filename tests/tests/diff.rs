@@ -251,12 +251,131 @@ fn reads_that_leave_the_page_cache_are_found() {
     assert_named("uncached reads", &good, &bad, &["IO:DataFileRead"]);
 }
 
+/// A server that knows its statements, with two tables of numbers.
+fn cluster_with_statements(options: Options, rows: u32) -> Cluster {
+    let cluster = cluster(
+        options
+            .set("shared_preload_libraries", "pg_stat_statements")
+            .set("pg_stat_statements.track_planning", "on"),
+    );
+    numbers(&cluster, rows);
+    for sql in [
+        "CREATE EXTENSION pg_stat_statements",
+        "CREATE TABLE m AS SELECT * FROM n",
+        "CREATE INDEX i ON n (id)",
+        "CREATE INDEX j ON m (id)",
+        "VACUUM ANALYZE",
+        "CHECKPOINT",
+    ] {
+        cluster.psql(sql).expect("it works");
+    }
+    cluster
+}
+
+/// What the server says of the statement that begins so since it was asked before: its id, and milliseconds of one execution.
+fn witness(cluster: &Cluster, begin: &str) -> (String, f64) {
+    let answer = cluster
+        .psql(&format!(
+            "SELECT queryid, (total_exec_time + total_plan_time) / calls FROM pg_stat_statements WHERE query LIKE '{begin}%'"
+        ))
+        .expect("it is there");
+    cluster
+        .psql("SELECT pg_stat_statements_reset()")
+        .expect("it is there");
+    let (id, ms) = answer.trim().split_once('\t').expect("one statement");
+    (id.to_string(), ms.parse().expect("a number"))
+}
+
+/// The first line names the statement with this id, and it is the first of all; gives back what is said of it.
+#[track_caller]
+fn assert_statement(what: &str, good: &Recorded, bad: &Recorded, id: &str) -> (String, Value) {
+    let answer = json(good, bad);
+    let sentence = answer["statement"].as_str().expect("a sentence").to_string();
+    say(&format!("{what}: {sentence}"));
+    let text = text(good, bad);
+    let first = text.lines().next().expect("a line");
+    assert!(
+        sentence.starts_with(&format!("Query {id} ")) && first.contains(&sentence),
+        "{what}: query {id} is not named in\n{text}"
+    );
+    let statement = answer["statements"][0].clone();
+    assert_eq!(
+        (&statement["query"], &statement["verdict"]),
+        (&id.into(), &"significant".into())
+    );
+    assert_eq!(answer["statements_per"], "transaction");
+    (sentence, statement)
+}
+
+#[test]
+fn of_two_statements_the_one_that_lost_its_index_is_named() {
+    needs_recording!();
+    let cluster = cluster_with_statements(Options::default(), 20_000);
+    // One transaction executes each once.
+    let script = "\\set id random(1, 20000)\nBEGIN;\nSELECT v FROM n WHERE id = :id;\nSELECT count(*) FROM m WHERE id < 3000;\nEND;";
+    let slowed = "SELECT v FROM n WHERE";
+    let good = record(&cluster, 2, script);
+    let (id, good_ms) = witness(&cluster, slowed);
+    cluster.psql("DROP INDEX i").expect("it works");
+    let bad = record(&cluster, 2, script);
+    let (same, bad_ms) = witness(&cluster, slowed);
+    assert_eq!(id, same);
+    let (sentence, statement) = assert_statement("an index less", &good, &bad, &id);
+    assert!(
+        sentence.contains("more per transaction") && sentence.contains("CPU"),
+        "{sentence}"
+    );
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let (found, truth) = (number(&statement["difference"]) / 1e6, bad_ms - good_ms);
+    say(&format!(
+        "{found:.3} ms more per transaction, {truth:.3} per execution by the server"
+    ));
+    // The server does not count parsing, nor the answer.
+    assert!((found / truth - 1.0).abs() < 0.25, "{found} ms, {truth} ms");
+    // The other one is there, and takes as long as it did.
+    let answer = json(&good, &bad);
+    let others = answer["statements"].as_array().expect("statements");
+    let other = others
+        .iter()
+        .find(|one| one["text"].as_str().is_some_and(|text| text.contains("FROM m")));
+    assert_ne!(other.expect("it is there")["verdict"], "significant");
+
+    // Nothing changed any longer: nothing is named.
+    let again = record(&cluster, 2, script);
+    assert_eq!(json(&bad, &again)["statement"], "");
+}
+
+#[test]
+fn of_two_statements_the_one_whose_reads_come_from_the_device_now_is_named() {
+    needs_recording!();
+    let cluster = cluster_with_statements(Options::default().set("shared_buffers", "1MB"), 400_000);
+    let relation = |table: &str| {
+        let path = cluster.psql(&format!("SELECT pg_relation_filepath('{table}')"));
+        cluster.data_dir().join(path.expect("it works").trim())
+    };
+    let (files, other) = (vec![relation("n")], vec![relation("m")]);
+    for files in [&files, &other] {
+        page_cache::warm(files).expect("files of a server of our own");
+    }
+    let script =
+        "\\set id random(1, 400000)\nSELECT v FROM n WHERE id = :id;\nSELECT v FROM m WHERE id = :id;";
+    let good = record(&cluster, 2, script);
+    let (id, _) = witness(&cluster, "SELECT v FROM n WHERE");
+    let evicting = Evicting::start(files);
+    let bad = record(&cluster, 2, script);
+    drop(evicting);
+    let (sentence, _) = assert_statement("reads of one table", &good, &bad, &id);
+    assert!(
+        sentence.contains("IO:DataFileRead, disk") && sentence.contains("its reads now come from the device"),
+        "{sentence}"
+    );
+}
+
 #[test]
 fn of_equal_runs_hardly_any_is_called_different() {
     needs_recording!();
-    let cluster = cluster(Options::default());
-    numbers(&cluster, 20_000);
-    cluster.psql("CREATE INDEX i ON n (id)").expect("it works");
+    // With statements: they are compared, too.
+    let cluster = cluster_with_statements(Options::default(), 20_000);
     let lookup =
         "\\set id random(1, 20000)\nSELECT v FROM n WHERE id = :id;\nSELECT count(*) FROM n WHERE id < 500;";
     let recorded: Vec<Recorded> = (0..7).map(|_| record(&cluster, 2, lookup)).collect();

@@ -119,6 +119,8 @@ fn hostile_texts_do_nothing_in_any_output() {
         vec!["report", good, "--tree"],
         vec!["report", good, "--functions", "--format", "json"],
         vec!["report", good, "--session", "8"],
+        vec!["report", good, "--timeline", "--by", "user"],
+        vec!["report", good, "--timeline", "--by", "client", "--format", "json"],
         vec!["flame", good, "-o", "-"],
         vec!["diff", good, bad],
         vec!["diff", good, bad, "--force"],
@@ -130,9 +132,14 @@ fn hostile_texts_do_nothing_in_any_output() {
         is_harmless(&arguments.join(" "), &outcome.stderr);
         assert!([0, 1, 3].contains(&outcome.code), "{arguments:?}: {outcome:#?}");
     }
-    for ending in ["svg", "folded", "speedscope.json"] {
+    for (command, ending) in [
+        (&["flame", good][..], "svg"),
+        (&["flame", good], "folded"),
+        (&["flame", good], "speedscope.json"),
+        (&["report", good, "--timeline", "--by", "user"], "svg"),
+    ] {
         let output = home.path().join(format!("out.{ending}"));
-        in_time(&["flame", good, "-o", plain(&output)]).expect_code(0);
+        in_time(&[command, &["-o", plain(&output)]].concat()).expect_code(0);
         let text = fs::read_to_string(&output).expect("it was written");
         is_harmless(ending, &text);
         assert!(ending != "svg" || !text.contains("<script>alert"), "{text}");
@@ -506,6 +513,9 @@ fn numbers_at_their_ends_overflow_nothing() {
             vec!["report", path, "--io", "--format", "json"],
             vec!["report", path, "--switches"],
             vec!["report", path, "--switches", "--format", "json"],
+            vec!["report", path, "--timeline"],
+            vec!["report", path, "--timeline=1s", "--format", "json"],
+            vec!["report", path, "--timeline", "--format", "svg"],
             vec!["report", "--compare", path, path],
             vec!["diff", path, path],
             vec!["diff", path, path, "--force", "--format", "json"],

@@ -8,7 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
-use dbtime_report::{CallChoice, Dimension, DiveView, LatencyDimension, StackView, WorkUnit, parse_fact};
+use dbtime_report::{
+    BucketWidth, CallChoice, Dimension, DiveView, LatencyDimension, StackView, TimelineOptions, WorkUnit,
+    parse_fact,
+};
 
 use crate::import::Detail;
 
@@ -349,6 +352,19 @@ pub struct ReportArguments {
     /// Only events of this name, as Class:Event or either of the two; may be repeated
     #[arg(long, value_name = "NAME", requires = "latencies")]
     pub name: Vec<String>,
+    /// Show a time line: average active sessions by wait class, or --by any other dimension, in so many buckets at most, or in
+    /// buckets of so long (10s, 5m, 1h) [default: 60, 240 in a picture]
+    #[arg(
+        long,
+        value_name = "BUCKETS|TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_parser = parse_buckets,
+        conflicts_with_all = ["latencies", "io", "thresholds", "block_size", "plans", "stacks", "tree", "functions", "modules", "call",
+                              "children", "switches", "calibration"]
+    )]
+    pub timeline: Option<Buckets>,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub io: bool,
@@ -396,7 +412,7 @@ pub struct ReportArguments {
     /// What looking costs, as 'dbtime calibrate' found it [default: what it kept on this host, for recordings of this host]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
     pub calibration: Option<PathBuf>,
-    /// Group the ledger by these [default: wait, or program in files that know no database]; latencies by name, kind, device, session, io_size, blocks, source,
+    /// Group the ledger by these [default: wait, or program in files that know no database]; a time line by one of them [default: wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source,
     /// file [default: name]
     #[arg(
         long,
@@ -406,12 +422,12 @@ pub struct ReportArguments {
     )]
     pub by: Vec<String>,
     /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
-    /// trace, groups of latencies or files [10] to show
+    /// trace, groups of latencies or files [10], values of a time line [8] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// For people or for programs
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     /// File to write in place of standard output
     #[arg(
         short,
@@ -424,6 +440,32 @@ pub struct ReportArguments {
 }
 
 impl ReportArguments {
+    /// What is written.
+    pub fn format(&self) -> Format {
+        let ending = self.output.extension().and_then(|ending| ending.to_str());
+        self.format
+            .unwrap_or_else(|| match ending.map(str::to_ascii_lowercase).as_deref() {
+                Some("json") => Format::Json,
+                Some("svg") => Format::Svg,
+                _ => Format::Text,
+            })
+    }
+
+    /// What a time line is told apart by; none typed = none here.
+    ///
+    /// # Errors
+    /// There is no such dimension, or more than one, or one that a time line has anyhow.
+    pub fn timeline_by(&self) -> Result<Option<Dimension>, String> {
+        match self.by()?.as_slice() {
+            [] => Ok(None),
+            [Dimension::Second] => {
+                Err("a time line has its seconds already: choose another dimension".to_string())
+            }
+            [by] => Ok(Some(*by)),
+            _ => Err("a time line is by one dimension: choose one of them".to_string()),
+        }
+    }
+
     /// How stacks are to be read, if they are, and how many of the hottest are shown when nothing else is said.
     pub fn stack_view(&self) -> Option<(StackView, usize)> {
         [
@@ -455,7 +497,7 @@ impl ReportArguments {
     pub fn detail(&self) -> Detail {
         let by_second = || self.by().is_ok_and(|by| by.contains(&Dimension::Second));
         let cuts = self.selection.from.is_some() || self.selection.to.is_some();
-        if cuts || self.latency || self.io || self.switches || by_second() {
+        if cuts || self.latency || self.io || self.switches || self.timeline.is_some() || by_second() {
             Detail::Seconds
         } else {
             Detail::Sums
@@ -513,8 +555,28 @@ pub enum Format {
     Text,
     /// JSON
     Json,
-    /// A picture: with --latency, a heat map of one kind
+    /// A picture: with --latency, a heat map of one kind; with --timeline, the time line
     Svg,
+}
+
+/// How a time line is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buckets {
+    /// As is usual.
+    Usual,
+    /// As was typed.
+    Typed(BucketWidth),
+}
+
+impl Buckets {
+    /// Buckets of a text, or of a picture.
+    pub fn width(self, is_picture: bool) -> BucketWidth {
+        match self {
+            Buckets::Typed(width) => width,
+            Buckets::Usual if is_picture => BucketWidth::AtMost(240),
+            Buckets::Usual => TimelineOptions::default().width,
+        }
+    }
 }
 
 /// `dbtime flame`
@@ -811,6 +873,31 @@ fn parse_transactions(text: &str) -> Result<[f64; 2], String> {
     match numbers.as_deref() {
         Ok([good, bad]) if is_amount(good) && is_amount(bad) => Ok([*good, *bad]),
         _ => Err("must be two numbers above 0, as in 12000,9000".to_string()),
+    }
+}
+
+fn parse_buckets(text: &str) -> Result<Buckets, String> {
+    let usage = || {
+        "must be a number of buckets (60), or how long one is in whole seconds, minutes or hours (10s, 5m, 1h)".to_string()
+    };
+    let units = [("s", 1), ("m", 60), ("h", 3_600)];
+    let with_unit = units
+        .into_iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
+    match with_unit {
+        _ if text.is_empty() => Ok(Buckets::Usual),
+        Some((number, unit)) => match number
+            .parse::<u32>()
+            .ok()
+            .and_then(|number| number.checked_mul(unit))
+        {
+            Some(seconds) if seconds > 0 => Ok(Buckets::Typed(BucketWidth::Seconds(seconds))),
+            _ => Err(usage()),
+        },
+        None => match text.parse() {
+            Ok(most @ 1..=10_000) => Ok(Buckets::Typed(BucketWidth::AtMost(most))),
+            _ => Err(usage()),
+        },
     }
 }
 

@@ -28,8 +28,8 @@ use dbtime_report::diff_export::Widths;
 use dbtime_report::{
     CalibrationOf, ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter,
     FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Sort, Source, StackOptions,
-    StackView, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace,
-    parse_moment, printable_lines,
+    StackView, TimelineOptions, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export,
+    has_kernel_trace, parse_moment, printable_lines,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -93,6 +93,7 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+    memory::give_back();
     let plan = Plan {
         collect: Options {
             target: arguments.target.target(),
@@ -165,11 +166,12 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
-    match (arguments.latency, arguments.io, arguments.format) {
+    match (arguments.latency, arguments.io, arguments.format()) {
         (true, _, Format::Svg) => run_heat_map(arguments),
+        _ if arguments.timeline.is_some() => run_timeline(arguments),
         (_, _, Format::Svg) => Err(Usage(
-            "this report is no picture: draw a heat map with --latency --format svg, or a flame graph with 'dbtime \
-             flame'"
+            "this report is no picture: draw a time line with --timeline, a heat map with --latency, or a flame graph with \
+             'dbtime flame'"
                 .to_string(),
         )
         .into()),
@@ -179,6 +181,45 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         _ if arguments.switches => run_switches(arguments),
         _ => run_times(arguments),
     }
+}
+
+fn run_timeline(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let by = arguments.timeline_by().map_err(Usage)?;
+    let source = open(arguments)?;
+    let usual = TimelineOptions::default();
+    let format = arguments.format();
+    let options = TimelineOptions {
+        filter: filter(&arguments.selection, &source)?,
+        by: by.unwrap_or_else(|| match Dimension::usual(source.meta()) {
+            Dimension::Wait => usual.by,
+            other => other,
+        }),
+        width: arguments
+            .timeline
+            .map_or(usual.width, |buckets| buckets.width(format == Format::Svg)),
+        top: arguments.top.unwrap_or(usual.top),
+        each_literal: arguments.each_literal,
+    };
+    let timeline = match dbtime_report::timeline(&source, &options) {
+        Err(ReportError::Buckets(e)) => return Err(Usage(e.to_string()).into()),
+        other => other?,
+    };
+    let text = match format {
+        Format::Json => dbtime_report::json::render_timeline(&timeline),
+        Format::Text => dbtime_report::text::render_timeline(&timeline, output::width()),
+        Format::Svg => {
+            for problem in &timeline.problems {
+                say(format_args!("dbtime: {problem}"));
+            }
+            dbtime_report::timeline_svg::render(&timeline)
+        }
+    };
+    answer(
+        arguments,
+        &text,
+        timeline.recorded_ns > 0,
+        "nothing was recorded in the part chosen",
+    )
 }
 
 fn run_switches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -192,7 +233,7 @@ fn run_switches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         read = dbtime_report::switches(&source, &filter, |line| {
             found += 1;
             if written.is_ok() {
-                let text = match arguments.format {
+                let text = match arguments.format() {
                     Format::Json => dbtime_report::json::render_switch(line),
                     Format::Text | Format::Svg if found == 1 => {
                         dbtime_report::text::render_switch_heading(output::width())
@@ -253,7 +294,7 @@ fn run_dive_report(
         depth: arguments.depth,
     };
     let report = dbtime_report::dive(source, &options)?;
-    let text = match arguments.format {
+    let text = match arguments.format() {
         Format::Json => dbtime_report::json::render_dive(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_dive(&report, output::width()),
     };
@@ -282,7 +323,7 @@ fn run_stacks(
         depth: arguments.depth,
     };
     let report = dbtime_report::stacks(source, &options)?;
-    let text = match arguments.format {
+    let text = match arguments.format() {
         Format::Json => dbtime_report::json::render_stacks(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_stacks(&report, output::width()),
     };
@@ -338,7 +379,7 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
             path.display()
         ));
     }
-    let text = match arguments.format {
+    let text = match arguments.format() {
         Format::Json => dbtime_report::json::render(&report),
         Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),
     };
@@ -396,7 +437,7 @@ fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         top: arguments.top.unwrap_or(usual.top),
     };
     let comparison = dbtime_report::compare(&recordings, &options)?;
-    let text = match arguments.format {
+    let text = match arguments.format() {
         Format::Json => dbtime_report::json::render_comparison(&comparison),
         Format::Text | Format::Svg => dbtime_report::text::render_comparison(&comparison, output::width()),
     };
@@ -423,7 +464,7 @@ fn run_latency(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let source = open(arguments)?;
     let options = latency_options(arguments, by, &source)?;
     let report = dbtime_report::latency(&source, &options)?;
-    let text = match arguments.format {
+    let text = match arguments.format() {
         Format::Json => dbtime_report::json::render_latency(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_latency(&report, output::width()),
     };
@@ -456,7 +497,7 @@ fn run_io(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         thresholds_us: arguments.thresholds.unwrap_or(USUAL_THRESHOLDS_US),
     };
     let report = dbtime_report::io(&source, &options)?;
-    let text = match arguments.format {
+    let text = match arguments.format() {
         Format::Json => dbtime_report::json::render_io(&report),
         Format::Text | Format::Svg => dbtime_report::text::render_io(&report, output::width()),
     };

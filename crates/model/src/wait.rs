@@ -1,5 +1,6 @@
 //! What the database says a session is waiting for.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -72,6 +73,15 @@ impl Wait {
     /// calls that idle; whoever sent the work waits.
     pub fn without_cpu(&self) -> Wait {
         Wait::event(&self.class, &format!("{}{}", self.event, Wait::NO_CPU), self.idle)
+    }
+
+    /// The class, told apart where it is the class of an idle wait that a session had no CPU to leave ([`Wait::without_cpu`]):
+    /// whoever sees `Client` there thinks of the client.
+    pub fn class_by_cpu(&self) -> Cow<'_, str> {
+        match self.event.ends_with(Wait::NO_CPU) {
+            true => Cow::Owned(format!("{}{}", self.class, Wait::NO_CPU)),
+            false => Cow::Borrowed(&self.class),
+        }
     }
 
     /// True when this is what is meant by `name`: the class, the event, or both as they are written, in capitals or not.

@@ -1,6 +1,6 @@
 //! A profile for the Firefox Profiler, in its "processed" JSON format: a thread per session, levels below the frames.
 //!
-//! See [`crate::timeline`] for what the moments mean. The weight of a sample is milliseconds with fractions, or what the
+//! See [`crate::lanes`] for what the moments mean. The weight of a sample is milliseconds with fractions, or what the
 //! recording counts.
 
 use std::io::{self, BufWriter, Write};
@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::export::Exporter;
 use crate::flame::Folded;
 use crate::group::Dimension;
+use crate::lanes::{self, lanes};
 use crate::printable::printable;
-use crate::timeline::{self, lanes};
 
 /// Writes a profile.
 pub(crate) struct Firefox;
@@ -27,7 +27,7 @@ impl Exporter for Firefox {
     }
 
     fn dimensions(&self) -> &'static [Dimension] {
-        timeline::DIMENSIONS
+        lanes::DIMENSIONS
     }
 
     fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()> {
@@ -75,7 +75,7 @@ impl Exporter for Firefox {
             );
             for placed in &lane.stacks {
                 let stack = placed.stack;
-                let levels = timeline::levels(folded, stack).map(|name| (name, level));
+                let levels = lanes::levels(folded, stack).map(|name| (name, level));
                 let users = stack.user.iter().map(|name| (name.as_ref(), user));
                 let kernels = stack.kernel.iter().map(|name| (name.as_ref(), kernel));
                 let frames: Vec<FrameInfo> = levels

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{StackId, State};
 
-use crate::alike_statements::AlikeStatements;
 use crate::filter::Filter;
 use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey, not_recorded};
@@ -19,7 +18,7 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::stacks::{frames, kernel_frames};
 use crate::sums::{FidelityMix, Sums};
-use crate::trace::{alike_statements, has_trace};
+use crate::trace::alike_by;
 
 /// What a flame graph is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -128,14 +127,13 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         }
     });
     scan.check(&options.filter)?;
-    let by_statement = options
-        .by
-        .iter()
-        .any(|dimension| matches!(dimension, Dimension::Statement | Dimension::SqlId));
-    let (alike, counter_problems) = match by_statement && has_trace(source.meta()) && !options.each_literal {
-        true => alike_statements(source, &mut dimensions, &options.filter),
-        false => (AlikeStatements::none(), Vec::new()),
-    };
+    let (alike, counter_problems) = alike_by(
+        source,
+        &mut dimensions,
+        &options.filter,
+        &options.by,
+        options.each_literal,
+    );
     // Different stacks may read the same, for example those of two builds of one program.
     let mut by_name: BTreeMap<Name, (Option<i64>, u128, u128)> = BTreeMap::new();
     let levels: Vec<(Arc<[String]>, Option<i64>)> = keys

@@ -26,7 +26,7 @@ pub enum Dimension {
     Client,
     /// `wait`: wait event with its class; `CPU` for none.
     Wait,
-    /// `wait_class`: class of the wait event; `CPU` for none.
+    /// `wait_class`: class of the wait event; `CPU` for none, `Client (no CPU)` for a command without one.
     WaitClass,
     /// `state`: what the operating system says.
     State,
@@ -201,7 +201,7 @@ impl GroupKey {
         let value = |dimension: &Dimension| match dimension {
             Dimension::Session => Value::Session(session.id),
             Dimension::Wait => Value::Wait(wait.clone()),
-            Dimension::WaitClass => Value::Text(wait.class.to_string()),
+            Dimension::WaitClass => Value::Text(wait.class_by_cpu().into_owned()),
             Dimension::State => Value::State(row.state),
             Dimension::SessionState => Value::Text(row.session_state.to_string()),
             Dimension::Statement => Value::Statement(row.statement),
@@ -235,6 +235,14 @@ impl GroupKey {
     pub(crate) fn wait(&self) -> Option<&Wait> {
         self.0.iter().find_map(|value| match value {
             Value::Wait(wait) => Some(wait),
+            _ => None,
+        })
+    }
+
+    /// The statement, when it is one of the dimensions by its id.
+    pub(crate) fn query(&self) -> Option<u64> {
+        self.0.iter().find_map(|value| match value {
+            Value::Query(id) => Some(*id),
             _ => None,
         })
     }
@@ -289,6 +297,13 @@ pub(crate) fn moment(us: i64) -> String {
         Ok(timestamp) => timestamp.strftime("%Y-%m-%d %H:%M:%S").to_string(),
         Err(_) => format!("[{us} us]"),
     }
+}
+
+/// The same in two parts, date and time of day; none outside of the calendar.
+pub(crate) fn date_and_time(us: i64) -> Option<(String, String)> {
+    let timestamp = jiff::Timestamp::from_second(us.div_euclid(SECOND_US)).ok()?;
+    let part = |format: &str| timestamp.strftime(format).to_string();
+    Some((part("%Y-%m-%d"), part("%H:%M:%S")))
 }
 
 /// The same to the microsecond: `2026-10-10 12:00:00.123456`.

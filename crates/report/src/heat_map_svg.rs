@@ -4,17 +4,14 @@
 //! The colours are those of magma, in which equal steps look equally large, from light (one event) to dark (the fullest
 //! cell) on a logarithmic scale: a single slow event among thousands of fast ones is seen. No event, no colour.
 
-use std::fmt::Write;
-
+use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::filter::SECOND_US;
 use crate::group::moment;
 use crate::latency::{HeatMap, HeatMapCell, kind_words};
 use crate::number::{counted, duration, microseconds};
+use crate::round_seconds::round_seconds;
 use crate::xml::xml;
 
-const FONT_PX: i32 = 12;
-/// Mean width of a character.
-const CHARACTER_PX: f64 = 7.0;
 const LEFT: i32 = 76;
 const RIGHT: i32 = 24;
 const TOP: i32 = 74;
@@ -30,10 +27,6 @@ const ROW_PX: (i32, i32) = (4, 14);
 const LABEL_GAP_PX: (f64, i32) = (64.0, 16);
 /// The legend.
 const LEGEND_PX: (i32, i32) = (240, 12);
-/// Seconds between the labels of the time.
-const STEPS_S: [i64; 18] = [
-    1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400,
-];
 /// Anchors of the colours, light to dark.
 const COLOURS: [[u8; 3]; 8] = [
     [254, 211, 149],
@@ -93,13 +86,7 @@ pub fn render(map: &HeatMap) -> String {
     let layout = Layout::of(map);
     let mut svg = Svg::default();
     let (width, height) = (layout.width, TOP + layout.map_height + BELOW);
-    svg.line(format_args!(r#"<?xml version="1.0" encoding="UTF-8"?>"#));
-    svg.line(format_args!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" version="1.1" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="Verdana, DejaVu Sans, sans-serif" font-size="{FONT_PX}" fill="{INK}">"#
-    ));
-    svg.line(format_args!(
-        r##"<rect width="{width}" height="{height}" fill="#ffffff"/>"##
-    ));
+    svg.begin(width, height);
     titles(map, &layout, &mut svg);
     latency_axis(map, &layout, &mut svg);
     time_axis(map, &layout, &mut svg);
@@ -120,52 +107,7 @@ pub fn render(map: &HeatMap) -> String {
     }
     svg.line(format_args!("</g>"));
     legend(map, &layout, largest, &mut svg);
-    svg.line(format_args!("</svg>"));
-    svg.0
-}
-
-/// Colour of text.
-const INK: &str = "#222222";
-/// Colour of text that explains.
-const PALE_INK: &str = "#666666";
-/// Colour of lines behind the cells.
-const GRID: &str = "#e4e4e4";
-
-/// A document in the making.
-#[derive(Default)]
-struct Svg(String);
-
-impl Svg {
-    fn line(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
-        let _ = self.0.write_fmt(text);
-        self.0.push('\n');
-    }
-
-    fn text(&mut self, (x, y): (i32, i32), anchor: &str, ink: &str, text: &str) {
-        self.line(format_args!(
-            r#"<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{ink}">{}</text>"#,
-            xml(text)
-        ));
-    }
-
-    fn rule(&mut self, from: (i32, i32), to: (i32, i32), ink: &str) {
-        self.line(format_args!(
-            r#"<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{ink}" shape-rendering="crispEdges"/>"#,
-            from.0, from.1, to.0, to.1
-        ));
-    }
-}
-
-/// A text that fits the picture.
-fn shortened(text: &str, width_px: i32, character_px: f64) -> String {
-    let room = (f64::from(width_px) / character_px) as usize;
-    if text.chars().count() <= room {
-        return text.to_string();
-    }
-    let mut short: String = text.chars().take(room.saturating_sub(1)).collect();
-    short.push('…');
-    short
+    svg.finish()
 }
 
 fn titles(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
@@ -274,12 +216,8 @@ fn time_axis(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
 
 /// Seconds between labels.
 fn step_s(second_px: f64) -> i128 {
-    let fits = |step: i64| step as f64 * second_px >= LABEL_GAP_PX.0;
-    let days = || (0..).map(|n| 10i64.saturating_pow(n).saturating_mul(86_400));
-    STEPS_S
-        .into_iter()
-        .chain(days().take(16))
-        .find(|step| fits(*step))
+    round_seconds()
+        .find(|step| *step as f64 * second_px >= LABEL_GAP_PX.0)
         .unwrap_or(i64::MAX)
         .into()
 }

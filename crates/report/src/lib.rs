@@ -9,6 +9,7 @@
 //! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
+//!        ──timeline()─▶ Timeline ──────▶ text::render_timeline, json::render_timeline, timeline_svg
 //!        ──switches()─▶ SwitchLine ────▶ text::render_switch, json::render_switch
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
 //! Sources ──compare()──▶ Comparison ────▶ text::render_comparison, json::render_comparison
@@ -30,6 +31,7 @@ mod database_view;
 mod diff;
 pub mod diff_export;
 mod dive;
+mod drawing;
 mod explanation;
 pub mod export;
 mod filter;
@@ -44,6 +46,7 @@ mod io;
 pub mod json;
 mod kernel_layers;
 mod known_frame;
+mod lanes;
 mod latency;
 mod ledger;
 mod load;
@@ -55,6 +58,7 @@ mod preemption;
 mod printable;
 mod quality;
 mod report;
+mod round_seconds;
 mod saturation;
 mod scan;
 mod sched;
@@ -67,6 +71,7 @@ mod svg;
 mod system_calls;
 pub mod text;
 mod timeline;
+pub mod timeline_svg;
 mod top_sql;
 mod trace;
 mod work;
@@ -84,7 +89,7 @@ pub use cost_of_looking::{CalibrationOf, CostOfLooking};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
     Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,
-    NoiseTest, Place, Verdict, diff,
+    NoiseTest, Place, StatementChange, Statements, Verdict, diff,
 };
 pub use dive::{
     CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveChange, DiveDiff, DiveOptions, DiveReport,
@@ -122,6 +127,9 @@ pub use stack_views::{
 pub use stacks::{StackProfile, StackTime};
 pub use sums::{FidelityMix, Sums, percent};
 pub use system_calls::{SystemCall, SystemCalls};
+pub use timeline::{
+    BucketWidth, Timeline, TimelineBucket, TimelineOptions, TimelineValue, WidthError, timeline,
+};
 pub use top_sql::{NoStatements, StatementTime, TopSql};
 pub use trace::{
     Application, ApplicationTime, CallSums, CallView, CallerCalls, DoubleCounted, EventGuess, FileGap,

@@ -118,6 +118,16 @@ pub(crate) fn duration(ns: u128) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// Between labels of an axis: the smallest of 1, 2, 5 times a power of ten that is as large.
+pub(crate) fn round_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0]
+        .into_iter()
+        .map(|digit| digit * power)
+        .find(|step| *step >= least * (1.0 - 1e-9))
+        .unwrap_or(10.0 * power)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +160,14 @@ mod tests {
             ["0.000000", "0.000001", "-0.000001", "-1.500000", "12.345678"]
         );
         assert!(exact_seconds(i128::MIN).starts_with('-'));
+    }
+
+    #[test]
+    fn steps_of_an_axis_are_round() {
+        let steps = [0.011, 0.2, 0.21, 1.0, 3.0, 5.5, 70.0].map(round_step);
+        for (step, expected) in steps.into_iter().zip([0.02, 0.2, 0.5, 1.0, 5.0, 10.0, 100.0]) {
+            assert!((step - expected).abs() < 1e-9, "{step} {expected}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A trace for Perfetto: a track per session, on it the levels and frames of its stacks as nested slices.
 //!
-//! See [`crate::timeline`] for what the moments mean. Messages and field numbers are those of the published protos
+//! See [`crate::lanes`] for what the moments mean. Messages and field numbers are those of the published protos
 //! (<https://github.com/google/perfetto/tree/main/protos/perfetto/trace>).
 
 use std::io::{self, Write};
@@ -11,8 +11,8 @@ use crate::export::Exporter;
 use crate::flame::Folded;
 use crate::folded::{KERNEL_SUFFIX, frame_name};
 use crate::group::Dimension;
+use crate::lanes::{self, lanes};
 use crate::printable::printable;
-use crate::timeline::{self, lanes};
 
 /// Writes a trace.
 pub(crate) struct Perfetto;
@@ -33,7 +33,7 @@ impl Exporter for Perfetto {
     }
 
     fn dimensions(&self) -> &'static [Dimension] {
-        timeline::DIMENSIONS
+        lanes::DIMENSIONS
     }
 
     fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()> {
@@ -66,7 +66,7 @@ impl Exporter for Perfetto {
                 },
             )?;
             for placed in &lane.stacks {
-                let levels = timeline::levels(folded, placed.stack).map(|name| frame_name(name).into_owned());
+                let levels = lanes::levels(folded, placed.stack).map(|name| frame_name(name).into_owned());
                 let user = placed.stack.user.iter().map(|name| frame_name(name).into_owned());
                 let kernel = placed
                     .stack

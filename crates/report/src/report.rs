@@ -23,6 +23,7 @@ use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
 use crate::system_calls::{SystemCalls, SystemCallsBuilder, has_system_calls};
+use crate::timeline::WidthError;
 use crate::top_sql::{NoStatements, TopSql, TopSqlBuilder};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
 
@@ -144,6 +145,15 @@ pub enum ReportError {
     /// No call of this number is kept (0 = none at all).
     #[error("{}", match .0 { 0 => "no call is kept whole in this trace".to_string(), n => format!("call {n} is not among those that are kept whole") })]
     NoSuchCall(u64),
+    /// A time line needs moments.
+    #[error("no time line: the file does not say when anything was, so all of it is one moment")]
+    NoMoments,
+    /// A time line needs a time that passes.
+    #[error("no time line: no time passes in the recording or the part chosen of it")]
+    NoLength,
+    /// There are no such buckets.
+    #[error(transparent)]
+    Buckets(#[from] WidthError),
     /// A heat map shows one kind of latency.
     #[error("a heat map shows one kind of latency: choose one with --kind; this recording has {}", .0.join(", "))]
     ChooseKind(Vec<String>),

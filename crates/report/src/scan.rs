@@ -40,6 +40,18 @@ impl Period {
         let us = i128::from(self.to_us) - i128::from(self.from_us);
         us.max(0).unsigned_abs() * 1_000
     }
+
+    /// What of it a filter lets through.
+    pub(crate) fn cut(self, filter: &Filter) -> Period {
+        let from_us = filter
+            .begin_us()
+            .map_or(self.from_us, |begin| begin.max(self.from_us));
+        let to_us = filter.end_us().map_or(self.to_us, |end| end.min(self.to_us));
+        Period {
+            from_us,
+            to_us: to_us.max(from_us),
+        }
+    }
 }
 
 /// Statements that an error lists.
@@ -237,12 +249,5 @@ fn period(meta: &Meta, filter: &Filter, seconds: Option<(i64, i64)>) -> (Period,
             outside = true;
         }
     }
-    if let Some(begin) = filter.begin_us() {
-        from_us = from_us.max(begin);
-    }
-    if let Some(end) = filter.end_us() {
-        to_us = to_us.min(end);
-    }
-    to_us = to_us.max(from_us);
-    (Period { from_us, to_us }, outside)
+    (Period { from_us, to_us }.cut(filter), outside)
 }

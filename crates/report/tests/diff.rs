@@ -8,8 +8,8 @@ use dbtime_model::{
 };
 use dbtime_report::diff_export::{Widths, write_folded, write_svg};
 use dbtime_report::{
-    Change, Diff, DiffError, DiffOptions, Filter, Place, ReportError, Source, Verdict, WorkUnit, diff, json,
-    text,
+    Change, Diff, DiffError, DiffOptions, Filter, Place, ReportError, Source, StatementChange, Verdict,
+    WorkUnit, diff, json, text,
 };
 use hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session, stack};
 use proptest::prelude::*;
@@ -256,6 +256,139 @@ fn times_are_per_transaction_when_transactions_are_known() {
             })
         ),
         "{error:?}"
+    );
+}
+
+/// The statements of these rows in turn.
+fn of_statements((meta, mut rows): (Meta, Rows), ids: &[u64]) -> (Meta, Rows) {
+    let stacks: Vec<_> = rows.stacks.iter().map(|stack| stack.id).collect();
+    for row in &mut rows.activity {
+        let number = stacks
+            .iter()
+            .position(|id| *id == row.user_stack)
+            .expect("a stack");
+        row.statement = ids[number];
+    }
+    (meta, rows)
+}
+
+fn with_transactions((meta, mut rows): (Meta, Rows), per_second: i64) -> (Meta, Rows) {
+    for second in 0..SECONDS as i64 {
+        rows.counters.push(CounterRow {
+            time: FIRST_SECOND + second * 1_000_000,
+            session: SessionId(1),
+            source: counter::SESSION_MEMORY.into(),
+            name: counter::TRANSACTIONS.into(),
+            value: per_second,
+            ..CounterRow::default()
+        });
+    }
+    (meta, rows)
+}
+
+/// 100 transactions a second become 50. Statement 1 takes 1 ms of each, and 6 then, 4 of them blocked on the disk; statement 2
+/// takes 2 ms, as before; what is left is of none.
+#[test]
+fn the_statement_that_changed_is_named_per_transaction_with_where_its_time_went() {
+    const READING: &[&str] = &["main", "PostgresMain", "ReadBuffer", "pread64"];
+    let text = |(meta, mut rows): (Meta, Rows)| {
+        rows.statements.push(dbtime_model::StatementRow {
+            id: -42i64 as u64,
+            text: "SELECT v\n FROM n WHERE id = ?".into(),
+            ..Default::default()
+        });
+        (meta, rows)
+    };
+    let good = of_statements(
+        recording(&[
+            (SCAN, CPU, State::User, 100),
+            (SORT, CPU, State::User, 200),
+            (LOCKED, LOCK, State::Sleep, 50),
+        ]),
+        &[-42i64 as u64, 2, 0],
+    );
+    let bad = of_statements(
+        recording(&[
+            (SCAN, CPU, State::User, 100),
+            (SORT, CPU, State::User, 100),
+            (LOCKED, LOCK, State::Sleep, 50),
+            (READING, hand_made::READ, State::Disk, 200),
+        ]),
+        &[-42i64 as u64, 2, 0, -42i64 as u64],
+    );
+    let diff = compare(
+        &with_transactions(text(good.clone()), 100),
+        &with_transactions(text(bad.clone()), 50),
+    );
+    assert_eq!(diff.unit, WorkUnit::Second);
+    let statements = diff.statements.as_ref().expect("they are known");
+    assert_eq!(statements.per, WorkUnit::Transaction);
+    assert_eq!(
+        statements.sentence,
+        "Query -42 (SELECT v FROM n WHERE id = ?) takes 5.05 ms more per transaction (1.01 ms in GOOD, 6.06 ms in BAD: 6.00 \
+         times), 80 % of that in IO:DataFileRead, disk: its reads now come from the device."
+    );
+    let page = text::render_diff(&diff, 120);
+    let first = page.lines().next().expect("a line");
+    assert!(
+        first.contains(&statements.sentence) && page.contains("Statements (per transaction"),
+        "{page}"
+    );
+    assert_eq!(statements.changes.len(), 3);
+    let of = |id: u64| {
+        let is_it = |of: &&StatementChange| of.change.place == Place::Statement(id);
+        statements.changes.iter().find(is_it).expect("a statement")
+    };
+    assert_eq!(of(2).change.difference, 0.0);
+    // 50.5 ms a second are 0.505 ms of one transaction and 1.01 of the other: 5 % of DB time, but nobody's.
+    assert!((of(0).change.difference - 0.505e6).abs() < 1.0);
+    let answer: serde_json::Value = serde_json::from_str(&json::render_diff(&diff)).expect("JSON");
+    assert_eq!(answer["statements"][0]["query"], "-42");
+    assert_eq!(answer["statements"][0]["cells"][0]["state"], "disk");
+    assert_eq!(answer["statements_per"], "transaction");
+    assert_eq!(answer["statement"], statements.sentence.as_str());
+
+    // Without transactions: per second, and it says so.
+    let diff = compare(&text(good), &text(bad));
+    let sentence = &diff.statements.as_ref().expect("known").sentence;
+    assert!(
+        sentence.contains("takes 202 ms more per second (101 ms in GOOD, 303 ms in BAD"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn no_statement_is_named_where_none_changed_or_none_is_known() {
+    let of_one = |recorded: (Meta, Rows)| of_statements(recorded, &[7, 8, 9]);
+    let equal = compare(&of_one(good()), &of_one(good()));
+    assert_eq!(equal.statements.as_ref().expect("known").sentence, "");
+    assert!(!text::render_diff(&equal, 120).contains("Query"));
+    // 4 % of DB time.
+    let more = recording(&[(SCAN, CPU, State::User, 212), (SORT, CPU, State::User, 100)]);
+    let small = compare(&of_one(good()), &of_one(more));
+    assert_eq!(small.statements.as_ref().expect("known").sentence, "");
+    // What belongs to no statement is not one that changed.
+    let of_none = |recorded: (Meta, Rows)| of_statements(recorded, &[7, 8, 0]);
+    let none = compare(&of_none(good()), &of_none(with_checksums()));
+    assert_eq!(none.statements.as_ref().expect("known").sentence, "");
+    assert!(none.is_significant());
+    // One side does not know any.
+    let half = compare(&good(), &of_one(with_checksums()));
+    assert_eq!(half.statements, None);
+}
+
+#[test]
+fn a_statement_that_only_one_side_has_is_new_or_gone() {
+    let of = |recorded: (Meta, Rows)| of_statements(recorded, &[7, 8, 9]);
+    let forth = compare(&of(good()), &of(with_checksums()));
+    assert_eq!(
+        forth.statements.expect("known").sentence,
+        "Query 9 is new in BAD, with 50.5 ms per second, 100 % of that in CPU, user."
+    );
+    let back = compare(&of(with_checksums()), &of(good()));
+    assert_eq!(
+        back.statements.expect("known").sentence,
+        "Query 9 is not in BAD, and took 50.5 ms per second in GOOD, 100 % of that in CPU, user."
     );
 }
 
@@ -587,6 +720,7 @@ fn generated(samples: &[Sample]) -> (Meta, Rows) {
         rows.activity.push(ActivityRow {
             ns: *ns,
             user_stack: stack.id,
+            statement: *ns % 3,
             ..row(1, [CPU, LOCK, hand_made::READ][*wait], State::ALL[*state], 1)
         });
         rows.stacks.push(stack);
@@ -620,6 +754,13 @@ proptest! {
             [sum[0] + stack.values[0], sum[1] + stack.values[1]]
         });
         prop_assert_eq!(stacks, all);
+        if let Some(statements) = &forward.statements {
+            let by_statement: Vec<Change> = statements.changes.iter().map(|of| of.change.clone()).collect();
+            prop_assert_eq!(sum(&by_statement, |change| change.values), all);
+            for statement in &statements.changes {
+                prop_assert_eq!(sum(&statement.cells, |cell| cell.values), statement.change.values);
+            }
+        }
         // A function is counted once per stack, however often it stands there.
         let roots = function(&forward, "main");
         prop_assert_eq!(roots.values, all);

@@ -53,6 +53,8 @@ pub enum Place {
     Path(Vec<Function>),
     /// A program, a library, a kernel module or subsystem.
     Module(String),
+    /// A statement, by its id; 0 = what belongs to none.
+    Statement(u64),
 }
 
 /// A difference of time (of samples, where work is counted in them).
@@ -72,6 +74,32 @@ pub struct Change {
     pub percent: f64,
     /// Whether that is more than noise.
     pub verdict: Verdict,
+}
+
+/// A difference of the time of one statement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatementChange {
+    /// How much.
+    pub change: Change,
+    /// Its name in the database, where it has one (Oracle: `sql_id`).
+    pub sql_id: Option<String>,
+    /// Its text; none when it was not read.
+    pub text: Option<String>,
+    /// Where: cells of its own ledger, the largest difference first. They sum to `change`; none of them has a verdict.
+    pub cells: Vec<Change>,
+}
+
+/// Differences by statement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statements {
+    /// By what they are divided: transactions where both sides counted them, else as everything is.
+    pub per: WorkUnit,
+    /// What changed most and how, in a sentence; empty when none of them changed by more than noise.
+    pub sentence: String,
+    /// DB time.
+    pub total: Change,
+    /// Every statement of either side, and what belongs to none, the largest difference first.
+    pub changes: Vec<StatementChange>,
 }
 
 /// A difference of latencies of single events.
@@ -185,6 +213,8 @@ pub struct Diff {
     pub headline: String,
     /// The answer in a sentence.
     pub conclusion: String,
+    /// By statement; none when one side does not know any.
+    pub statements: Option<Statements>,
     /// What else must be known of it; may be empty.
     pub whole: String,
     /// What only BAD does, and its part of BAD's DB time in percent.
@@ -225,6 +255,11 @@ impl Diff {
         ]
         .into_iter()
         .flatten()
+        .chain(
+            self.statements
+                .iter()
+                .flat_map(|of| of.changes.iter().map(|of| &of.change)),
+        )
         .any(|change| change.verdict == Verdict::Significant)
     }
 }

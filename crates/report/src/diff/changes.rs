@@ -11,7 +11,7 @@ use std::hash::Hash;
 use dbtime_model::{State, StateGroup, Wait};
 
 use super::answer::{Change, DiffStack, Place, Verdict};
-use super::noise::{Measure, test};
+use super::noise::{Measure, Tested, test};
 use super::side::{Amount, Side};
 use super::{Per, SMALLEST_SHARE};
 use crate::code_module::module_of_path;
@@ -83,7 +83,7 @@ pub(super) struct Changes {
 const WAKING: [&str; 3] = ["sock_def_readable", "ep_poll_callback", "pollwake"];
 
 /// False for the host's time: in the run queue, and on a CPU in the scheduler, in waking others or in interrupts.
-fn is_tested(state: State, path: &[FunctionId], functions: &Functions) -> bool {
+pub(super) fn is_tested(state: State, path: &[FunctionId], functions: &Functions) -> bool {
     let is_hosts = |id: &FunctionId| {
         let function = functions.get(*id);
         function.kernel
@@ -234,20 +234,8 @@ impl Changes {
             let Some(pair) = self.items.get_mut(item) else {
                 continue;
             };
-            let [good, bad] = per.per_unit(pair.tested);
-            // The sign of a change that is large; 0 of others.
-            let change = |good: f64| {
-                let difference = bad - good;
-                let is_large = difference.abs() >= smallest.max(SMALLEST_OF_ITSELF * bad.max(good));
-                if is_large { difference.signum() } else { 0.0 }
-            };
-            let is_large = change(good) * change(factor * good) > 0.0;
-            pair.verdict = Some(match &tested {
-                _ if !is_large => Verdict::Small,
-                None => Verdict::NotTested,
-                Some(tested) if tested[number].beyond_noise => Verdict::Significant,
-                Some(_) => Verdict::Noise,
-            });
+            let tested = tested.as_ref().map(|tested| &tested[number]);
+            pair.verdict = Some(judge(pair.tested, tested, per, factor, smallest));
         }
         for pair in self.items.values_mut() {
             let [good, bad] = per.per_unit(pair.values);
@@ -259,7 +247,13 @@ impl Changes {
         has_slices
     }
 
-    fn change(&self, place: Place, pair: &Pair, self_values: Option<[u128; 2]>, per: &Per) -> Change {
+    pub(super) fn change(
+        &self,
+        place: Place,
+        pair: &Pair,
+        self_values: Option<[u128; 2]>,
+        per: &Per,
+    ) -> Change {
         let per_unit = per.per_unit(pair.values);
         let [good, bad] = self_values.map_or(per_unit, |values| per.per_unit(values));
         Change {
@@ -389,7 +383,33 @@ impl Changes {
     }
 }
 
-fn add(to: &mut [u128; 2], values: [u128; 2]) {
+/// Whether a difference of time that is not the host's is one. `tested`: none when there were too few slices; `smallest`: what is
+/// worth a verdict.
+pub(super) fn judge(
+    values: [u128; 2],
+    tested: Option<&Tested>,
+    per: &Per,
+    factor: f64,
+    smallest: f64,
+) -> Verdict {
+    let [good, bad] = per.per_unit(values);
+    // The sign of a change that is large; 0 of others.
+    let change = |good: f64| {
+        let difference = bad - good;
+        let is_large = difference.abs() >= smallest.max(SMALLEST_OF_ITSELF * bad.max(good));
+        if is_large { difference.signum() } else { 0.0 }
+    };
+    let is_large = change(good) * change(factor * good) > 0.0;
+    match tested {
+        _ if !is_large => Verdict::Small,
+        None => Verdict::NotTested,
+        Some(tested) if tested.beyond_noise => Verdict::Significant,
+        Some(_) => Verdict::Noise,
+    }
+}
+
+/// The time of another side, too.
+pub(super) fn add(to: &mut [u128; 2], values: [u128; 2]) {
     to[0] += values[0];
     to[1] += values[1];
 }

@@ -65,6 +65,7 @@ pub(super) fn conclude(
     factor: f64,
     tested: bool,
     newcomers: &[(String, f64)],
+    names_statement: bool,
 ) -> Conclusion {
     let [good, bad] = per.per_unit(changes.totals());
     let grown = bad - good;
@@ -104,7 +105,15 @@ pub(super) fn conclude(
         .filter(|(_, pair)| pair.verdict == Some(wanted))
         .collect();
     if significant.is_empty() {
-        return nothing(changes, good, bad, factor, per, whole, new_in_bad);
+        return nothing(
+            changes,
+            [good, bad],
+            factor,
+            per,
+            whole,
+            new_in_bad,
+            names_statement,
+        );
     }
     let largest = |sign: f64| {
         significant
@@ -233,12 +242,12 @@ pub(super) fn conclude(
 
 fn nothing(
     changes: &Changes,
-    good: f64,
-    bad: f64,
+    [good, bad]: [f64; 2],
     factor: f64,
     per: &Per,
     mut whole: String,
     new_in_bad: Option<String>,
+    names_statement: bool,
 ) -> Conclusion {
     if (factor - 1.0).abs() >= NOTABLE_FACTOR {
         whole += &format!(
@@ -250,6 +259,8 @@ fn nothing(
     let is_equal = good == bad && changes.atoms.iter().all(|atom| atom.values[0] == atom.values[1]);
     let sentence = match new_in_bad {
         _ if is_equal => "No difference.".to_string(),
+        // A statement is compared per transaction, where those are counted.
+        None if names_statement => format!("Per {} nothing else differs beyond noise.", per.unit),
         None => "No difference beyond noise.".to_string(),
         Some(new) => format!("No difference beyond noise, but {new}."),
     };

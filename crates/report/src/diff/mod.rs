@@ -14,10 +14,11 @@ mod latencies;
 mod newcomers;
 mod noise;
 mod side;
+mod statements;
 
 pub use answer::{
     Change, CounterChange, Diff, DiffSide, DiffStack, LatencyChange, LatencyQuantity, NoiseTest, Place,
-    Verdict,
+    StatementChange, Statements, Verdict,
 };
 
 use crate::filter::Filter;
@@ -115,7 +116,17 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     let factor = common_factor::estimate(&changes, &per, &functions);
     let tested = changes.test(&sides, &per, factor);
     let newcomers = newcomers::newcomers(&changes, &functions, &per, sides[0].total.samples);
-    let conclusion = conclusion::conclude(&changes, &functions, &per, factor, tested, &newcomers);
+    let statements = statements::compare(&sides, &changes, &functions, &per);
+    let names_statement = statements.as_ref().is_some_and(|of| !of.sentence.is_empty());
+    let conclusion = conclusion::conclude(
+        &changes,
+        &functions,
+        &per,
+        factor,
+        tested,
+        &newcomers,
+        names_statement,
+    );
     let transactions = [0, 1].map(|side| sides[side].work.count(WorkUnit::Transaction) as f64);
     let elapsed_s = [0, 1].map(|side| sides[side].period.elapsed_ns() as f64 / 1e9);
     let latencies = latencies::compare(sources, &mut sides, options, &per);
@@ -150,6 +161,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         },
         headline: headline::headline(&per, changes.totals(), elapsed_s, transactions),
         conclusion: conclusion.sentence,
+        statements,
         new_in_bad: newcomers,
         whole: conclusion.whole,
         total: changes.total(&per),

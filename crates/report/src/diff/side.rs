@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
+use super::changes::is_tested;
 use super::noise::MOST_SLICES;
 use crate::filter::{Filter, SECOND_US};
 use crate::function::{FunctionId, Functions};
@@ -43,11 +44,19 @@ impl Amount {
 /// Wait event, state and call path.
 pub(super) type Place = (Wait, State, Vec<FunctionId>);
 
+/// By statement and second.
+type ByStatement = BTreeMap<(u64, i64), Amount>;
+
+/// Statement, wait event, state, and whether it is not the host's time.
+pub(super) type StatementCell = (u64, Wait, State, bool);
+
 /// One side.
 pub(super) struct Side {
     pub(super) period: Period,
     pub(super) dimensions: Dimensions,
     pub(super) places: HashMap<Place, BTreeMap<i64, Amount>>,
+    /// The same time by statement.
+    pub(super) statements: HashMap<StatementCell, BTreeMap<i64, Amount>>,
     pub(super) total: Amount,
     pub(super) fidelity: Option<FidelityMix>,
     pub(super) has_stacks: bool,
@@ -80,7 +89,7 @@ impl Side {
                 }
             }
         });
-        let mut stacks: HashMap<(Wait, State, StackId, StackId), BTreeMap<i64, Amount>> = HashMap::new();
+        let mut stacks: HashMap<(Wait, State, StackId, StackId), ByStatement> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
@@ -95,7 +104,7 @@ impl Side {
                 stacks
                     .entry((activity.wait.clone(), row.state, row.user_stack, row.kernel_stack))
                     .or_default()
-                    .entry(row.time)
+                    .entry((row.statement, row.time))
                     .or_default()
                     .add(Amount {
                         ns: row.ns.into(),
@@ -124,15 +133,23 @@ impl Side {
             work.drop(WorkUnit::Transaction);
         }
         let mut places: HashMap<Place, BTreeMap<i64, Amount>> = HashMap::new();
+        let mut statements: HashMap<StatementCell, BTreeMap<i64, Amount>> = HashMap::new();
         let mut total = Amount::default();
         let mut has_stacks = false;
         for ((wait, state, user, kernel), seconds) in stacks {
             let path = functions.path(user, kernel, state, &dimensions);
             has_stacks |= path.iter().any(|id| functions.get(*id).is_named());
-            let place = places.entry((wait, state, path)).or_default();
-            for (second, amount) in seconds {
+            let is_tested = is_tested(state, &path, functions);
+            let place = places.entry((wait.clone(), state, path)).or_default();
+            for ((statement, second), amount) in seconds {
                 total.add(amount);
                 place.entry(second).or_default().add(amount);
+                statements
+                    .entry((statement, wait.clone(), state, is_tested))
+                    .or_default()
+                    .entry(second)
+                    .or_default()
+                    .add(amount);
             }
         }
         problems.extend(std::mem::take(&mut dimensions.problems));
@@ -140,6 +157,7 @@ impl Side {
             period: scan.period,
             dimensions,
             places,
+            statements,
             total,
             fidelity: sums.fidelity(),
             has_stacks,
@@ -147,6 +165,11 @@ impl Side {
             has_transactions_of_memory,
             problems: problems.into_iter().map(|problem| problem.0).collect(),
         })
+    }
+
+    /// The source says of some time to which statement it belongs.
+    pub(super) fn knows_statements(&self) -> bool {
+        self.statements.keys().any(|(id, ..)| *id != 0)
     }
 
     pub(super) fn slices(&self) -> Slices {

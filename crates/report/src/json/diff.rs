@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::{MetaJson, timestamp};
-use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place};
+use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange};
 use crate::function::Function;
+use crate::group::query_id;
 use crate::histogram::Histogram;
 use crate::work::WorkUnit;
 
@@ -12,6 +13,8 @@ use crate::work::WorkUnit;
 pub(super) struct Document<'a> {
     /// Throughput and DB time of both sides.
     headline: &'a str,
+    /// Which statement changed most, and how; empty when none did by more than noise.
+    statement: &'a str,
     conclusion: &'a str,
     whole: &'a str,
     new_in_bad: Vec<NewJson<'a>>,
@@ -26,6 +29,9 @@ pub(super) struct Document<'a> {
     common_factor: f64,
     noise: NoiseJson,
     db_time: ChangeJson<'a>,
+    /// By what the statements are divided; null when one side knows none.
+    statements_per: Option<&'static str>,
+    statements: Vec<StatementJson<'a>>,
     cells: Vec<ChangeJson<'a>>,
     waits: Vec<ChangeJson<'a>>,
     functions: Vec<ChangeJson<'a>>,
@@ -79,6 +85,29 @@ struct ChangeJson<'a> {
     difference: f64,
     percent: f64,
     verdict: &'static str,
+}
+
+#[derive(Serialize)]
+struct StatementJson<'a> {
+    /// As PostgreSQL prints it: signed; null: what belongs to none.
+    query: Option<String>,
+    sql_id: Option<&'a str>,
+    text: Option<&'a str>,
+    #[serde(flatten)]
+    change: ChangeJson<'a>,
+    /// By wait event and state; without verdicts.
+    cells: Vec<CellJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct CellJson<'a> {
+    #[serde(flatten)]
+    place: PlaceJson<'a>,
+    good_recorded: u128,
+    bad_recorded: u128,
+    good: f64,
+    bad: f64,
+    difference: f64,
 }
 
 #[derive(Serialize, Default)]
@@ -144,6 +173,7 @@ impl<'a> From<&'a Diff> for Document<'a> {
         let changes = |changes: &'a [Change]| changes.iter().map(ChangeJson::from).collect();
         Document {
             headline: &diff.headline,
+            statement: diff.statements.as_ref().map_or("", |of| of.sentence.as_str()),
             conclusion: &diff.conclusion,
             whole: &diff.whole,
             new_in_bad: diff
@@ -173,6 +203,12 @@ impl<'a> From<&'a Diff> for Document<'a> {
                 tested: diff.noise.tested,
             },
             db_time: (&diff.total).into(),
+            statements_per: diff.statements.as_ref().map(|of| of.per.as_str()),
+            statements: diff
+                .statements
+                .iter()
+                .flat_map(|of| of.changes.iter().map(StatementJson::from))
+                .collect(),
             cells: changes(&diff.cells),
             waits: changes(&diff.waits),
             functions: changes(&diff.functions),
@@ -218,12 +254,38 @@ impl<'a> From<&'a Change> for ChangeJson<'a> {
     }
 }
 
+impl<'a> From<&'a StatementChange> for StatementJson<'a> {
+    fn from(statement: &'a StatementChange) -> StatementJson<'a> {
+        StatementJson {
+            query: match statement.change.place {
+                Place::Statement(id) if id != 0 => Some(query_id(id)),
+                _ => None,
+            },
+            sql_id: statement.sql_id.as_deref(),
+            text: statement.text.as_deref(),
+            change: (&statement.change).into(),
+            cells: statement
+                .cells
+                .iter()
+                .map(|cell| CellJson {
+                    place: (&cell.place).into(),
+                    good_recorded: cell.values[0],
+                    bad_recorded: cell.values[1],
+                    good: cell.per_unit[0],
+                    bad: cell.per_unit[1],
+                    difference: cell.difference,
+                })
+                .collect(),
+        }
+    }
+}
+
 impl<'a> From<&'a Place> for PlaceJson<'a> {
     fn from(place: &'a Place) -> PlaceJson<'a> {
         let names = |path: &'a [Function]| path.iter().map(|function| function.name.as_str()).collect();
         let nowhere = PlaceJson::default();
         match place {
-            Place::All => nowhere,
+            Place::All | Place::Statement(_) => nowhere,
             Place::Cell(wait, state) => PlaceJson {
                 wait_class: Some(&wait.class),
                 wait_event: Some(&wait.event),

@@ -15,6 +15,7 @@ mod report;
 mod sched;
 mod stack_views;
 mod system_calls;
+mod timeline;
 mod top_sql;
 mod trace;
 mod units;
@@ -32,6 +33,7 @@ use crate::printable::escaped_json;
 use crate::report::Report;
 use crate::sched::{Sched, SwitchLine};
 use crate::stack_views::StackReport;
+use crate::timeline::Timeline;
 
 /// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
 /// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
@@ -59,6 +61,12 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
     in_units(&stack_views::Document::from(report), &report.meta)
+}
+
+/// Average active sessions over time as indented JSON, with a line feed at the end, in `timeline`: `buckets` in order, with their
+/// numbers in the order of `values`. A bucket of which nothing was recorded has no `rate`.
+pub fn render_timeline(timeline: &Timeline) -> String {
+    in_units(&timeline::Document::from(timeline), &timeline.meta)
 }
 
 /// A trace of the kernel as indented JSON, with a line feed at the end: `functions`, `tree`, `children` or `spans`, as was asked.

@@ -5,7 +5,7 @@ use dbtime_model::recording::Unit;
 use serde_json::{Map, Value};
 
 /// Fields that are times whatever the recording counts.
-const ALWAYS_TIMES: [&str; 2] = ["elapsed_ns", "recorder_cpu_ns"];
+const ALWAYS_TIMES: [&str; 3] = ["elapsed_ns", "recorded_ns", "recorder_cpu_ns"];
 
 /// Says what the recording says of itself: its times are times.
 const META: &str = "meta";

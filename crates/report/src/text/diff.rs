@@ -1,9 +1,9 @@
 //! What changed between two recordings.
 
 use super::page::{Page, Table};
-use crate::diff::{Change, Diff, LatencyChange, Place, Verdict, amount};
+use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
 use crate::function::Function;
-use crate::group::moment;
+use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
 use crate::work::WorkUnit;
 use dbtime_model::recording::Clock;
@@ -15,7 +15,15 @@ const HISTOGRAMS: usize = 2;
 
 pub(super) fn render(diff: &Diff, page: &mut Page) {
     // A line of its own, however long: who greps or cuts the first line has the answer.
-    page.line(&format!("{} {}", diff.headline, diff.conclusion));
+    let statement = diff.statements.as_ref().map_or("", |of| of.sentence.as_str());
+    let sentences = [diff.headline.as_str(), statement, &diff.conclusion];
+    page.line(
+        &sentences
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<&str>>()
+            .join(" "),
+    );
     if !diff.whole.is_empty() {
         page.paragraph(&diff.whole);
     }
@@ -44,6 +52,7 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
         page.paragraph(&format!("Warning: {warning}."));
     }
     page.paragraph(&noise(diff));
+    statements(diff, page);
     times("Ledger: wait event and state", &diff.cells, diff, page);
     times("Wait events", &diff.waits, diff, page);
     functions(diff, page);
@@ -126,6 +135,8 @@ fn place(place: &Place) -> String {
             names.join(" > ")
         }
         Place::Module(name) => name.clone(),
+        Place::Statement(0) => String::new(),
+        Place::Statement(id) => query_id(*id),
     }
 }
 
@@ -197,6 +208,85 @@ fn row(name: String, change: &Change, diff: &Diff) -> Vec<String> {
             verdict(change.verdict)
         },
     ]
+}
+
+/// What of a statement's text is shown.
+const TEXT: usize = 100;
+
+fn statements(diff: &Diff, page: &mut Page) {
+    let Some(statements) = &diff.statements else {
+        return;
+    };
+    let unit = statements.per;
+    let shown: Vec<&StatementChange> = statements
+        .changes
+        .iter()
+        .filter(|statement| statement.change.difference != 0.0)
+        .take(diff.top)
+        .collect();
+    if shown.is_empty() {
+        return;
+    }
+    let counted = match unit {
+        WorkUnit::Transaction if unit != diff.unit => {
+            ", all of them, as they were counted in the sessions' memory: nobody counts executions of each statement"
+        }
+        _ => "",
+    };
+    page.heading(&format!(
+        "Statements (per {unit}{counted}; the largest difference first)"
+    ));
+    let mut table = Table::new(
+        &["query", "statement", "most of the difference in"],
+        &["GOOD", "BAD", "difference", "% of DB time", "significant"],
+    );
+    let numbers = |change: &Change| {
+        [
+            if_any(change.per_unit[0], unit),
+            if_any(change.per_unit[1], unit),
+            signed(change.difference, unit),
+            format!("{:+.1}", change.percent),
+        ]
+    };
+    for statement in shown {
+        let change = &statement.change;
+        let id = statement.sql_id.clone().unwrap_or_else(|| place(&change.place));
+        let mut cells = vec![id, statement_text(statement), most(statement)];
+        cells.extend(numbers(change));
+        cells.push(verdict(change.verdict));
+        table.row(cells);
+    }
+    table.rule();
+    let mut cells = vec!["DB time".to_string(), String::new(), String::new()];
+    cells.extend(numbers(&statements.total));
+    cells.push(String::new());
+    table.row(cells);
+    page.table(&table);
+}
+
+fn statement_text(statement: &StatementChange) -> String {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    match (&statement.change.place, &statement.text) {
+        (Place::Statement(0), _) => "[none: parsing, or no command yet]".to_string(),
+        (_, None) => "[text not read]".to_string(),
+        (_, Some(text)) => {
+            let text = words(text);
+            match text.char_indices().nth(TEXT) {
+                Some((end, _)) => format!("{}…", &text[..end]),
+                None => text,
+            }
+        }
+    }
+}
+
+/// The cell in which the difference goes furthest in the direction of the whole.
+fn most(statement: &StatementChange) -> String {
+    let is_along = |cell: &&Change| cell.difference * statement.change.difference > 0.0;
+    statement
+        .cells
+        .iter()
+        .find(is_along)
+        .map_or_else(String::new, |cell| place(&cell.place))
 }
 
 fn functions(diff: &Diff, page: &mut Page) {

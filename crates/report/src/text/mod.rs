@@ -20,6 +20,7 @@ mod sessions;
 mod stack_views;
 mod stacks;
 mod system_calls;
+mod timeline;
 mod top_sql;
 mod trace;
 
@@ -33,6 +34,7 @@ use crate::latency::LatencyReport;
 use crate::report::Report;
 use crate::sched::Sched;
 use crate::stack_views::StackReport;
+use crate::timeline::Timeline;
 pub use block_io::{BlockIoOptions, render_block_io};
 use dbtime_model::calibration::Calibration;
 use page::Page;
@@ -126,6 +128,13 @@ pub fn render_io(report: &IoReport, width: usize) -> String {
 pub fn render_stacks(report: &StackReport, width: usize) -> String {
     let mut page = Page::new(width);
     stack_views::render(report, &mut page);
+    page.finish()
+}
+
+/// Average active sessions over time as text, a line for each bucket; as [`render`].
+pub fn render_timeline(timeline: &Timeline, width: usize) -> String {
+    let mut page = Page::new(width);
+    timeline::render(timeline, &mut page);
     page.finish()
 }
 

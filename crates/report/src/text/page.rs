@@ -79,6 +79,11 @@ impl Page {
         }
     }
 
+    /// Columns of a line.
+    pub(super) fn width(&self) -> usize {
+        self.width.into()
+    }
+
     pub(super) fn finish(self) -> String {
         self.text
     }

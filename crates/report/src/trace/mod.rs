@@ -21,6 +21,7 @@ use dbtime_model::{CounterRow, LatencyRow, counter};
 
 use crate::alike_statements::AlikeStatements;
 use crate::filter::Filter;
+use crate::group::Dimension;
 use crate::io::USUAL_THRESHOLDS_US;
 use crate::load::{Dimensions, Source};
 use crate::scan::Activity;
@@ -147,12 +148,21 @@ fn is_taken(row: &CounterRow, dimensions: &mut Dimensions, filter: &Filter) -> b
         && filter.takes_session(dimensions.session(row.session))
 }
 
-/// Which statements are taken as one, as [`TraceBuilder::groups`] says it, for whoever asks a trace nothing else.
-pub(crate) fn alike_statements(
+/// Which statements are taken as one where time is grouped by these, as [`TraceBuilder::groups`] says it, for whoever asks a trace
+/// nothing else.
+pub(crate) fn alike_by(
     source: &Source,
     dimensions: &mut Dimensions,
     filter: &Filter,
+    by: &[Dimension],
+    each_literal: bool,
 ) -> (AlikeStatements, Vec<Problem>) {
+    let by_statement = by
+        .iter()
+        .any(|dimension| matches!(dimension, Dimension::Statement | Dimension::SqlId));
+    if !by_statement || each_literal || !has_trace(source.meta()) {
+        return (AlikeStatements::none(), Vec::new());
+    }
     let mut statements = StatementsBuilder::default();
     let problems = source.counters(|row| {
         if is_taken(row, dimensions, filter) {

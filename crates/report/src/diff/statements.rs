@@ -1,0 +1,274 @@
+//! Which statement changed, and into which waits and states its time went.
+//!
+//! Divided by transactions where both sides counted them, however the rest is divided: in a closed loop a statement that became
+//! slower takes as much of each second as it did. Executions of single statements nobody counts. The differences of all
+//! statements, and of what belongs to none, sum to that of DB time. They have a test of their own, of the same kind.
+
+use std::collections::BTreeMap;
+
+use dbtime_model::{State, Wait};
+
+use super::answer::{Change, Place, StatementChange, Statements, Verdict};
+use super::changes::{Changes, Pair, add, judge};
+use super::conclusion::amount;
+use super::headline::rate;
+use super::noise::{Measure, test};
+use super::side::Side;
+use super::{Per, SMALLEST_SHARE, common_factor};
+use crate::function::Functions;
+use crate::group::query_id;
+use crate::work::WorkUnit;
+
+/// An increase is named before a decrease that is not more than twice as large.
+const GROWTH_COUNTS: f64 = 0.5;
+/// What one side has less of than this part of the other it hardly has.
+const HARDLY: f64 = 0.2;
+/// A second place is named when the first has less than this part of the difference …
+const MOST: f64 = 0.7;
+/// … and the second at least this.
+const MUCH: f64 = 0.2;
+/// Characters of a text in the sentence.
+const TEXT: usize = 60;
+
+/// Both sides of a statement.
+#[derive(Default)]
+struct Both {
+    all: Pair,
+    cells: BTreeMap<(Wait, State), Pair>,
+    verdict: Option<Verdict>,
+}
+
+/// Compares both sides by statement; none when one of them knows no statement.
+pub(super) fn compare(
+    sides: &[Side; 2],
+    changes: &Changes,
+    functions: &Functions,
+    per: &Per,
+) -> Option<Statements> {
+    if !sides.iter().all(Side::knows_statements) {
+        return None;
+    }
+    let transactions = [0, 1].map(|side| sides[side].work.count(WorkUnit::Transaction) as f64);
+    let per_transaction = (per.unit == WorkUnit::Second && transactions.iter().all(|count| *count > 0.0))
+        .then(|| Per::new(sides, WorkUnit::Transaction, transactions, false));
+    let per = per_transaction.as_ref().unwrap_or(per);
+    let factor = common_factor::estimate(changes, per, functions);
+
+    let mut statements: BTreeMap<u64, Both> = BTreeMap::new();
+    for (n, side) in sides.iter().enumerate() {
+        for ((id, wait, state, is_tested), seconds) in &side.statements {
+            let mut values = [0; 2];
+            values[n] = seconds.values().map(|amount| amount.value(per.unit)).sum();
+            let both = statements.entry(*id).or_default();
+            let cell = both.cells.entry((wait.clone(), *state)).or_default();
+            for pair in [&mut both.all, cell] {
+                add(&mut pair.values, values);
+                if *is_tested {
+                    add(&mut pair.tested, values);
+                }
+            }
+        }
+    }
+    give_verdicts(&mut statements, sides, changes, per, factor);
+
+    let mut answer: Vec<StatementChange> = statements
+        .into_iter()
+        .map(|(id, both)| {
+            // Good or bad: whichever has a text.
+            let known = |of: &dyn Fn(&Side) -> Option<String>| sides.iter().find_map(of);
+            let pair = Pair {
+                verdict: both.verdict,
+                ..both.all
+            };
+            let mut cells: Vec<Change> = both
+                .cells
+                .into_iter()
+                .map(|((wait, state), pair)| changes.change(Place::Cell(wait, state), &pair, None, per))
+                .collect();
+            sort(&mut cells, |cell| cell);
+            StatementChange {
+                change: changes.change(Place::Statement(id), &pair, None, per),
+                sql_id: known(&|side| side.dimensions.sql_id(id).map(str::to_string)),
+                text: known(&|side| side.dimensions.statement(id).map(str::to_string)),
+                cells,
+            }
+        })
+        .collect();
+    sort(&mut answer, |statement| &statement.change);
+    Some(Statements {
+        per: per.unit,
+        sentence: named(&answer, per.unit),
+        total: changes.total(per),
+        changes: answer,
+    })
+}
+
+/// The largest difference first; equal ones stay in the order of their ids and names.
+fn sort<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
+    all.sort_by(|one, other| {
+        let size = |of: &T| change(of).difference.abs();
+        size(other).total_cmp(&size(one))
+    });
+}
+
+fn give_verdicts(
+    statements: &mut BTreeMap<u64, Both>,
+    sides: &[Side; 2],
+    changes: &Changes,
+    per: &Per,
+    factor: f64,
+) {
+    let smallest = SMALLEST_SHARE * changes.scale(per);
+    // Chosen by size, not by difference, as everything that is tested.
+    let chosen: BTreeMap<u64, usize> = statements
+        .iter()
+        .filter(|(_, both)| {
+            let [good, bad] = per.per_unit(both.all.tested);
+            good.max(bad) >= smallest
+        })
+        .map(|(id, _)| *id)
+        .zip(0..)
+        .collect();
+    let mut measures: Vec<Measure> = chosen
+        .iter()
+        .map(|_| Measure {
+            numerators: [0, 1].map(|side| vec![0.0; per.slices[side].len()]),
+            denominators: per.slices.clone(),
+            factor,
+        })
+        .collect();
+    for (n, side) in sides.iter().enumerate() {
+        let slices = side.slices();
+        for ((id, _, _, is_tested), seconds) in &side.statements {
+            let (Some(number), true) = (chosen.get(id), is_tested) else {
+                continue;
+            };
+            for (second, amount) in seconds {
+                measures[*number].numerators[n][slices.of_time(*second)] += amount.value(per.unit) as f64;
+            }
+        }
+    }
+    let tested = test(&measures);
+    for (id, both) in statements {
+        both.verdict = Some(match chosen.get(id) {
+            Some(number) => {
+                let tested = tested.as_ref().map(|tested| &tested[*number]);
+                judge(both.all.tested, tested, per, factor, smallest)
+            }
+            None => Verdict::Small,
+        });
+        let [good, bad] = per.per_unit(both.all.values);
+        if both.verdict == Some(Verdict::Small) && (bad - good).abs() >= smallest {
+            both.verdict = Some(Verdict::Host);
+        }
+    }
+}
+
+/// The statement that changed most, if any did by more than noise.
+fn named(statements: &[StatementChange], unit: WorkUnit) -> String {
+    let significant = |sign: f64| {
+        statements.iter().find(move |statement| {
+            let change = &statement.change;
+            change.verdict == Verdict::Significant
+                && change.place != Place::Statement(0)
+                && change.difference * sign > 0.0
+        })
+    };
+    let size = |of: Option<&StatementChange>| of.map_or(0.0, |of| of.change.difference.abs());
+    let (grown, shrunk) = (significant(1.0), significant(-1.0));
+    let named = if size(grown) >= GROWTH_COUNTS * size(shrunk) {
+        grown
+    } else {
+        shrunk
+    };
+    named.map_or_else(String::new, |statement| sentence(statement, unit))
+}
+
+fn sentence(statement: &StatementChange, unit: WorkUnit) -> String {
+    let change = &statement.change;
+    let [good, bad] = change.per_unit;
+    let id = match (&statement.sql_id, &change.place) {
+        (Some(sql_id), _) => sql_id.clone(),
+        (None, Place::Statement(id)) => query_id(*id),
+        (None, _) => String::new(),
+    };
+    let text = statement.text.as_deref().map_or_else(String::new, |text| {
+        let words = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+        match words.char_indices().nth(TEXT) {
+            Some((end, _)) => format!(" ({}…)", &words[..end]),
+            None => format!(" ({})", words.trim_end_matches(';')),
+        }
+    });
+    let per = match unit {
+        // Of these an amount is a part.
+        WorkUnit::Sample => "of all samples".to_string(),
+        _ => format!("per {unit}"),
+    };
+    let how = if good <= 0.0 {
+        format!("is new in BAD, with {} {per}", amount(bad, unit))
+    } else if bad <= 0.0 {
+        format!("is not in BAD, and took {} {per} in GOOD", amount(good, unit))
+    } else {
+        format!(
+            "takes {} {} {per} ({} in GOOD, {} in BAD: {} times)",
+            amount(change.difference.abs(), unit),
+            if change.difference > 0.0 { "more" } else { "less" },
+            amount(good, unit),
+            amount(bad, unit),
+            rate(bad / good)
+        )
+    };
+    format!("Query {id}{text} {how}{}.", whereto(statement))
+}
+
+/// Into which waits and states most of it went (or from which it came), and what that means.
+fn whereto(statement: &StatementChange) -> String {
+    let whole = statement.change.difference;
+    let parts: Vec<(&Change, f64)> = statement
+        .cells
+        .iter()
+        .map(|cell| (cell, cell.difference / whole))
+        .filter(|(_, part)| *part > 0.0)
+        .take(2)
+        .collect();
+    let Some((first, part)) = parts.first() else {
+        return String::new();
+    };
+    let mut text = format!(", {} of that in {}", in_percent(*part), cell_name(first));
+    if let Some((second, more)) = parts.get(1)
+        && *part < MOST
+        && *more >= MUCH
+    {
+        text += &format!(", {} in {}", in_percent(*more), cell_name(second));
+    }
+    text + meaning(first).unwrap_or_default()
+}
+
+fn in_percent(part: f64) -> String {
+    format!("{:.0} %", (part * 100.0).min(100.0))
+}
+
+fn cell_name(cell: &Change) -> String {
+    match &cell.place {
+        Place::Cell(wait, state) => format!("{wait}, {state}"),
+        _ => String::new(),
+    }
+}
+
+/// What it means that a statement has more (or less) time in a cell; none where the cell says it itself.
+fn meaning(cell: &Change) -> Option<&'static str> {
+    let Place::Cell(wait, state) = &cell.place else {
+        return None;
+    };
+    let [good, bad] = cell.per_unit;
+    let is_read = wait.event.to_ascii_lowercase().contains("read");
+    match (state, &*wait.class) {
+        (State::Disk, _) if is_read && good <= HARDLY * bad => Some(": its reads now come from the device"),
+        (State::Disk, _) if is_read && bad <= HARDLY * good => {
+            Some(": its reads hardly come from the device any longer")
+        }
+        (State::Disk, _) if is_read && bad > good => Some(": it waits longer for reads from the device"),
+        (State::Sleep, "Lock") if good <= HARDLY * bad => Some(": it now waits for locks of other sessions"),
+        _ => None,
+    }
+}

@@ -1,0 +1,330 @@
+//! Average active sessions over time: a line for each bucket, drawn in letters.
+
+use dbtime_model::recording::{Clock, Meta};
+
+use super::page::{Page, Table, percent};
+use super::{header, quality};
+use crate::group::{date_and_time, moment};
+use crate::number::{Amounts, counted, round_step, seconds};
+use crate::scan::Period;
+use crate::sums::percent as percent_of;
+use crate::timeline::{Timeline, TimelineValue};
+
+/// Columns between ticks, at least.
+const TICK_COLUMNS: f64 = 9.0;
+/// CPUs that are more times the highest bucket than this would make nothing of it: their line is left out.
+const CPUS_BEYOND: f64 = 3.0;
+/// Gaps that are listed.
+const GAPS: usize = 5;
+/// Letter of what is left out.
+const OTHER: char = '.';
+/// Characters of the text of a statement.
+const TEXT: usize = 80;
+
+pub(super) fn render(timeline: &Timeline, page: &mut Page) {
+    let meta = &timeline.meta;
+    header::recording(meta, timeline.period, &timeline.filter, page);
+    let letters = letters(&timeline.values);
+    page.heading(&heading(timeline));
+    values(timeline, &letters, page);
+    if timeline.is_not_recorded {
+        page.paragraph(&format!(
+            "Nothing is known of '{}' in this recording.",
+            timeline.by
+        ));
+    }
+    page.line("");
+    chart(timeline, &letters, page);
+    notes(timeline, page);
+    quality::problems(&timeline.problems, page);
+}
+
+fn heading(timeline: &Timeline) -> String {
+    let what = match timeline.are_sessions() {
+        true => "Average active sessions".to_string(),
+        false => format!("{} per second", Amounts::of(&timeline.meta).unit()),
+    };
+    let fidelity = timeline
+        .fidelity
+        .map_or_else(String::new, |fidelity| format!(" ({})", fidelity.as_str()));
+    format!(
+        "{what} by {}{fidelity}: buckets of {} s",
+        timeline.by, timeline.width_s
+    )
+}
+
+/// What each letter is.
+fn values(timeline: &Timeline, letters: &[char], page: &mut Page) {
+    let amounts = Amounts::of(&timeline.meta);
+    let has_texts = timeline.values.iter().any(|value| value.text.is_some());
+    let by = timeline.by.as_str();
+    let names: &[&str] = if has_texts {
+        &["", by, "statement"]
+    } else {
+        &["", by]
+    };
+    let (total, mean) = match timeline.are_sessions() {
+        true => ("DB time", "AAS"),
+        false => (amounts.unit(), "per s"),
+    };
+    let mut table = Table::new(names, &[total, "%", mean, "peak", "at"]);
+    let number = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.2}"));
+    for (value, letter) in timeline.values.iter().zip(letters) {
+        let mut cells = vec![letter.to_string(), label(value)];
+        if has_texts {
+            cells.push(value.text.as_deref().map_or_else(String::new, shortened));
+        }
+        let at = value.peak.map(|(_, bucket)| timeline.buckets[bucket].period);
+        cells.extend([
+            amounts.cell(value.ns),
+            percent(percent_of(value.ns, timeline.db_time_ns)),
+            number(timeline.rate(value.ns, timeline.recorded_ns)),
+            number(value.peak.map(|(rate, _)| rate)),
+            at.map_or_else(String::new, |at| when(timeline, at.from_us)),
+        ]);
+        table.row(cells);
+    }
+    table.rule();
+    let mut cells = vec![String::new(), "all".to_string()];
+    if has_texts {
+        cells.push(String::new());
+    }
+    cells.extend([
+        amounts.cell(timeline.db_time_ns),
+        percent(percent_of(timeline.db_time_ns, timeline.db_time_ns)),
+        number(timeline.rate(timeline.db_time_ns - timeline.before_ns, timeline.recorded_ns)),
+        number((timeline.recorded_ns > 0).then_some(timeline.peak)),
+        String::new(),
+    ]);
+    table.row(cells);
+    page.table(&table);
+}
+
+fn label(value: &TimelineValue) -> String {
+    match value.is_other {
+        true => counted(value.count, "other"),
+        false => value.label.clone(),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    match words.char_indices().nth(TEXT) {
+        Some((end, _)) => format!("{}…", &words[..end]),
+        None => words,
+    }
+}
+
+fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
+    let zone = match timeline.meta.collector.clock {
+        Clock::Utc => "UTC",
+        Clock::Relative | Clock::None => "seconds",
+    };
+    let at = |us: i64| when(timeline, us);
+    let widest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
+    let time = widest(
+        &mut timeline
+            .buckets
+            .iter()
+            .map(|bucket| at(bucket.period.from_us).len()),
+    )
+    .max(zone.len());
+    let rates: Vec<Option<f64>> = timeline
+        .buckets
+        .iter()
+        .map(|bucket| timeline.rate(bucket.total_ns(), bucket.recorded_ns))
+        .collect();
+    let number = |rate: f64| format!("{rate:.2}");
+    let aas = if timeline.are_sessions() { "AAS" } else { "per s" };
+    let rate = widest(&mut rates.iter().flatten().map(|rate| number(*rate).len())).max(aas.len());
+    // Two blanks before, between and after the numbers.
+    let columns = page.width().saturating_sub(2 + time + 2 + rate + 2 + 1).max(10);
+    let cpus = timeline
+        .cpus
+        .map(f64::from)
+        .filter(|cpus| *cpus <= CPUS_BEYOND * timeline.peak);
+    let top = timeline.peak.max(cpus.unwrap_or(0.0));
+    let scale = if top > 0.0 { columns as f64 / top } else { 0.0 };
+    let column = |value: f64| ((value * scale).round() as usize).min(columns);
+    let line_of_cpus = cpus.map(column);
+
+    page.line(&format!(
+        "  {zone:time$}  {aas:>rate$}  {}",
+        axis(top, columns, scale)
+    ));
+    let mut gap: Option<Period> = None;
+    for (bucket, total) in timeline.buckets.iter().zip(&rates) {
+        let Some(total) = total else {
+            let from_us = gap.map_or(bucket.period.from_us, |gap| gap.from_us);
+            gap = Some(Period {
+                from_us,
+                to_us: bucket.period.to_us,
+            });
+            continue;
+        };
+        if let Some(gap) = gap.take() {
+            gap_line(timeline, gap, time, rate, page);
+        }
+        let mut bar: Vec<char> = Vec::with_capacity(columns + 1);
+        let mut up_to = 0u128;
+        for (ns, letter) in bucket.ns.iter().zip(letters) {
+            up_to += ns;
+            let end = column(timeline.rate(up_to, bucket.recorded_ns).unwrap_or(0.0));
+            bar.resize(end.max(bar.len()), *letter);
+        }
+        if let Some(at) = line_of_cpus {
+            // At the right edge of so many CPUs.
+            if bar.len() <= at {
+                bar.resize(at + 1, ' ');
+            }
+            bar[at] = '|';
+        }
+        if *total * scale > columns as f64 + 0.5 {
+            // Higher than the picture: a bucket too short to count as a peak.
+            bar.truncate(columns);
+            bar.push('>');
+        }
+        let bar: String = bar.into_iter().collect();
+        page.line(&format!(
+            "  {:time$}  {:>rate$}  {bar}",
+            at(bucket.period.from_us),
+            number(*total)
+        ));
+    }
+    if let Some(gap) = gap {
+        gap_line(timeline, gap, time, rate, page);
+    }
+}
+
+fn gap_line(timeline: &Timeline, gap: Period, time: usize, rate: usize, page: &mut Page) {
+    page.line(&format!(
+        "  {:time$}  {:>rate$}  [nothing recorded for {} s]",
+        when(timeline, gap.from_us),
+        "-",
+        seconds(gap.elapsed_ns())
+    ));
+}
+
+/// Numbers above the bars: each ends where its value does.
+fn axis(top: f64, columns: usize, scale: f64) -> String {
+    let step = round_step(TICK_COLUMNS / scale.max(f64::MIN_POSITIVE));
+    let mut axis = "0".to_string();
+    for number in 1.. {
+        let value = step * f64::from(number);
+        let end = (value * scale).round();
+        if scale <= 0.0 || value > top * 1.0001 || end > columns as f64 {
+            break;
+        }
+        let label = format!("{}", (value * 1e6).round() / 1e6);
+        let blanks = (end as usize)
+            .saturating_sub(label.len())
+            .saturating_sub(axis.chars().count());
+        axis.push_str(&" ".repeat(blanks));
+        axis.push_str(&label);
+    }
+    axis
+}
+
+fn notes(timeline: &Timeline, page: &mut Page) {
+    match timeline.cpus {
+        Some(cpus) if f64::from(cpus) <= CPUS_BEYOND * timeline.peak => {
+            page.heading(&format!(
+                "| = {}, as many sessions as can be on a CPU.",
+                counted(cpus, "CPU")
+            ));
+        }
+        Some(cpus) => page.heading(&format!(
+            "The host has {}, far more than there were active sessions: no line of them.",
+            counted(cpus, "CPU")
+        )),
+        None => page.line(""),
+    }
+    if !timeline.gaps.is_empty() {
+        let gaps: u128 = timeline.gaps.iter().map(Period::elapsed_ns).sum();
+        let mut listed: Vec<String> = timeline
+            .gaps
+            .iter()
+            .take(GAPS)
+            .map(|gap| format!("{} to {}", when(timeline, gap.from_us), when(timeline, gap.to_us)))
+            .collect();
+        if timeline.gaps.len() > GAPS {
+            listed.push(format!("{} more", timeline.gaps.len() - GAPS));
+        }
+        page.paragraph(&format!(
+            "Nothing was recorded for {} s: {}. A bucket is the average over what was recorded of it.",
+            seconds(gaps),
+            listed.join(", ")
+        ));
+    }
+    if timeline.before_ns > 0 {
+        page.paragraph(&format!(
+            "In no bucket: {} of intervals that ended in this period and began before it.",
+            Amounts::of(&timeline.meta).with_unit(timeline.before_ns)
+        ));
+    }
+}
+
+/// A moment: the time of day, with the date where there are several days; seconds where the clock is none of the day.
+fn when(timeline: &Timeline, us: i64) -> String {
+    match timeline.meta.collector.clock {
+        Clock::Utc => {
+            let [from, to] = [timeline.period.from_us, timeline.period.to_us].map(date_and_time);
+            match (date_and_time(us), from, to) {
+                (Some((_, time)), Some((from, _)), Some((to, _))) if from == to => time,
+                _ => moment(us),
+            }
+        }
+        Clock::Relative | Clock::None => format!("{:.0}", since_start_s(&timeline.meta, us)),
+    }
+}
+
+fn since_start_s(meta: &Meta, us: i64) -> f64 {
+    (us as f64 - meta.start_us as f64) / 1e6
+}
+
+/// A letter for each value: its first one; where that is taken, the first of its others that is not.
+fn letters(values: &[TimelineValue]) -> Vec<char> {
+    let own = |value: &TimelineValue| -> Vec<char> {
+        let letters = value.label.chars().filter(char::is_ascii_alphabetic);
+        letters.map(|letter| letter.to_ascii_uppercase()).collect()
+    };
+    let mut given: Vec<Option<char>> = Vec::with_capacity(values.len());
+    for value in values {
+        let first = own(value).first().copied().filter(|_| !value.is_other);
+        given.push(first.filter(|letter| !given.contains(&Some(*letter))));
+    }
+    for (at, value) in values.iter().enumerate() {
+        let is_free = |letter: &char| !given.contains(&Some(*letter));
+        let mut letters = own(value).into_iter().chain('A'..='Z').chain('a'..='z');
+        given[at] = match (value.is_other, given[at]) {
+            (true, _) => Some(OTHER),
+            (false, None) => letters.find(is_free),
+            (false, given) => given,
+        };
+    }
+    given.into_iter().map(|letter| letter.unwrap_or('#')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_a_letter_of_its_own() {
+        let named = |labels: &[&str], is_other| -> Vec<TimelineValue> {
+            let value = |label: &&str| TimelineValue {
+                label: label.to_string(),
+                text: None,
+                is_other,
+                count: 1,
+                ns: 1,
+                peak: None,
+            };
+            labels.iter().map(value).collect()
+        };
+        let mut values = named(&["CPU", "Lock", "Client", "IO", "LWLock", "-42", "7", "é"], false);
+        values.extend(named(&["other"], true));
+        let letters: String = letters(&values).into_iter().collect();
+        assert_eq!(letters, "CLEIWABD.");
+    }
+}

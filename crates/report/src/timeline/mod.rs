@@ -1,0 +1,347 @@
+//! A time line: average active sessions by one dimension, bucket of time by bucket.
+//!
+//! Time is conserved: the buckets, and what lies before the first (an imported wait that began before the period), sum to the DB
+//! time that the ledger has of the same rows. Seconds in which nothing was recorded are no part of a bucket's length.
+
+mod buckets;
+mod placement;
+mod recorded;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use dbtime_model::recording::{Clock, Meta};
+use dbtime_model::{State, Wait, counter};
+
+pub use buckets::{BucketWidth, WidthError};
+
+use crate::filter::Filter;
+use crate::group::{Dimension, GroupKey, not_recorded};
+use crate::ledger::Section;
+use crate::load::Source;
+use crate::number::Amounts;
+use crate::numbered::Numbered;
+use crate::report::{ReportError, load};
+use crate::scan::{Period, scan};
+use crate::sums::{FidelityMix, Sums};
+use crate::trace::alike_by;
+use buckets::Buckets;
+use placement::Placement;
+use recorded::{RecordedSeconds, recorded_ns};
+
+/// What a time line is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimelineOptions {
+    /// Which rows count.
+    pub filter: Filter,
+    /// By what sessions are told apart.
+    pub by: Dimension,
+    /// How wide the buckets are.
+    pub width: BucketWidth,
+    /// Values to show one by one: those with the most time.
+    pub top: usize,
+    /// Statements of an SQL trace one by one that differ in literals only.
+    pub each_literal: bool,
+}
+
+impl Default for TimelineOptions {
+    fn default() -> TimelineOptions {
+        TimelineOptions {
+            filter: Filter::default(),
+            by: Dimension::WaitClass,
+            width: BucketWidth::AtMost(60),
+            top: 8,
+            each_literal: false,
+        }
+    }
+}
+
+/// Average active sessions over time. Amounts are nanoseconds, or what the recording counts in their place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timeline {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// Which rows count.
+    pub filter: Filter,
+    /// The time it covers.
+    pub period: Period,
+    /// By what sessions are told apart.
+    pub by: Dimension,
+    /// Width of a whole bucket, seconds.
+    pub width_s: i64,
+    /// What is told apart, from the bottom of a picture to its top; what is left out last.
+    pub values: Vec<TimelineValue>,
+    /// In order, without a hole between them.
+    pub buckets: Vec<TimelineBucket>,
+    /// Times of which nothing was recorded.
+    pub gaps: Vec<Period>,
+    /// The most of any bucket of which at least a tenth was recorded: average active sessions, or samples (counts) per second.
+    pub peak: f64,
+    /// DB time of all buckets, and [`Timeline::before_ns`].
+    pub db_time_ns: u128,
+    /// Of that, what lies before the first bucket: intervals that began before the period, and ended in it.
+    pub before_ns: u128,
+    /// How much of the period was recorded.
+    pub recorded_ns: u128,
+    /// CPUs of the host; none when they are not known, or the recording counts no time.
+    pub cpus: Option<u32>,
+    /// Of the dimension nothing is known in this recording.
+    pub is_not_recorded: bool,
+    /// How the times came to be.
+    pub fidelity: Option<FidelityMix>,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// A value of the dimension, or all that are left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimelineValue {
+    /// As it was recorded.
+    pub label: String,
+    /// Text of a statement that is told by its id.
+    pub text: Option<String>,
+    /// It stands for all that are left out.
+    pub is_other: bool,
+    /// Values that it stands for.
+    pub count: usize,
+    /// Its time.
+    pub ns: u128,
+    /// The most of it in any such bucket, and in which.
+    pub peak: Option<(f64, usize)>,
+}
+
+/// A bucket of time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimelineBucket {
+    /// From when to when, cut to the period.
+    pub period: Period,
+    /// How much of that was recorded; 0 = nothing.
+    pub recorded_ns: u128,
+    /// Time of each of [`Timeline::values`].
+    pub ns: Vec<u128>,
+}
+
+impl TimelineBucket {
+    /// Time of all values.
+    pub fn total_ns(&self) -> u128 {
+        self.ns.iter().sum()
+    }
+}
+
+impl Timeline {
+    /// True when amounts are times, and their rates average active sessions.
+    pub fn are_sessions(&self) -> bool {
+        Amounts::of(&self.meta).are_times()
+    }
+
+    /// Average active sessions (samples, counts per second) of so much in a time; none when nothing was recorded in it.
+    pub fn rate(&self, ns: u128, recorded_ns: u128) -> Option<f64> {
+        let unit_ns = if self.are_sessions() { 1.0 } else { 1e9 };
+        (recorded_ns > 0).then(|| ns as f64 * unit_ns / recorded_ns as f64)
+    }
+}
+
+/// Average active sessions over time.
+///
+/// # Errors
+/// The filter names what is not in the recording; it knows no times; there are no such buckets.
+pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, ReportError> {
+    let meta = source.meta();
+    if meta.collector.clock == Clock::None {
+        return Err(ReportError::NoMoments);
+    }
+    let mut dimensions = load(source, &options.filter)?;
+    // Of everybody: that nobody was active is no gap.
+    let mut recorded = RecordedSeconds::default();
+    let whole = scan(source, &mut dimensions, &Filter::default(), |activity| {
+        recorded.see(activity.row.time, activity.row.ns.into());
+    });
+    source.counters(|row| {
+        if row.name == counter::ELAPSED_NS {
+            recorded.see(row.time, row.value.max(0).unsigned_abs().into());
+        }
+    });
+    let period = whole.period.cut(&options.filter);
+    if period.elapsed_ns() == 0 {
+        return Err(ReportError::NoLength);
+    }
+    let resolution_s = meta.collector.resolution_s;
+    let buckets = Buckets::new(period, options.width, resolution_s).map_err(ReportError::Buckets)?;
+    // Samples of other tools: several tasks may be one session, and a second without a sample is not one without recording.
+    let is_long = meta.files.is_empty() || meta.collector.tier != "sampled";
+
+    let by = [options.by];
+    let mut keys: Numbered<GroupKey> = Numbered::default();
+    let mut placement = Placement::new(&buckets, is_long, &mut recorded);
+    let mut total = Sums::default();
+    let scan = scan(source, &mut dimensions, &options.filter, |activity| {
+        if activity.section == Section::DbTime && activity.row.ns > 0 {
+            total.take(activity);
+            let key = GroupKey::of(&by, activity.row, activity.session, activity.wait);
+            let row = activity.row;
+            placement.add(row.session, row.time, keys.number(key), row.ns);
+        }
+    });
+    scan.check(&options.filter)?;
+    let (sums, before_ns) = placement.finish();
+    let gaps = match is_long {
+        true => recorded.gaps(&buckets, period),
+        false => Vec::new(),
+    };
+    let (alike, more_problems) = alike_by(
+        source,
+        &mut dimensions,
+        &options.filter,
+        &by,
+        options.each_literal,
+    );
+    let names: Vec<Name> = keys
+        .into_values()
+        .into_iter()
+        .map(|key| {
+            let key = key.grouped(&alike);
+            Name {
+                text: key
+                    .query()
+                    .and_then(|id| dimensions.statement(id))
+                    .map(str::to_string),
+                label: key.labels(&alike, &mut dimensions).concat(),
+            }
+        })
+        .collect();
+    let (values, places) = chosen(&names, &sums, options);
+    let mut filled: Vec<TimelineBucket> = (0..buckets.len())
+        .map(|bucket| {
+            let period = buckets.bounds(bucket);
+            TimelineBucket {
+                period,
+                recorded_ns: recorded_ns(period, &gaps),
+                ns: vec![0; values.len()],
+            }
+        })
+        .collect();
+    for ((bucket, name), ns) in sums {
+        filled[bucket].ns[places[name as usize]] += ns;
+    }
+    let mut problems = dimensions.problems;
+    problems.extend(scan.problems);
+    problems.extend(more_problems);
+    let labels: Vec<[String; 1]> = values.iter().map(|value| [value.label.clone()]).collect();
+    let mut answer = Timeline {
+        period,
+        by: options.by,
+        width_s: buckets.width_s(),
+        is_not_recorded: !not_recorded(&by, labels.iter().map(<[String; 1]>::as_slice)).is_empty(),
+        values,
+        recorded_ns: filled.iter().map(|bucket| bucket.recorded_ns).sum(),
+        buckets: filled,
+        gaps,
+        peak: 0.0,
+        db_time_ns: total.total_ns(),
+        before_ns,
+        cpus: (meta.host.cpus > 0 && Amounts::of(meta).are_times()).then_some(meta.host.cpus),
+        fidelity: total.fidelity(),
+        problems: problems.into_iter().map(|problem| problem.0).collect(),
+        filter: options.filter.clone(),
+        meta: meta.clone(),
+    };
+    find_peaks(&mut answer);
+    Ok(answer)
+}
+
+/// What a group is called.
+struct Name {
+    label: String,
+    text: Option<String>,
+}
+
+/// The values that are shown, in order, and for each name which of them it is.
+fn chosen(
+    names: &[Name],
+    sums: &std::collections::HashMap<(usize, u32), u128>,
+    options: &TimelineOptions,
+) -> (Vec<TimelineValue>, Vec<usize>) {
+    // Different groups may read the same, for example sessions of one pid.
+    let mut by_label: BTreeMap<&str, (u128, Option<&String>)> = BTreeMap::new();
+    for ((_, name), ns) in sums {
+        let name = &names[*name as usize];
+        let of_label = by_label.entry(&name.label).or_default();
+        of_label.0 += ns;
+        of_label.1 = of_label.1.or(name.text.as_ref());
+    }
+    let mut by_time: Vec<(&str, (u128, Option<&String>))> = by_label.into_iter().collect();
+    by_time.sort_by_key(|(label, (ns, _))| (Reverse(*ns), *label));
+    let others = by_time.split_off(options.top.max(1).min(by_time.len()));
+    by_time.sort_by_key(|(label, _)| layer(options.by, label));
+    let mut values: Vec<TimelineValue> = by_time
+        .into_iter()
+        .map(|(label, (ns, text))| TimelineValue {
+            label: label.to_string(),
+            text: text.cloned(),
+            is_other: false,
+            count: 1,
+            ns,
+            peak: None,
+        })
+        .collect();
+    if !others.is_empty() {
+        values.push(TimelineValue {
+            label: "other".to_string(),
+            text: None,
+            is_other: true,
+            count: others.len(),
+            ns: others.iter().map(|(_, (ns, _))| ns).sum(),
+            peak: None,
+        });
+    }
+    let last = values.len().saturating_sub(1);
+    let place = |name: &Name| {
+        let is_it = |value: &TimelineValue| !value.is_other && value.label == name.label;
+        values.iter().position(is_it).unwrap_or(last)
+    };
+    let places = names.iter().map(place).collect();
+    (values, places)
+}
+
+/// What comes lower: time in no wait event, and what waits for a CPU, so that they can be held against the line of the CPUs; states in the order of the ledger's columns.
+fn layer(by: Dimension, label: &str) -> usize {
+    match by {
+        Dimension::Wait | Dimension::WaitClass => match label {
+            Wait::NONE => 0,
+            no_cpu if no_cpu.ends_with(Wait::NO_CPU) => 1,
+            _ => 2,
+        },
+        Dimension::State => State::ALL
+            .into_iter()
+            .position(|state| state.as_str() == label)
+            .unwrap_or(State::ALL.len()),
+        _ => 0,
+    }
+}
+
+/// The most of each value, and of all: of buckets of which at least a tenth is there. In what is shorter a tick of the kernel's
+/// accounting would be a peak.
+fn find_peaks(timeline: &mut Timeline) {
+    let least_ns = u128::from(timeline.width_s.unsigned_abs()) * 100_000_000;
+    let is_long = |bucket: &&TimelineBucket| bucket.recorded_ns >= least_ns;
+    let has_long = timeline.buckets.iter().any(|bucket| is_long(&bucket));
+    let counts = |bucket: &&TimelineBucket| bucket.recorded_ns > 0 && (is_long(bucket) || !has_long);
+    let highest = |of: &dyn Fn(&TimelineBucket) -> u128| {
+        let buckets = timeline.buckets.iter().enumerate();
+        buckets
+            .filter(|(_, bucket)| counts(bucket))
+            .filter_map(|(number, bucket)| Some((timeline.rate(of(bucket), bucket.recorded_ns)?, number)))
+            .fold(None, |highest: Option<(f64, usize)>, one| match highest {
+                Some(highest) if highest.0 >= one.0 => Some(highest),
+                _ => Some(one),
+            })
+    };
+    let peaks: Vec<Option<(f64, usize)>> = (0..timeline.values.len())
+        .map(|value| highest(&|bucket| bucket.ns[value]))
+        .collect();
+    let peak = highest(&TimelineBucket::total_ns).map_or(0.0, |(rate, _)| rate);
+    for (value, peak) in timeline.values.iter_mut().zip(peaks) {
+        value.peak = peak;
+    }
+    timeline.peak = peak;
+}

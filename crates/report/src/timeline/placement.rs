@@ -1,0 +1,171 @@
+//! The time of sessions on its way into buckets: what of it was when, as far as rows tell.
+//!
+//! A session does one thing at a time. Where its rows of a second hold more than the second, the long ones among them began before
+//! it: they are laid end to end, the shortest last, back from the end of the second.
+
+use std::collections::HashMap;
+
+use dbtime_model::SessionId;
+
+use super::buckets::{Buckets, microseconds};
+use super::recorded::RecordedSeconds;
+
+/// Cells that are kept until the rows of their second are complete. Rows of a second stand close together in a recording; should
+/// they not, what is apart is laid apart.
+const OPEN_CELLS: usize = 100_000;
+
+/// What is kept: time by group, of a second of a session.
+type Second = HashMap<u32, u128>;
+
+/// Adds up time by bucket and group.
+pub(super) struct Placement<'a> {
+    buckets: &'a Buckets,
+    /// Rows of one session may hold more than passed; if not, samples of several tasks do.
+    is_long: bool,
+    open: HashMap<(SessionId, i64), Second>,
+    cells: usize,
+    recorded: &'a mut RecordedSeconds,
+    sums: HashMap<(usize, u32), u128>,
+    before_ns: u128,
+}
+
+impl<'a> Placement<'a> {
+    /// `recorded` learns how far back the time of each second goes.
+    pub(super) fn new(
+        buckets: &'a Buckets,
+        is_long: bool,
+        recorded: &'a mut RecordedSeconds,
+    ) -> Placement<'a> {
+        Placement {
+            buckets,
+            is_long,
+            open: HashMap::new(),
+            cells: 0,
+            recorded,
+            sums: HashMap::new(),
+            before_ns: 0,
+        }
+    }
+
+    /// Adds time of a session in this second and group.
+    pub(super) fn add(&mut self, session: SessionId, time_us: i64, group: u32, ns: u64) {
+        let second = self.open.entry((session, time_us)).or_default();
+        let cells = second.len();
+        *second.entry(group).or_default() += u128::from(ns);
+        self.cells += second.len() - cells;
+        if self.cells > OPEN_CELLS {
+            self.place();
+        }
+    }
+
+    /// Time by bucket and group, and what lies before the first bucket.
+    pub(super) fn finish(mut self) -> (HashMap<(usize, u32), u128>, u128) {
+        self.place();
+        (self.sums, self.before_ns)
+    }
+
+    fn place(&mut self) {
+        for ((_, time_us), second) in std::mem::take(&mut self.open) {
+            let all: u128 = second.values().sum();
+            self.recorded.place(time_us, all);
+            let (begin, end) = self.buckets.window(time_us);
+            let is_long = self.is_long && end.saturating_sub(microseconds(all)) < begin;
+            let mut cells: Vec<(u128, u32)> = second.into_iter().map(|(group, ns)| (ns, group)).collect();
+            cells.sort_unstable();
+            let mut laid = 0u128;
+            for (ns, group) in cells {
+                let lies = match is_long {
+                    true => (
+                        end.saturating_sub(microseconds(laid + ns)),
+                        end.saturating_sub(microseconds(laid)),
+                    ),
+                    false => self.buckets.lies(time_us, 0, false),
+                };
+                laid += ns;
+                let sums = &mut self.sums;
+                self.before_ns += self.buckets.share(lies, ns, |bucket, part| {
+                    *sums.entry((bucket, group)).or_default() += part;
+                });
+            }
+        }
+        self.cells = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::scan::Period;
+    use crate::timeline::BucketWidth;
+
+    const SECOND: i64 = 1_000_000;
+    const MS: u64 = 1_000_000;
+
+    fn buckets(seconds: i64, width_s: u32) -> Buckets {
+        let period = Period {
+            from_us: 0,
+            to_us: seconds * SECOND,
+        };
+        Buckets::new(period, BucketWidth::Seconds(width_s), 1).expect("they are few")
+    }
+
+    /// Of one session: second, group and milliseconds; milliseconds by bucket of a second and group, and those before.
+    fn placed(rows: &[(i64, u32, u64)], is_long: bool) -> (Vec<[u128; 2]>, u128) {
+        let buckets = buckets(12, 1);
+        let mut recorded = RecordedSeconds::default();
+        let mut placement = Placement::new(&buckets, is_long, &mut recorded);
+        for (second, group, ms) in rows {
+            placement.add(SessionId(1), second * SECOND, *group, ms * MS);
+        }
+        let (sums, before) = placement.finish();
+        let ms = u128::from(MS);
+        let of = |bucket, group| sums.get(&(bucket, group)).copied().unwrap_or(0) / ms;
+        (
+            (0..12).map(|bucket| [of(bucket, 0), of(bucket, 1)]).collect(),
+            before / ms,
+        )
+    }
+
+    #[test]
+    fn a_session_is_never_more_than_one() {
+        // A wait of 4.5 s and 0.3 s of CPU after it, written when they ended.
+        let (found, before) = placed(&[(8, 0, 4_500), (8, 1, 300)], true);
+        let mut expected = vec![[0, 0]; 12];
+        expected[4..9].copy_from_slice(&[[800, 0], [1_000, 0], [1_000, 0], [1_000, 0], [700, 300]]);
+        assert_eq!((found, before), (expected, 0));
+    }
+
+    #[test]
+    fn samples_of_several_tasks_stay_in_their_second() {
+        let (found, before) = placed(&[(8, 0, 3_000), (8, 1, 300)], false);
+        assert_eq!((found[8], before), ([3_000, 300], 0));
+    }
+
+    #[test]
+    fn what_began_before_is_not_pressed_into_the_first_bucket() {
+        let (found, before) = placed(&[(1, 0, 5_000)], true);
+        assert_eq!((found[0], found[1], before), ([1_000, 0], [1_000, 0], 3_000));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_nobody_is_two(
+            rows in prop::collection::vec((0i64..12, 0u32..4, 0u64..6_000), 1..20), is_long: bool,
+        ) {
+            let buckets = buckets(12, 1);
+            let mut recorded = RecordedSeconds::default();
+        let mut placement = Placement::new(&buckets, is_long, &mut recorded);
+            for (number, (second, group, ms)) in rows.iter().enumerate() {
+                placement.add(SessionId(number as u64), second * SECOND, *group, ms * MS);
+            }
+            let (sums, before) = placement.finish();
+            let all: u64 = rows.iter().map(|(_, _, ms)| ms * MS).sum();
+            prop_assert_eq!(sums.values().sum::<u128>() + before, u128::from(all));
+            if is_long {
+                prop_assert!(sums.values().all(|ns| *ns <= rows.len() as u128 * 1_000_000_000));
+            }
+        }
+    }
+}

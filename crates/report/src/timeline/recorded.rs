@@ -1,0 +1,133 @@
+//! What of a period was recorded. Where nothing was, a time line has a gap, and not zero.
+
+use std::collections::BTreeMap;
+
+use super::buckets::Buckets;
+use crate::filter::SECOND_US;
+use crate::scan::Period;
+
+/// The seconds of which there are rows, with the longest time in each.
+#[derive(Debug, Default)]
+pub(super) struct RecordedSeconds {
+    /// Of any session, in the period or not: of a row.
+    seen: BTreeMap<i64, u128>,
+    /// Of the sessions that are drawn: of all rows of a session.
+    placed: BTreeMap<i64, u128>,
+}
+
+impl RecordedSeconds {
+    /// There is a row of this second, of so much time.
+    pub(super) fn see(&mut self, time_us: i64, ns: u128) {
+        longest(&mut self.seen, time_us, ns);
+    }
+
+    /// So much time of a session in this second was put into buckets.
+    pub(super) fn place(&mut self, time_us: i64, ns: u128) {
+        longest(&mut self.placed, time_us, ns);
+    }
+
+    /// The gaps between them, of a second at least.
+    pub(super) fn gaps(&self, buckets: &Buckets, period: Period) -> Vec<Period> {
+        let (begin, end) = (i128::from(period.from_us), i128::from(period.to_us));
+        let seen = self
+            .seen
+            .iter()
+            .map(|(time, ns)| buckets.lies_anywhere(*time, *ns));
+        let placed = self
+            .placed
+            .iter()
+            .map(|(time, ns)| buckets.lies(*time, *ns, true));
+        let mut recorded: Vec<(i128, i128)> = seen
+            .chain(placed)
+            .map(|(from, to)| (from.max(begin), to.min(end)))
+            .filter(|(from, to)| from < to)
+            .collect();
+        recorded.sort_unstable();
+        let mut gaps = Vec::new();
+        let mut until = begin;
+        for (from, to) in recorded.into_iter().chain([(end, end)]) {
+            if from - until >= SECOND_US.into() {
+                let us = |moment: i128| i64::try_from(moment).unwrap_or(i64::MAX);
+                gaps.push(Period {
+                    from_us: us(until),
+                    to_us: us(from),
+                });
+            }
+            until = until.max(to);
+        }
+        gaps
+    }
+}
+
+fn longest(of: &mut BTreeMap<i64, u128>, time_us: i64, ns: u128) {
+    let longest = of.entry(time_us).or_default();
+    *longest = ns.max(*longest);
+}
+
+/// How much of a bucket was recorded, nanoseconds.
+pub(super) fn recorded_ns(bucket: Period, gaps: &[Period]) -> u128 {
+    // They are in order and apart.
+    let first = gaps.partition_point(|gap| gap.to_us <= bucket.from_us);
+    let gaps = gaps[first..].iter().take_while(|gap| gap.from_us < bucket.to_us);
+    let missing: u128 = gaps
+        .map(|gap| {
+            let both = Period {
+                from_us: gap.from_us.max(bucket.from_us),
+                to_us: gap.to_us.min(bucket.to_us),
+            };
+            both.elapsed_ns()
+        })
+        .sum();
+    bucket.elapsed_ns() - missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::BucketWidth;
+
+    const SECOND: i64 = SECOND_US;
+
+    fn period(from: i64, to: i64) -> Period {
+        Period {
+            from_us: from * SECOND,
+            to_us: to * SECOND,
+        }
+    }
+
+    fn gaps(seconds: &[(i64, u128)], whole: Period) -> Vec<Period> {
+        let mut recorded = RecordedSeconds::default();
+        for (second, ns) in seconds {
+            recorded.see(second * SECOND, *ns);
+        }
+        let buckets = Buckets::new(whole, BucketWidth::Seconds(5), 1).expect("they are few");
+        recorded.gaps(&buckets, whole)
+    }
+
+    #[test]
+    fn seconds_without_rows_are_gaps() {
+        let rows: Vec<(i64, u128)> = (0..20).filter(|n| !(7..12).contains(n)).map(|n| (n, 0)).collect();
+        let whole = period(0, 20);
+        let found = gaps(&rows, whole);
+        assert_eq!(found, [period(7, 12)]);
+        let of_buckets =
+            [period(0, 5), period(5, 10), period(10, 15)].map(|bucket| recorded_ns(bucket, &found));
+        assert_eq!(of_buckets, [5, 2, 3].map(|seconds: u128| seconds * 1_000_000_000));
+        assert_eq!(gaps(&[(0, 0), (1, 0)], whole), [period(2, 20)]);
+        assert_eq!(gaps(&[], whole), [whole]);
+        // What was before and after the part that was chosen is no part of it.
+        assert_eq!(gaps(&rows, period(8, 11)), [period(8, 11)]);
+    }
+
+    #[test]
+    fn a_wait_that_ended_after_ten_seconds_is_no_gap() {
+        let found = gaps(&[(9, 10_000_000_000), (19, 8_500_000_000)], period(0, 20));
+        let expected = Period {
+            from_us: 10 * SECOND,
+            to_us: 11_500_000,
+        };
+        assert_eq!(found, [expected]);
+        // It ended after the part that was chosen.
+        assert_eq!(gaps(&[(9, 10_000_000_000)], period(2, 5)), []);
+    }
+}

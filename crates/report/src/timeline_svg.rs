@@ -1,0 +1,428 @@
+//! A time line as SVG: time to the right in UTC, average active sessions upwards, a colour for each value, the number of CPUs as a
+//! line. Times of which nothing was recorded are hatched, not zero.
+
+use dbtime_model::recording::Clock;
+use dbtime_model::{State, Wait};
+
+use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
+use crate::filter::SECOND_US;
+use crate::group::{Dimension, date_and_time, moment};
+use crate::number::{Amounts, counted, round_step, seconds};
+use crate::round_seconds::round_seconds;
+use crate::sums::percent;
+use crate::timeline::{Timeline, TimelineBucket, TimelineValue};
+use crate::xml::xml;
+
+const LEFT: i32 = 64;
+const RIGHT: i32 = 24;
+const TOP: i32 = 74;
+const PLOT: (i32, i32) = (880, 320);
+/// Between the plot and the legend: the axis and its words.
+const AXIS: i32 = 62;
+const LEGEND_LINE: i32 = 19;
+/// Between labels at least.
+const LABEL_GAP_PX: f64 = 72.0;
+const TICK_GAP_PX: f64 = 40.0;
+/// CPUs that are more times the highest bucket than this would make nothing of it: their line is left out.
+const CPUS_BEYOND: f64 = 3.0;
+/// Room above the highest bucket.
+const HEADROOM: f64 = 1.06;
+/// The line of the CPUs.
+const CPUS: &str = "#b00020";
+/// What is left out, and what is not known.
+const OTHER: &str = "#c9c9c9";
+const NOT_KNOWN: &str = "#9a9a9a";
+
+/// As flame graphs have them: green for code, orange for the kernel; waits by the colours that charts of active sessions have
+/// in most tools.
+const BY_STATE: [(State, &str); 8] = [
+    (State::User, "#8fbf4d"),
+    (State::Kernel, "#e8843c"),
+    (State::Cpu, "#5fae57"),
+    (State::Runnable, "#f2c14e"),
+    (State::Disk, "#3f7fbf"),
+    (State::Sleep, "#a9a3cf"),
+    (State::Stopped, "#7a5c58"),
+    (State::Unknown, NOT_KNOWN),
+];
+const BY_CLASS: [(&str, &str); 18] = [
+    (Wait::NONE, "#5fae57"),
+    (Wait::NO_CPU, "#f2c14e"),
+    ("IO", "#3f7fbf"),
+    ("User I/O", "#3f7fbf"),
+    ("System I/O", "#7fb8e0"),
+    ("Lock", "#c0392b"),
+    ("Application", "#c0392b"),
+    ("LWLock", "#8e2f4f"),
+    ("Concurrency", "#8e2f4f"),
+    ("Commit", "#e58b2f"),
+    ("Client", "#a08a5b"),
+    ("Network", "#a08a5b"),
+    ("IPC", "#8a6fb3"),
+    ("Cluster", "#8a6fb3"),
+    ("Timeout", "#c9b8a0"),
+    ("BufferPin", "#d4679a"),
+    ("Configuration", "#7a5c3c"),
+    (Wait::UNKNOWN, NOT_KNOWN),
+];
+/// Of values that have no colour of their own.
+const OTHERS: [&str; 10] = [
+    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f", "#ff9da7",
+    "#86bcb6",
+];
+
+/// From values to pixels.
+struct Plot {
+    from_us: f64,
+    us_px: f64,
+    top: f64,
+    /// The line of the CPUs, where it is drawn.
+    cpus: Option<f64>,
+}
+
+impl Plot {
+    fn of(timeline: &Timeline) -> Plot {
+        let (from, to) = (timeline.period.from_us as f64, timeline.period.to_us as f64);
+        let cpus = timeline.cpus.map(f64::from);
+        let cpus = cpus.filter(|cpus| *cpus <= CPUS_BEYOND * timeline.peak);
+        let highest = timeline.peak.max(cpus.unwrap_or(0.0));
+        Plot {
+            from_us: from,
+            us_px: f64::from(PLOT.0) / (to - from).max(1.0),
+            top: if highest > 0.0 { highest * HEADROOM } else { 1.0 },
+            cpus,
+        }
+    }
+
+    fn x(&self, us: i64) -> f64 {
+        f64::from(LEFT) + (us as f64 - self.from_us) * self.us_px
+    }
+
+    /// Nothing is drawn above the plot.
+    fn y(&self, rate: f64) -> f64 {
+        f64::from(TOP + PLOT.1) - (rate / self.top).min(1.0) * f64::from(PLOT.1)
+    }
+}
+
+/// The time line as an SVG document.
+pub fn render(timeline: &Timeline) -> String {
+    let plot = Plot::of(timeline);
+    let mut svg = Svg::default();
+    let width = LEFT + PLOT.0 + RIGHT;
+    let lines = i32::try_from(timeline.values.len()).unwrap_or(0) + 1;
+    svg.begin(width, TOP + PLOT.1 + AXIS + lines * LEGEND_LINE + 16);
+    titles(timeline, &mut svg);
+    svg.line(format_args!(
+        r##"<defs><pattern id="gap" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="8" height="8" fill="#f4f4f4"/><line x1="0" y1="0" x2="0" y2="8" stroke="#cfcfcf" stroke-width="2"/></pattern></defs>"##
+    ));
+    sessions_axis(timeline, &plot, &mut svg);
+    let colours = colours(timeline);
+    svg.line(format_args!(r#"<g shape-rendering="crispEdges">"#));
+    for bucket in &timeline.buckets {
+        bar(timeline, bucket, &plot, &colours, &mut svg);
+    }
+    for gap in &timeline.gaps {
+        let (from, to) = (plot.x(gap.from_us), plot.x(gap.to_us));
+        svg.line(format_args!(
+            r##"<rect x="{from:.2}" y="{TOP}" width="{:.2}" height="{}" fill="url(#gap)"><title>{}</title></rect>"##,
+            to - from,
+            PLOT.1,
+            xml(&format!(
+                "nothing recorded for {} s from {}",
+                seconds(gap.elapsed_ns()),
+                when(timeline, gap.from_us)
+            )),
+        ));
+    }
+    svg.line(format_args!("</g>"));
+    cpus(timeline, &plot, &mut svg);
+    time_axis(timeline, &plot, &mut svg);
+    legend(timeline, &colours, &mut svg);
+    svg.finish()
+}
+
+fn what(timeline: &Timeline) -> String {
+    match timeline.are_sessions() {
+        true => "Average active sessions".to_string(),
+        false => format!("{} per second", Amounts::of(&timeline.meta).unit()),
+    }
+}
+
+fn titles(timeline: &Timeline, svg: &mut Svg) {
+    let meta = &timeline.meta;
+    let mut title = format!("{} by {}", what(timeline), timeline.by);
+    let database = format!("{} {}", meta.database.product, meta.database.version);
+    if !database.trim().is_empty() {
+        title += &format!(": {}", database.trim());
+    }
+    if !meta.host.name.is_empty() {
+        title += &format!(" on {}", meta.host.name);
+    }
+    svg.line(format_args!("<title>{}</title>", xml(&title)));
+    svg.line(format_args!(
+        r#"<text x="{LEFT}" y="26" font-size="17">{}</text>"#,
+        xml(&shortened(&title, PLOT.0, 9.6))
+    ));
+    let fidelity = timeline
+        .fidelity
+        .map_or_else(String::new, |fidelity| format!(" ({})", fidelity.as_str()));
+    let amount = Amounts::of(meta).with_unit(timeline.db_time_ns);
+    let db_time = match timeline.are_sessions() {
+        true => format!("DB time {amount}"),
+        false => amount,
+    };
+    let mut facts = format!(
+        "{db_time}{fidelity} in {} s from {}; buckets of {} s",
+        seconds(timeline.recorded_ns),
+        when(timeline, timeline.period.from_us),
+        timeline.width_s
+    );
+    if timeline.before_ns > 0 {
+        facts += &format!(
+            "; {} began before that and are in no bucket",
+            Amounts::of(meta).with_unit(timeline.before_ns)
+        );
+    }
+    svg.text(
+        (LEFT, 48),
+        "start",
+        PALE_INK,
+        &shortened(&facts, PLOT.0, CHARACTER_PX),
+    );
+}
+
+fn sessions_axis(timeline: &Timeline, plot: &Plot, svg: &mut Svg) {
+    let step = round_step(TICK_GAP_PX * plot.top / f64::from(PLOT.1));
+    for number in 0.. {
+        let value = f64::from(number) * step;
+        if value > plot.top {
+            break;
+        }
+        let y = plot.y(value).round() as i32;
+        svg.rule((LEFT, y), (LEFT + PLOT.0, y), GRID);
+        let label = format!("{}", (value * 1e6).round() / 1e6);
+        svg.text((LEFT - 8, y + 4), "end", INK, &label);
+    }
+    let unit = if timeline.are_sessions() {
+        "sessions"
+    } else {
+        "per second"
+    };
+    svg.text((LEFT - 8, TOP - 12), "end", PALE_INK, unit);
+}
+
+fn bar(timeline: &Timeline, bucket: &TimelineBucket, plot: &Plot, colours: &[String], svg: &mut Svg) {
+    let (from, to) = (plot.x(bucket.period.from_us), plot.x(bucket.period.to_us));
+    let rate = |ns: u128| timeline.rate(ns, bucket.recorded_ns);
+    let total = bucket.total_ns();
+    let mut below = 0u128;
+    for ((ns, value), colour) in bucket.ns.iter().zip(&timeline.values).zip(colours) {
+        let (Some(bottom), Some(top), Some(own)) = (rate(below), rate(below + ns), rate(*ns)) else {
+            return;
+        };
+        below += ns;
+        if *ns == 0 {
+            continue;
+        }
+        let (bottom, top) = (plot.y(bottom), plot.y(top));
+        svg.line(format_args!(
+            r#"<rect x="{from:.2}" y="{top:.2}" width="{:.2}" height="{:.2}" fill="{colour}"><title>{}</title></rect>"#,
+            to - from,
+            bottom - top,
+            xml(&format!(
+                "{} and {} s: {} {own:.2} of {:.2}{}",
+                when(timeline, bucket.period.from_us),
+                seconds(bucket.period.elapsed_ns()),
+                label(value),
+                rate(total).unwrap_or(0.0),
+                percent(*ns, total).map_or_else(String::new, |share| format!(" ({share:.1} %)")),
+            )),
+        ));
+    }
+}
+
+fn cpus(timeline: &Timeline, plot: &Plot, svg: &mut Svg) {
+    let (Some(at), Some(cpus)) = (plot.cpus, timeline.cpus) else {
+        return;
+    };
+    let y = plot.y(at).round();
+    let right = LEFT + PLOT.0;
+    svg.line(format_args!(
+        r#"<line x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}" stroke="{CPUS}" stroke-width="1.5" stroke-dasharray="7 4"/>"#
+    ));
+    let text = counted(cpus, "CPU");
+    // Readable on any colour.
+    svg.line(format_args!(
+        r##"<text x="{}" y="{}" text-anchor="end" fill="{CPUS}" stroke="#ffffff" stroke-width="3" paint-order="stroke">{}</text>"##,
+        right - 4,
+        y as i32 - 5,
+        xml(&text)
+    ));
+}
+
+/// Round times of day, or round seconds since the recording began where the clock is none of the day.
+fn time_axis(timeline: &Timeline, plot: &Plot, svg: &mut Svg) {
+    let bottom = TOP + PLOT.1;
+    svg.rule((LEFT, bottom), (LEFT + PLOT.0, bottom), PALE_INK);
+    let is_utc = timeline.meta.collector.clock == Clock::Utc;
+    let origin = if is_utc {
+        0
+    } else {
+        i128::from(timeline.meta.start_us)
+    };
+    let second = i128::from(SECOND_US);
+    let step = round_seconds()
+        .find(|step| *step as f64 * plot.us_px * SECOND_US as f64 >= LABEL_GAP_PX)
+        .unwrap_or(i64::MAX);
+    let step_us = i128::from(step) * second;
+    let (from, to) = (
+        i128::from(timeline.period.from_us),
+        i128::from(timeline.period.to_us),
+    );
+    let first = (from - origin + step_us - 1).div_euclid(step_us);
+    let mut day = String::new();
+    for number in first.. {
+        let at = origin + number * step_us;
+        if at > to {
+            break;
+        }
+        let us = i64::try_from(at).unwrap_or(i64::MAX);
+        let x = plot.x(us).round() as i32;
+        svg.rule((x, bottom), (x, bottom + 5), PALE_INK);
+        match date_and_time(us) {
+            Some((date, time)) if is_utc => {
+                let minutes = time.strip_suffix(":00").filter(|_| step % 60 == 0);
+                svg.text((x, bottom + 19), "middle", INK, minutes.unwrap_or(&time));
+                if date != day {
+                    svg.text((x, bottom + 35), "middle", PALE_INK, &date);
+                    day = date;
+                }
+            }
+            None if is_utc => {}
+            _ => svg.text(
+                (x, bottom + 19),
+                "middle",
+                INK,
+                &format!("{} s", number * i128::from(step)),
+            ),
+        }
+    }
+    let clock = if is_utc {
+        "UTC"
+    } else {
+        "since the recording began"
+    };
+    svg.text((LEFT + PLOT.0, bottom + 35), "end", PALE_INK, clock);
+}
+
+fn legend(timeline: &Timeline, colours: &[String], svg: &mut Svg) {
+    let top = TOP + PLOT.1 + AXIS;
+    let number = |rate: Option<f64>| rate.map_or_else(|| "-".to_string(), |rate| format!("{rate:.2}"));
+    // Numbers end where their heading does.
+    let (mean, share, name) = (LEFT + 68, LEFT + 122, LEFT + 138);
+    svg.text((mean, top), "end", PALE_INK, "mean");
+    svg.text((share, top), "end", PALE_INK, "%");
+    svg.text((name, top), "start", PALE_INK, timeline.by.as_str());
+    let room = LEFT + PLOT.0 - name;
+    let mut y = top;
+    // In the order of the picture, from top to bottom.
+    for (value, colour) in timeline.values.iter().zip(colours).rev() {
+        y += LEGEND_LINE;
+        svg.line(format_args!(
+            r#"<rect x="{LEFT}" y="{}" width="13" height="13" fill="{colour}"/>"#,
+            y - 11
+        ));
+        let rate = timeline.rate(value.ns, timeline.recorded_ns);
+        svg.text((mean, y), "end", INK, &number(rate));
+        let part = percent(value.ns, timeline.db_time_ns).unwrap_or(0.0);
+        svg.text((share, y), "end", INK, &format!("{part:.1}"));
+        let text = match &value.text {
+            Some(text) => format!(
+                "{}  {}",
+                label(value),
+                text.split_whitespace().collect::<Vec<_>>().join(" ")
+            ),
+            None => label(value),
+        };
+        svg.text((name, y), "start", INK, &shortened(&text, room, CHARACTER_PX));
+    }
+}
+
+fn label(value: &TimelineValue) -> String {
+    match value.is_other {
+        true => counted(value.count, "other"),
+        false => value.label.clone(),
+    }
+}
+
+/// A moment in words.
+fn when(timeline: &Timeline, us: i64) -> String {
+    match timeline.meta.collector.clock {
+        Clock::Utc => format!("{} UTC", moment(us)),
+        Clock::Relative | Clock::None => {
+            let since = us as f64 - timeline.meta.start_us as f64;
+            format!("second {:.0}", since / SECOND_US as f64)
+        }
+    }
+}
+
+/// Colours of the values: their own, or one that is free. Several events of a class have shades of its colour.
+fn colours(timeline: &Timeline) -> Vec<String> {
+    let mut free = OTHERS.iter().cycle();
+    let mut used: Vec<&str> = Vec::new();
+    timeline
+        .values
+        .iter()
+        .map(|value| {
+            let own = match timeline.by {
+                _ if value.is_other => Some(OTHER),
+                Dimension::State => BY_STATE
+                    .into_iter()
+                    .find_map(|(state, colour)| (state.as_str() == value.label).then_some(colour)),
+                Dimension::Wait | Dimension::WaitClass => {
+                    let class = value.label.split(':').next().unwrap_or_default();
+                    let class = match class {
+                        _ if value.label.ends_with(Wait::NO_CPU) => Wait::NO_CPU,
+                        // `[not sampled]` and the like.
+                        unknown if unknown.starts_with('[') => Wait::UNKNOWN,
+                        class => class,
+                    };
+                    BY_CLASS
+                        .into_iter()
+                        .find_map(|(name, colour)| (name == class).then_some(colour))
+                }
+                // `[unknown]`, `[none]`: nobody knows.
+                _ if value.label.starts_with('[') => Some(NOT_KNOWN),
+                _ => None,
+            };
+            let colour = own.or_else(|| free.next().copied()).unwrap_or(OTHER);
+            let same = used.iter().filter(|other| **other == colour).count();
+            used.push(colour);
+            shade(colour, same)
+        })
+        .collect()
+}
+
+/// The n-th shade of a colour: lighter each time.
+fn shade(colour: &str, n: usize) -> String {
+    let part = |at: usize| {
+        let of = colour
+            .get(at..at + 2)
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let dark = f64::from(of.unwrap_or(0));
+        (255.0 - (255.0 - dark) * 0.72f64.powi(i32::try_from(n).unwrap_or(i32::MAX))).round() as u8
+    };
+    format!("#{:02x}{:02x}{:02x}", part(1), part(3), part(5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_a_class_differ_in_shade() {
+        let shades: Vec<String> = (0..4).map(|n| shade("#3f7fbf", n)).collect();
+        assert_eq!(shades[0], "#3f7fbf");
+        assert!(shades.windows(2).all(|pair| pair[0] < pair[1]), "{shades:?}");
+    }
+}
