@@ -497,6 +497,58 @@ fn rows_that_are_added_up_over_seconds_keep_the_first_second_the_last_one_and_th
 }
 
 #[test]
+fn every_second_has_the_waits_and_calls_that_ended_in_it() {
+    let mut text = parsing(1, 0, 5_000_000, "hhhhhhhhhhhh1", "select 1");
+    for second in 5..25 {
+        for n in 0..=second {
+            let tim = second * 1_000_000 + 10_000 + n * 1_000;
+            text += &wait(1, "db file sequential read", second, tim - 100);
+            text += &call("EXEC", 1, 3, 400 + second, 0, tim);
+        }
+    }
+    let rows = imported(&text).rows;
+    for second in 5..25 {
+        let time = second * 1_000_000;
+        let waits = rows.latency.iter().filter(|row| row.time == time);
+        let (count, us) = waits.fold((0, 0), |(count, us), row| {
+            (count + row.count, us + row.sum_ns / 1_000)
+        });
+        let calls = second as u64 + 1;
+        assert_eq!((count, us), (calls, calls * second as u64), "{second}");
+        for (name, value) in [
+            (oracle::EXECUTIONS, second + 1),
+            (oracle::ELAPSED_US, (second + 1) * (400 + second)),
+            (oracle::WAIT_US, (second + 1) * second),
+            ("object_wait_us:61:db file sequential read", (second + 1) * second),
+        ] {
+            let of_second = rows
+                .counters
+                .iter()
+                .filter(|row| row.time == time && row.name == name);
+            assert_eq!(
+                of_second.map(|row| row.value).sum::<i64>(),
+                value,
+                "{name} in {second}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_says_no_time_of_day_says_that() {
+    let told = |text: &str| {
+        let problems = imported(text).problems;
+        problems
+            .iter()
+            .any(|told| told.contains("no line says a time of day"))
+    };
+    let text = call("EXEC", 1, 7, 50, 0, 9_000_100);
+    assert!(told(&text));
+    assert!(!told(&format!("*** 2024-05-01 10:00:00.000\n{text}")));
+    assert!(!told(&call("EXEC", 1, 7, 50, 0, 1_714_557_600_000_000)));
+}
+
+#[test]
 fn records_that_share_a_line_are_all_counted_however_many_they_are() {
     const ALL: u64 = 5_000;
     let mut text = String::new();

@@ -660,6 +660,7 @@ impl<'a> Reader<'a> {
         let mut ends_us: Option<i64> = None;
         let mut cpu_step_us: Option<u64> = None;
         let mut interval = IntervalView::default();
+        let mut lacks_time_of_day = false;
         for mut session in std::mem::take(&mut self.sessions) {
             let mut out = Output {
                 into: self.into,
@@ -672,6 +673,7 @@ impl<'a> Reader<'a> {
             ends_us = ends_us.max(session.end_us());
             interval.add(&session.interval);
             cpu_step_us = cpu_step_us.into_iter().chain(session.cpu.step_us()).min();
+            lacks_time_of_day |= session.lacks_time_of_day;
             let trace = &mut self.trace;
             trace.in_flight.extend(in_flight);
             trace.sessions_us = trace.sessions_us.saturating_add(session.interval.duration_us());
@@ -698,6 +700,12 @@ impl<'a> Reader<'a> {
             self.into.ends(end_us);
         }
         let into = &mut *self.into;
+        if lacks_time_of_day {
+            into.problem(format!(
+                "{}: no line says a time of day (those with *** do): times are those of the trace's own clock",
+                self.file.path
+            ));
+        }
         self.statements.finish(|row| into.statement(row));
         self.file.lines = lines;
         self.file.sql_trace = Some(SqlTrace {
