@@ -284,9 +284,8 @@ impl FileArguments {
             },
             event: self.event.clone(),
             calls: self.calls.clone(),
-            beside: false,
-            summed: false,
             binds: self.binds,
+            ..dbtime_import::Options::default()
         })
     }
 
