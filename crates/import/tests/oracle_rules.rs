@@ -2,7 +2,7 @@
 
 mod whole;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use dbtime_import::Options;
@@ -412,6 +412,33 @@ fn a_banner_of_several_lines_is_understood() {
     let whole = imported(&text);
     assert_eq!(whole.file().unknown_lines, 0, "{:?}", whole.problems);
     assert_eq!(whole.meta.database.version, "11.2.0.3.0");
+}
+
+#[test]
+fn files_in_a_tar_archive_are_read_one_behind_the_other() {
+    let file = |pid: u32, tim: u64| {
+        format!("*** [ Unix process pid: {pid} ]\n*** 2024-05-01 10:00:00.000\n")
+            + &call("EXEC", 1, 7, 50, 0, tim)
+    };
+    let filled_up = |bytes: &[u8]| {
+        let mut blocks = bytes.to_vec();
+        blocks.resize(bytes.len().next_multiple_of(512), 0);
+        blocks
+    };
+    let mut archive = Vec::new();
+    for (pid, tim) in [(9_850, 9_000_000), (9_854, 9_500_000)] {
+        let mut head = format!("ora_{pid}.trc").into_bytes();
+        head.resize(257, 0);
+        head.extend_from_slice(b"ustar\x0000");
+        archive.extend(filled_up(&head));
+        archive.extend(filled_up(file(pid, tim).as_bytes()));
+    }
+    archive.resize(archive.len() + 1_024, 0);
+    let whole = of_text(archive).unwrap_or_else(|e| panic!("{e}"));
+    let pids: BTreeSet<u32> = whole.rows.sessions.iter().map(|row| row.pid).collect();
+    assert_eq!(pids, BTreeSet::from([9_850, 9_854]));
+    assert_eq!(counter(&whole.rows, oracle::CALL_ELAPSED_US), 100);
+    assert_eq!((whole.file().unknown_lines, &whole.problems), (0, &Vec::new()));
 }
 
 #[test]

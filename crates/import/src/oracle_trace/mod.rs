@@ -229,8 +229,7 @@ impl<'a> Reader<'a> {
             return;
         }
         let Some(record) = parse(line.bytes) else {
-            self.other_line(line);
-            return;
+            return self.behind_nuls(line);
         };
         let mut rest = self.record(&record, line);
         // Two writers of one file can share a line.
@@ -243,6 +242,25 @@ impl<'a> Reader<'a> {
                     None
                 }
             };
+        }
+    }
+
+    /// In a tar archive the first line of a file stands behind the name of the file and many NULs, and NULs are behind the last
+    /// line. So is what is written to a file that was emptied meanwhile.
+    fn behind_nuls(&mut self, line: Line<'_>) {
+        match memchr::memrchr(0, line.bytes) {
+            None => self.other_line(line),
+            Some(last) if last + 1 == line.bytes.len() => {
+                let is_filler = line.bytes.iter().all(|byte| *byte == 0);
+                self.trace.ends_in_line &= !is_filler;
+                if !is_filler {
+                    self.unknown(line);
+                }
+            }
+            Some(last) => {
+                let bytes = &line.bytes[last + 1..];
+                self.line(Line { bytes, ..line });
+            }
         }
     }
 
