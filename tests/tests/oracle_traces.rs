@@ -239,6 +239,80 @@ fn rows_that_do_not_fit_into_memory_change_nothing() {
     assert_eq!(left_behind(), before, "folders of rows stay behind");
 }
 
+#[test]
+fn a_part_of_a_trace_has_the_waits_and_calls_that_ended_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("part.trc");
+    let mut text = String::from("*** 2024-05-01T10:00:00.000000+00:00\n");
+    for second in 0..30_i64 {
+        for n in 0..10 {
+            let (tim, ela) = (
+                1_000_000_050_000 + second * 1_000_000 + n * 90_000,
+                1_000 + second,
+            );
+            text += &format!(
+                "WAIT #1: nam='db file sequential read' ela= {ela} file#=1 block#=2 blocks=1 obj#=-1 tim={}\n\
+                 EXEC #1:c=100,e=2000,p=0,cr=1,cu=0,mis=0,r=1,dep=0,og=1,plh=9,tim={tim}\n",
+                tim - 200
+            );
+        }
+    }
+    fs::write(&path, text).expect("a file");
+    let path = path.to_str().expect("a plain path");
+    // 10 waits a second of 1,010 to 1,019 us: 100 and 101,450 us in ten seconds.
+    let recording = folder.path().join("part.dbt");
+    let recording = recording.to_str().expect("a plain path");
+    dbtime(&["import", path, "-o", recording]).expect_code(0);
+    for file in [path, recording] {
+        let part = report(&[
+            file,
+            "--from",
+            "2024-05-01T10:00:10Z",
+            "--to",
+            "2024-05-01T10:00:20Z",
+        ]);
+        let event = &part["trace"]["events"][0];
+        assert_eq!(
+            (number(&event["count"]), number(&event["total_us"])),
+            (100, 101_450),
+            "{file}"
+        );
+        let statement = &part["trace"]["statements"][0];
+        assert_eq!(number(&statement["executions"]), 100, "{file}");
+        assert_eq!(number(&statement["elapsed_us"]), 200_000, "{file}");
+        assert_eq!(number(&statement["wait_us"]), 101_450, "{file}");
+        let seconds = report(&[file, "--latency", "--by", "second", "--top", "100"]);
+        let groups = seconds["latency"].as_array().expect("groups");
+        assert_eq!(groups.len(), 30, "{file}");
+        for (second, group) in (0i64..).zip(groups) {
+            assert_eq!(
+                group["group"]["second"],
+                format!("2024-05-01 10:00:{second:02}"),
+                "{file}"
+            );
+            assert_eq!(number(&group["count"]), 10, "{file}");
+            assert_eq!(group["sum_us"], (1_000 + second) as f64 * 10.0, "{file}");
+        }
+    }
+}
+
+#[test]
+fn statements_without_a_name_in_the_database_are_called_by_their_hash_value() {
+    let trace = fixture("release_8.trc");
+    let ledger = report(&[&trace, "--by", "sql_id"]);
+    let labels: Vec<String> = ledger["ledger"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| row["group"]["sql_id"].to_string())
+        .collect();
+    assert!(labels.iter().any(|label| label.contains("hash ")), "{labels:?}");
+    assert!(
+        !labels.iter().any(|label| label.contains("[statement")),
+        "{labels:?}"
+    );
+}
+
 /// Folders that a report makes for rows that do not fit into memory.
 fn left_behind() -> Vec<PathBuf> {
     let entries = fs::read_dir(std::env::temp_dir()).expect("the folder of temporary files");

@@ -1,7 +1,8 @@
 //! `import_traces`: how fast Oracle SQL traces are read, beside `grep -c WAIT` and `wc -l` on the same file, as Markdown.
 //!
 //! All run in turn, as processes of their own on one CPU. grep runs twice: the second one is the control. The trace is made
-//! anew unless one is given. A benchmark asserts nothing about time.
+//! anew unless one is given. Where there is Perl, the rules of parsetrc.pl in that language are a peer too; it takes so long that it
+//! runs once. A benchmark asserts nothing about time.
 
 #[path = "../child.rs"]
 mod child;
@@ -17,6 +18,8 @@ use anyhow::Result;
 use clap::Parser;
 use dbtime::output::{say, to_stdout};
 use made_trace::{Shape, make};
+
+const PARSETRC_RULES: &str = include_str!("../parsetrc_rules.pl");
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -100,10 +103,26 @@ fn compare(arguments: &Arguments) -> Result<()> {
     }
     let turns = turns::run(&programs, arguments.rounds, arguments.cpu)?;
     let megabytes = file.metadata()?.len() as f64 / 1e6;
-    let page = format!(
+    let mut page = format!(
         "{megabytes:.0} MB, CPU time, median of {} rounds in turn\n\n{}",
         arguments.rounds,
         turns.table(megabytes)
     );
+    if Command::new("perl")
+        .arg("-v")
+        .output()
+        .is_ok_and(|perl| perl.status.success())
+    {
+        let script = scratch.path().join("parsetrc_rules.pl");
+        std::fs::write(&script, PARSETRC_RULES)?;
+        let mut perl = Command::new("perl");
+        perl.arg(&script).arg(&file);
+        let programs = [
+            ("dbtime report", command(&dbtime, &["report"])),
+            ("rules of parsetrc.pl in Perl", perl),
+        ];
+        let turns = turns::run(&programs, 1, arguments.cpu)?;
+        page += &format!("\nOnce:\n\n{}", turns.table(megabytes));
+    }
     to_stdout(|out| out.write_all(page.as_bytes()))
 }

@@ -291,9 +291,8 @@ impl FileArguments {
             },
             event: self.event.clone(),
             calls: self.calls.clone(),
-            beside: false,
-            summed: false,
             binds: self.binds,
+            ..dbtime_import::Options::default()
         })
     }
 

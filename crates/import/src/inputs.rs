@@ -9,6 +9,7 @@ use dbtime_model::Rows;
 
 use crate::archive::{Archive, MAX_MEMBERS, Member};
 use crate::parallel::{Done, Shared, import_one};
+use crate::read_ahead::read_ahead;
 use crate::{IMPORTERS, ImportError, Lines, Options, compression};
 
 /// Stands for standard input.
@@ -80,25 +81,48 @@ impl<'a> Inputs<'a> {
 }
 
 impl Input<'_> {
-    /// Reads it.
-    pub(crate) fn import(&self, options: &Options, shared: &Shared, to: SyncSender<Rows>) -> Done {
+    /// Reads it. `has_idle_cpu`: fewer files are read at the same time than threads may read.
+    pub(crate) fn import(
+        &self,
+        options: &Options,
+        shared: &Shared,
+        to: SyncSender<Rows>,
+        has_idle_cpu: bool,
+    ) -> Done {
+        let path = self.path();
+        if has_idle_cpu {
+            read_ahead(
+                |sink| self.open(shared, |source| sink.fill(source))?,
+                |ahead| import_one(options, Box::new(ahead), path, to),
+            )
+        } else {
+            self.open(shared, |source| import_one(options, source, path, to))
+                .map_err(|e| ImportError::io(path, e))?
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Input::File(path) => path,
+            Input::Member(_, member) => &member.path,
+        }
+    }
+
+    /// Opens it, through its compression, for as long as `with` needs it.
+    fn open<T>(&self, shared: &Shared, with: impl FnOnce(Box<dyn Read + '_>) -> T) -> io::Result<T> {
         match self {
             Input::File(path) => {
-                let io = |e| ImportError::io(path, e);
                 let file: Box<dyn Read> = if is_standard_input(path) {
                     Box::new(io::stdin())
                 } else {
-                    Box::new(File::open(path).map_err(io)?)
+                    Box::new(File::open(path)?)
                 };
-                let source = compression::open(Counted { file, shared }).map_err(io)?;
-                import_one(options, source, path, to)
+                Ok(with(compression::open(Counted { file, shared })?))
             }
             Input::Member(archive, member) => {
-                let io = |e| ImportError::io(&member.path, e);
                 let mut archive = archive.clone();
-                let file = archive.read(member.index).map_err(io)?;
-                let source = compression::open(file).map_err(io)?;
-                import_one(options, source, &member.path, to)
+                let file = archive.read(member.index)?;
+                Ok(with(compression::open(file)?))
             }
         }
     }

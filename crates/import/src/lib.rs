@@ -29,6 +29,7 @@ mod parallel;
 mod perf_sched_script;
 mod perf_sched_timehist;
 mod perf_script;
+mod read_ahead;
 mod samples;
 mod sched_fields;
 mod short_stack;

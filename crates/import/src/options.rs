@@ -1,5 +1,7 @@
 //! What the person who imports knows and the files do not say.
 
+use std::num::NonZeroUsize;
+
 use crate::EventNames;
 
 /// How files are read.
@@ -21,6 +23,16 @@ pub struct Options {
     pub summed: bool,
     /// Values of bind variables are kept. They are data of the application, so nobody gets them without asking.
     pub binds: bool,
+    /// Threads that read, at most; as many as there are CPUs when nothing is said.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Options {
+    /// Threads that may read.
+    pub(crate) fn threads(&self) -> usize {
+        let cpus = || std::thread::available_parallelism().ok();
+        self.threads.or_else(cpus).map_or(1, NonZeroUsize::get)
+    }
 }
 
 /// Which calls of a trace of the kernel are taken; all when nothing is said.

@@ -51,9 +51,8 @@ impl Options {
         let total = total.fold(0, u64::saturating_add);
         let shared = Shared::default();
         let inputs = Inputs::of(paths, &shared);
-        let threads = std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .min(inputs.all.len());
+        let threads = self.threads().min(inputs.all.len());
+        let has_idle_cpu = threads < self.threads();
         let next = AtomicUsize::new(0);
         let (to, from) = mpsc::sync_channel(WAITING);
         let mut seen = Seen::default();
@@ -69,7 +68,7 @@ impl Options {
                             let Some((order, input)) = inputs.get(at) else {
                                 break;
                             };
-                            done.push((*order, input.import(self, shared, to.clone())));
+                            done.push((*order, input.import(self, shared, to.clone(), has_idle_cpu)));
                         }
                         done
                     })

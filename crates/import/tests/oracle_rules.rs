@@ -2,7 +2,7 @@
 
 mod whole;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use dbtime_import::Options;
@@ -415,6 +415,33 @@ fn a_banner_of_several_lines_is_understood() {
 }
 
 #[test]
+fn files_in_a_tar_archive_are_read_one_behind_the_other() {
+    let file = |pid: u32, tim: u64| {
+        format!("*** [ Unix process pid: {pid} ]\n*** 2024-05-01 10:00:00.000\n")
+            + &call("EXEC", 1, 7, 50, 0, tim)
+    };
+    let filled_up = |bytes: &[u8]| {
+        let mut blocks = bytes.to_vec();
+        blocks.resize(bytes.len().next_multiple_of(512), 0);
+        blocks
+    };
+    let mut archive = Vec::new();
+    for (pid, tim) in [(9_850, 9_000_000), (9_854, 9_500_000)] {
+        let mut head = format!("ora_{pid}.trc").into_bytes();
+        head.resize(257, 0);
+        head.extend_from_slice(b"ustar\x0000");
+        archive.extend(filled_up(&head));
+        archive.extend(filled_up(file(pid, tim).as_bytes()));
+    }
+    archive.resize(archive.len() + 1_024, 0);
+    let whole = of_text(archive).unwrap_or_else(|e| panic!("{e}"));
+    let pids: BTreeSet<u32> = whole.rows.sessions.iter().map(|row| row.pid).collect();
+    assert_eq!(pids, BTreeSet::from([9_850, 9_854]));
+    assert_eq!(counter(&whole.rows, oracle::CALL_ELAPSED_US), 100);
+    assert_eq!((whole.file().unknown_lines, &whole.problems), (0, &Vec::new()));
+}
+
+#[test]
 fn errors_and_ends_of_transactions_are_counted() {
     let text = parsing(6, 0, 5_000_000, "gggggggggggg1", "select 1/0 from dual")
         + &call("EXEC", 6, 7, 50, 0, 5_000_100)
@@ -494,6 +521,58 @@ fn rows_that_are_added_up_over_seconds_keep_the_first_second_the_last_one_and_th
         .collect();
     let expected: Vec<(i64, i64)> = (5..15).map(|second| (second * 1_000_000, 1)).collect();
     assert_eq!(reads, expected);
+}
+
+#[test]
+fn every_second_has_the_waits_and_calls_that_ended_in_it() {
+    let mut text = parsing(1, 0, 5_000_000, "hhhhhhhhhhhh1", "select 1");
+    for second in 5..25 {
+        for n in 0..=second {
+            let tim = second * 1_000_000 + 10_000 + n * 1_000;
+            text += &wait(1, "db file sequential read", second, tim - 100);
+            text += &call("EXEC", 1, 3, 400 + second, 0, tim);
+        }
+    }
+    let rows = imported(&text).rows;
+    for second in 5..25 {
+        let time = second * 1_000_000;
+        let waits = rows.latency.iter().filter(|row| row.time == time);
+        let (count, us) = waits.fold((0, 0), |(count, us), row| {
+            (count + row.count, us + row.sum_ns / 1_000)
+        });
+        let calls = second as u64 + 1;
+        assert_eq!((count, us), (calls, calls * second as u64), "{second}");
+        for (name, value) in [
+            (oracle::EXECUTIONS, second + 1),
+            (oracle::ELAPSED_US, (second + 1) * (400 + second)),
+            (oracle::WAIT_US, (second + 1) * second),
+            ("object_wait_us:61:db file sequential read", (second + 1) * second),
+        ] {
+            let of_second = rows
+                .counters
+                .iter()
+                .filter(|row| row.time == time && row.name == name);
+            assert_eq!(
+                of_second.map(|row| row.value).sum::<i64>(),
+                value,
+                "{name} in {second}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_says_no_time_of_day_says_that() {
+    let told = |text: &str| {
+        let problems = imported(text).problems;
+        problems
+            .iter()
+            .any(|told| told.contains("no line says a time of day"))
+    };
+    let text = call("EXEC", 1, 7, 50, 0, 9_000_100);
+    assert!(told(&text));
+    assert!(!told(&format!("*** 2024-05-01 10:00:00.000\n{text}")));
+    assert!(!told(&call("EXEC", 1, 7, 50, 0, 1_714_557_600_000_000)));
 }
 
 #[test]

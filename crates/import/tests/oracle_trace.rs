@@ -5,6 +5,7 @@ mod whole;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 
@@ -12,7 +13,7 @@ use dbtime_import::{ImportError, MAX_LINE, Options};
 use dbtime_model::counter::oracle;
 use dbtime_model::{Fidelity, Rows, SessionId, State, StatementRow, Wait, WaitKind};
 use proptest::prelude::*;
-use whole::{Whole, of_files as import, of_text, of_text_with};
+use whole::{Whole, of_files as import, of_files_with, of_text, of_text_with};
 
 const TWO_SESSIONS: &str = include_str!("fixtures/two_sessions.trc");
 
@@ -418,6 +419,52 @@ fn real_traces_cut_anywhere_never_give_more_than_the_whole() {
         for at in (0..bytes.len()).step_by(step) {
             at_most(&bytes[..at], &whole, &format!("{} cut at {at}", path.display()));
         }
+    }
+}
+
+#[test]
+fn one_thread_and_several_read_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file");
+        path
+    };
+    // Some chunks of it end inside of lines and numbers; the last line has no end.
+    let mut long = String::from(TWO_SESSIONS);
+    for n in 0..30_000u64 {
+        let tim = 9_000_000_000_000 + n * 1_000;
+        long += &format!(
+            "WAIT #{}: nam='event {}' ela= {n} p1={n} p2=2 p3=3 obj#=-1 tim={tim}\n",
+            n % 7,
+            n % 11
+        );
+    }
+    let long = long.trim_end().as_bytes();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(long).expect("bytes");
+    let packed = packed.finish().expect("bytes");
+    let mut paths = vec![
+        fixture("two_sessions.trc"),
+        fixture("statements.trc"),
+        fixture("release_8.trc"),
+        write("long.trc", long),
+        write("long.trc.gz", &packed),
+        write("cut.trc.gz", &packed[..packed.len() / 2]),
+    ];
+    paths.extend(samples::samples(&[".trc", ".gz", ".bz2", ".xz", ".lzma"]));
+    for path in paths {
+        let read_by = |threads: usize| {
+            let options = Options {
+                threads: NonZeroUsize::new(threads),
+                ..Options::default()
+            };
+            of_files_with(&options, from_ref(&path)).unwrap_or_else(|e| panic!("{e}"))
+        };
+        let (one, several) = (read_by(1), read_by(3));
+        assert_eq!(one.problems, several.problems, "{}", path.display());
+        assert_eq!(one.meta, several.meta, "{}", path.display());
+        assert!(one.rows == several.rows, "{}", path.display());
     }
 }
 

@@ -268,13 +268,19 @@ impl GroupKey {
                 },
                 Value::Query(0) => NOT_KNOWN.to_string(),
                 Value::Query(id) => query_id(*id),
-                Value::SqlId(id) => match dimensions.sql_id(*id) {
-                    Some(sql_id) => sql_id.to_string(),
-                    None => nameless(*id),
-                },
+                Value::SqlId(id) => statement_name(*id, dimensions.sql_id(*id), dimensions.hash_value(*id)),
                 Value::Second(us) => moment(*us),
             })
             .collect()
+    }
+}
+
+/// How a statement is called: its `sql_id`, its hash value before there was one, else its identity.
+pub(crate) fn statement_name(id: u64, sql_id: Option<&str>, hash_value: u64) -> String {
+    match (sql_id, hash_value) {
+        (Some(sql_id), _) => sql_id.to_string(),
+        (None, 0) => nameless(id),
+        (None, hash_value) => format!("hash {hash_value}"),
     }
 }
 

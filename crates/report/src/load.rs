@@ -192,6 +192,11 @@ impl Dimensions {
             .filter(|sql_id| !sql_id.is_empty())
     }
 
+    /// The name of a statement in databases before they had better ones; 0 = none, or not known.
+    pub fn hash_value(&self, id: u64) -> u64 {
+        self.statement_row(id).map_or(0, |row| row.hash_value)
+    }
+
     /// All that is known of a statement; none when it is not in the recording.
     pub fn statement_row(&self, id: u64) -> Option<&StatementRow> {
         self.statements.get(&id)

@@ -2,6 +2,7 @@
 
 mod hand_made;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use dbtime_model::latency::{bounds_of, bucket_of, kind, source};
@@ -411,7 +412,7 @@ proptest! {
     #[test]
     fn every_event_is_in_one_group_and_one_cell(
         events in prop::collection::vec(any_event(), 1..120),
-        dimensions in prop::sample::subsequence(LatencyDimension::ALL.to_vec(), 0..=7),
+        dimensions in prop::sample::subsequence(LatencyDimension::ALL.to_vec(), 0..=LatencyDimension::ALL.len()),
         from in 0i64..6, to in 1i64..7, top in 0usize..5,
     ) {
         prop_assume!(from < to);
@@ -442,8 +443,16 @@ proptest! {
             prop_assert_eq!(&all, &kind.total);
             prop_assert_eq!((all.count(), all.sum_ns(), all.max_ns()), truth[kind.kind.as_str()]);
             prop_assert!(kind.groups.len() <= top);
-            let sums: Vec<u128> = kind.groups.iter().map(|group| group.histogram.sum_ns()).collect();
-            prop_assert!(sums.is_sorted_by(|a, b| a >= b));
+            // By second in order of time, and the largest first within each.
+            let second = options.by.iter().position(|by| *by == LatencyDimension::Second);
+            let places: Vec<_> = kind
+                .groups
+                .iter()
+                .map(|group| (second.map(|at| group.labels[at].clone()), Reverse(group.histogram.sum_ns())))
+                .collect();
+            prop_assert!(places.is_sorted());
+            let least = kind.groups.iter().map(|group| group.histogram.sum_ns()).min();
+            prop_assert!(kind.others == 0 || least.is_none_or(|least| least * kind.others as u128 >= kind.others_total.sum_ns()));
 
             let only = LatencyOptions { kinds: vec![kind.kind.clone()], ..options.clone() };
             let map = heat_map(&source, &only).expect("a map");

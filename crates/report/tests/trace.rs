@@ -860,7 +860,7 @@ fn a_part_of_a_trace_has_no_interval_and_says_so() {
     let report = of(trace_meta(), trace_rows(), &first_second);
     has_words(
         &text::render(&report, 120),
-        "up to a minute after the one in which they ended",
+        "stands in the second in which it ended",
     );
 }
 
@@ -899,12 +899,8 @@ fn time_is_grouped_by_what_the_application_says() {
         .collect();
     assert_eq!(
         labels,
-        [
-            "4vs91dcv7u1p6",
-            &format!("[statement {DEEPEST}]"),
-            "[unknown]",
-            "4vs91dcv7u1p6"
-        ]
+        ["4vs91dcv7u1p6", "hash 4711", "[unknown]", "4vs91dcv7u1p6"],
+        "the hash value stands for what has no sql_id"
     );
 }
 

@@ -54,10 +54,6 @@ impl<K: Copy + Eq + Hash, V: Default> Dense<K, V> {
         self.all.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.all.iter_mut().map(|(_, value)| value)
     }

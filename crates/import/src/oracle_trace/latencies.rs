@@ -18,8 +18,6 @@ const MAX_HISTOGRAMS: usize = 1_024;
 pub(super) struct Latencies {
     /// Buckets by event and number of blocks.
     histograms: Dense<(EventId, u64), Vec<Bucket>>,
-    /// Waits in all of them.
-    pub(super) events: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,7 +40,6 @@ impl Latencies {
         bucket.count += 1;
         bucket.sum_us = bucket.sum_us.saturating_add(us);
         bucket.max_us = bucket.max_us.max(us);
-        self.events += 1;
     }
 
     /// True when rows should be made of them for the sake of memory.
@@ -53,7 +50,6 @@ impl Latencies {
 
     /// Makes rows of them that stand in this second.
     pub(super) fn close(&mut self, second_us: i64, events: &Events, mut take: impl FnMut(LatencyRow)) {
-        self.events = 0;
         for ((event, blocks), buckets) in self.histograms.drain() {
             let wait = &events.get(event).wait;
             let name = format!("{}:{}", wait.class, wait.event);

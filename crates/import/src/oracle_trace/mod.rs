@@ -229,8 +229,7 @@ impl<'a> Reader<'a> {
             return;
         }
         let Some(record) = parse(line.bytes) else {
-            self.other_line(line);
-            return;
+            return self.behind_nuls(line);
         };
         let mut rest = self.record(&record, line);
         // Two writers of one file can share a line.
@@ -243,6 +242,25 @@ impl<'a> Reader<'a> {
                     None
                 }
             };
+        }
+    }
+
+    /// In a tar archive the first line of a file stands behind the name of the file and many NULs, and NULs are behind the last
+    /// line. So is what is written to a file that was emptied meanwhile.
+    fn behind_nuls(&mut self, line: Line<'_>) {
+        match memchr::memrchr(0, line.bytes) {
+            None => self.other_line(line),
+            Some(last) if last + 1 == line.bytes.len() => {
+                let is_filler = line.bytes.iter().all(|byte| *byte == 0);
+                self.trace.ends_in_line &= !is_filler;
+                if !is_filler {
+                    self.unknown(line);
+                }
+            }
+            Some(last) => {
+                let bytes = &line.bytes[last + 1..];
+                self.line(Line { bytes, ..line });
+            }
         }
     }
 
@@ -660,6 +678,7 @@ impl<'a> Reader<'a> {
         let mut ends_us: Option<i64> = None;
         let mut cpu_step_us: Option<u64> = None;
         let mut interval = IntervalView::default();
+        let mut lacks_time_of_day = false;
         for mut session in std::mem::take(&mut self.sessions) {
             let mut out = Output {
                 into: self.into,
@@ -672,6 +691,7 @@ impl<'a> Reader<'a> {
             ends_us = ends_us.max(session.end_us());
             interval.add(&session.interval);
             cpu_step_us = cpu_step_us.into_iter().chain(session.cpu.step_us()).min();
+            lacks_time_of_day |= session.lacks_time_of_day;
             let trace = &mut self.trace;
             trace.in_flight.extend(in_flight);
             trace.sessions_us = trace.sessions_us.saturating_add(session.interval.duration_us());
@@ -698,6 +718,12 @@ impl<'a> Reader<'a> {
             self.into.ends(end_us);
         }
         let into = &mut *self.into;
+        if lacks_time_of_day {
+            into.problem(format!(
+                "{}: no line says a time of day (those with *** do): times are those of the trace's own clock",
+                self.file.path
+            ));
+        }
         self.statements.finish(|row| into.statement(row));
         self.file.lines = lines;
         self.file.sql_trace = Some(SqlTrace {

@@ -1,5 +1,4 @@
-//! Adds up what happened in a session and makes rows of it: activity and counters by second, latencies and sums of
-//! statements at longer intervals.
+//! Adds up what happened in a session and makes rows of it: second by second, or, where nobody asks for single seconds, once.
 
 use std::fmt::Display;
 
@@ -16,12 +15,6 @@ use crate::Import;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Latencies and sums of statements become rows at the end of the second in which they have become so many …
-const EVENTS_PER_SLOT: u64 = 1_024;
-
-/// … or so old. A row costs more than a line of the trace, and a busy trace has many buckets and statements a second.
-const SLOT_US: i64 = 60 * SECOND_US;
-
 /// Cells that are kept before rows are made of them, whatever the time: bounds the memory of a damaged trace.
 const MAX_CELLS: usize = 16_384;
 
@@ -35,7 +28,6 @@ const MAX_ROOMY: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Seconds {
     second_us: Option<i64>,
-    slot_us: i64,
     /// What was added since it was looked at whether there are too many cells.
     added: u32,
     /// By event and statement.
@@ -164,11 +156,7 @@ impl Seconds {
     #[inline]
     pub(super) fn open(&mut self, time_us: i64) {
         if self.second_us.is_none() {
-            let second = second_of(time_us);
-            self.second_us = Some(second);
-            if self.latencies.events == 0 && self.statements.is_empty() {
-                self.slot_us = second;
-            }
+            self.second_us = Some(second_of(time_us));
         }
     }
 
@@ -279,20 +267,16 @@ impl Seconds {
             || self.latencies.is_full()
     }
 
-    /// Makes rows of the open second, and of the rest when it is time for that or when `all` is asked for.
+    /// Makes rows of the open second; where seconds are added up, of what they add up to when that is asked for or too much.
     pub(super) fn close(&mut self, session: SessionId, events: &Events, into: &mut Import, all: bool) {
         let Some(second_us) = self.second_us else { return };
-        let is_slot_over =
-            self.latencies.events >= EVENTS_PER_SLOT || second_us.saturating_sub(self.slot_us) >= SLOT_US;
-        let all = all || self.is_full() || self.summed.is_none() && is_slot_over;
+        let all = all || self.summed.is_none() || self.is_full();
         self.second_us = None;
         self.roomy.clear();
         self.close_activity(second_us, session, events, into, all);
         self.close_io(second_us, session, into);
-        if self.summed.is_none() || all {
-            self.close_counters(second_us, session, into);
-        }
         if all {
+            self.close_counters(second_us, session, into);
             self.latencies.close(second_us, events, |row| {
                 into.latency(dbtime_model::LatencyRow { session, ..row })
             });

@@ -105,6 +105,8 @@ pub(super) struct TracedSession {
     /// The last moment, and what passed since by waits that do not say when they ended. Microseconds.
     now: Option<u64>,
     offset_us: Option<i64>,
+    /// Nothing says what time of day it was: times are those of the trace's own clock.
+    pub(super) lacks_time_of_day: bool,
 }
 
 impl TracedSession {
@@ -140,6 +142,7 @@ impl TracedSession {
             values: Table::default(),
             now: None,
             offset_us: None,
+            lacks_time_of_day: false,
         }
     }
 
@@ -155,6 +158,7 @@ impl TracedSession {
                 (false, Some(wall)) => wall.saturating_sub_unsigned(moment),
                 (false, None) => preview.offset_us.unwrap_or(0),
             };
+            self.lacks_time_of_day = !is_epoch && wall_us.is_none() && preview.offset_us.is_none();
             self.offset_us = Some(offset);
         }
         self.now = Some(moment);

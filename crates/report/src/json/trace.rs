@@ -69,6 +69,7 @@ struct ErrorJson<'a> {
     count: i128,
     id: Option<String>,
     sql_id: Option<&'a str>,
+    hash_value: Option<u64>,
     text: Option<&'a str>,
 }
 
@@ -76,6 +77,7 @@ struct ErrorJson<'a> {
 struct ProfileJson<'a> {
     id: Option<String>,
     sql_id: Option<&'a str>,
+    hash_value: Option<u64>,
     events: Vec<ProfileEventJson<'a>>,
 }
 
@@ -297,6 +299,7 @@ struct RecursionJson<'a> {
     depth: usize,
     id: String,
     sql_id: Option<&'a str>,
+    hash_value: Option<u64>,
     calls: i128,
     elapsed_us: i128,
 }
@@ -351,6 +354,7 @@ struct InFlightJson<'a> {
     session: &'a str,
     cursor: u64,
     sql_id: Option<&'a str>,
+    hash_value: Option<u64>,
     depth: Option<u32>,
     waits: u64,
     wait_us: u64,
@@ -621,6 +625,7 @@ impl<'a> From<&'a StatementError> for ErrorJson<'a> {
             count: error.count,
             id: (error.id != 0).then(|| error.id.to_string()),
             sql_id: error.sql_id.as_deref(),
+            hash_value: (error.hash_value != 0).then_some(error.hash_value),
             text: error.text.as_deref(),
         }
     }
@@ -638,6 +643,7 @@ impl<'a> From<&'a StatementProfile> for ProfileJson<'a> {
         ProfileJson {
             id: (profile.id != 0).then(|| profile.id.to_string()),
             sql_id: profile.sql_id.as_deref(),
+            hash_value: (profile.hash_value != 0).then_some(profile.hash_value),
             events: profile.events.iter().map(event).collect(),
         }
     }
@@ -690,6 +696,7 @@ impl<'a> From<&'a RecursiveCall> for RecursionJson<'a> {
             depth: call.depth,
             id: call.id.to_string(),
             sql_id: call.sql_id.as_deref(),
+            hash_value: (call.hash_value != 0).then_some(call.hash_value),
             calls: call.calls,
             elapsed_us: call.elapsed_us,
         }
@@ -740,12 +747,14 @@ impl<'a> From<&'a FileGap> for GapJson<'a> {
 }
 
 impl<'a> From<&'a FileInFlight> for InFlightJson<'a> {
-    fn from(FileInFlight { path, call, sql_id }: &'a FileInFlight) -> InFlightJson<'a> {
+    fn from(of: &'a FileInFlight) -> InFlightJson<'a> {
+        let call = &of.call;
         InFlightJson {
-            path,
+            path: &of.path,
             session: &call.session,
             cursor: call.cursor,
-            sql_id: sql_id.as_deref(),
+            sql_id: of.sql_id.as_deref(),
+            hash_value: (of.hash_value != 0).then_some(of.hash_value),
             depth: call.depth,
             waits: call.waits,
             wait_us: call.wait_us,

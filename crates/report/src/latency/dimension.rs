@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use dbtime_model::{LatencyRow, SessionId};
 
+use crate::group::moment;
 use crate::load::Dimensions;
 
 /// Something by which events can be told apart; the words of `--by` with `--latency`.
@@ -26,11 +27,13 @@ pub enum LatencyDimension {
     Source,
     /// `file`: file that was read.
     File,
+    /// `second`: second in which they ended, UTC.
+    Second,
 }
 
 impl LatencyDimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [LatencyDimension; 8] = [
+    pub const ALL: [LatencyDimension; 9] = [
         LatencyDimension::Name,
         LatencyDimension::Kind,
         LatencyDimension::Device,
@@ -39,6 +42,7 @@ impl LatencyDimension {
         LatencyDimension::Blocks,
         LatencyDimension::Source,
         LatencyDimension::File,
+        LatencyDimension::Second,
     ];
 
     /// The word used on the command line and in JSON.
@@ -52,6 +56,7 @@ impl LatencyDimension {
             LatencyDimension::Blocks => "blocks",
             LatencyDimension::Source => "source",
             LatencyDimension::File => "file",
+            LatencyDimension::Second => "second",
         }
     }
 }
@@ -88,6 +93,7 @@ enum Value {
     Session(SessionId),
     Bytes(u64),
     Blocks(u64),
+    Second(i64),
 }
 
 /// Values of the dimensions that events are grouped by.
@@ -106,8 +112,17 @@ impl LatencyKey {
             LatencyDimension::Blocks => Value::Blocks(row.blocks),
             LatencyDimension::Source => Value::Text(row.source.clone()),
             LatencyDimension::File => Value::Text(row.file.clone()),
+            LatencyDimension::Second => Value::Second(row.time),
         };
         LatencyKey(by.iter().map(value).collect())
+    }
+
+    /// The second, when it is one of the dimensions.
+    pub(super) fn second(&self) -> Option<i64> {
+        self.0.iter().find_map(|value| match value {
+            Value::Second(second) => Some(*second),
+            _ => None,
+        })
     }
 
     /// One text per dimension. `[none]` stands for what does not apply, `[unknown]` for what nobody knows.
@@ -122,6 +137,7 @@ impl LatencyKey {
             },
             Value::Bytes(bytes) => bytes_label(*bytes),
             Value::Blocks(blocks) => blocks_label(*blocks),
+            Value::Second(us) => moment(*us),
         };
         self.0.iter().map(label).collect()
     }

@@ -250,7 +250,7 @@ pub struct KindLatencies {
     pub kind: String,
     /// All events of this kind.
     pub total: Histogram,
-    /// Those with the largest sums of time, the largest first.
+    /// Those with the largest sums of time, the largest first, or in order of time when grouped by second.
     pub groups: Vec<LatencyGroup>,
     /// Groups that are not among them.
     pub others: usize,
@@ -303,6 +303,7 @@ pub fn latency(source: &Source, options: &LatencyOptions) -> Result<LatencyRepor
             };
             let total = sum(&groups);
             let others = groups.split_off(options.top.min(groups.len()));
+            groups.sort_by_key(|(key, _)| key.second());
             KindLatencies {
                 kind,
                 total,

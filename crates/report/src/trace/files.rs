@@ -68,6 +68,8 @@ pub struct FileInFlight {
     pub call: CallInFlight,
     /// Name of its statement.
     pub sql_id: Option<String>,
+    /// See [`super::TracedStatement::hash_value`].
+    pub hash_value: u64,
 }
 
 /// The files of a recording that are SQL traces.
@@ -115,6 +117,7 @@ impl TraceFacts {
                     path: file.path.clone(),
                     call: call.clone(),
                     sql_id: dimensions.sql_id(call.statement).map(str::to_string),
+                    hash_value: dimensions.hash_value(call.statement),
                 }));
         }
         facts

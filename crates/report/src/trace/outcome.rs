@@ -32,8 +32,17 @@ pub struct StatementError {
     pub id: u64,
     /// Its name in the database.
     pub sql_id: Option<String>,
+    /// See [`super::TracedStatement::hash_value`].
+    pub hash_value: u64,
     /// Its text.
     pub text: Option<String>,
+}
+
+impl StatementError {
+    /// True when it has no name: a trace does not name what could not be parsed, it has the text only.
+    pub fn is_nameless(&self) -> bool {
+        self.sql_id.is_none() && self.hash_value == 0 && self.text.is_some()
+    }
 }
 
 /// Adds counters up to errors and transactions.
@@ -68,6 +77,7 @@ impl OutcomesBuilder {
             count,
             id,
             sql_id: dimensions.sql_id(id).map(str::to_string),
+            hash_value: dimensions.hash_value(id),
             text: dimensions.statement(id).map(str::to_string),
         };
         let mut errors: Vec<StatementError> = self.errors.into_iter().map(error).collect();

@@ -93,7 +93,7 @@ impl ProfilesBuilder {
                 StatementProfile {
                     id,
                     sql_id: dimensions.sql_id(id).map(str::to_string),
-                    hash_value: dimensions.statement_row(id).map_or(0, |row| row.hash_value),
+                    hash_value: dimensions.hash_value(id),
                     events,
                 }
             })

@@ -1,7 +1,6 @@
 //! I/O over time, and what is missing in the trace.
 
-use super::statement_name;
-use crate::group::moment;
+use crate::group::{moment, statement_name};
 use crate::number::exact_seconds;
 use crate::text::page::{Page, Table};
 use crate::trace::{Throughput, Trace, TraceFacts};
@@ -115,7 +114,7 @@ fn in_flight(facts: &TraceFacts, page: &mut Page) {
     for one in facts.in_flight.iter().take(LINES) {
         let call = &one.call;
         table.row(vec![
-            statement_name(call.statement, one.sql_id.as_deref(), 0),
+            statement_name(call.statement, one.sql_id.as_deref(), one.hash_value),
             call.session.clone(),
             one.path.clone(),
             call.cursor.to_string(),

@@ -9,7 +9,6 @@ mod profiles;
 mod statements;
 
 use super::page::Page;
-use crate::group::nameless;
 use crate::report::Report;
 use crate::trace::Trace;
 
@@ -51,20 +50,11 @@ fn head(trace: &Trace, report: &Report, page: &mut Page) {
             ));
             if report.filter.from_us.is_some() || report.filter.to_us.is_some() {
                 page.paragraph(
-                    "Single events stand in a second up to a minute after the one in which they ended, so events at the \
-                     edges of the period may be missing or too many.",
+                    "A call or wait stands in the second in which it ended, with all of its time; in the table of \
+                     statements, a wait stands with the next call of its cursor.",
                 );
             }
         }
-    }
-}
-
-/// How a statement is called in tables: its `sql_id`, its hash value before there was one, else its identity.
-fn statement_name(id: u64, sql_id: Option<&str>, hash_value: u64) -> String {
-    match (sql_id, hash_value) {
-        (Some(sql_id), _) => sql_id.to_string(),
-        (None, 0) => nameless(id),
-        (None, hash_value) => format!("hash {hash_value}"),
     }
 }
 

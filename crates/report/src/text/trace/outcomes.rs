@@ -1,6 +1,7 @@
 //! Errors of statements, and how transactions ended.
 
-use super::{sql_line, statement_name};
+use super::sql_line;
+use crate::group::statement_name;
 use crate::text::page::{Page, Table};
 use crate::trace::{Trace, Transactions};
 
@@ -28,7 +29,10 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
         table.row(vec![
             format!("ORA-{:05}", error.code),
             if error.at_parse { "parse" } else { "run time" }.to_string(),
-            statement_name(error.id, error.sql_id.as_deref(), 0),
+            match error.is_nameless() {
+                true => String::new(),
+                false => statement_name(error.id, error.sql_id.as_deref(), error.hash_value),
+            },
             text,
             error.count.to_string(),
         ]);

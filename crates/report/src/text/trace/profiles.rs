@@ -1,6 +1,6 @@
 //! The own time of each statement by event.
 
-use super::statement_name;
+use crate::group::statement_name;
 use crate::number::exact_seconds;
 use crate::sums;
 use crate::text::page::{Page, Table, percent};

@@ -1,7 +1,7 @@
 //! Statements: their numbers, texts, plans, who called them, and for which application.
 
-use super::{sql_line, statement_name};
-use crate::group::exact_moment;
+use super::sql_line;
+use crate::group::{exact_moment, statement_name};
 use crate::number::{counted, exact_seconds};
 use crate::text::page::{Page, Table};
 use crate::trace::{Trace, TracedStatement};
