@@ -31,19 +31,19 @@ pub(super) fn newcomers(
         pair.values[0] == 0 && share >= SMALLEST_SHARE && share * good_samples as f64 >= EXPECTED_SAMPLES
     };
     // Modules before wait events before functions; of equal functions the caller.
-    let mut found: Vec<(u8, &Item, &Pair, String)> = changes
-        .items
-        .iter()
+    let mut found: Vec<(u8, Item, &Pair, String)> = changes
+        .items()
         .filter(|(_, pair)| is_new(pair))
-        .filter_map(|(item, pair)| match item {
-            Item::Module(name) if !name.starts_with('[') || name == "[jit]" => {
-                Some((0, item, pair, format!("module {name}")))
-            }
-            Item::Wait(wait) => Some((1, item, pair, wait.to_string())),
-            Item::Total(id) if says_something(functions.get(*id)) => {
-                Some((2, item, pair, functions.get(*id).label()))
-            }
-            _ => None,
+        .filter_map(|(item, pair)| {
+            let (kind, name) = match &item {
+                Item::Module(name) if !name.starts_with('[') || &**name == "[jit]" => {
+                    (0, format!("module {name}"))
+                }
+                Item::Wait(wait) => (1, wait.to_string()),
+                Item::Total(id) if says_something(functions.get(*id)) => (2, functions.get(*id).label()),
+                _ => return None,
+            };
+            Some((kind, item, pair, name))
         })
         .collect();
     found.sort_by(|one, other| {
@@ -51,21 +51,24 @@ pub(super) fn newcomers(
         (one.0.cmp(&other.0))
             .then_with(|| other.2.values[1].cmp(&one.2.values[1]))
             .then_with(|| depth(one.2).total_cmp(&depth(other.2)))
-            .then_with(|| one.1.cmp(other.1))
+            .then_with(|| one.1.cmp(&other.1))
     });
-    let mut named: Vec<(&Item, String, f64)> = Vec::new();
+    let mut named: Vec<(Item, String, f64)> = Vec::new();
     for (_, item, pair, name) in found {
+        if named.len() == NAMED {
+            break;
+        }
         let in_common = |other: &Item| {
             let both = changes
                 .atoms
                 .iter()
-                .filter(|atom| atom.items.contains(item) && atom.items.contains(other));
+                .filter(|atom| changes.is_in(atom, &item) && changes.is_in(atom, other));
             both.map(|atom| atom.values[1]).sum::<u128>() as f64
         };
         let is_named = named
             .iter()
             .any(|(other, ..)| in_common(other) >= SAME * pair.values[1] as f64);
-        if !is_named && named.len() < NAMED {
+        if !is_named {
             named.push((item, name, share(pair) * 100.0));
         }
     }

@@ -1,6 +1,6 @@
 //! One side of a comparison: its time by wait event, state and stack, cut into slices of time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
@@ -9,6 +9,7 @@ use crate::filter::{Filter, SECOND_US};
 use crate::function::{FunctionId, Functions};
 use crate::ledger::Section;
 use crate::load::{Dimensions, Source};
+use crate::numbered::Numbered;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::sums::FidelityMix;
@@ -40,15 +41,34 @@ impl Amount {
     }
 }
 
-/// Wait event, state and call path.
-pub(super) type Place = (Wait, State, Vec<FunctionId>);
+/// The time of a wait event, state and call path. There may be millions.
+pub(super) struct PlaceTime {
+    pub(super) wait: Wait,
+    pub(super) state: State,
+    /// Root first.
+    pub(super) path: Box<[FunctionId]>,
+    /// By slice, in their order; those without time are left out.
+    pub(super) slices: Box<[(u8, Amount)]>,
+}
+
+impl PlaceTime {
+    pub(super) fn place(&self) -> (&Wait, State, &[FunctionId]) {
+        (&self.wait, self.state, &self.path)
+    }
+}
 
 /// One side.
 pub(super) struct Side {
     pub(super) period: Period,
+    /// Sessions only.
     pub(super) dimensions: Dimensions,
-    pub(super) places: HashMap<Place, BTreeMap<i64, Amount>>,
+    /// Each place once, in their order.
+    pub(super) places: Vec<PlaceTime>,
+    /// Build ids by file.
+    pub(super) builds: BTreeMap<String, BTreeSet<String>>,
     pub(super) total: Amount,
+    /// Samples of each slice.
+    pub(super) samples: Vec<u128>,
     pub(super) fidelity: Option<FidelityMix>,
     pub(super) has_stacks: bool,
     pub(super) work: CountedWork,
@@ -80,7 +100,9 @@ impl Side {
                 }
             }
         });
-        let mut stacks: HashMap<(Wait, State, StackId, StackId), BTreeMap<i64, Amount>> = HashMap::new();
+        let mut waits = Numbered::default();
+        // With the seconds of each, in their order.
+        let mut stacks: HashMap<(u32, State, StackId, StackId), Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
@@ -92,15 +114,18 @@ impl Side {
                 if counted.get(&row.session).is_none_or(|from| row.time < *from) {
                     *not_counted.entry(row.session).or_default() += u128::from(row.ns);
                 }
-                stacks
-                    .entry((activity.wait.clone(), row.state, row.user_stack, row.kernel_stack))
-                    .or_default()
-                    .entry(row.time)
-                    .or_default()
-                    .add(Amount {
-                        ns: row.ns.into(),
-                        samples: row.samples.into(),
-                    });
+                let wait = waits.number(activity.wait.clone());
+                let seconds = stacks
+                    .entry((wait, row.state, row.user_stack, row.kernel_stack))
+                    .or_default();
+                let amount = Amount {
+                    ns: row.ns.into(),
+                    samples: row.samples.into(),
+                };
+                match seconds.binary_search_by_key(&row.time, |(second, _)| *second) {
+                    Ok(at) => seconds[at].1.add(amount),
+                    Err(at) => seconds.insert(at, (row.time, amount)),
+                }
             }
         });
         scan.check(filter)?;
@@ -123,24 +148,43 @@ impl Side {
         {
             work.drop(WorkUnit::Transaction);
         }
-        let mut places: HashMap<Place, BTreeMap<i64, Amount>> = HashMap::new();
+        let slices = Slices::of(scan.period);
         let mut total = Amount::default();
+        let mut samples = vec![0; slices.count()];
         let mut has_stacks = false;
+        let waits = waits.into_values();
+        let mut stacks: Vec<_> = stacks.into_iter().collect();
+        // In a fixed order: functions are numbered as they are met.
+        stacks.sort_unstable_by_key(|(key, _)| *key);
+        let mut places = Vec::with_capacity(stacks.len());
         for ((wait, state, user, kernel), seconds) in stacks {
             let path = functions.path(user, kernel, state, &dimensions);
             has_stacks |= path.iter().any(|id| functions.get(*id).is_named());
-            let place = places.entry((wait, state, path)).or_default();
+            let mut by_slice: Vec<(u8, Amount)> = Vec::new();
             for (second, amount) in seconds {
+                let slice = slices.of_time(second);
                 total.add(amount);
-                place.entry(second).or_default().add(amount);
+                samples[slice] += amount.samples;
+                add_to_slice(&mut by_slice, slice as u8, amount);
             }
+            places.push(PlaceTime {
+                wait: waits[wait as usize].clone(),
+                state,
+                path: path.into(),
+                slices: by_slice.into(),
+            });
         }
+        merge_equal(&mut places);
+        let builds = builds(&dimensions);
         problems.extend(std::mem::take(&mut dimensions.problems));
+        dimensions.keep_sessions();
         Ok(Side {
             period: scan.period,
             dimensions,
             places,
+            builds,
             total,
+            samples,
             fidelity: sums.fidelity(),
             has_stacks,
             work,
@@ -152,6 +196,42 @@ impl Side {
     pub(super) fn slices(&self) -> Slices {
         Slices::of(self.period)
     }
+}
+
+/// Adds to the last slice, or begins a later one: slices come in their order.
+fn add_to_slice(slices: &mut Vec<(u8, Amount)>, slice: u8, amount: Amount) {
+    match slices.last_mut() {
+        Some((last, sum)) if *last == slice => sum.add(amount),
+        _ => slices.push((slice, amount)),
+    }
+}
+
+/// Sorts places, and makes one of those that are equal: different code may be of the same functions.
+fn merge_equal(places: &mut Vec<PlaceTime>) {
+    places.sort_unstable_by(|one, other| one.place().cmp(&other.place()));
+    places.dedup_by(|next, kept| {
+        let is_equal = next.place() == kept.place();
+        if is_equal {
+            let mut both = [&*kept.slices, &*next.slices].concat();
+            both.sort_unstable_by_key(|(slice, _)| *slice);
+            let mut merged = Vec::new();
+            for (slice, amount) in both {
+                add_to_slice(&mut merged, slice, amount);
+            }
+            kept.slices = merged.into();
+        }
+        is_equal
+    });
+}
+
+/// Build ids by file.
+fn builds(dimensions: &Dimensions) -> BTreeMap<String, BTreeSet<String>> {
+    let mut builds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for frame in dimensions.frames().filter(|frame| !frame.build_id.is_empty()) {
+        let known = builds.entry(frame.module.clone()).or_default();
+        known.insert(frame.build_id.clone());
+    }
+    builds
 }
 
 /// True for numbers of foreground sessions that the filter lets through, and for those of no session, unless sessions
