@@ -222,7 +222,16 @@ fn a_full_disk_leaves_nothing_of_switches_that_were_not_written() {
     let output = disk.join("x.dbt");
     let pid = busy.0.id().to_string();
     let watch = Command::new(dbtime_binary())
-        .args(["sched", "--process", &pid, "-d", "2", "--summary", "-o", plain(&output)])
+        .args([
+            "sched",
+            "--process",
+            &pid,
+            "-d",
+            "2",
+            "--summary",
+            "-o",
+            plain(&output),
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -284,9 +293,11 @@ fn a_killed_import_is_in_nobodys_way() {
     // `kill -9`.
     drop(child);
     for command in ["report", "compact"] {
-        dbtime(&[command, plain(&output)])
-            .expect_code(1)
-            .expect_stderr(&[plain(&output), "import that has not ended", "import again"]);
+        dbtime(&[command, plain(&output)]).expect_code(1).expect_stderr(&[
+            plain(&output),
+            "import that has not ended",
+            "import again",
+        ]);
     }
     // Something of somebody else's is in it: it stays.
     let notes = output.join("notes.txt");
@@ -294,9 +305,14 @@ fn a_killed_import_is_in_nobodys_way() {
     dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
     assert_eq!(fs::read_to_string(&notes).expect("it is there"), "mine");
     fs::remove_file(&notes).expect("it is there");
-    dbtime(&import).expect_code(0).expect_stderr(&["killed is removed"]);
+    dbtime(&import)
+        .expect_code(0)
+        .expect_stderr(&["killed is removed"]);
     let report = dbtime(&["report", plain(&output), "--stacks"]).expect_code(0);
-    assert!(report.stdout.contains("main") && !report.stdout.contains("f_7"), "{report:#?}");
+    assert!(
+        report.stdout.contains("main") && !report.stdout.contains("f_7"),
+        "{report:#?}"
+    );
     // And of a whole one nothing is removed.
     dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
 }
@@ -312,7 +328,15 @@ fn the_name_of_a_program_brings_no_line_of_its_own() {
     let output = home.path().join("y.dbt");
     let pid = child.0.id().to_string();
     let outcome = dbtime(&["sched", "--process", &pid, "-d", "1", "-o", plain(&output)]);
-    let recorded = dbtime(&["record", "--process", &pid, "-d", "1", "-o", plain(&home.path().join("z.dbt"))]);
+    let recorded = dbtime(&[
+        "record",
+        "--process",
+        &pid,
+        "-d",
+        "1",
+        "-o",
+        plain(&home.path().join("z.dbt")),
+    ]);
     for said in [outcome.stderr, outcome.stdout, recorded.stderr, recorded.stdout] {
         assert!(!said.lines().any(|line| line.starts_with("forged")), "{said}");
     }

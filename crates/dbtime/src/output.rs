@@ -190,6 +190,9 @@ mod tests {
 
     #[test]
     fn further_lines_are_marked() {
-        assert_eq!(marked("initdb failed:\none\ndbtime: two"), "initdb failed:\n  | one\n  | dbtime: two");
+        assert_eq!(
+            marked("initdb failed:\none\ndbtime: two"),
+            "initdb failed:\n  | one\n  | dbtime: two"
+        );
     }
 }

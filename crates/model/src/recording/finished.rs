@@ -107,10 +107,7 @@ fn merge_all(
         _ => false,
     };
     if !is_one {
-        let range = Merged {
-            first: 1,
-            last: next,
-        };
+        let range = Merged { first: 1, last: next };
         for table in tables {
             if !may_go_on() {
                 return Ok(());

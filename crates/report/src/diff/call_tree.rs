@@ -46,11 +46,7 @@ impl Node {
 }
 
 /// Hands on every node, callees before their caller. `difference` is that of values.
-pub(super) fn each_node(
-    atoms: &[Atom],
-    difference: impl Fn([u128; 2]) -> f64,
-    mut take: impl FnMut(&Node),
-) {
+pub(super) fn each_node(atoms: &[Atom], difference: impl Fn([u128; 2]) -> f64, mut take: impl FnMut(&Node)) {
     let mut order: Vec<usize> = (0..atoms.len()).collect();
     order.sort_unstable_by(|one, other| {
         let path = |at: &usize| &atoms[*at].path;
@@ -74,7 +70,10 @@ pub(super) fn each_node(
     let mut above: &[FunctionId] = &[];
     for at in order {
         let atom = &atoms[at];
-        let in_common = above.iter().zip(&atom.path).take_while(|(one, other)| one == other);
+        let in_common = above
+            .iter()
+            .zip(&atom.path)
+            .take_while(|(one, other)| one == other);
         close(&mut open, in_common.count());
         for depth in open.len() + 1..=atom.path.len() {
             open.push(Node {

@@ -5,7 +5,7 @@
 //! session, is up to whatever else runs there.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dbtime_model::{State, StateGroup, Wait};
@@ -13,7 +13,7 @@ use dbtime_model::{State, StateGroup, Wait};
 use super::answer::{Change, DiffStack, Place, Verdict};
 use super::call_tree::{NodeId, each_node};
 use super::noise::{Measure, test};
-use super::side::{Amount, PlaceTime, Side};
+use super::side::{PlaceTime, Side};
 use super::{Per, SMALLEST_SHARE};
 use crate::code_module::module_of_path;
 use crate::function::{FunctionId, Functions};
@@ -25,6 +25,9 @@ use crate::numbered::Numbered;
 /// 45 %, and beyond 40 % in 3 of 100 comparisons. What both sides run must change by this part of itself. And the common
 /// factor is an estimate: it must do so with the factor and without it.
 const SMALLEST_OF_ITSELF: f64 = 0.4;
+
+/// A function that has less of both sides is neither tested nor named as new: a little less than what is, as sums of floats are compared.
+const ENOUGH: f64 = SMALLEST_SHARE * 0.999;
 
 /// What time is compared by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,20 +54,21 @@ pub(super) struct Pair {
     pub(super) verdict: Option<Verdict>,
 }
 
-/// Both sides of one function.
+/// Values of both sides of one function. There may be millions.
 #[derive(Debug, Clone, Copy, Default)]
-struct FunctionPairs {
-    total: Pair,
-    own: Pair,
+struct FunctionValues {
+    /// With all it called.
+    total: [u128; 2],
+    own: [u128; 2],
 }
 
 /// One stack of either side. There may be millions.
 pub(super) struct Atom {
-    pub(super) wait: Wait,
+    pub(super) wait: Arc<Wait>,
     pub(super) state: State,
     pub(super) path: Box<[FunctionId]>,
     pub(super) values: [u128; 2],
-    /// The same by slice.
+    /// The same by slice, until it was tested.
     slices: [Box<[(u8, f64)]>; 2],
     /// It is not the host's time.
     pub(super) is_tested: bool,
@@ -74,10 +78,10 @@ pub(super) struct Atom {
 
 pub(super) struct Changes {
     pub(super) atoms: Vec<Atom>,
-    /// Cells, wait events, modules, and the nodes of the call tree that are tested.
-    items: HashMap<Item, Pair>,
+    /// Cells, wait events, modules; and of functions and nodes of the call tree those of which there is much.
+    pub(super) items: HashMap<Item, Pair>,
     /// Each function at its place; none where functions are not compared.
-    functions: Vec<FunctionPairs>,
+    functions: Vec<FunctionValues>,
     modules: Vec<Arc<str>>,
     total: [u128; 2],
     tested: [u128; 2],
@@ -127,47 +131,49 @@ impl Changes {
         let mut changes = Changes {
             atoms: Vec::with_capacity(sides[0].places.len().max(sides[1].places.len())),
             items: HashMap::new(),
-            functions: vec![FunctionPairs::default(); if has_stacks { functions.len() } else { 0 }],
+            functions: vec![FunctionValues::default(); if has_stacks { functions.len() } else { 0 }],
             modules: Vec::new(),
             total: [0; 2],
             tested: [0; 2],
         };
         let mut modules = Numbered::default();
-        let mut once: Vec<(FunctionId, usize)> = Vec::new();
+        let mut once: Vec<FunctionId> = Vec::new();
         for both in side_by_side(sides) {
             let mut values = [0; 2];
             let mut slices: [Box<[(u8, f64)]>; 2] = Default::default();
             for (n, place) in both.iter().enumerate() {
                 let Some(place) = place else { continue };
-                let of_slice = |(slice, amount): &(u8, Amount)| (*slice, amount.value(per.unit));
-                values[n] = place.slices.iter().map(|slice| of_slice(slice).1).sum();
-                slices[n] = place
+                let of_slices = place
                     .slices
                     .iter()
-                    .map(of_slice)
-                    .map(|(slice, value)| (slice, value as f64))
-                    .collect();
+                    .map(|(slice, amount)| (*slice, amount.value(per.unit)));
+                values[n] = of_slices.clone().map(|(_, value)| u128::from(value)).sum();
+                slices[n] = of_slices.map(|(slice, value)| (slice, value as f64)).collect();
             }
-            let Some(PlaceTime { wait, state, path, .. }) = both.into_iter().flatten().next() else {
+            let Some(PlaceTime {
+                wait, state, path, ..
+            }) = both.into_iter().flatten().next()
+            else {
                 continue;
             };
             let is_tested = is_tested(state, &path, functions);
             let tested = if is_tested { values } else { [0; 2] };
             let mut module = 0;
-            let mut items = vec![Item::Cell(wait.clone(), state), Item::Wait(wait.clone())];
+            let mut items = vec![
+                Item::Cell(Wait::clone(&wait), state),
+                Item::Wait(Wait::clone(&wait)),
+            ];
             if let (true, Some(leaf)) = (has_stacks, path.last()) {
                 let name: Arc<str> = module_of_path(&path, functions, state.is_on_cpu()).into();
                 module = modules.number(Arc::clone(&name));
                 items.push(Item::Module(name));
-                changes.functions[leaf.place()].own.add(values, tested);
+                add(&mut changes.functions[leaf.place()].own, values);
                 once.clear();
-                once.extend(path.iter().copied().zip(1..));
+                once.extend(&path);
                 once.sort_unstable();
-                once.dedup_by_key(|(id, _)| *id);
-                for (id, depth) in &once {
-                    let total = &mut changes.functions[id.place()].total;
-                    total.add(values, tested);
-                    total.depth += *depth as u128 * (values[0] + values[1]);
+                once.dedup();
+                for id in &once {
+                    add(&mut changes.functions[id.place()].total, values);
                 }
             }
             for item in items {
@@ -186,30 +192,51 @@ impl Changes {
             });
         }
         changes.modules = modules.into_values();
+        changes.keep_large_functions();
         changes
     }
 
-    /// Cells, wait events, functions, modules, and the nodes of the call tree that are tested.
-    pub(super) fn items(&self) -> impl Iterator<Item = (Item, &Pair)> {
-        let functions = FunctionId::all().zip(&self.functions);
-        let functions =
-            functions.flat_map(|(id, pairs)| [(Item::Total(id), &pairs.total), (Item::Own(id), &pairs.own)]);
-        self.items.iter().map(|(item, pair)| (item.clone(), pair)).chain(functions)
-    }
-
-    fn pair_mut(&mut self, item: &Item) -> Option<&mut Pair> {
-        match item {
-            Item::Total(id) => self.functions.get_mut(id.place()).map(|pairs| &mut pairs.total),
-            Item::Own(id) => self.functions.get_mut(id.place()).map(|pairs| &mut pairs.own),
-            _ => self.items.get_mut(item),
+    /// Keeps what must be known of the functions that have enough of a side to be tested, to be new or to be the host's.
+    fn keep_large_functions(&mut self) {
+        let is_large = |values: [u128; 2]| {
+            values
+                .iter()
+                .zip(self.total)
+                .any(|(value, total)| *value > 0 && *value as f64 >= ENOUGH * total as f64)
+        };
+        let large: HashSet<FunctionId> = FunctionId::all()
+            .zip(&self.functions)
+            .filter(|(_, values)| is_large(values.total))
+            .map(|(id, _)| id)
+            .collect();
+        for atom in &self.atoms {
+            let tested = if atom.is_tested { atom.values } else { [0; 2] };
+            let mut once: Vec<(FunctionId, usize)> = atom
+                .path
+                .iter()
+                .copied()
+                .zip(1..)
+                .filter(|(id, _)| large.contains(id))
+                .collect();
+            once.sort_unstable();
+            once.dedup_by_key(|(id, _)| *id);
+            for (id, depth) in once {
+                let pair = self.items.entry(Item::Total(id)).or_default();
+                pair.add(atom.values, tested);
+                pair.depth += depth as u128 * (atom.values[0] + atom.values[1]);
+            }
+            if let Some(leaf) = atom.path.last().filter(|leaf| large.contains(leaf)) {
+                let pair = self.items.entry(Item::Own(*leaf)).or_default();
+                pair.add(atom.values, tested);
+            }
         }
     }
 
     /// True for a stack that is part of an item.
     pub(super) fn is_in(&self, atom: &Atom, item: &Item) -> bool {
         match item {
-            Item::Cell(wait, state) => atom.wait == *wait && atom.state == *state,
-            Item::Wait(wait) => atom.wait == *wait,
+            Item::Cell(wait, state) => *atom.wait == *wait && atom.state == *state,
+            Item::Wait(wait) => *atom.wait == *wait,
             Item::Total(id) => atom.path.contains(id),
             Item::Own(id) => atom.path.last() == Some(id),
             Item::Path(node) => atom.path.starts_with(node.path(&self.atoms)),
@@ -243,13 +270,17 @@ impl Changes {
             return;
         }
         let mut large = Vec::new();
-        each_node(&self.atoms, |_| 0.0, |node| {
-            let mut pair = Pair::default();
-            pair.add(node.values, node.tested);
-            if pair.is_large(per, smallest) {
-                large.push((Item::Path(node.id), pair));
-            }
-        });
+        each_node(
+            &self.atoms,
+            |_| 0.0,
+            |node| {
+                let mut pair = Pair::default();
+                pair.add(node.values, node.tested);
+                if pair.is_large(per, smallest) {
+                    large.push((Item::Path(node.id), pair));
+                }
+            },
+        );
         self.items.extend(large);
     }
 
@@ -259,9 +290,10 @@ impl Changes {
         self.keep_large_nodes(per, smallest);
         // Chosen by size, not by difference: the choice does not favour what differs by chance.
         let mut chosen: Vec<Item> = self
-            .items()
+            .items
+            .iter()
             .filter(|(_, pair)| pair.is_large(per, smallest))
-            .map(|(item, _)| item)
+            .map(|(item, _)| item.clone())
             .collect();
         chosen.sort_unstable();
         let numbers = Numbers::of(&chosen, self);
@@ -285,7 +317,7 @@ impl Changes {
         let tested = test(&measures);
         let has_slices = tested.is_some();
         for (number, item) in chosen.iter().enumerate() {
-            let Some(pair) = self.pair_mut(item) else {
+            let Some(pair) = self.items.get_mut(item) else {
                 continue;
             };
             let [good, bad] = per.per_unit(pair.tested);
@@ -303,12 +335,12 @@ impl Changes {
                 Some(_) => Verdict::Noise,
             });
         }
-        let of_functions = self
-            .functions
-            .iter_mut()
-            .flat_map(|pairs| [&mut pairs.total, &mut pairs.own]);
-        for pair in self.items.values_mut().chain(of_functions) {
+        for pair in self.items.values_mut() {
             pair.judge_untested(per, smallest);
+        }
+        // Of no use any longer.
+        for atom in &mut self.atoms {
+            atom.slices = Default::default();
         }
         has_slices
     }
@@ -367,11 +399,12 @@ impl Changes {
     /// Functions with the difference in themselves. A function is significant when that difference is; what it called
     /// is judged where it is.
     pub(super) fn functions(&self, functions: &Functions, per: &Per) -> Vec<Change> {
-        ranked(FunctionId::all().zip(&self.functions).map(|(id, pairs)| {
+        ranked(FunctionId::all().zip(&self.functions).map(|(id, values)| {
             let place = Place::Function(functions.shared(id));
-            let mut change = self.change(place, &pairs.total, Some(pairs.own.values), per);
-            change.verdict = pairs.own.verdict.unwrap_or(Verdict::Small);
-            (id, change)
+            let mut pair = Pair::default();
+            pair.add(values.total, [0; 2]);
+            pair.verdict = self.items.get(&Item::Own(id)).and_then(|own| own.verdict);
+            (id, self.change(place, &pair, Some(values.own), per))
         }))
     }
 
@@ -393,7 +426,10 @@ impl Changes {
             }
             let mut pair = Pair::default();
             pair.add(node.values, node.tested);
-            pair.verdict = self.items.get(&Item::Path(node.id)).and_then(|known| known.verdict);
+            pair.verdict = self
+                .items
+                .get(&Item::Path(node.id))
+                .and_then(|known| known.verdict);
             pair.judge_untested(per, smallest);
             let path = node.id.path(&self.atoms).iter();
             let place = Place::Path(path.map(|id| functions.shared(*id)).collect());
@@ -410,7 +446,7 @@ impl Changes {
         self.atoms
             .into_iter()
             .map(|atom| DiffStack {
-                wait: atom.wait,
+                wait: Wait::clone(&atom.wait),
                 state: atom.state,
                 functions: atom.path.iter().map(|id| functions.shared(*id)).collect(),
                 values: atom.values,
@@ -490,8 +526,13 @@ impl<'a> Numbers<'a> {
     /// Everything tested that a stack is part of, each once.
     fn of_atom(&self, atom: &Atom, changes: &Changes) -> Vec<usize> {
         let leaf = atom.path.last().map(|leaf| Item::Own(*leaf));
-        let module = changes.modules.get(atom.module as usize).cloned().map(Item::Module);
-        let whole = [Item::Cell(atom.wait.clone(), atom.state), Item::Wait(atom.wait.clone())];
+        let module = changes
+            .modules
+            .get(atom.module as usize)
+            .cloned()
+            .map(Item::Module);
+        let wait = || Wait::clone(&atom.wait);
+        let whole = [Item::Cell(wait(), atom.state), Item::Wait(wait())];
         let mut numbers: Vec<usize> = whole
             .iter()
             .chain(&leaf)

@@ -98,8 +98,9 @@ pub(super) fn conclude(
     } else {
         Verdict::NotTested
     };
-    let significant: Vec<(Item, &Pair)> = changes
-        .items()
+    let significant: Vec<(&Item, &Pair)> = changes
+        .items
+        .iter()
         .filter(|(_, pair)| pair.verdict == Some(wanted))
         .collect();
     if significant.is_empty() {
@@ -343,7 +344,7 @@ impl View<'_> {
             let [good, bad] = self.per.per_unit(atom.values);
             let own = (bad - self.factor * good) * self.sign;
             whole += own;
-            *cells.entry((&atom.wait, atom.state)).or_default() += own;
+            *cells.entry((&*atom.wait, atom.state)).or_default() += own;
             let says_something = |id: &&FunctionId| says_something(self.functions.get(**id));
             if let Some(leaf) = atom.path.iter().rev().find(says_something) {
                 *leaves.entry(*leaf).or_default() += own;

@@ -31,11 +31,12 @@ pub(super) fn newcomers(
         pair.values[0] == 0 && share >= SMALLEST_SHARE && share * good_samples as f64 >= EXPECTED_SAMPLES
     };
     // Modules before wait events before functions; of equal functions the caller.
-    let mut found: Vec<(u8, Item, &Pair, String)> = changes
-        .items()
+    let mut found: Vec<(u8, &Item, &Pair, String)> = changes
+        .items
+        .iter()
         .filter(|(_, pair)| is_new(pair))
         .filter_map(|(item, pair)| {
-            let (kind, name) = match &item {
+            let (kind, name) = match item {
                 Item::Module(name) if !name.starts_with('[') || &**name == "[jit]" => {
                     (0, format!("module {name}"))
                 }
@@ -51,9 +52,9 @@ pub(super) fn newcomers(
         (one.0.cmp(&other.0))
             .then_with(|| other.2.values[1].cmp(&one.2.values[1]))
             .then_with(|| depth(one.2).total_cmp(&depth(other.2)))
-            .then_with(|| one.1.cmp(&other.1))
+            .then_with(|| one.1.cmp(other.1))
     });
-    let mut named: Vec<(Item, String, f64)> = Vec::new();
+    let mut named: Vec<(&Item, String, f64)> = Vec::new();
     for (_, item, pair, name) in found {
         if named.len() == NAMED {
             break;
@@ -62,7 +63,7 @@ pub(super) fn newcomers(
             let both = changes
                 .atoms
                 .iter()
-                .filter(|atom| changes.is_in(atom, &item) && changes.is_in(atom, other));
+                .filter(|atom| changes.is_in(atom, item) && changes.is_in(atom, other));
             both.map(|atom| atom.values[1]).sum::<u128>() as f64
         };
         let is_named = named

@@ -1,6 +1,7 @@
 //! One side of a comparison: its time by wait event, state and stack, cut into slices of time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
@@ -19,21 +20,35 @@ use crate::work::{CountedWork, WorkUnit};
 /// Time in which transactions are not counted (of sessions too short to be looked at, or before the first look) may be this part of DB time.
 const MOST_NOT_COUNTED: f64 = 0.05;
 
-/// What was found at one place, in nanoseconds and in samples.
+/// What was found on one side, in nanoseconds and in samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Amount {
+pub(super) struct Total {
     pub(super) ns: u128,
     pub(super) samples: u128,
 }
 
+/// What was found at one place, in nanoseconds and in samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Amount {
+    ns: u64,
+    samples: u64,
+}
+
 impl Amount {
-    pub(super) fn add(&mut self, other: Amount) {
-        self.ns += other.ns;
-        self.samples += other.samples;
+    /// Adds another one; false when that is more than there is room for.
+    fn add(&mut self, other: Amount) -> bool {
+        let sums = (
+            self.ns.checked_add(other.ns),
+            self.samples.checked_add(other.samples),
+        );
+        if let (Some(ns), Some(samples)) = sums {
+            *self = Amount { ns, samples };
+        }
+        matches!(sums, (Some(_), Some(_)))
     }
 
     /// The number that is compared.
-    pub(super) fn value(self, unit: WorkUnit) -> u128 {
+    pub(super) fn value(self, unit: WorkUnit) -> u64 {
         match unit {
             WorkUnit::Sample => self.samples,
             _ => self.ns,
@@ -43,11 +58,11 @@ impl Amount {
 
 /// The time of a wait event, state and call path. There may be millions.
 pub(super) struct PlaceTime {
-    pub(super) wait: Wait,
+    pub(super) wait: Arc<Wait>,
     pub(super) state: State,
     /// Root first.
     pub(super) path: Box<[FunctionId]>,
-    /// By slice, in their order; those without time are left out.
+    /// By slice, in their order; those without time are left out, and one may stand there more than once.
     pub(super) slices: Box<[(u8, Amount)]>,
 }
 
@@ -66,7 +81,7 @@ pub(super) struct Side {
     pub(super) places: Vec<PlaceTime>,
     /// Build ids by file.
     pub(super) builds: BTreeMap<String, BTreeSet<String>>,
-    pub(super) total: Amount,
+    pub(super) total: Total,
     /// Samples of each slice.
     pub(super) samples: Vec<u128>,
     pub(super) fidelity: Option<FidelityMix>,
@@ -101,7 +116,7 @@ impl Side {
             }
         });
         let mut waits = Numbered::default();
-        // With the seconds of each, in their order.
+        // With the seconds of each, in their order; one may stand there more than once.
         let mut stacks: HashMap<(u32, State, StackId, StackId), Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
@@ -119,12 +134,13 @@ impl Side {
                     .entry((wait, row.state, row.user_stack, row.kernel_stack))
                     .or_default();
                 let amount = Amount {
-                    ns: row.ns.into(),
-                    samples: row.samples.into(),
+                    ns: row.ns,
+                    samples: row.samples,
                 };
-                match seconds.binary_search_by_key(&row.time, |(second, _)| *second) {
-                    Ok(at) => seconds[at].1.add(amount),
-                    Err(at) => seconds.insert(at, (row.time, amount)),
+                let found = seconds.binary_search_by_key(&row.time, |(second, _)| *second);
+                if !found.is_ok_and(|at| seconds[at].1.add(amount)) {
+                    let at = found.unwrap_or_else(|at| at);
+                    seconds.insert(at, (row.time, amount));
                 }
             }
         });
@@ -149,10 +165,10 @@ impl Side {
             work.drop(WorkUnit::Transaction);
         }
         let slices = Slices::of(scan.period);
-        let mut total = Amount::default();
+        let mut total = Total::default();
         let mut samples = vec![0; slices.count()];
         let mut has_stacks = false;
-        let waits = waits.into_values();
+        let waits: Vec<Arc<Wait>> = waits.into_values().into_iter().map(Arc::new).collect();
         let mut stacks: Vec<_> = stacks.into_iter().collect();
         // In a fixed order: functions are numbered as they are met.
         stacks.sort_unstable_by_key(|(key, _)| *key);
@@ -163,12 +179,13 @@ impl Side {
             let mut by_slice: Vec<(u8, Amount)> = Vec::new();
             for (second, amount) in seconds {
                 let slice = slices.of_time(second);
-                total.add(amount);
-                samples[slice] += amount.samples;
+                total.ns += u128::from(amount.ns);
+                total.samples += u128::from(amount.samples);
+                samples[slice] += u128::from(amount.samples);
                 add_to_slice(&mut by_slice, slice as u8, amount);
             }
             places.push(PlaceTime {
-                wait: waits[wait as usize].clone(),
+                wait: Arc::clone(&waits[wait as usize]),
                 state,
                 path: path.into(),
                 slices: by_slice.into(),
@@ -198,11 +215,13 @@ impl Side {
     }
 }
 
-/// Adds to the last slice, or begins a later one: slices come in their order.
+/// Adds to the last slice where there is room, or begins another one: slices come in their order.
 fn add_to_slice(slices: &mut Vec<(u8, Amount)>, slice: u8, amount: Amount) {
-    match slices.last_mut() {
-        Some((last, sum)) if *last == slice => sum.add(amount),
-        _ => slices.push((slice, amount)),
+    let is_added = slices
+        .last_mut()
+        .is_some_and(|(last, sum)| *last == slice && sum.add(amount));
+    if !is_added {
+        slices.push((slice, amount));
     }
 }
 
