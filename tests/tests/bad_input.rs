@@ -271,19 +271,19 @@ fn a_killed_import_is_in_nobodys_way() {
     let folded = home.path().join("x.folded");
     fs::write(&folded, "main;f 1\n").expect("room");
     let import = ["import", plain(&folded), "-o", plain(&output)];
+    let many = home.path().join("many.folded");
+    let lines: String = (0..400_000).map(|n| format!("main;f_{n} 1\n")).collect();
+    fs::write(&many, lines).expect("room");
     let child = Command::new(dbtime_binary())
-        .args(["import", "-", "-o", plain(&output)])
-        .stdin(Stdio::piped())
+        .args(["import", plain(&many), "-o", plain(&output)])
         .stderr(Stdio::null())
         .spawn()
         .expect("the command can be run");
     let mut child = Ended(child);
-    let mut pipe = child.0.stdin.take().expect("a pipe");
-    // More than is kept in memory, and no end.
-    for n in 0..400_000 {
-        writeln!(pipe, "main;f_{n} 1").expect("it is read");
-    }
     wait_for(&output.join("stacks/000001.parquet"));
+    // It goes no further.
+    // SAFETY: a plain call.
+    unsafe { libc::kill(child.0.id().cast_signed(), libc::SIGSTOP) };
     // It is still being written.
     dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
     dbtime(&["report", plain(&output)])
@@ -323,7 +323,9 @@ fn the_name_of_a_program_brings_no_line_of_its_own() {
     needs_recording!();
     let home = scratch();
     let program = home.path().join("x\nforged: all is well");
-    fs::copy("/bin/sleep", &program).expect("room");
+    // Not by this process, whose other threads' children would hold it open for writing.
+    let copied = Command::new("cp").arg("/bin/sleep").arg(&program).status();
+    assert!(copied.expect("cp runs").success());
     let child = Ended(Command::new(&program).arg("60").spawn().expect("it can be run"));
     let output = home.path().join("y.dbt");
     let pid = child.0.id().to_string();
@@ -582,10 +584,10 @@ fn a_reader_that_goes_away_is_no_error() {
     let home = scratch();
     let recording = home.path().join("x.dbt");
     synthetic(&recording);
-    let mut report = Command::new(dbtime_tests::dbtime_binary())
+    let mut report = Command::new(dbtime_binary())
         .args(["report", plain(&recording)])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it can be run");
     drop(report.stdout.take());

@@ -283,7 +283,7 @@ fn a_comparison_of_deep_stacks_needs_no_more_than_they_do() {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
     let paths = [1, 2].map(|seed: u64| {
         // Xorshift: the same stacks in every run, others on each side.
-        let mut state = seed * 0x9e37_79b9_7f4a_7c15;
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut random = |below: u64| {
             state ^= state << 13;
             state ^= state >> 7;

@@ -86,15 +86,6 @@ fn merge_all(
     mut meta: Meta,
     may_go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), RecordingError> {
-    let Some(next) = meta.segments.last.checked_add(1) else {
-        return Err(RecordingError::format(
-            &directory.path().join(META_FILE),
-            format!(
-                "its last segment has the number {}, after which there is none: no recorder of dbtime has written that",
-                meta.segments.last
-            ),
-        ));
-    };
     // What was begun before is ended first.
     for &range in &meta.segments.merged {
         for table in tables {
@@ -107,6 +98,15 @@ fn merge_all(
         _ => false,
     };
     if !is_one {
+        let Some(next) = meta.segments.last.checked_add(1) else {
+            return Err(RecordingError::format(
+                &directory.path().join(META_FILE),
+                format!(
+                    "its last segment has the number {}, after which there is none: no recorder of dbtime has written that",
+                    meta.segments.last
+                ),
+            ));
+        };
         let range = Merged { first: 1, last: next };
         for table in tables {
             if !may_go_on() {
