@@ -1,8 +1,11 @@
 //! Bad input gets a clear error that names the culprit, and nothing is lost.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
 use dbtime_model::recording::{
@@ -10,8 +13,8 @@ use dbtime_model::recording::{
 };
 use dbtime_model::{ActivityRow, Fidelity, NO_STACK, Rows, SessionId, SessionRow, State};
 use dbtime_tests::{
-    NO_BTF, NO_PROCESSES, Recorded, Recorder, Report, Session, SmallDisk, dbtime, dbtime_after,
-    dbtime_as_nobody, distribution, needs_recording, pgbench,
+    NO_BTF, NO_PROCESSES, Outcome, Recorded, Recorder, Report, Session, SmallDisk, dbtime, dbtime_after,
+    dbtime_as_nobody, dbtime_binary, distribution, needs_recording, pgbench,
 };
 use tempfile::TempDir;
 
@@ -204,6 +207,141 @@ fn a_full_disk_is_named_and_what_was_written_stays_readable() {
     // Not even five seconds may have fit; some of them did.
     assert!(recorded.meta.segments.last > 0);
     assert!(recorded.report(&[]).db_time_ns > 0);
+}
+
+/// As `record`: where not even the first segment could be written, nothing blocks the name.
+#[test]
+fn a_full_disk_leaves_nothing_of_switches_that_were_not_written() {
+    needs_recording!();
+    let disk = SmallDisk::mount(256);
+    let busy = Command::new("sh")
+        .args(["-c", "while sleep 0.01; do :; done"])
+        .spawn()
+        .expect("a shell");
+    let busy = Ended(busy);
+    let output = disk.join("x.dbt");
+    let pid = busy.0.id().to_string();
+    let watch = Command::new(dbtime_binary())
+        .args([
+            "sched",
+            "--process",
+            &pid,
+            "-d",
+            "2",
+            "--summary",
+            "-o",
+            plain(&output),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command can be run");
+    wait_for(&output.join("activity"));
+    // Nothing fits any longer.
+    let mut filler = fs::File::create(disk.join("filler")).expect("it is there");
+    while filler.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
+    let outcome = Outcome::from(watch.wait_with_output().expect("it ends"));
+    outcome.expect_code(1).expect_stderr(&[plain(&output), "space"]);
+    assert!(!output.exists(), "it would only block the name");
+}
+
+/// Ended with the test, however that ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(path: &Path) {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while !path.exists() {
+        assert!(Instant::now() < give_up, "{} does not come", path.display());
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// What it leaves says what it is, and gives its name to the next one; nobody else does that.
+#[test]
+fn a_killed_import_is_in_nobodys_way() {
+    let home = scratch();
+    let output = home.path().join("x.dbt");
+    let folded = home.path().join("x.folded");
+    fs::write(&folded, "main;f 1\n").expect("room");
+    let import = ["import", plain(&folded), "-o", plain(&output)];
+    let many = home.path().join("many.folded");
+    let lines: String = (0..400_000).map(|n| format!("main;f_{n} 1\n")).collect();
+    fs::write(&many, lines).expect("room");
+    let child = Command::new(dbtime_binary())
+        .args(["import", plain(&many), "-o", plain(&output)])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command can be run");
+    let mut child = Ended(child);
+    wait_for(&output.join("stacks/000001.parquet"));
+    // It goes no further.
+    // SAFETY: a plain call.
+    unsafe { libc::kill(child.0.id().cast_signed(), libc::SIGSTOP) };
+    // It is still being written.
+    dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
+    dbtime(&["report", plain(&output)])
+        .expect_code(1)
+        .expect_stderr(&["import that has not ended"]);
+    assert!(child.0.try_wait().expect("a child of ours").is_none());
+    // `kill -9`.
+    drop(child);
+    for command in ["report", "compact"] {
+        dbtime(&[command, plain(&output)]).expect_code(1).expect_stderr(&[
+            plain(&output),
+            "import that has not ended",
+            "import again",
+        ]);
+    }
+    // Something of somebody else's is in it: it stays.
+    let notes = output.join("notes.txt");
+    fs::write(&notes, "mine").expect("room");
+    dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
+    assert_eq!(fs::read_to_string(&notes).expect("it is there"), "mine");
+    fs::remove_file(&notes).expect("it is there");
+    dbtime(&import)
+        .expect_code(0)
+        .expect_stderr(&["killed is removed"]);
+    let report = dbtime(&["report", plain(&output), "--stacks"]).expect_code(0);
+    assert!(
+        report.stdout.contains("main") && !report.stdout.contains("f_7"),
+        "{report:#?}"
+    );
+    // And of a whole one nothing is removed.
+    dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
+}
+
+/// A program whose name has a line break in it.
+#[test]
+fn the_name_of_a_program_brings_no_line_of_its_own() {
+    needs_recording!();
+    let home = scratch();
+    let program = home.path().join("x\nforged: all is well");
+    // Not by this process, whose other threads' children would hold it open for writing.
+    let copied = Command::new("cp").arg("/bin/sleep").arg(&program).status();
+    assert!(copied.expect("cp runs").success());
+    let child = Ended(Command::new(&program).arg("60").spawn().expect("it can be run"));
+    let output = home.path().join("y.dbt");
+    let pid = child.0.id().to_string();
+    let outcome = dbtime(&["sched", "--process", &pid, "-d", "1", "-o", plain(&output)]);
+    let recorded = dbtime(&[
+        "record",
+        "--process",
+        &pid,
+        "-d",
+        "1",
+        "-o",
+        plain(&home.path().join("z.dbt")),
+    ]);
+    for said in [outcome.stderr, outcome.stdout, recorded.stderr, recorded.stdout] {
+        assert!(!said.lines().any(|line| line.starts_with("forged")), "{said}");
+    }
 }
 
 /// A recording of two segments, made without a server.
@@ -446,10 +584,10 @@ fn a_reader_that_goes_away_is_no_error() {
     let home = scratch();
     let recording = home.path().join("x.dbt");
     synthetic(&recording);
-    let mut report = Command::new(dbtime_tests::dbtime_binary())
+    let mut report = Command::new(dbtime_binary())
         .args(["report", plain(&recording)])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it can be run");
     drop(report.stdout.take());

@@ -273,3 +273,48 @@ fn a_recording_of_many_distinct_stacks_is_a_clear_message_too() {
     }
     of_stream(&["report", plain], |_| Ok(())).expect_code(0);
 }
+
+/// Stacks that have next to nothing in common, so that their call tree has a hundred times as many nodes as there are stacks: two
+/// recordings of them are compared within twice what one recording may need to be reported.
+#[test]
+fn a_comparison_of_deep_stacks_needs_no_more_than_they_do() {
+    const STACKS: u64 = 10_000;
+    const FUNCTIONS: u64 = 12_000;
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let paths = [1, 2].map(|seed: u64| {
+        // Xorshift: the same stacks in every run, others on each side.
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let path = home.path().join(format!("{seed}.dbt"));
+        let plain = path.to_str().expect("a plain path").to_string();
+        of_stream(&["import", "-", "-o", &plain], |out| {
+            for _ in 0..STACKS {
+                let mut line = String::new();
+                for frame in 0..60 + random(68) {
+                    let separator = if frame == 0 { "" } else { ";" };
+                    write!(line, "{separator}function_{:05}", random(FUNCTIONS)).expect("memory");
+                }
+                writeln!(out, "{line} 1")?;
+            }
+            Ok(())
+        })
+        .expect_code(0);
+        plain
+    });
+    let [good, bad] = paths.each_ref().map(String::as_str);
+    for (arguments, most) in [
+        (vec!["report", good], 100),
+        (vec!["diff", good, good], 150),
+        (vec!["diff", good, bad], 250),
+    ] {
+        let (outcome, memory) = dbtime_with_memory(&arguments);
+        let outcome = outcome.expect_code(0);
+        assert!(!outcome.stdout.is_empty());
+        assert!(memory < most << 20, "{arguments:?}: {memory} bytes");
+    }
+}

@@ -9,7 +9,7 @@ use dbtime_collect::Scratch;
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
 use dbtime_model::output::Place;
-use dbtime_model::recording::RecordingWriter;
+use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION, remove_unfinished_import};
 use dbtime_report::Source;
 
 use crate::arguments::FileArguments;
@@ -53,10 +53,14 @@ impl Store {
     fn write(&mut self) -> anyhow::Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            // What is said about the rows is known at the end.
+            // What is said about the rows is known at the end; until then they cannot be read.
             none => none.insert(RecordingWriter::create_at(
                 self.output.clone(),
-                Default::default(),
+                Meta {
+                    schema: SCHEMA_VERSION.to_string(),
+                    importing: true,
+                    ..Meta::default()
+                },
             )?),
         };
         writer.write(&self.waiting)?;
@@ -143,6 +147,13 @@ pub struct Outcome {
 /// # Errors
 /// No file can be imported, or the recording cannot be written.
 pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow::Result<Outcome> {
+    let place = output::place(output)?;
+    if remove_unfinished_import(&place).with_context(|| output.display().to_string())? {
+        say(format_args!(
+            "note: {}: what an import had left that was killed is removed",
+            output.display()
+        ));
+    }
     let mut store = Store::new(output::new_place(output)?);
     let imported = match read(files, about, Detail::Seconds, &mut store) {
         Ok(imported) => imported,

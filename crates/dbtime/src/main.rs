@@ -17,7 +17,7 @@ use dbtime::dive;
 use dbtime::import::{self, Detail};
 use dbtime::iolat;
 use dbtime::memory;
-use dbtime::output::{self, ProgressLine, say};
+use dbtime::output::{self, ProgressLine, say, say_lines};
 use dbtime::record::{Plan, Progress, record};
 use dbtime::remains::mend;
 use dbtime::sched;
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(e) => {
-            say(format_args!("dbtime: {e:#}"));
+            say_lines(format_args!("dbtime: {e:#}"));
             ExitCode::from(if e.is::<Usage>() {
                 WRONG_USAGE
             } else if import::is_empty(&e) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use dbtime_model::output::{Place, Readers};
 use dbtime_model::recording::RecordingError;
-use dbtime_report::printable_lines;
+use dbtime_report::{printable, printable_lines};
 
 /// Columns for text that goes to a file or a pipe.
 const WIDTH_WITHOUT_TERMINAL: usize = 120;
@@ -100,9 +100,20 @@ pub fn width() -> usize {
     }
 }
 
-/// Prints to standard error, made printable: there are names of others in it. Nobody reading it is no reason to stop.
+/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own. Nobody reading
+/// it is no reason to stop.
 pub fn say(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", printable_lines(&text.to_string()));
+    let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
+}
+
+/// The same for what may have several lines, such as an error with what another program said: no further line can be taken for one of
+/// dbtime's own.
+pub fn say_lines(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{}", printable_lines(&marked(&text.to_string())));
+}
+
+fn marked(text: &str) -> String {
+    text.replace('\n', "\n  | ")
 }
 
 /// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. All of it is printable, whatever names are in it.
@@ -149,7 +160,7 @@ impl ProgressLine {
     pub fn show(&mut self, text: &str) {
         if io::stderr().is_terminal() {
             self.drawn = true;
-            let _ = write!(io::stderr(), "\r\x1b[K{text}");
+            let _ = write!(io::stderr(), "\r\x1b[K{}", printable(text));
         }
     }
 
@@ -170,5 +181,18 @@ impl Default for ProgressLine {
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_lines_are_marked() {
+        assert_eq!(
+            marked("initdb failed:\none\ndbtime: two"),
+            "initdb failed:\n  | one\n  | dbtime: two"
+        );
     }
 }

@@ -64,6 +64,22 @@ pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ende
     for reason in &meta.collector.reasons {
         say(format_args!("note: {reason}"));
     }
+    match follow(arguments, stop, &mut collector, &mut shown) {
+        Ok(reader_is_there) => shown.end(collector.meta(), reader_is_there),
+        Err(e) => {
+            shown.give_up();
+            Err(e)
+        }
+    }
+}
+
+/// Shows and writes switches until the end. False when nobody reads any longer.
+fn follow(
+    arguments: &SchedArguments,
+    stop: &AtomicBool,
+    collector: &mut SwitchCollector,
+    shown: &mut Shown,
+) -> anyhow::Result<bool> {
     let start = Instant::now();
     let mut next_segment = start + SEGMENT;
     let mut next_sums = start + SUMS;
@@ -71,10 +87,10 @@ pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ende
     let mut reader_is_there = true;
     loop {
         let status = collector.step(STEP)?;
-        reader_is_there = shown.switches(&mut collector)? && reader_is_there;
+        reader_is_there = shown.switches(collector)? && reader_is_there;
         if Instant::now() >= next_sums {
             next_sums += SUMS;
-            shown.sums(&mut collector);
+            shown.sums(collector);
         }
         for note in &collector.notes()[told..] {
             say(format_args!("note: {}", note.text));
@@ -92,10 +108,10 @@ pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ende
         }
     }
     collector.finish();
-    reader_is_there = shown.switches(&mut collector)? && reader_is_there;
-    shown.sums(&mut collector);
+    reader_is_there = shown.switches(collector)? && reader_is_there;
+    shown.sums(collector);
     shown.write(collector.meta())?;
-    shown.end(collector.meta(), reader_is_there)
+    Ok(reader_is_there)
 }
 
 /// What becomes of the rows.
@@ -165,6 +181,17 @@ impl Shown {
         writer.write(&self.pending)?;
         self.pending = Rows::default();
         Ok(())
+    }
+
+    /// Leaves what was written, for there is an error. Nothing is left of a recording that has nothing in it: it would only block
+    /// the name.
+    fn give_up(self) {
+        if let Some(mut writer) = self.writer
+            && writer.meta().segments.last == 0
+            && let Err(e) = writer.discard()
+        {
+            say(format_args!("note: {e}"));
+        }
     }
 
     fn end(mut self, meta: Meta, reader_is_there: bool) -> anyhow::Result<Ended> {

@@ -2,6 +2,7 @@
 //! recording.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use dbtime_model::{Frame, NO_STACK, StackId, State};
 
@@ -77,16 +78,38 @@ impl Function {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FunctionId(u32);
 
+impl FunctionId {
+    /// All that there may be, in the order in which functions are met.
+    pub(crate) fn all() -> impl Iterator<Item = FunctionId> {
+        (0..=u32::MAX).map(FunctionId)
+    }
+
+    /// Where it stands in a list of all functions.
+    pub(crate) fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Every function seen, once; of one recording or of several that are compared.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
-    list: Vec<Function>,
-    ids: HashMap<Function, FunctionId>,
+    list: Vec<Arc<Function>>,
+    ids: HashMap<Arc<Function>, FunctionId>,
 }
 
 impl Functions {
     pub(crate) fn get(&self, id: FunctionId) -> &Function {
-        &self.list[id.0 as usize]
+        &self.list[id.place()]
+    }
+
+    /// The one that all answers share.
+    pub(crate) fn shared(&self, id: FunctionId) -> Arc<Function> {
+        Arc::clone(&self.list[id.place()])
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
     }
 
     fn id(&mut self, function: Function) -> FunctionId {
@@ -95,7 +118,8 @@ impl Functions {
         }
         // Stacks are known by 64-bit hashes, functions are fewer than those that fit into memory.
         let id = FunctionId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
-        self.list.push(function.clone());
+        let function = Arc::new(function);
+        self.list.push(Arc::clone(&function));
         self.ids.insert(function, id);
         id
     }

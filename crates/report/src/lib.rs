@@ -113,7 +113,7 @@ pub use latency::{
 };
 pub use ledger::{Ledger, LedgerRow, Rest, Section};
 pub use load::{Dimensions, Source};
-pub use printable::printable_lines;
+pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};
 pub use report::{Options, Report, ReportError, report};
 pub use saturation::Saturation;

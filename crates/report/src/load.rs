@@ -162,6 +162,13 @@ impl Dimensions {
         })
     }
 
+    /// Forgets stacks and statements, of which there may be millions: of who has read what he needs of them.
+    pub(crate) fn keep_sessions(&mut self) {
+        self.frames = KnownFrames::default();
+        self.stacks = HashMap::new();
+        self.statements = HashMap::new();
+    }
+
     /// Every session that is described.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
         let is_described = |session: &&Session| !self.not_described.contains(&session.id);

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
-/// Replaces by `?` what could move a cursor, start an escape sequence, reorder a line or break an XML file:
-/// control characters, line and paragraph separators, bidirectional controls and Unicode's non-characters.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
+
+/// Replaces by `?` what could move a cursor, start an escape sequence or another line, reorder a line, hide in it or break an XML
+/// file: control and format characters, line and paragraph separators and Unicode's non-characters.
+pub fn printable(text: &str) -> Cow<'_, str> {
     // Nearly all names are plain ASCII, and there are millions of them.
     let is_plain = text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
     if !is_plain && text.chars().any(is_unprintable) {
@@ -53,13 +55,15 @@ pub(crate) fn escaped_json(json: String) -> String {
 }
 
 fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{fdd0}'..='\u{fdef}'
-            | '\u{feff}')
+    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
+    matches!(
+        c.general_category(),
+        Control | Format | LineSeparator | ParagraphSeparator
+    )
+        // Not assigned yet, but nothing to be seen of it: Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties.txt.
+        || matches!(c, '\u{2065}' | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}')
+        // Non-characters.
+        || matches!(c, '\u{fdd0}'..='\u{fdef}')
         || u32::from(c) & 0xfffe == 0xfffe
 }
 
@@ -80,6 +84,39 @@ mod tests {
             serde_json::from_str::<[String; 1]>(&json).expect("JSON"),
             [hostile]
         );
+    }
+
+    /// The ranges that UAX #9, UAX #14 and chapter 23 of the Unicode standard list as controls without a form of their own.
+    #[test]
+    fn characters_that_are_not_seen_are_replaced() {
+        for (first, last) in [
+            (0x00, 0x1f),
+            (0x7f, 0x9f),
+            (0xad, 0xad),
+            (0x61c, 0x61c),
+            (0x180e, 0x180e),
+            (0x200b, 0x200f),
+            (0x2028, 0x202e),
+            (0x2060, 0x206f),
+            (0xfdd0, 0xfdef),
+            (0xfeff, 0xfeff),
+            (0xfff0, 0xfffb),
+            (0xfffe, 0xffff),
+            (0x1bca0, 0x1bca3),
+            (0x1d173, 0x1d17a),
+            (0xe0000, 0xe007f),
+            (0x10_fffe, 0x10_ffff),
+        ] {
+            for c in (first..=last).filter_map(char::from_u32) {
+                assert_eq!(printable(&format!("a{c}b")), "a?b", "{c:?}");
+                assert_eq!(
+                    printable_lines(&format!("a{c}b")),
+                    if c == '\n' { "a\nb" } else { "a?b" }
+                );
+                let json = escaped_json(format!("\"{c}\""));
+                assert!(c == '\n' || json.is_ascii(), "{c:?}: {json:?}");
+            }
+        }
     }
 
     #[test]

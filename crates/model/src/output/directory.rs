@@ -233,7 +233,10 @@ impl Directory {
     }
 
     /// Removes everything in it.
-    fn clear(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Something cannot be removed.
+    pub(crate) fn clear(&self) -> io::Result<()> {
         for name in self.names()? {
             match unlinkat(&self.fd, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}

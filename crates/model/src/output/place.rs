@@ -84,6 +84,14 @@ impl Place {
         self.directory.create_directory(&self.name)
     }
 
+    /// Opens a directory that has this name; a link is none.
+    ///
+    /// # Errors
+    /// See [`Directory::open_directory`].
+    pub(crate) fn open_directory(&self) -> io::Result<Directory> {
+        self.directory.open_directory(&self.name)
+    }
+
     /// Removes a directory that was made here, with what is in it.
     ///
     /// # Errors

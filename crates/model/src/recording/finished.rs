@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use super::writer::{TABLES, write_meta};
-use super::{Merged, Meta, Recording, RecordingError, compaction, merged_name, segment_name};
+use super::{META_FILE, Merged, Meta, Recording, RecordingError, compaction, segment_files, segment_name};
 use crate::output::Directory;
 
 /// What has become of a recording.
@@ -98,10 +98,16 @@ fn merge_all(
         _ => false,
     };
     if !is_one {
-        let range = Merged {
-            first: 1,
-            last: meta.segments.last + 1,
+        let Some(next) = meta.segments.last.checked_add(1) else {
+            return Err(RecordingError::format(
+                &directory.path().join(META_FILE),
+                format!(
+                    "its last segment has the number {}, after which there is none: no recorder of dbtime has written that",
+                    meta.segments.last
+                ),
+            ));
         };
+        let range = Merged { first: 1, last: next };
         for table in tables {
             if !may_go_on() {
                 return Ok(());
@@ -131,7 +137,7 @@ fn remove_what_is_no_part(
     may_go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), RecordingError> {
     let last = meta.segments.last;
-    for name in segment_files(table)? {
+    for name in files_of(table)? {
         let number = name
             .to_str()
             .and_then(|name| name.split('.').next()?.parse().ok());
@@ -145,23 +151,15 @@ fn remove_what_is_no_part(
     Ok(())
 }
 
-/// Names of files of a table that are, or were to become, those of segments.
-fn segment_files(table: &Directory) -> Result<Vec<OsString>, RecordingError> {
-    let mut names = table.names().map_err(|e| RecordingError::io(table.path(), e))?;
-    names.retain(|name| {
-        let number = name
-            .to_str()
-            .and_then(|name| name.split('.').next()?.parse().ok());
-        number.is_some_and(|number| *name == segment_name(number) || *name == merged_name(number))
-    });
-    Ok(names)
+fn files_of(table: &Directory) -> Result<Vec<OsString>, RecordingError> {
+    segment_files(table).map_err(|e| RecordingError::io(table.path(), e))
 }
 
 /// Files and bytes.
 fn size(tables: &[Directory]) -> Result<(u64, u64), RecordingError> {
     let (mut files, mut bytes) = (0, 0);
     for table in tables {
-        for name in segment_files(table)? {
+        for name in files_of(table)? {
             let length = table.open_file(&name).and_then(|file| file.metadata());
             files += 1;
             bytes += length
@@ -327,5 +325,30 @@ mod tests {
         std::fs::write(&damaged, &whole).expect("it can be written");
         assert_whole(&path, 3);
         assert!(compact(&path).is_ok());
+    }
+
+    /// Numbers of somebody else's `meta.json`, at their ends.
+    #[test]
+    fn after_the_last_number_there_is_none() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("a.dbt");
+        let mut writer = write(&path, 3, 0);
+        writer.meta().segments.last = u64::MAX;
+        writer.finish().expect("it can be written");
+        let before = files(&path);
+        let error = compact(&path).expect_err("there is no next number").to_string();
+        assert!(
+            error.contains("meta.json") && error.contains("18446744073709551615"),
+            "{error}"
+        );
+        assert_eq!(files(&path), before);
+        let path = home.path().join("b.dbt");
+        let mut writer = write(&path, 3, 0);
+        writer.meta().segments.last = u64::MAX - 1;
+        writer.finish().expect("it can be written");
+        compact(&path).expect("there is one more number");
+        assert_whole(&path, 3);
+        compact(&path).expect("it is one");
+        assert_whole(&path, 3);
     }
 }

@@ -18,6 +18,10 @@ pub struct Meta {
     pub end_us: i64,
     /// False while recording, and for ever when the recorder was killed.
     pub complete: bool,
+    /// Files of other tools are being read into it, or were until their reader was killed: what there is of it means nothing. Since
+    /// 1.5.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub importing: bool,
     /// Where it was recorded.
     pub host: HostMeta,
     /// What was recorded.

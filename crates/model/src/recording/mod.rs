@@ -16,6 +16,7 @@ mod meta;
 mod pages;
 mod reader;
 mod segment;
+mod unfinished_import;
 mod writer;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub use meta::{
     UnknownLine,
 };
 pub use reader::{Problem, Recording};
+pub use unfinished_import::remove_unfinished_import;
 pub use writer::RecordingWriter;
 
 use crate::output::Directory;
@@ -57,6 +59,11 @@ pub enum RecordingError {
         /// What is wrong with it.
         what: String,
     },
+    /// What `import` writes, before it is whole.
+    #[error(
+        "{0}: an import that has not ended; when its dbtime was killed, import again to the same name, or remove it"
+    )]
+    Importing(PathBuf),
     /// A recording that is not ours to change, now or at all.
     #[error("{path}: {why}")]
     NotOurs {
@@ -105,6 +112,18 @@ fn segments_in(table: &Directory) -> Vec<u64> {
     numbers.sort_unstable();
     numbers.dedup();
     numbers
+}
+
+/// Names of files of a table that are, or were to become, those of segments.
+fn segment_files(table: &Directory) -> std::io::Result<Vec<OsString>> {
+    let mut names = table.names()?;
+    names.retain(|name| {
+        let number = name
+            .to_str()
+            .and_then(|name| name.split('.').next()?.parse().ok());
+        number.is_some_and(|number| *name == segment_name(number) || *name == merged_name(number))
+    });
+    Ok(names)
 }
 
 /// Name of the file of a table in one segment. Segments count from 1.

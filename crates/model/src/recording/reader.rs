@@ -157,7 +157,10 @@ impl Recording {
                 ),
             ));
         }
-        let meta = serde_json::from_value(json).map_err(|e| RecordingError::format(&path, e))?;
+        let meta: Meta = serde_json::from_value(json).map_err(|e| RecordingError::format(&path, e))?;
+        if meta.importing {
+            return Err(RecordingError::Importing(directory.path().to_path_buf()));
+        }
         Ok(Recording { directory, meta })
     }
 

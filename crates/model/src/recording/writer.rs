@@ -89,17 +89,20 @@ impl RecordingWriter {
             }
             other => other.map_err(|e| RecordingError::io(&place.path(), e))?,
         };
-        let made = TABLES
-            .iter()
-            .map(|&table| Ok((table, directory.create_directory(table.as_ref())?)))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(|e| RecordingError::io(directory.path(), e))
-            .and_then(|tables| write_meta(&directory, &meta).map(|()| tables));
+        // It is new: nobody else has one. Before there is anything that says what it is: who finds that finds the lock, too.
+        let lock = directory.lock().ok().flatten();
+        // What is killed in the next moment leaves what can be read, or is known for what it is.
+        let made = write_meta(&directory, &meta).and_then(|()| {
+            TABLES
+                .iter()
+                .map(|&table| Ok((table, directory.create_directory(table.as_ref())?)))
+                .collect::<io::Result<Vec<_>>>()
+                .map_err(|e| RecordingError::io(directory.path(), e))
+        });
         match made {
             Ok(tables) => Ok(RecordingWriter {
                 place,
-                // It is new: nobody else has one.
-                _lock: directory.lock().ok().flatten(),
+                _lock: lock,
                 directory,
                 tables,
                 meta,

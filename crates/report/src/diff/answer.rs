@@ -1,5 +1,7 @@
 //! The answer: what differs, by how much, and how sure that is.
 
+use std::sync::Arc;
+
 use dbtime_model::recording::Meta;
 use dbtime_model::{State, Wait};
 
@@ -48,9 +50,9 @@ pub enum Place {
     /// A wait event.
     Wait(Wait),
     /// A function.
-    Function(Function),
+    Function(Arc<Function>),
     /// A call path, root first.
-    Path(Vec<Function>),
+    Path(Vec<Arc<Function>>),
     /// A program, a library, a kernel module or subsystem.
     Module(String),
     /// A statement, by its id; 0 = what belongs to none.
@@ -153,7 +155,7 @@ pub struct DiffStack {
     /// State.
     pub state: State,
     /// Root first.
-    pub functions: Vec<Function>,
+    pub functions: Vec<Arc<Function>>,
     /// Nanoseconds (samples) of both sides, as recorded.
     pub values: [u128; 2],
     /// The same, bad scaled to as much work as good did.

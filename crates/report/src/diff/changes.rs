@@ -4,19 +4,21 @@
 //! it lost it, what switching and waking others costs (much more when their CPU is idle), and which interrupts hit the
 //! session, is up to whatever else runs there.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use dbtime_model::{State, StateGroup, Wait};
 
 use super::answer::{Change, DiffStack, Place, Verdict};
+use super::call_tree::{NodeId, each_node};
 use super::noise::{Measure, Tested, test};
-use super::side::{Amount, Side};
+use super::side::{PlaceTime, Side};
 use super::{Per, SMALLEST_SHARE};
 use crate::code_module::module_of_path;
-use crate::function::{Function, FunctionId, Functions};
+use crate::function::{FunctionId, Functions};
 use crate::kernel_layers::subsystem;
+use crate::numbered::Numbered;
 
 /// Equal code takes more or less CPU time by what else runs on the host, some of it more than other: in equal runs of
 /// PostgreSQL alone and beside a busy neighbour the largest change of a path was
@@ -24,8 +26,8 @@ use crate::kernel_layers::subsystem;
 /// factor is an estimate: it must do so with the factor and without it.
 const SMALLEST_OF_ITSELF: f64 = 0.4;
 
-/// A callee that has this part of its caller's difference stands for it.
-const CARRIES_ALL: f64 = 0.9;
+/// A function that has less of both sides is neither tested nor named as new: a little less than what is, as sums of floats are compared.
+const ENOUGH: f64 = SMALLEST_SHARE * 0.999;
 
 /// What time is compared by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,8 +39,8 @@ pub(super) enum Item {
     /// A function itself.
     Own(FunctionId),
     /// A node of the call tree.
-    Path(usize),
-    Module(String),
+    Path(NodeId),
+    Module(Arc<str>),
 }
 
 /// Both sides of one item.
@@ -52,29 +54,35 @@ pub(super) struct Pair {
     pub(super) verdict: Option<Verdict>,
 }
 
-/// One stack of either side.
-pub(super) struct Atom {
-    pub(super) wait: Wait,
-    pub(super) state: State,
-    pub(super) path: Vec<FunctionId>,
-    pub(super) values: [u128; 2],
-    /// It is not the host's time.
-    pub(super) is_tested: bool,
-    /// Everything that it is part of.
-    pub(super) items: Vec<Item>,
+/// Values of both sides of one function. There may be millions.
+#[derive(Debug, Clone, Copy, Default)]
+struct FunctionValues {
+    /// With all it called.
+    total: [u128; 2],
+    own: [u128; 2],
 }
 
-/// A node of the call tree of both sides.
-struct Node {
-    function: Option<FunctionId>,
-    parent: usize,
-    own: [u128; 2],
+/// One stack of either side. There may be millions.
+pub(super) struct Atom {
+    pub(super) wait: Arc<Wait>,
+    pub(super) state: State,
+    pub(super) path: Box<[FunctionId]>,
+    pub(super) values: [u128; 2],
+    /// The same by slice, until it was tested.
+    slices: [Box<[(u8, f64)]>; 2],
+    /// It is not the host's time.
+    pub(super) is_tested: bool,
+    /// Number of the module that it belongs to.
+    module: u32,
 }
 
 pub(super) struct Changes {
     pub(super) atoms: Vec<Atom>,
+    /// Cells, wait events, modules; and of functions and nodes of the call tree those of which there is much.
     pub(super) items: HashMap<Item, Pair>,
-    nodes: Vec<Node>,
+    /// Each function at its place; none where functions are not compared.
+    functions: Vec<FunctionValues>,
+    modules: Vec<Arc<str>>,
     total: [u128; 2],
     tested: [u128; 2],
 }
@@ -98,78 +106,147 @@ pub(super) fn is_tested(state: State, path: &[FunctionId], functions: &Functions
     }
 }
 
-impl Changes {
-    pub(super) fn of(sides: &[Side; 2], functions: &Functions, per: &Per) -> Changes {
-        let value = |seconds: &BTreeMap<i64, Amount>| -> u128 {
-            seconds.values().map(|amount| amount.value(per.unit)).sum()
+/// The places of both sides in their order, those that are equal together.
+fn side_by_side(sides: &mut [Side; 2]) -> impl Iterator<Item = [Option<PlaceTime>; 2]> + use<> {
+    let [good, bad] = sides.each_mut().map(|side| std::mem::take(&mut side.places));
+    let (mut good, mut bad) = (good.into_iter().peekable(), bad.into_iter().peekable());
+    std::iter::from_fn(move || {
+        let order = match (good.peek(), bad.peek()) {
+            (None, None) => return None,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(good), Some(bad)) => good.place().cmp(&bad.place()),
         };
-        let mut merged: BTreeMap<(&Wait, State, &[FunctionId]), [u128; 2]> = BTreeMap::new();
-        for (n, side) in sides.iter().enumerate() {
-            for ((wait, state, path), seconds) in &side.places {
-                merged.entry((wait, *state, path)).or_default()[n] += value(seconds);
-            }
-        }
+        let good = order.is_le().then(|| good.next()).flatten();
+        let bad = order.is_ge().then(|| bad.next()).flatten();
+        Some([good, bad])
+    })
+}
+
+impl Changes {
+    /// Takes the places of both sides.
+    pub(super) fn of(sides: &mut [Side; 2], functions: &Functions, per: &Per) -> Changes {
+        // Where one side has no stacks, functions would differ for no other reason.
+        let has_stacks = sides.iter().all(|side| side.has_stacks);
         let mut changes = Changes {
-            atoms: Vec::with_capacity(merged.len()),
+            atoms: Vec::with_capacity(sides[0].places.len().max(sides[1].places.len())),
             items: HashMap::new(),
-            nodes: vec![Node {
-                function: None,
-                parent: 0,
-                own: [0; 2],
-            }],
+            functions: vec![FunctionValues::default(); if has_stacks { functions.len() } else { 0 }],
+            modules: Vec::new(),
             total: [0; 2],
             tested: [0; 2],
         };
-        let has_stacks = sides.iter().all(|side| side.has_stacks);
-        let mut places: HashMap<(usize, FunctionId), usize> = HashMap::new();
-        for ((wait, state, path), values) in merged {
-            let is_tested = is_tested(state, path, functions);
+        let mut modules = Numbered::default();
+        let mut once: Vec<FunctionId> = Vec::new();
+        for both in side_by_side(sides) {
+            let mut values = [0; 2];
+            let mut slices: [Box<[(u8, f64)]>; 2] = Default::default();
+            for (n, place) in both.iter().enumerate() {
+                let Some(place) = place else { continue };
+                let of_slices = place
+                    .slices
+                    .iter()
+                    .map(|(slice, amount)| (*slice, amount.value(per.unit)));
+                values[n] = of_slices.clone().map(|(_, value)| u128::from(value)).sum();
+                slices[n] = of_slices.map(|(slice, value)| (slice, value as f64)).collect();
+            }
+            let Some(PlaceTime {
+                wait, state, path, ..
+            }) = both.into_iter().flatten().next()
+            else {
+                continue;
+            };
+            let is_tested = is_tested(state, &path, functions);
             let tested = if is_tested { values } else { [0; 2] };
-            let mut items = vec![Item::Cell(wait.clone(), state), Item::Wait(wait.clone())];
-            let mut at = 0;
-            // Where one side has no stacks, functions would differ for no other reason.
-            let compared = if has_stacks { path } else { &[] };
-            for id in compared {
-                at = *places.entry((at, *id)).or_insert_with(|| {
-                    changes.nodes.push(Node {
-                        function: Some(*id),
-                        parent: at,
-                        own: [0; 2],
-                    });
-                    changes.nodes.len() - 1
-                });
-                items.push(Item::Path(at));
+            let mut module = 0;
+            let mut items = vec![
+                Item::Cell(Wait::clone(&wait), state),
+                Item::Wait(Wait::clone(&wait)),
+            ];
+            if let (true, Some(leaf)) = (has_stacks, path.last()) {
+                let name: Arc<str> = module_of_path(&path, functions, state.is_on_cpu()).into();
+                module = modules.number(Arc::clone(&name));
+                items.push(Item::Module(name));
+                add(&mut changes.functions[leaf.place()].own, values);
+                once.clear();
+                once.extend(&path);
+                once.sort_unstable();
+                once.dedup();
+                for id in &once {
+                    add(&mut changes.functions[id.place()].total, values);
+                }
             }
-            let mut once: Vec<(FunctionId, usize)> = compared.iter().copied().zip(1..).collect();
-            once.sort_unstable();
-            once.dedup_by_key(|(id, _)| *id);
-            if let Some(leaf) = compared.last() {
-                items.push(Item::Own(*leaf));
-                items.push(Item::Module(module_of_path(path, functions, state.is_on_cpu())));
+            for item in items {
+                changes.items.entry(item).or_default().add(values, tested);
             }
-            for (id, depth) in once {
-                changes.items.entry(Item::Total(id)).or_default().depth +=
-                    depth as u128 * (values[0] + values[1]);
-                items.push(Item::Total(id));
-            }
-            for item in &items {
-                let pair = changes.items.entry(item.clone()).or_default();
-                add(&mut pair.values, values);
-                add(&mut pair.tested, tested);
-            }
-            add(&mut changes.nodes[at].own, values);
             add(&mut changes.total, values);
             add(&mut changes.tested, tested);
             changes.atoms.push(Atom {
-                wait: wait.clone(),
+                wait,
                 state,
-                path: path.to_vec(),
+                path,
                 values,
+                slices,
                 is_tested,
-                items,
+                module,
             });
         }
+        changes.modules = modules.into_values();
+        changes.keep_large_functions();
         changes
+    }
+
+    /// Keeps what must be known of the functions that have enough of a side to be tested, to be new or to be the host's.
+    fn keep_large_functions(&mut self) {
+        let is_large = |values: [u128; 2]| {
+            values
+                .iter()
+                .zip(self.total)
+                .any(|(value, total)| *value > 0 && *value as f64 >= ENOUGH * total as f64)
+        };
+        let large: HashSet<FunctionId> = FunctionId::all()
+            .zip(&self.functions)
+            .filter(|(_, values)| is_large(values.total))
+            .map(|(id, _)| id)
+            .collect();
+        for atom in &self.atoms {
+            let tested = if atom.is_tested { atom.values } else { [0; 2] };
+            let mut once: Vec<(FunctionId, usize)> = atom
+                .path
+                .iter()
+                .copied()
+                .zip(1..)
+                .filter(|(id, _)| large.contains(id))
+                .collect();
+            once.sort_unstable();
+            once.dedup_by_key(|(id, _)| *id);
+            for (id, depth) in once {
+                let pair = self.items.entry(Item::Total(id)).or_default();
+                pair.add(atom.values, tested);
+                pair.depth += depth as u128 * (atom.values[0] + atom.values[1]);
+            }
+            if let Some(leaf) = atom.path.last().filter(|leaf| large.contains(leaf)) {
+                let pair = self.items.entry(Item::Own(*leaf)).or_default();
+                pair.add(atom.values, tested);
+            }
+        }
+    }
+
+    /// True for a stack that is part of an item.
+    pub(super) fn is_in(&self, atom: &Atom, item: &Item) -> bool {
+        match item {
+            Item::Cell(wait, state) => *atom.wait == *wait && atom.state == *state,
+            Item::Wait(wait) => *atom.wait == *wait,
+            Item::Total(id) => atom.path.contains(id),
+            Item::Own(id) => atom.path.last() == Some(id),
+            Item::Path(node) => atom.path.starts_with(node.path(&self.atoms)),
+            Item::Module(name) => self.modules.get(atom.module as usize) == Some(name),
+        }
+    }
+
+    /// True where functions are compared.
+    fn has_stacks(&self) -> bool {
+        !self.functions.is_empty()
     }
 
     /// DB time per unit of the side that has more.
@@ -187,21 +264,39 @@ impl Changes {
         self.tested
     }
 
+    /// Keeps the nodes of the call tree that are large enough to be tested.
+    fn keep_large_nodes(&mut self, per: &Per, smallest: f64) {
+        if !self.has_stacks() {
+            return;
+        }
+        let mut large = Vec::new();
+        each_node(
+            &self.atoms,
+            |_| 0.0,
+            |node| {
+                let mut pair = Pair::default();
+                pair.add(node.values, node.tested);
+                if pair.is_large(per, smallest) {
+                    large.push((Item::Path(node.id), pair));
+                }
+            },
+        );
+        self.items.extend(large);
+    }
+
     /// Gives every item its verdict; false when there are too few slices to tell.
-    pub(super) fn test(&mut self, sides: &[Side; 2], per: &Per, factor: f64) -> bool {
-        let scale = self.scale(per);
+    pub(super) fn test(&mut self, per: &Per, factor: f64) -> bool {
+        let smallest = SMALLEST_SHARE * self.scale(per);
+        self.keep_large_nodes(per, smallest);
         // Chosen by size, not by difference: the choice does not favour what differs by chance.
         let mut chosen: Vec<Item> = self
             .items
             .iter()
-            .filter(|(_, pair)| {
-                let [good, bad] = per.per_unit(pair.tested);
-                good.max(bad) >= SMALLEST_SHARE * scale
-            })
+            .filter(|(_, pair)| pair.is_large(per, smallest))
             .map(|(item, _)| item.clone())
             .collect();
         chosen.sort_unstable();
-        let numbers: HashMap<&Item, usize> = chosen.iter().zip(0..).collect();
+        let numbers = Numbers::of(&chosen, self);
         let mut measures: Vec<Measure> = chosen
             .iter()
             .map(|_| Measure {
@@ -211,25 +306,16 @@ impl Changes {
             })
             .collect();
         for atom in self.atoms.iter().filter(|atom| atom.is_tested) {
-            let numbers: Vec<usize> = atom
-                .items
-                .iter()
-                .filter_map(|item| numbers.get(item).copied())
-                .collect();
-            let place = (atom.wait.clone(), atom.state, atom.path.clone());
-            for (n, side) in sides.iter().enumerate() {
-                let slices = side.slices();
-                for (second, amount) in side.places.get(&place).into_iter().flatten() {
-                    let slice = slices.of_time(*second);
-                    for number in &numbers {
-                        measures[*number].numerators[n][slice] += amount.value(per.unit) as f64;
+            for number in numbers.of_atom(atom, self) {
+                for (numerators, slices) in measures[number].numerators.iter_mut().zip(&atom.slices) {
+                    for (slice, value) in slices {
+                        numerators[usize::from(*slice)] += value;
                     }
                 }
             }
         }
         let tested = test(&measures);
         let has_slices = tested.is_some();
-        let smallest = SMALLEST_SHARE * scale;
         for (number, item) in chosen.iter().enumerate() {
             let Some(pair) = self.items.get_mut(item) else {
                 continue;
@@ -238,11 +324,11 @@ impl Changes {
             pair.verdict = Some(judge(pair.tested, tested, per, factor, smallest));
         }
         for pair in self.items.values_mut() {
-            let [good, bad] = per.per_unit(pair.values);
-            let is_small = pair.verdict.is_none_or(|verdict| verdict == Verdict::Small);
-            if is_small && (bad - good).abs() >= smallest {
-                pair.verdict = Some(Verdict::Host);
-            }
+            pair.judge_untested(per, smallest);
+        }
+        // Of no use any longer.
+        for atom in &mut self.atoms {
+            atom.slices = Default::default();
         }
         has_slices
     }
@@ -299,7 +385,7 @@ impl Changes {
 
     pub(super) fn modules(&self, per: &Per) -> Vec<Change> {
         self.of_kind(per, |item| match item {
-            Item::Module(name) => Some(Place::Module(name.clone())),
+            Item::Module(name) => Some(Place::Module(name.to_string())),
             _ => None,
         })
     }
@@ -307,77 +393,62 @@ impl Changes {
     /// Functions with the difference in themselves. A function is significant when that difference is; what it called
     /// is judged where it is.
     pub(super) fn functions(&self, functions: &Functions, per: &Per) -> Vec<Change> {
-        ranked(self.items.iter().filter_map(|(item, pair)| {
-            let Item::Total(id) = item else { return None };
-            let own = self.items.get(&Item::Own(*id)).copied().unwrap_or_default();
-            let place = Place::Function(functions.get(*id).clone());
-            let mut change = self.change(place, pair, Some(own.values), per);
-            change.verdict = own.verdict.unwrap_or(Verdict::Small);
-            Some((item, change))
+        ranked(FunctionId::all().zip(&self.functions).map(|(id, values)| {
+            let place = Place::Function(functions.shared(id));
+            let mut pair = Pair::default();
+            pair.add(values.total, [0; 2]);
+            pair.verdict = self.items.get(&Item::Own(id)).and_then(|own| own.verdict);
+            (id, self.change(place, &pair, Some(values.own), per))
         }))
     }
 
     /// Call paths at which the difference ends or spreads out: no single callee carries it on.
     pub(super) fn paths(&self, functions: &Functions, per: &Per) -> Vec<Change> {
-        let values = |node: usize| {
-            self.items
-                .get(&Item::Path(node))
-                .map_or([0; 2], |pair| pair.values)
-        };
-        let difference = |node: usize| {
-            let [good, bad] = per.per_unit(values(node));
+        if !self.has_stacks() {
+            return Vec::new();
+        }
+        let smallest = SMALLEST_SHARE * self.scale(per);
+        let difference = |values: [u128; 2]| {
+            let [good, bad] = per.per_unit(values);
             bad - good
         };
-        let mut carried_on = vec![false; self.nodes.len()];
-        for node in 1..self.nodes.len() {
-            let parent = self.nodes[node].parent;
-            let (own, whole) = (difference(node), difference(parent));
-            if own * whole > 0.0 && own.abs() >= CARRIES_ALL * whole.abs() {
-                carried_on[parent] = true;
+        let mut changes = Vec::new();
+        each_node(&self.atoms, difference, |node| {
+            let own = difference(node.values);
+            if own == 0.0 || node.is_carried_on(own) {
+                return;
             }
-        }
-        ranked(
-            (1..self.nodes.len())
-                .filter(|node| !carried_on[*node])
-                .filter_map(|node| {
-                    let (item, pair) = self.items.get_key_value(&Item::Path(node))?;
-                    let path = self.path_to(node).into_iter().map(|id| functions.get(id).clone());
-                    let mut change = self.change(Place::Path(path.collect()), pair, None, per);
-                    change.self_values = self.nodes[node].own;
-                    (change.difference != 0.0).then_some((item, change))
-                }),
-        )
+            let mut pair = Pair::default();
+            pair.add(node.values, node.tested);
+            pair.verdict = self
+                .items
+                .get(&Item::Path(node.id))
+                .and_then(|known| known.verdict);
+            pair.judge_untested(per, smallest);
+            let path = node.id.path(&self.atoms).iter();
+            let place = Place::Path(path.map(|id| functions.shared(*id)).collect());
+            let mut change = self.change(place, &pair, None, per);
+            change.self_values = node.own;
+            changes.push((node.id, change));
+        });
+        ranked(changes.into_iter())
     }
 
-    /// The functions of a node of the call tree, root first.
-    pub(super) fn path_to(&self, mut node: usize) -> Vec<FunctionId> {
-        let mut path = Vec::new();
-        while let Some(id) = self.nodes[node].function {
-            path.push(id);
-            node = self.nodes[node].parent;
-        }
-        path.reverse();
-        path
-    }
-
-    pub(super) fn stacks(&self, functions: &Functions, per: &Per) -> Vec<DiffStack> {
+    /// Every stack.
+    pub(super) fn into_stacks(self, functions: &Functions, per: &Per) -> Vec<DiffStack> {
         let scale = per.work[0] / per.work[1];
         self.atoms
-            .iter()
-            .map(|atom| {
-                let functions: Vec<Function> =
-                    atom.path.iter().map(|id| functions.get(*id).clone()).collect();
-                DiffStack {
-                    wait: atom.wait.clone(),
-                    state: atom.state,
-                    functions,
-                    values: atom.values,
-                    scaled: [
-                        u64::try_from(atom.values[0]).unwrap_or(u64::MAX),
-                        // A float beyond the range saturates.
-                        (atom.values[1] as f64 * scale).round() as u64,
-                    ],
-                }
+            .into_iter()
+            .map(|atom| DiffStack {
+                wait: Wait::clone(&atom.wait),
+                state: atom.state,
+                functions: atom.path.iter().map(|id| functions.shared(*id)).collect(),
+                values: atom.values,
+                scaled: [
+                    u64::try_from(atom.values[0]).unwrap_or(u64::MAX),
+                    // A float beyond the range saturates.
+                    (atom.values[1] as f64 * scale).round() as u64,
+                ],
             })
             .collect()
     }
@@ -408,16 +479,102 @@ pub(super) fn judge(
     }
 }
 
-/// The time of another side, too.
+impl Pair {
+    fn add(&mut self, values: [u128; 2], tested: [u128; 2]) {
+        add(&mut self.values, values);
+        add(&mut self.tested, tested);
+    }
+
+    /// It is tested.
+    fn is_large(&self, per: &Per, smallest: f64) -> bool {
+        let [good, bad] = per.per_unit(self.tested);
+        good.max(bad) >= smallest
+    }
+
+    /// What differs and was not tested, or not found to differ, is the host's.
+    fn judge_untested(&mut self, per: &Per, smallest: f64) {
+        let [good, bad] = per.per_unit(self.values);
+        let is_small = self.verdict.is_none_or(|verdict| verdict == Verdict::Small);
+        if is_small && (bad - good).abs() >= smallest {
+            self.verdict = Some(Verdict::Host);
+        }
+    }
+}
+
+/// The items that are tested, by number.
+struct Numbers<'a> {
+    items: HashMap<&'a Item, usize>,
+    functions: HashMap<FunctionId, usize>,
+    /// By the number of the caller. A caller is never smaller than its callee: all of them are there.
+    nodes: HashMap<(Option<usize>, FunctionId), usize>,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(chosen: &'a [Item], changes: &Changes) -> Numbers<'a> {
+        let mut numbers = Numbers {
+            items: chosen.iter().zip(0..).collect(),
+            functions: HashMap::new(),
+            nodes: HashMap::new(),
+        };
+        for (item, number) in chosen.iter().zip(0..) {
+            match item {
+                Item::Total(id) => {
+                    numbers.functions.insert(*id, number);
+                }
+                Item::Path(node) => {
+                    if let [callers @ .., function] = node.path(&changes.atoms) {
+                        let caller = numbers.nodes_of(callers).last();
+                        numbers.nodes.insert((caller, *function), number);
+                    }
+                }
+                _ => {}
+            }
+        }
+        numbers
+    }
+
+    /// The nodes of a call path that are tested, root first.
+    fn nodes_of(&self, path: &[FunctionId]) -> impl Iterator<Item = usize> {
+        let mut caller = None;
+        path.iter().map_while(move |function| {
+            caller = Some(*self.nodes.get(&(caller, *function))?);
+            caller
+        })
+    }
+
+    /// Everything tested that a stack is part of, each once.
+    fn of_atom(&self, atom: &Atom, changes: &Changes) -> Vec<usize> {
+        let leaf = atom.path.last().map(|leaf| Item::Own(*leaf));
+        let module = changes
+            .modules
+            .get(atom.module as usize)
+            .cloned()
+            .map(Item::Module);
+        let wait = || Wait::clone(&atom.wait);
+        let whole = [Item::Cell(wait(), atom.state), Item::Wait(wait())];
+        let mut numbers: Vec<usize> = whole
+            .iter()
+            .chain(&leaf)
+            .chain(&module)
+            .filter_map(|item| self.items.get(item).copied())
+            .chain(atom.path.iter().filter_map(|id| self.functions.get(id).copied()))
+            .chain(self.nodes_of(&atom.path))
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+}
+
 pub(super) fn add(to: &mut [u128; 2], values: [u128; 2]) {
     to[0] += values[0];
     to[1] += values[1];
 }
 
 /// The largest difference first, in a fixed order.
-fn ranked<'a, K: Ord + Eq + Hash + 'a>(changes: impl Iterator<Item = (&'a K, Change)>) -> Vec<Change> {
-    let mut changes: Vec<(&K, Change)> = changes.collect();
-    changes.sort_by(|(one_key, one), (other_key, other)| {
+fn ranked<K: Ord>(changes: impl Iterator<Item = (K, Change)>) -> Vec<Change> {
+    let mut changes: Vec<(K, Change)> = changes.collect();
+    changes.sort_unstable_by(|(one_key, one), (other_key, other)| {
         other
             .difference
             .abs()

@@ -1,7 +1,5 @@
 //! Whether two recordings can be compared.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use dbtime_model::recording::Clock;
 
 use super::SIDES;
@@ -120,17 +118,7 @@ fn named(value: &str) -> &str {
 
 /// Programs and libraries of the same name that are not the same.
 fn different_builds(sides: &[Side; 2]) -> Option<String> {
-    let builds = |side: &Side| {
-        let mut builds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for frame in side.dimensions.frames() {
-            if !frame.build_id.is_empty() {
-                let known = builds.entry(frame.module.clone()).or_default();
-                known.insert(frame.build_id.clone());
-            }
-        }
-        builds
-    };
-    let [good, bad] = [builds(&sides[0]), builds(&sides[1])];
+    let [good, bad] = [&sides[0].builds, &sides[1].builds];
     let different: Vec<&str> = good
         .iter()
         .filter(|(module, builds)| bad.get(*module).is_some_and(|others| others.is_disjoint(builds)))

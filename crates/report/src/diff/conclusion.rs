@@ -153,7 +153,7 @@ pub(super) fn conclude(
             Some(1.0 + pair.depth as f64 / (pair.values[0] + pair.values[1]).max(1) as f64)
         }
         Item::Module(name)
-            if !name.starts_with('[') && !matches!(name.as_str(), "sched" | "syscall" | "irq" | "kernel") =>
+            if !name.starts_with('[') && !matches!(&**name, "sched" | "syscall" | "irq" | "kernel") =>
         {
             Some(0.5)
         }
@@ -164,7 +164,7 @@ pub(super) fn conclude(
     if candidates.is_empty() {
         // All of it is in functions without a name: where they are called is all that can be said.
         candidates = candidates_of(&|item, _| match item {
-            Item::Path(node) => Some(changes.path_to(*node).len() as f64),
+            Item::Path(node) => Some(node.path(&changes.atoms).len() as f64),
             _ => Some(0.0),
         });
     }
@@ -307,17 +307,19 @@ fn apart<'a>(candidates: &'a [Candidate<'a>], changes: &Changes) -> Vec<&'a Cand
     let common = |one: &Item, other: &Item| -> u128 {
         let atoms = changes.atoms.iter();
         atoms
-            .filter(|atom| atom.items.contains(one) && atom.items.contains(other))
+            .filter(|atom| changes.is_in(atom, one) && changes.is_in(atom, other))
             .map(|atom| atom.values[0] + atom.values[1])
             .sum()
     };
     let mut chosen: Vec<&Candidate<'_>> = Vec::new();
     for candidate in candidates {
+        if chosen.len() == PARTS {
+            break;
+        }
         let all = common(candidate.item, candidate.item);
-        if chosen.len() < PARTS
-            && chosen
-                .iter()
-                .all(|one| common(one.item, candidate.item) * 2 < all)
+        if chosen
+            .iter()
+            .all(|one| common(one.item, candidate.item) * 2 < all)
         {
             chosen.push(candidate);
         }
@@ -348,12 +350,12 @@ impl View<'_> {
             .changes
             .atoms
             .iter()
-            .filter(|atom| atom.is_tested && atom.items.contains(item))
+            .filter(|atom| atom.is_tested && self.changes.is_in(atom, item))
         {
             let [good, bad] = self.per.per_unit(atom.values);
             let own = (bad - self.factor * good) * self.sign;
             whole += own;
-            *cells.entry((&atom.wait, atom.state)).or_default() += own;
+            *cells.entry((&*atom.wait, atom.state)).or_default() += own;
             let says_something = |id: &&FunctionId| says_something(self.functions.get(**id));
             if let Some(leaf) = atom.path.iter().rev().find(says_something) {
                 *leaves.entry(*leaf).or_default() += own;
@@ -396,8 +398,10 @@ impl View<'_> {
             Item::Wait(_) | Item::Cell(..) => format!("{cell}{most_in}"),
             Item::Own(id) => format!("{} itself ({cell})", self.name(*id)),
             Item::Path(node) => {
-                let mut path = self.changes.path_to(*node);
-                let leaf = path.pop().map_or("", |leaf| self.name(leaf));
+                let path = node.path(&self.changes.atoms);
+                let (leaf, path) = path
+                    .split_last()
+                    .map_or(("", path), |(leaf, callers)| (self.name(*leaf), callers));
                 let is_named = |id: &&FunctionId| self.functions.get(**id).is_named();
                 let caller = path
                     .iter()

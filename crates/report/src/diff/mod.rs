@@ -4,6 +4,7 @@
 //! the call paths (self) each sum to the difference of DB time.
 
 mod answer;
+mod call_tree;
 mod changes;
 mod common_factor;
 mod comparability;
@@ -112,9 +113,9 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     warnings.extend(comparability.warnings);
     let (unit, work) = unit_of_work(&sides, options)?;
     let per = Per::new(&sides, unit, work, options.transactions.is_some());
-    let mut changes = Changes::of(&sides, &functions, &per);
+    let mut changes = Changes::of(&mut sides, &functions, &per);
     let factor = common_factor::estimate(&changes, &per, &functions);
-    let tested = changes.test(&sides, &per, factor);
+    let tested = changes.test(&per, factor);
     let newcomers = newcomers::newcomers(&changes, &functions, &per, sides[0].total.samples);
     let statements = statements::compare(&sides, &changes, &functions, &per);
     let names_statement = statements.as_ref().is_some_and(|of| !of.sentence.is_empty());
@@ -172,7 +173,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         modules: changes.modules(&per),
         latencies,
         counters,
-        stacks: changes.stacks(&functions, &per),
+        stacks: changes.into_stacks(&functions, &per),
         top: options.top,
         problems,
     })
@@ -197,9 +198,7 @@ impl Per {
             let mut counted = vec![0.0; slices.count()];
             match (unit, side.work.seconds(unit)) {
                 (WorkUnit::Sample, _) => {
-                    for (second, amount) in side.places.values().flatten() {
-                        counted[slices.of_time(*second)] += amount.samples as f64;
-                    }
+                    counted = side.samples.iter().map(|samples| *samples as f64).collect();
                 }
                 (
                     WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request | WorkUnit::Call,

@@ -35,15 +35,16 @@ pub(super) fn newcomers(
         .items
         .iter()
         .filter(|(_, pair)| is_new(pair))
-        .filter_map(|(item, pair)| match item {
-            Item::Module(name) if !name.starts_with('[') || name == "[jit]" => {
-                Some((0, item, pair, format!("module {name}")))
-            }
-            Item::Wait(wait) => Some((1, item, pair, wait.to_string())),
-            Item::Total(id) if says_something(functions.get(*id)) => {
-                Some((2, item, pair, functions.get(*id).label()))
-            }
-            _ => None,
+        .filter_map(|(item, pair)| {
+            let (kind, name) = match item {
+                Item::Module(name) if !name.starts_with('[') || &**name == "[jit]" => {
+                    (0, format!("module {name}"))
+                }
+                Item::Wait(wait) => (1, wait.to_string()),
+                Item::Total(id) if says_something(functions.get(*id)) => (2, functions.get(*id).label()),
+                _ => return None,
+            };
+            Some((kind, item, pair, name))
         })
         .collect();
     found.sort_by(|one, other| {
@@ -55,17 +56,20 @@ pub(super) fn newcomers(
     });
     let mut named: Vec<(&Item, String, f64)> = Vec::new();
     for (_, item, pair, name) in found {
+        if named.len() == NAMED {
+            break;
+        }
         let in_common = |other: &Item| {
             let both = changes
                 .atoms
                 .iter()
-                .filter(|atom| atom.items.contains(item) && atom.items.contains(other));
+                .filter(|atom| changes.is_in(atom, item) && changes.is_in(atom, other));
             both.map(|atom| atom.values[1]).sum::<u128>() as f64
         };
         let is_named = named
             .iter()
             .any(|(other, ..)| in_common(other) >= SAME * pair.values[1] as f64);
-        if !is_named && named.len() < NAMED {
+        if !is_named {
             named.push((item, name, share(pair) * 100.0));
         }
     }

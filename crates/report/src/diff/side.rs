@@ -1,6 +1,7 @@
 //! One side of a comparison: its time by wait event, state and stack, cut into slices of time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
@@ -10,6 +11,7 @@ use crate::filter::{Filter, SECOND_US};
 use crate::function::{FunctionId, Functions};
 use crate::ledger::Section;
 use crate::load::{Dimensions, Source};
+use crate::numbered::Numbered;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::sums::FidelityMix;
@@ -19,19 +21,14 @@ use crate::work::{CountedWork, WorkUnit};
 /// Time in which transactions are not counted (of sessions too short to be looked at, or before the first look) may be this part of DB time.
 const MOST_NOT_COUNTED: f64 = 0.05;
 
-/// What was found at one place, in nanoseconds and in samples.
+/// What was found on one side, in nanoseconds and in samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Amount {
+pub(super) struct Total {
     pub(super) ns: u128,
     pub(super) samples: u128,
 }
 
-impl Amount {
-    pub(super) fn add(&mut self, other: Amount) {
-        self.ns += other.ns;
-        self.samples += other.samples;
-    }
-
+impl Total {
     /// The number that is compared.
     pub(super) fn value(self, unit: WorkUnit) -> u128 {
         match unit {
@@ -41,11 +38,50 @@ impl Amount {
     }
 }
 
-/// Wait event, state and call path.
-pub(super) type Place = (Wait, State, Vec<FunctionId>);
+/// What was found at one place, in nanoseconds and in samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Amount {
+    ns: u64,
+    samples: u64,
+}
 
-/// By statement and second.
-type ByStatement = BTreeMap<(u64, i64), Amount>;
+impl Amount {
+    /// Adds another one; false when that is more than there is room for.
+    fn add(&mut self, other: Amount) -> bool {
+        let sums = (
+            self.ns.checked_add(other.ns),
+            self.samples.checked_add(other.samples),
+        );
+        if let (Some(ns), Some(samples)) = sums {
+            *self = Amount { ns, samples };
+        }
+        matches!(sums, (Some(_), Some(_)))
+    }
+
+    /// The number that is compared.
+    pub(super) fn value(self, unit: WorkUnit) -> u64 {
+        match unit {
+            WorkUnit::Sample => self.samples,
+            _ => self.ns,
+        }
+    }
+}
+
+/// The time of a wait event, state and call path. There may be millions.
+pub(super) struct PlaceTime {
+    pub(super) wait: Arc<Wait>,
+    pub(super) state: State,
+    /// Root first.
+    pub(super) path: Box<[FunctionId]>,
+    /// By slice, in their order; those without time are left out, and one may stand there more than once.
+    pub(super) slices: Box<[(u8, Amount)]>,
+}
+
+impl PlaceTime {
+    pub(super) fn place(&self) -> (&Wait, State, &[FunctionId]) {
+        (&self.wait, self.state, &self.path)
+    }
+}
 
 /// Statement, wait event, state, and whether it is not the host's time.
 pub(super) type StatementCell = (u64, Wait, State, bool);
@@ -53,11 +89,17 @@ pub(super) type StatementCell = (u64, Wait, State, bool);
 /// One side.
 pub(super) struct Side {
     pub(super) period: Period,
+    /// Sessions only.
     pub(super) dimensions: Dimensions,
-    pub(super) places: HashMap<Place, BTreeMap<i64, Amount>>,
-    /// The same time by statement.
-    pub(super) statements: HashMap<StatementCell, BTreeMap<i64, Amount>>,
-    pub(super) total: Amount,
+    /// Each place once, in their order.
+    pub(super) places: Vec<PlaceTime>,
+    /// The same time by statement, by slice.
+    pub(super) statements: HashMap<StatementCell, BTreeMap<usize, Total>>,
+    /// Build ids by file.
+    pub(super) builds: BTreeMap<String, BTreeSet<String>>,
+    pub(super) total: Total,
+    /// Samples of each slice.
+    pub(super) samples: Vec<u128>,
     pub(super) fidelity: Option<FidelityMix>,
     pub(super) has_stacks: bool,
     pub(super) work: CountedWork,
@@ -89,7 +131,9 @@ impl Side {
                 }
             }
         });
-        let mut stacks: HashMap<(Wait, State, StackId, StackId), ByStatement> = HashMap::new();
+        let mut waits = Numbered::default();
+        // With the seconds of each, in their order; one may stand there more than once.
+        let mut stacks: HashMap<(u32, State, StackId, StackId, u64), Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
@@ -101,15 +145,19 @@ impl Side {
                 if counted.get(&row.session).is_none_or(|from| row.time < *from) {
                     *not_counted.entry(row.session).or_default() += u128::from(row.ns);
                 }
-                stacks
-                    .entry((activity.wait.clone(), row.state, row.user_stack, row.kernel_stack))
-                    .or_default()
-                    .entry((row.statement, row.time))
-                    .or_default()
-                    .add(Amount {
-                        ns: row.ns.into(),
-                        samples: row.samples.into(),
-                    });
+                let wait = waits.number(activity.wait.clone());
+                let seconds = stacks
+                    .entry((wait, row.state, row.user_stack, row.kernel_stack, row.statement))
+                    .or_default();
+                let amount = Amount {
+                    ns: row.ns,
+                    samples: row.samples,
+                };
+                let found = seconds.binary_search_by_key(&row.time, |(second, _)| *second);
+                if !found.is_ok_and(|at| seconds[at].1.add(amount)) {
+                    let at = found.unwrap_or_else(|at| at);
+                    seconds.insert(at, (row.time, amount));
+                }
             }
         });
         scan.check(filter)?;
@@ -132,33 +180,57 @@ impl Side {
         {
             work.drop(WorkUnit::Transaction);
         }
-        let mut places: HashMap<Place, BTreeMap<i64, Amount>> = HashMap::new();
-        let mut statements: HashMap<StatementCell, BTreeMap<i64, Amount>> = HashMap::new();
-        let mut total = Amount::default();
+        let slices = Slices::of(scan.period);
+        let mut total = Total::default();
+        let mut samples = vec![0; slices.count()];
+        let mut statements: HashMap<StatementCell, BTreeMap<usize, Total>> = HashMap::new();
         let mut has_stacks = false;
-        for ((wait, state, user, kernel), seconds) in stacks {
+        let waits: Vec<Arc<Wait>> = waits.into_values().into_iter().map(Arc::new).collect();
+        let mut stacks: Vec<_> = stacks.into_iter().collect();
+        // In a fixed order: functions are numbered as they are met.
+        stacks.sort_unstable_by_key(|(key, _)| *key);
+        let mut places = Vec::with_capacity(stacks.len());
+        for ((wait, state, user, kernel, statement), seconds) in stacks {
             let path = functions.path(user, kernel, state, &dimensions);
             has_stacks |= path.iter().any(|id| functions.get(*id).is_named());
-            let is_tested = is_tested(state, &path, functions);
-            let place = places.entry((wait.clone(), state, path)).or_default();
-            for ((statement, second), amount) in seconds {
-                total.add(amount);
-                place.entry(second).or_default().add(amount);
-                statements
-                    .entry((statement, wait.clone(), state, is_tested))
-                    .or_default()
-                    .entry(second)
-                    .or_default()
-                    .add(amount);
+            let of_statement = statements
+                .entry((
+                    statement,
+                    Wait::clone(&waits[wait as usize]),
+                    state,
+                    is_tested(state, &path, functions),
+                ))
+                .or_default();
+            let mut by_slice: Vec<(u8, Amount)> = Vec::new();
+            for (second, amount) in seconds {
+                let slice = slices.of_time(second);
+                total.ns += u128::from(amount.ns);
+                total.samples += u128::from(amount.samples);
+                let of_slice = of_statement.entry(slice).or_default();
+                of_slice.ns += u128::from(amount.ns);
+                of_slice.samples += u128::from(amount.samples);
+                samples[slice] += u128::from(amount.samples);
+                add_to_slice(&mut by_slice, slice as u8, amount);
             }
+            places.push(PlaceTime {
+                wait: Arc::clone(&waits[wait as usize]),
+                state,
+                path: path.into(),
+                slices: by_slice.into(),
+            });
         }
+        merge_equal(&mut places);
+        let builds = builds(&dimensions);
         problems.extend(std::mem::take(&mut dimensions.problems));
+        dimensions.keep_sessions();
         Ok(Side {
             period: scan.period,
             dimensions,
             places,
             statements,
+            builds,
             total,
+            samples,
             fidelity: sums.fidelity(),
             has_stacks,
             work,
@@ -175,6 +247,44 @@ impl Side {
     pub(super) fn slices(&self) -> Slices {
         Slices::of(self.period)
     }
+}
+
+/// Adds to the last slice where there is room, or begins another one: slices come in their order.
+fn add_to_slice(slices: &mut Vec<(u8, Amount)>, slice: u8, amount: Amount) {
+    let is_added = slices
+        .last_mut()
+        .is_some_and(|(last, sum)| *last == slice && sum.add(amount));
+    if !is_added {
+        slices.push((slice, amount));
+    }
+}
+
+/// Sorts places, and makes one of those that are equal: different code may be of the same functions.
+fn merge_equal(places: &mut Vec<PlaceTime>) {
+    places.sort_unstable_by(|one, other| one.place().cmp(&other.place()));
+    places.dedup_by(|next, kept| {
+        let is_equal = next.place() == kept.place();
+        if is_equal {
+            let mut both = [&*kept.slices, &*next.slices].concat();
+            both.sort_unstable_by_key(|(slice, _)| *slice);
+            let mut merged = Vec::new();
+            for (slice, amount) in both {
+                add_to_slice(&mut merged, slice, amount);
+            }
+            kept.slices = merged.into();
+        }
+        is_equal
+    });
+}
+
+/// Build ids by file.
+fn builds(dimensions: &Dimensions) -> BTreeMap<String, BTreeSet<String>> {
+    let mut builds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for frame in dimensions.frames().filter(|frame| !frame.build_id.is_empty()) {
+        let known = builds.entry(frame.module.clone()).or_default();
+        known.insert(frame.build_id.clone());
+    }
+    builds
 }
 
 /// True for numbers of foreground sessions that the filter lets through, and for those of no session, unless sessions

@@ -56,9 +56,9 @@ pub(super) fn compare(
 
     let mut statements: BTreeMap<u64, Both> = BTreeMap::new();
     for (n, side) in sides.iter().enumerate() {
-        for ((id, wait, state, is_tested), seconds) in &side.statements {
+        for ((id, wait, state, is_tested), slices) in &side.statements {
             let mut values = [0; 2];
-            values[n] = seconds.values().map(|amount| amount.value(per.unit)).sum();
+            values[n] = slices.values().map(|amount| amount.value(per.unit)).sum();
             let both = statements.entry(*id).or_default();
             let cell = both.cells.entry((wait.clone(), *state)).or_default();
             for pair in [&mut both.all, cell] {
@@ -138,13 +138,12 @@ fn give_verdicts(
         })
         .collect();
     for (n, side) in sides.iter().enumerate() {
-        let slices = side.slices();
-        for ((id, _, _, is_tested), seconds) in &side.statements {
+        for ((id, _, _, is_tested), slices) in &side.statements {
             let (Some(number), true) = (chosen.get(id), is_tested) else {
                 continue;
             };
-            for (second, amount) in seconds {
-                measures[*number].numerators[n][slices.of_time(*second)] += amount.value(per.unit) as f64;
+            for (slice, amount) in slices {
+                measures[*number].numerators[n][*slice] += amount.value(per.unit) as f64;
             }
         }
     }

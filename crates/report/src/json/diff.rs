@@ -1,5 +1,7 @@
 //! What changed between two recordings.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::{MetaJson, timestamp};
@@ -282,7 +284,7 @@ impl<'a> From<&'a StatementChange> for StatementJson<'a> {
 
 impl<'a> From<&'a Place> for PlaceJson<'a> {
     fn from(place: &'a Place) -> PlaceJson<'a> {
-        let names = |path: &'a [Function]| path.iter().map(|function| function.name.as_str()).collect();
+        let names = |path: &'a [Arc<Function>]| path.iter().map(|function| function.name.as_str()).collect();
         let nowhere = PlaceJson::default();
         match place {
             Place::All | Place::Statement(_) => nowhere,

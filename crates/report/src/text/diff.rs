@@ -2,7 +2,6 @@
 
 use super::page::{Page, Table};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
-use crate::function::Function;
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
 use crate::work::WorkUnit;
@@ -128,7 +127,7 @@ fn place(place: &Place) -> String {
         Place::Function(function) => function.label(),
         Place::Path(path) => {
             let hidden = path.len().saturating_sub(SHOWN_OF_PATH);
-            let mut names: Vec<String> = path[hidden..].iter().map(Function::label).collect();
+            let mut names: Vec<String> = path[hidden..].iter().map(|function| function.label()).collect();
             if hidden > 0 {
                 names.insert(0, "..".to_string());
             }
