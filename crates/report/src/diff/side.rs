@@ -83,6 +83,9 @@ impl PlaceTime {
     }
 }
 
+/// Number of the wait event, state, user and kernel stack, statement.
+type StackKey = (u32, State, StackId, StackId, u64);
+
 /// Statement, wait event, state, and whether it is not the host's time.
 pub(super) type StatementCell = (u64, Wait, State, bool);
 
@@ -133,7 +136,7 @@ impl Side {
         });
         let mut waits = Numbered::default();
         // With the seconds of each, in their order; one may stand there more than once.
-        let mut stacks: HashMap<(u32, State, StackId, StackId, u64), Vec<(i64, Amount)>> = HashMap::new();
+        let mut stacks: HashMap<StackKey, Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
