@@ -16,16 +16,22 @@ use tempfile::TempDir;
 
 /// Seconds of each recording.
 const SECONDS: &str = "5";
+/// Of a few seconds few slices can be told from noise: what is to be found significant each time needs more of them.
+const LONGER: &str = "15";
 
 /// Records while clients run a script over and over.
 fn record(cluster: &Cluster, clients: u32, script: &str) -> Recorded {
+    record_for(cluster, clients, script, SECONDS)
+}
+
+fn record_for(cluster: &Cluster, clients: u32, script: &str, seconds: &str) -> Recorded {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
     let file = home.path().join("script.sql");
     fs::write(&file, script).expect("a file of our own");
     let load = start(cluster, clients, &file);
     // Connections and first executions are no part of what is compared.
     std::thread::sleep(Duration::from_millis(700));
-    let recorded = Recorder::server(cluster, &["-d", SECONDS, "-F", "499"]).finish();
+    let recorded = Recorder::server(cluster, &["-d", seconds, "-F", "499"]).finish();
     drop(load);
     recorded
 }
@@ -314,10 +320,10 @@ fn of_two_statements_the_one_that_lost_its_index_is_named() {
     // One transaction executes each once.
     let script = "\\set id random(1, 20000)\nBEGIN;\nSELECT v FROM n WHERE id = :id;\nSELECT count(*) FROM m WHERE id < 3000;\nEND;";
     let slowed = "SELECT v FROM n WHERE";
-    let good = record(&cluster, 2, script);
+    let good = record_for(&cluster, 2, script, LONGER);
     let (id, good_ms) = witness(&cluster, slowed);
     cluster.psql("DROP INDEX i").expect("it works");
-    let bad = record(&cluster, 2, script);
+    let bad = record_for(&cluster, 2, script, LONGER);
     let (same, bad_ms) = witness(&cluster, slowed);
     assert_eq!(id, same);
     let (sentence, statement) = assert_statement("an index less", &good, &bad, &id);
@@ -341,7 +347,7 @@ fn of_two_statements_the_one_that_lost_its_index_is_named() {
     assert_ne!(other.expect("it is there")["verdict"], "significant");
 
     // Nothing changed any longer: nothing is named.
-    let again = record(&cluster, 2, script);
+    let again = record_for(&cluster, 2, script, LONGER);
     assert_eq!(json(&bad, &again)["statement"], "");
 }
 
@@ -359,10 +365,10 @@ fn of_two_statements_the_one_whose_reads_come_from_the_device_now_is_named() {
     }
     let script =
         "\\set id random(1, 400000)\nSELECT v FROM n WHERE id = :id;\nSELECT v FROM m WHERE id = :id;";
-    let good = record(&cluster, 2, script);
+    let good = record_for(&cluster, 2, script, LONGER);
     let (id, _) = witness(&cluster, "SELECT v FROM n WHERE");
     let evicting = Evicting::start(files);
-    let bad = record(&cluster, 2, script);
+    let bad = record_for(&cluster, 2, script, LONGER);
     drop(evicting);
     let (sentence, _) = assert_statement("reads of one table", &good, &bad, &id);
     assert!(

@@ -162,11 +162,10 @@ impl Dimensions {
         })
     }
 
-    /// Forgets stacks and statements, of which there may be millions: of who has read what he needs of them.
-    pub(crate) fn keep_sessions(&mut self) {
+    /// Forgets the stacks, of which there may be millions: of who has read what he needs of them.
+    pub(crate) fn drop_stacks(&mut self) {
         self.frames = KnownFrames::default();
         self.stacks = HashMap::new();
-        self.statements = HashMap::new();
     }
 
     /// Every session that is described.

@@ -92,7 +92,7 @@ pub(super) type StatementCell = (u64, Wait, State, bool);
 /// One side.
 pub(super) struct Side {
     pub(super) period: Period,
-    /// Sessions only.
+    /// Without stacks.
     pub(super) dimensions: Dimensions,
     /// Each place once, in their order.
     pub(super) places: Vec<PlaceTime>,
@@ -225,7 +225,7 @@ impl Side {
         merge_equal(&mut places);
         let builds = builds(&dimensions);
         problems.extend(std::mem::take(&mut dimensions.problems));
-        dimensions.keep_sessions();
+        dimensions.drop_stacks();
         Ok(Side {
             period: scan.period,
             dimensions,
