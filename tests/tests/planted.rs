@@ -48,9 +48,9 @@ impl Scene {
     fn writers<'a>(&'a self, output: &'a str) -> Vec<Vec<&'a str>> {
         let recording = plain(&self.recording);
         let mut writers = vec![
-            vec!["report", recording, "-o", output],
             vec!["report", recording, "--format", "json", "-o", output],
-            vec!["report", recording, "--stacks", "-o", output],
+            vec!["report", recording, "--format", "text", "-o", output],
+            vec!["report", recording, "--format", "text", "--stacks", "-o", output],
             vec!["diff", recording, recording, "-o", output],
         ];
         if [".svg", ".folded"].iter().any(|ending| output.ends_with(ending)) {

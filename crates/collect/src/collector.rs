@@ -379,6 +379,7 @@ impl Collector {
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
         self.engine.stop();
+        self.take_clients_of_leaders();
         // All that is counted ends with the accounts; what waits in the ring may take a while.
         let end = monotonic_ns();
         self.count_transactions(end, true);
@@ -649,6 +650,34 @@ impl Collector {
         }
     }
 
+    /// A parallel worker works for its leader's client, as long as the leader is there.
+    fn take_client_of_leader(&self, session: &mut LiveSession) {
+        if let Some(leader) = session.leader_pid().and_then(|pid| self.sessions.get(&pid))
+            // In a namespace of its own the database numbers processes otherwise.
+            && !session.has_client()
+            && process::innermost_pid(leader.pid) == Some(leader.pid)
+        {
+            session.take_client_of(leader);
+        }
+    }
+
+    /// The same of all of them.
+    fn take_clients_of_leaders(&mut self) {
+        let is_worker = |session: &&LiveSession| session.leader_pid().is_some() && !session.has_client();
+        let workers: Vec<u32> = self
+            .sessions
+            .values()
+            .filter(is_worker)
+            .map(|session| session.pid)
+            .collect();
+        for pid in workers {
+            if let Some(mut session) = self.sessions.remove(&pid) {
+                self.take_client_of_leader(&mut session);
+                self.sessions.insert(pid, session);
+            }
+        }
+    }
+
     fn take_totals(&mut self, session: &mut LiveSession, event: &Event, unused: Unused) {
         let Event::Totals {
             start_ns,
@@ -677,13 +706,7 @@ impl Collector {
         if let Some(name) = name.take_if(|_| !settles) {
             session.set_application(name, &mut self.next_id);
         }
-        if let Some(leader) = session.leader_pid().and_then(|pid| self.sessions.get(&pid))
-            // In a namespace of its own the database numbers processes otherwise.
-            && !session.has_client()
-            && process::innermost_pid(leader.pid) == Some(leader.pid)
-        {
-            session.take_client_of(leader);
-        }
+        self.take_client_of_leader(session);
         if let Some(latencies) = &mut self.latencies {
             latencies.know(session.pid, start_ns, session.id);
             if ended {

@@ -233,7 +233,9 @@ impl LiveSession {
 
     /// Reads the title, if it is not settled.
     pub(crate) fn read_title(&mut self) {
-        if self.described || self.role == Role::Postmaster {
+        // What a worker's leader has told is not in its title.
+        let is_told = self.leader_pid().is_some() && self.has_client();
+        if self.described || is_told || self.role == Role::Postmaster {
             return;
         }
         if let Role::Known(description) = &self.role {
