@@ -157,7 +157,7 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool i
 		    bpf_probe_read_user(&account->record, sizeof(account->record), (void *)account->source.statement))
 			account->record = 0;
 	}
-	read_own_record(&account->source, account->record, &account->activity);
+	read_record(0, &account->source, account->record, &account->activity);
 	if (account->record && !account->sums.type)
 		read_own_kind(&account->source, account->record, &account->sums);
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;

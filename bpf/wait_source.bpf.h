@@ -13,14 +13,22 @@ static __always_inline __u32 numbered_wait(__u32 event, __s32 on_cpu)
 	return WAIT_NUMBERED | (event < WAIT_NO_NUMBER ? event : WAIT_NO_NUMBER);
 }
 
-/* Notes what the record at this address says the session executes. The session alone writes it, each number in one piece. */
-static __always_inline void read_own_record(struct dbt_wait_source *source, __u64 record, struct dbt_activity *activity)
+/* Reads so many bytes from an address of a task's memory; 0 = done. Of another task only a program that may sleep reads, `task` 0 =
+ * the one that is running: known when this is compiled, so that other programs have no trace of the call that sleeps. */
+static __always_inline long read_memory(struct task_struct *task, void *to, __u32 size, __u64 address)
 {
-	if (!record || bpf_probe_read_user(&activity->statement, sizeof(activity->statement),
-					   (void *)(record + source->statement_offset)))
+	return task ? bpf_copy_from_user_task(to, size, (void *)address, task, 0) :
+		      bpf_probe_read_user(to, size, (void *)address);
+}
+
+/* Notes what the record at this address says the session executes. The session alone writes it, each number in one piece. */
+static __always_inline void read_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
+					struct dbt_activity *activity)
+{
+	if (!record || read_memory(task, &activity->statement, sizeof(activity->statement), record + source->statement_offset))
 		activity->statement = 0;
-	if (!record || bpf_probe_read_user(&activity->session_state, sizeof(activity->session_state),
-					   (void *)(record + source->state_offset)))
+	if (!record ||
+	    read_memory(task, &activity->session_state, sizeof(activity->session_state), record + source->state_offset))
 		activity->session_state = 0;
 }
 
@@ -39,33 +47,7 @@ static __always_inline void read_own_kind(struct dbt_wait_source *source, __u64 
 	sums->whose = whose;
 }
 
-/* Of the task that is running. */
-static __always_inline struct dbt_activity own_activity(struct dbt_wait_source *source)
-{
-	struct dbt_activity activity = {};
-	__u64 pointer = 0;
-	__u32 event = 0, hash = 0;
-	__s32 on_cpu = 0;
-
-	if (source->kind == SOURCE_POINTER) {
-		if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)source->event) ||
-		    bpf_probe_read_user(&activity.wait, sizeof(activity.wait), (void *)pointer))
-			activity.wait = WAIT_NOT_READ;
-		if (source->statement && !bpf_probe_read_user(&pointer, sizeof(pointer), (void *)source->statement))
-			read_own_record(source, pointer, &activity);
-	} else if (source->kind == SOURCE_NUMBERS) {
-		if (bpf_probe_read_user(&event, sizeof(event), (void *)source->event) ||
-		    bpf_probe_read_user(&on_cpu, sizeof(on_cpu), (void *)source->on_cpu))
-			activity.wait = WAIT_NOT_READ;
-		else
-			activity.wait = numbered_wait(event, on_cpu);
-		if (!bpf_probe_read_user(&hash, sizeof(hash), (void *)source->statement))
-			activity.statement = hash;
-	}
-	return activity;
-}
-
-/* The same of another task, in a program that may sleep. */
+/* Of a task; `task` as in read_memory(). */
 static __always_inline struct dbt_activity activity_of(struct task_struct *task, struct dbt_wait_source *source)
 {
 	struct dbt_activity activity = {};
@@ -74,28 +56,27 @@ static __always_inline struct dbt_activity activity_of(struct task_struct *task,
 	__s32 on_cpu = 0;
 
 	if (source->kind == SOURCE_POINTER) {
-		if (bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)source->event, task, 0) ||
-		    bpf_copy_from_user_task(&activity.wait, sizeof(activity.wait), (void *)pointer, task, 0))
+		if (read_memory(task, &pointer, sizeof(pointer), source->event) ||
+		    read_memory(task, &activity.wait, sizeof(activity.wait), pointer))
 			activity.wait = WAIT_NOT_READ;
-		if (source->statement &&
-		    !bpf_copy_from_user_task(&pointer, sizeof(pointer), (void *)source->statement, task, 0) && pointer) {
-			if (bpf_copy_from_user_task(&activity.statement, sizeof(activity.statement),
-						    (void *)(pointer + source->statement_offset), task, 0))
-				activity.statement = 0;
-			if (bpf_copy_from_user_task(&activity.session_state, sizeof(activity.session_state),
-						    (void *)(pointer + source->state_offset), task, 0))
-				activity.session_state = 0;
-		}
+		if (source->statement && !read_memory(task, &pointer, sizeof(pointer), source->statement))
+			read_record(task, source, pointer, &activity);
 	} else if (source->kind == SOURCE_NUMBERS) {
-		if (bpf_copy_from_user_task(&event, sizeof(event), (void *)source->event, task, 0) ||
-		    bpf_copy_from_user_task(&on_cpu, sizeof(on_cpu), (void *)source->on_cpu, task, 0))
+		if (read_memory(task, &event, sizeof(event), source->event) ||
+		    read_memory(task, &on_cpu, sizeof(on_cpu), source->on_cpu))
 			activity.wait = WAIT_NOT_READ;
 		else
 			activity.wait = numbered_wait(event, on_cpu);
-		if (!bpf_copy_from_user_task(&hash, sizeof(hash), (void *)source->statement, task, 0))
+		if (!read_memory(task, &hash, sizeof(hash), source->statement))
 			activity.statement = hash;
 	}
 	return activity;
+}
+
+/* Of the task that is running. */
+static __always_inline struct dbt_activity own_activity(struct dbt_wait_source *source)
+{
+	return activity_of(0, source);
 }
 
 #endif

@@ -154,6 +154,14 @@ impl Recorded {
         Report::of(&self.path, arguments)
     }
 
+    /// The same as it stands there: of what [`Report`] has no names for.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let path = self.path.to_str().expect("a plain path");
+        let outcome = dbtime(&[&["report", path, "--format", "json"], arguments].concat()).expect_code(0);
+        serde_json::from_str(&outcome.stdout).expect("JSON")
+    }
+
     /// What `dbtime report` prints about it.
     #[track_caller]
     pub fn text(&self, arguments: &[&str]) -> String {

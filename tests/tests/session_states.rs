@@ -8,20 +8,13 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options, SUPERUSER};
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution, needs_recording,
-    say,
+    Recorded, Recorder, Session, assert_between, assert_close, builds, distribution, needs_recording, say,
 };
 use serde_json::Value;
 
-fn json(recorded: &Recorded, arguments: &[&str]) -> Value {
-    let path = recorded.path.to_str().expect("a plain path");
-    let outcome = dbtime(&[&["report", path, "--format", "json"], arguments].concat()).expect_code(0);
-    serde_json::from_str(&outcome.stdout).expect("JSON")
-}
-
 /// Seconds in these sections by the value of a dimension, of one process.
 fn seconds(recorded: &Recorded, pid: u32, by: &str, sections: &[&str]) -> BTreeMap<String, f64> {
-    let report = json(recorded, &["--session", &pid.to_string(), "--by", by]);
+    let report = recorded.json(&["--session", &pid.to_string(), "--by", by]);
     let mut seconds = BTreeMap::new();
     for row in report["ledger"].as_array().expect("rows") {
         if sections.iter().any(|section| row["section"] == *section) {
@@ -125,7 +118,7 @@ fn who_waits_for_the_rows_of_a_copy_executes_it() {
     }
     drop(rows);
     assert!(psql.wait().expect("it ends").success());
-    let report = json(&recorder.stop(), &["--by", "query,session_state,wait"]);
+    let report = recorder.stop().json(&["--by", "query,session_state,wait"]);
     let rows = report["ledger"].as_array().expect("rows");
     let of_copy = rows.iter().filter(|row| {
         row["section"] == "idle"
@@ -163,7 +156,7 @@ fn what_the_application_calls_itself_is_followed() {
     assert_close("first", found["first"], 4.4, 0.0, 2.0);
     assert_close("second", found["</script>"], 2.2, 0.0, 2.0);
     assert_close("both", found.values().sum(), 6.6, 0.02, 0.0);
-    let report = json(&recorded, &[]);
+    let report = recorded.json(&[]);
     let sessions = report["sessions"].as_array().expect("sessions");
     let of = |application: &str| {
         let so = sessions.iter().filter(|of| of["application"] == application);
@@ -201,7 +194,7 @@ fn a_parallel_worker_works_for_its_leaders_user_statement_and_application() {
     }
     session.wait_until_idle();
     let recorded = recorder.stop();
-    let report = json(&recorded, &["--by", "backend_type,user,application"]);
+    let report = recorded.json(&["--by", "backend_type,user,application"]);
     let rows = report["ledger"].as_array().expect("rows");
     let workers: Vec<&Value> = rows
         .iter()
@@ -219,7 +212,7 @@ fn a_parallel_worker_works_for_its_leaders_user_statement_and_application() {
         .collect();
     assert!(sum(&workers) > 0.1e9, "there were none: {rows:#?}");
     assert_close("time of workers", sum(&named), sum(&workers), 0.02, 0.0);
-    let by_query = json(&recorded, &["--by", "query,backend_type"]);
+    let by_query = recorded.json(&["--by", "query,backend_type"]);
     let rows = by_query["ledger"].as_array().expect("rows");
     let largest = |kind: &str| {
         let of = rows

@@ -17,12 +17,6 @@ fn now_s() -> f64 {
     since.expect("the clock is set").as_secs_f64()
 }
 
-fn json(recorded: &Recorded, arguments: &[&str]) -> Value {
-    let path = recorded.path.to_str().expect("a plain path");
-    let outcome = dbtime(&[&["report", path, "--format", "json"], arguments].concat()).expect_code(0);
-    serde_json::from_str(&outcome.stdout).expect("JSON")
-}
-
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
@@ -52,10 +46,10 @@ fn line(recorded: &Recorded, answer: &Value, value: &str) -> Vec<(f64, f64, f64)
 
 /// The buckets sum to what the ledger has of the same rows, whatever they are told apart by and however wide they are.
 fn assert_conserved(recorded: &Recorded, filter: &[&str]) {
-    let ledger = number(&json(recorded, filter)["db_time_ns"]);
+    let ledger = number(&recorded.json(filter)["db_time_ns"]);
     for by in ["wait_class", "state", "wait", "user", "session", "query"] {
         for width in ["--timeline=1s", "--timeline=4", "--timeline=7s"] {
-            let answer = json(recorded, &[filter, &[width, "--by", by, "--top", "2"]].concat());
+            let answer = recorded.json(&[filter, &[width, "--by", by, "--top", "2"]].concat());
             let timeline = &answer["timeline"];
             let buckets = timeline["buckets"].as_array().expect("buckets");
             let rates: f64 = buckets
@@ -131,7 +125,7 @@ fn sessions_on_a_cpu_and_then_in_locks_are_drawn_when_they_were() {
     let (sampled, exact) = (sampled.stop(), exact.stop());
 
     for (recorded, name) in [(&exact, "exact"), (&sampled, "sampled")] {
-        let answer = json(recorded, &["--timeline=2s"]);
+        let answer = recorded.json(&["--timeline=2s"]);
         let cpus = std::thread::available_parallelism().expect("a host has CPUs");
         assert!(number(&answer["timeline"]["cpus"]) >= cpus.get() as f64);
         assert_eq!(answer["timeline"]["gaps"], serde_json::json!([]));

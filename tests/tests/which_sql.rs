@@ -80,7 +80,7 @@ fn truth(cluster: &Cluster) -> BTreeMap<String, f64> {
 
 /// DB time in seconds, and the text, by query id.
 fn statements(recorded: &Recorded) -> BTreeMap<String, (f64, String)> {
-    let report = json(recorded, &[]);
+    let report = recorded.json(&[]);
     let statements = report["statements"].as_array().expect("statements");
     let sum: f64 = statements
         .iter()
@@ -97,19 +97,13 @@ fn statements(recorded: &Recorded) -> BTreeMap<String, (f64, String)> {
 
 /// CPU in seconds by query id.
 fn cpu(recorded: &Recorded) -> BTreeMap<String, f64> {
-    let report = json(recorded, &[]);
+    let report = recorded.json(&[]);
     let statements = report["statements"].as_array().expect("statements");
     let known = statements.iter().filter_map(|statement| {
         let id = statement["query"].as_str()?.to_string();
         Some((id, number(&statement["on_cpu_ns"]) / 1e9))
     });
     known.collect()
-}
-
-fn json(recorded: &Recorded, arguments: &[&str]) -> Value {
-    let path = recorded.path.to_str().expect("a plain path");
-    let outcome = dbtime(&[&["report", path, "--format", "json"], arguments].concat()).expect_code(0);
-    serde_json::from_str(&outcome.stdout).expect("JSON")
 }
 
 fn number(value: &Value) -> f64 {
@@ -312,7 +306,7 @@ fn time_can_be_grouped_and_filtered_by_statement() {
     };
     let (first, second) = (sleeper(0.6), sleeper(0.2));
 
-    let report = json(&recorded, &["--by", "query,wait"]);
+    let report = recorded.json(&["--by", "query,wait"]);
     let of = |id: &str, wait: &str| -> f64 {
         let rows = report["ledger"].as_array().expect("rows");
         let rows = rows
@@ -325,7 +319,7 @@ fn time_can_be_grouped_and_filtered_by_statement() {
     // Nobody executes anything while waiting for the client.
     assert_eq!(of(&first, "Client:ClientRead"), 0.0);
 
-    let only = json(&recorded, &["--query", &second]);
+    let only = recorded.json(&["--query", &second]);
     assert_close(
         "only the second, s",
         number(&only["db_time_ns"]) / 1e9,
@@ -358,7 +352,7 @@ fn without_query_ids_the_time_is_there_and_nothing_is_invented() {
     session.run("SELECT pg_sleep(0.3)");
     session.wait_until_idle();
     let recorded = recorder.stop();
-    let report = json(&recorded, &["--by", "query"]);
+    let report = recorded.json(&["--by", "query"]);
     assert!(number(&report["db_time_ns"]) > 0.29e9);
     assert_eq!(report["not_recorded"], serde_json::json!(["query"]));
     assert!(report.get("statements").is_none());

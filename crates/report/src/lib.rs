@@ -66,6 +66,7 @@ mod sessions;
 mod speedscope;
 mod stack_views;
 mod stacks;
+mod statement_text;
 mod sums;
 mod svg;
 mod system_calls;

@@ -128,6 +128,12 @@ pub(crate) fn round_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
+/// A multiple of such a step as it stands at an axis.
+pub(crate) fn at_axis(value: f64) -> String {
+    // Without the rest of a sum of binary fractions.
+    format!("{}", (value * 1e6).round() / 1e6)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

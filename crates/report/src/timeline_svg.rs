@@ -7,10 +7,11 @@ use dbtime_model::{State, Wait};
 use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::filter::SECOND_US;
 use crate::group::{Dimension, date_and_time, moment};
-use crate::number::{Amounts, counted, round_step, seconds};
+use crate::number::{Amounts, at_axis, counted, round_step, seconds};
 use crate::round_seconds::round_seconds;
+use crate::statement_text::one_line;
 use crate::sums::percent;
-use crate::timeline::{Timeline, TimelineBucket, TimelineValue};
+use crate::timeline::{Timeline, TimelineBucket};
 use crate::xml::xml;
 
 const LEFT: i32 = 64;
@@ -23,8 +24,6 @@ const LEGEND_LINE: i32 = 19;
 /// Between labels at least.
 const LABEL_GAP_PX: f64 = 72.0;
 const TICK_GAP_PX: f64 = 40.0;
-/// CPUs that are more times the highest bucket than this would make nothing of it: their line is left out.
-const CPUS_BEYOND: f64 = 3.0;
 /// Room above the highest bucket.
 const HEADROOM: f64 = 1.06;
 /// The line of the CPUs.
@@ -83,8 +82,7 @@ struct Plot {
 impl Plot {
     fn of(timeline: &Timeline) -> Plot {
         let (from, to) = (timeline.period.from_us as f64, timeline.period.to_us as f64);
-        let cpus = timeline.cpus.map(f64::from);
-        let cpus = cpus.filter(|cpus| *cpus <= CPUS_BEYOND * timeline.peak);
+        let cpus = timeline.line_of_cpus();
         let highest = timeline.peak.max(cpus.unwrap_or(0.0));
         Plot {
             from_us: from,
@@ -141,16 +139,9 @@ pub fn render(timeline: &Timeline) -> String {
     svg.finish()
 }
 
-fn what(timeline: &Timeline) -> String {
-    match timeline.are_sessions() {
-        true => "Average active sessions".to_string(),
-        false => format!("{} per second", Amounts::of(&timeline.meta).unit()),
-    }
-}
-
 fn titles(timeline: &Timeline, svg: &mut Svg) {
     let meta = &timeline.meta;
-    let mut title = format!("{} by {}", what(timeline), timeline.by);
+    let mut title = format!("{} by {}", timeline.title(), timeline.by);
     let database = format!("{} {}", meta.database.product, meta.database.version);
     if !database.trim().is_empty() {
         title += &format!(": {}", database.trim());
@@ -200,7 +191,7 @@ fn sessions_axis(timeline: &Timeline, plot: &Plot, svg: &mut Svg) {
         }
         let y = plot.y(value).round() as i32;
         svg.rule((LEFT, y), (LEFT + PLOT.0, y), GRID);
-        let label = format!("{}", (value * 1e6).round() / 1e6);
+        let label = at_axis(value);
         svg.text((LEFT - 8, y + 4), "end", INK, &label);
     }
     let unit = if timeline.are_sessions() {
@@ -233,7 +224,7 @@ fn bar(timeline: &Timeline, bucket: &TimelineBucket, plot: &Plot, colours: &[Str
                 "{} and {} s: {} {own:.2} of {:.2}{}",
                 when(timeline, bucket.period.from_us),
                 seconds(bucket.period.elapsed_ns()),
-                label(value),
+                value.name(),
                 rate(total).unwrap_or(0.0),
                 percent(*ns, total).map_or_else(String::new, |share| format!(" ({share:.1} %)")),
             )),
@@ -337,21 +328,10 @@ fn legend(timeline: &Timeline, colours: &[String], svg: &mut Svg) {
         let part = percent(value.ns, timeline.db_time_ns).unwrap_or(0.0);
         svg.text((share, y), "end", INK, &format!("{part:.1}"));
         let text = match &value.text {
-            Some(text) => format!(
-                "{}  {}",
-                label(value),
-                text.split_whitespace().collect::<Vec<_>>().join(" ")
-            ),
-            None => label(value),
+            Some(text) => format!("{}  {}", value.name(), one_line(text)),
+            None => value.name(),
         };
         svg.text((name, y), "start", INK, &shortened(&text, room, CHARACTER_PX));
-    }
-}
-
-fn label(value: &TimelineValue) -> String {
-    match value.is_other {
-        true => counted(value.count, "other"),
-        false => value.label.clone(),
     }
 }
 
@@ -360,8 +340,7 @@ fn when(timeline: &Timeline, us: i64) -> String {
     match timeline.meta.collector.clock {
         Clock::Utc => format!("{} UTC", moment(us)),
         Clock::Relative | Clock::None => {
-            let since = us as f64 - timeline.meta.start_us as f64;
-            format!("second {:.0}", since / SECOND_US as f64)
+            format!("second {:.0}", timeline.since_start_s(us))
         }
     }
 }

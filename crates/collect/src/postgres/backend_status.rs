@@ -99,9 +99,14 @@ impl BackendStatus {
     /// (`track_activity_query_size`); it is whole where the session has it for itself. Cut at [`MOST_TEXT`].
     pub(super) fn text(self, pid: u32, statement: u64) -> Option<String> {
         self.read(pid, |entry| {
-            let address = memory::read_u64(pid, entry + ACTIVITY).ok()?;
-            let id = memory::read_u64(pid, entry + QUERY_ID).ok()?;
-            let shown = (id == statement).then(|| text_at(pid, address, MOST_TEXT))??;
+            let (mut address, mut id) = ([0; 8], [0; 8]);
+            memory::read(
+                pid,
+                &mut [(entry + ACTIVITY, &mut address), (entry + QUERY_ID, &mut id)],
+            )
+            .ok()?;
+            let is_it = u64::from_ne_bytes(id) == statement;
+            let shown = is_it.then(|| text_at(pid, u64::from_ne_bytes(address), MOST_TEXT))??;
             let whole = || text_at(pid, memory::read_u64(pid, self.whole_text?).ok()?, MOST_TEXT);
             // A text may be cut inside a character.
             let is_whole_of_it = |whole: &String| whole.starts_with(shown.trim_end_matches('\u{FFFD}'));
@@ -116,9 +121,17 @@ impl BackendStatus {
     /// What a session's application calls itself; it may not. None as long as the session has not filled in its entry.
     pub(super) fn application(self, pid: u32) -> Option<String> {
         self.read(pid, |entry| {
-            let is_filled_in = memory::read_u32(pid, entry + PROCESS_ID).ok()? != 0;
-            let address = memory::read_u64(pid, entry + APPLICATION).ok()?;
-            is_filled_in.then(|| text_at(pid, address, MOST_NAME))?
+            let (mut process, mut address) = ([0; 4], [0; 8]);
+            memory::read(
+                pid,
+                &mut [
+                    (entry + PROCESS_ID, &mut process),
+                    (entry + APPLICATION, &mut address),
+                ],
+            )
+            .ok()?;
+            let is_filled_in = u32::from_ne_bytes(process) != 0;
+            is_filled_in.then(|| text_at(pid, u64::from_ne_bytes(address), MOST_NAME))?
         })
     }
 

@@ -204,6 +204,28 @@ impl Database for PostgresDatabase {
     }
 }
 
+/// BackendState in src/include/utils/backend_status.h, of 14 to 17.
+const STATES_14: [SessionState; 7] = [
+    SessionState::None,
+    SessionState::Idle,
+    SessionState::Active,
+    SessionState::IdleInTransaction,
+    SessionState::FastpathCall,
+    SessionState::IdleInFailedTransaction,
+    SessionState::Disabled,
+];
+/// Of 18.
+const STATES_18: [SessionState; 8] = [
+    SessionState::None,
+    SessionState::Starting,
+    SessionState::Idle,
+    SessionState::Active,
+    SessionState::IdleInTransaction,
+    SessionState::FastpathCall,
+    SessionState::IdleInFailedTransaction,
+    SessionState::Disabled,
+];
+
 impl WaitNames for &'static WaitEventNames {
     fn decode(&self, wait: u32, foreground: bool) -> Wait {
         match WaitEventNames::decode(self, wait) {
@@ -215,21 +237,12 @@ impl WaitNames for &'static WaitEventNames {
     }
 
     fn session_state(&self, number: u32) -> SessionState {
-        // BackendState in src/include/utils/backend_status.h; 18 has put one more in the second place.
-        let since_14 = match (self.major() >= 18, number) {
-            (true, 1) => return SessionState::Starting,
-            (true, 2..) => number - 1,
-            _ => number,
+        let states: &[SessionState] = if self.major() >= 18 {
+            &STATES_18
+        } else {
+            &STATES_14
         };
-        match since_14 {
-            1 => SessionState::Idle,
-            2 => SessionState::Active,
-            3 => SessionState::IdleInTransaction,
-            4 => SessionState::FastpathCall,
-            5 => SessionState::IdleInFailedTransaction,
-            6 => SessionState::Disabled,
-            _ => SessionState::None,
-        }
+        states.get(number as usize).copied().unwrap_or_default()
     }
 
     fn traits(&self) -> WaitTraits {

@@ -167,9 +167,15 @@ impl Task {
                         .ok()
                         .filter(|at| *at != 0)?;
                     let field = |offset: u16| at.checked_add(u64::from(offset));
+                    let (mut statement, mut session_state) = ([0; 8], [0; 4]);
+                    let mut parts: [(u64, &mut [u8]); 2] = [
+                        (field(record.statement)?, &mut statement),
+                        (field(record.session_state)?, &mut session_state),
+                    ];
+                    memory::read(self.pid, &mut parts).ok()?;
                     Some(Executing {
-                        statement: memory::read_u64(self.pid, field(record.statement)?).ok()?,
-                        session_state: memory::read_u32(self.pid, field(record.session_state)?).ok()?,
+                        statement: u64::from_ne_bytes(statement),
+                        session_state: u32::from_ne_bytes(session_state),
                     })
                 });
                 (wait.ok(), executing.unwrap_or_default())

@@ -297,14 +297,7 @@ impl Changes {
             .collect();
         chosen.sort_unstable();
         let numbers = Numbers::of(&chosen, self);
-        let mut measures: Vec<Measure> = chosen
-            .iter()
-            .map(|_| Measure {
-                numerators: [0, 1].map(|side| vec![0.0; per.slices[side].len()]),
-                denominators: per.slices.clone(),
-                factor,
-            })
-            .collect();
+        let mut measures: Vec<Measure> = chosen.iter().map(|_| per.measure(factor)).collect();
         for atom in self.atoms.iter().filter(|atom| atom.is_tested) {
             for number in numbers.of_atom(atom, self) {
                 for (numerators, slices) in measures[number].numerators.iter_mut().zip(&atom.slices) {
@@ -480,19 +473,19 @@ pub(super) fn judge(
 }
 
 impl Pair {
-    fn add(&mut self, values: [u128; 2], tested: [u128; 2]) {
+    pub(super) fn add(&mut self, values: [u128; 2], tested: [u128; 2]) {
         add(&mut self.values, values);
         add(&mut self.tested, tested);
     }
 
     /// It is tested.
-    fn is_large(&self, per: &Per, smallest: f64) -> bool {
+    pub(super) fn is_large(&self, per: &Per, smallest: f64) -> bool {
         let [good, bad] = per.per_unit(self.tested);
         good.max(bad) >= smallest
     }
 
     /// What differs and was not tested, or not found to differ, is the host's.
-    fn judge_untested(&mut self, per: &Per, smallest: f64) {
+    pub(super) fn judge_untested(&mut self, per: &Per, smallest: f64) {
         let [good, bad] = per.per_unit(self.values);
         let is_small = self.verdict.is_none_or(|verdict| verdict == Verdict::Small);
         if is_small && (bad - good).abs() >= smallest {

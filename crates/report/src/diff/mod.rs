@@ -29,7 +29,7 @@ use crate::report::ReportError;
 use crate::work::WorkUnit;
 use changes::Changes;
 pub(crate) use conclusion::amount;
-use noise::{FEWEST_SLICES, LEVEL, RESAMPLES};
+use noise::{FEWEST_SLICES, LEVEL, Measure, RESAMPLES};
 use side::Side;
 
 /// A difference below this part of the larger DB time without the host's, per unit, is not worth a verdict.
@@ -224,6 +224,15 @@ impl Per {
             work,
             slices: [by_slice(0), by_slice(1)],
             is_told,
+        }
+    }
+
+    /// What is measured by this work, of which nothing is known yet.
+    fn measure(&self, factor: f64) -> Measure {
+        Measure {
+            numerators: [0, 1].map(|side| vec![0.0; self.slices[side].len()]),
+            denominators: self.slices.clone(),
+            factor,
         }
     }
 

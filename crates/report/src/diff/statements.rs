@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use dbtime_model::{State, Wait};
 
 use super::answer::{Change, Place, StatementChange, Statements, Verdict};
-use super::changes::{Changes, Pair, add, judge};
+use super::changes::{Changes, Pair, judge};
 use super::conclusion::amount;
 use super::headline::rate;
 use super::noise::{Measure, test};
@@ -17,6 +17,7 @@ use super::side::Side;
 use super::{Per, SMALLEST_SHARE, common_factor};
 use crate::function::Functions;
 use crate::group::query_id;
+use crate::statement_text::beginning;
 use crate::work::WorkUnit;
 
 /// An increase is named before a decrease that is not more than twice as large.
@@ -35,7 +36,6 @@ const TEXT: usize = 60;
 struct Both {
     all: Pair,
     cells: BTreeMap<(Wait, State), Pair>,
-    verdict: Option<Verdict>,
 }
 
 /// Compares both sides by statement; none when one of them knows no statement.
@@ -59,14 +59,11 @@ pub(super) fn compare(
         for ((id, wait, state, is_tested), slices) in &side.statements {
             let mut values = [0; 2];
             values[n] = slices.values().map(|amount| amount.value(per.unit)).sum();
+            let tested = if *is_tested { values } else { [0; 2] };
             let both = statements.entry(*id).or_default();
+            both.all.add(values, tested);
             let cell = both.cells.entry((wait.clone(), *state)).or_default();
-            for pair in [&mut both.all, cell] {
-                add(&mut pair.values, values);
-                if *is_tested {
-                    add(&mut pair.tested, values);
-                }
-            }
+            cell.add(values, tested);
         }
     }
     give_verdicts(&mut statements, sides, changes, per, factor);
@@ -76,10 +73,6 @@ pub(super) fn compare(
         .map(|(id, both)| {
             // Good or bad: whichever has a text.
             let known = |of: &dyn Fn(&Side) -> Option<String>| sides.iter().find_map(of);
-            let pair = Pair {
-                verdict: both.verdict,
-                ..both.all
-            };
             let mut cells: Vec<Change> = both
                 .cells
                 .into_iter()
@@ -87,7 +80,7 @@ pub(super) fn compare(
                 .collect();
             sort(&mut cells, |cell| cell);
             StatementChange {
-                change: changes.change(Place::Statement(id), &pair, None, per),
+                change: changes.change(Place::Statement(id), &both.all, None, per),
                 sql_id: known(&|side| side.dimensions.sql_id(id).map(str::to_string)),
                 text: known(&|side| side.dimensions.statement(id).map(str::to_string)),
                 cells,
@@ -122,21 +115,11 @@ fn give_verdicts(
     // Chosen by size, not by difference, as everything that is tested.
     let chosen: BTreeMap<u64, usize> = statements
         .iter()
-        .filter(|(_, both)| {
-            let [good, bad] = per.per_unit(both.all.tested);
-            good.max(bad) >= smallest
-        })
+        .filter(|(_, both)| both.all.is_large(per, smallest))
         .map(|(id, _)| *id)
         .zip(0..)
         .collect();
-    let mut measures: Vec<Measure> = chosen
-        .iter()
-        .map(|_| Measure {
-            numerators: [0, 1].map(|side| vec![0.0; per.slices[side].len()]),
-            denominators: per.slices.clone(),
-            factor,
-        })
-        .collect();
+    let mut measures: Vec<Measure> = chosen.iter().map(|_| per.measure(factor)).collect();
     for (n, side) in sides.iter().enumerate() {
         for ((id, _, _, is_tested), slices) in &side.statements {
             let (Some(number), true) = (chosen.get(id), is_tested) else {
@@ -149,17 +132,15 @@ fn give_verdicts(
     }
     let tested = test(&measures);
     for (id, both) in statements {
-        both.verdict = Some(match chosen.get(id) {
+        let all = &mut both.all;
+        all.verdict = Some(match chosen.get(id) {
             Some(number) => {
                 let tested = tested.as_ref().map(|tested| &tested[*number]);
-                judge(both.all.tested, tested, per, factor, smallest)
+                judge(all.tested, tested, per, factor, smallest)
             }
             None => Verdict::Small,
         });
-        let [good, bad] = per.per_unit(both.all.values);
-        if both.verdict == Some(Verdict::Small) && (bad - good).abs() >= smallest {
-            both.verdict = Some(Verdict::Host);
-        }
+        all.judge_untested(per, smallest);
     }
 }
 
@@ -192,11 +173,7 @@ fn sentence(statement: &StatementChange, unit: WorkUnit) -> String {
         (None, _) => String::new(),
     };
     let text = statement.text.as_deref().map_or_else(String::new, |text| {
-        let words = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-        match words.char_indices().nth(TEXT) {
-            Some((end, _)) => format!(" ({}…)", &words[..end]),
-            None => format!(" ({})", words.trim_end_matches(';')),
-        }
+        format!(" ({})", beginning(text, TEXT).trim_end_matches(';'))
     });
     let per = match unit {
         // Of these an amount is a part.

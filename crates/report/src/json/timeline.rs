@@ -144,11 +144,10 @@ fn bucket(timeline: &Timeline, bucket: &TimelineBucket) -> BucketJson {
 
 fn period(timeline: &Timeline, period: Period) -> PeriodJson {
     let meta = &timeline.meta;
-    let since_start = |us: i64| (us as f64 - meta.start_us as f64) / 1e6;
     PeriodJson {
         from: time_of_day(meta, period.from_us),
         to: time_of_day(meta, period.to_us),
-        from_s: since_start(period.from_us),
-        to_s: since_start(period.to_us),
+        from_s: timeline.since_start_s(period.from_us),
+        to_s: timeline.since_start_s(period.to_us),
     }
 }

@@ -4,6 +4,7 @@ use super::page::{Page, Table};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
+use crate::statement_text::cell;
 use crate::work::WorkUnit;
 use dbtime_model::recording::Clock;
 
@@ -250,7 +251,11 @@ fn statements(diff: &Diff, page: &mut Page) {
     for statement in shown {
         let change = &statement.change;
         let id = statement.sql_id.clone().unwrap_or_else(|| place(&change.place));
-        let mut cells = vec![id, statement_text(statement), most(statement)];
+        let text = match change.place {
+            Place::Statement(id) => cell(id, statement.text.as_deref(), TEXT),
+            _ => String::new(),
+        };
+        let mut cells = vec![id, text, most(statement)];
         cells.extend(numbers(change));
         cells.push(verdict(change.verdict));
         table.row(cells);
@@ -261,21 +266,6 @@ fn statements(diff: &Diff, page: &mut Page) {
     cells.push(String::new());
     table.row(cells);
     page.table(&table);
-}
-
-fn statement_text(statement: &StatementChange) -> String {
-    let words = |text: &str| text.split_whitespace().collect::<Vec<&str>>().join(" ");
-    match (&statement.change.place, &statement.text) {
-        (Place::Statement(0), _) => "[none: parsing, or no command yet]".to_string(),
-        (_, None) => "[text not read]".to_string(),
-        (_, Some(text)) => {
-            let text = words(text);
-            match text.char_indices().nth(TEXT) {
-                Some((end, _)) => format!("{}…", &text[..end]),
-                None => text,
-            }
-        }
-    }
 }
 
 /// The cell in which the difference goes furthest in the direction of the whole.

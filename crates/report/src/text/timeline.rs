@@ -1,19 +1,18 @@
 //! Average active sessions over time: a line for each bucket, drawn in letters.
 
-use dbtime_model::recording::{Clock, Meta};
+use dbtime_model::recording::Clock;
 
 use super::page::{Page, Table, percent};
 use super::{header, quality};
 use crate::group::{date_and_time, moment};
-use crate::number::{Amounts, counted, round_step, seconds};
+use crate::number::{Amounts, at_axis, counted, round_step, seconds};
 use crate::scan::Period;
+use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 use crate::timeline::{Timeline, TimelineValue};
 
 /// Columns between ticks, at least.
 const TICK_COLUMNS: f64 = 9.0;
-/// CPUs that are more times the highest bucket than this would make nothing of it: their line is left out.
-const CPUS_BEYOND: f64 = 3.0;
 /// Gaps that are listed.
 const GAPS: usize = 5;
 /// Letter of what is left out.
@@ -40,15 +39,12 @@ pub(super) fn render(timeline: &Timeline, page: &mut Page) {
 }
 
 fn heading(timeline: &Timeline) -> String {
-    let what = match timeline.are_sessions() {
-        true => "Average active sessions".to_string(),
-        false => format!("{} per second", Amounts::of(&timeline.meta).unit()),
-    };
+    let title = timeline.title();
     let fidelity = timeline
         .fidelity
         .map_or_else(String::new, |fidelity| format!(" ({})", fidelity.as_str()));
     format!(
-        "{what} by {}{fidelity}: buckets of {} s",
+        "{title} by {}{fidelity}: buckets of {} s",
         timeline.by, timeline.width_s
     )
 }
@@ -70,9 +66,10 @@ fn values(timeline: &Timeline, letters: &[char], page: &mut Page) {
     let mut table = Table::new(names, &[total, "%", mean, "peak", "at"]);
     let number = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.2}"));
     for (value, letter) in timeline.values.iter().zip(letters) {
-        let mut cells = vec![letter.to_string(), label(value)];
+        let mut cells = vec![letter.to_string(), value.name()];
         if has_texts {
-            cells.push(value.text.as_deref().map_or_else(String::new, shortened));
+            let text = value.text.as_deref().map(|text| beginning(text, TEXT));
+            cells.push(text.unwrap_or_default());
         }
         let at = value.peak.map(|(_, bucket)| timeline.buckets[bucket].period);
         cells.extend([
@@ -100,21 +97,6 @@ fn values(timeline: &Timeline, letters: &[char], page: &mut Page) {
     page.table(&table);
 }
 
-fn label(value: &TimelineValue) -> String {
-    match value.is_other {
-        true => counted(value.count, "other"),
-        false => value.label.clone(),
-    }
-}
-
-fn shortened(text: &str) -> String {
-    let words = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-    match words.char_indices().nth(TEXT) {
-        Some((end, _)) => format!("{}…", &words[..end]),
-        None => words,
-    }
-}
-
 fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
     let zone = match timeline.meta.collector.clock {
         Clock::Utc => "UTC",
@@ -139,10 +121,7 @@ fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
     let rate = widest(&mut rates.iter().flatten().map(|rate| number(*rate).len())).max(aas.len());
     // Two blanks before, between and after the numbers.
     let columns = page.width().saturating_sub(2 + time + 2 + rate + 2 + 1).max(10);
-    let cpus = timeline
-        .cpus
-        .map(f64::from)
-        .filter(|cpus| *cpus <= CPUS_BEYOND * timeline.peak);
+    let cpus = timeline.line_of_cpus();
     let top = timeline.peak.max(cpus.unwrap_or(0.0));
     let scale = if top > 0.0 { columns as f64 / top } else { 0.0 };
     let column = |value: f64| ((value * scale).round() as usize).min(columns);
@@ -215,7 +194,7 @@ fn axis(top: f64, columns: usize, scale: f64) -> String {
         if scale <= 0.0 || value > top * 1.0001 || end > columns as f64 {
             break;
         }
-        let label = format!("{}", (value * 1e6).round() / 1e6);
+        let label = at_axis(value);
         let blanks = (end as usize)
             .saturating_sub(label.len())
             .saturating_sub(axis.chars().count());
@@ -227,7 +206,7 @@ fn axis(top: f64, columns: usize, scale: f64) -> String {
 
 fn notes(timeline: &Timeline, page: &mut Page) {
     match timeline.cpus {
-        Some(cpus) if f64::from(cpus) <= CPUS_BEYOND * timeline.peak => {
+        Some(cpus) if timeline.line_of_cpus().is_some() => {
             page.heading(&format!(
                 "| = {}, as many sessions as can be on a CPU.",
                 counted(cpus, "CPU")
@@ -274,12 +253,8 @@ fn when(timeline: &Timeline, us: i64) -> String {
                 _ => moment(us),
             }
         }
-        Clock::Relative | Clock::None => format!("{:.0}", since_start_s(&timeline.meta, us)),
+        Clock::Relative | Clock::None => format!("{:.0}", timeline.since_start_s(us)),
     }
-}
-
-fn since_start_s(meta: &Meta, us: i64) -> f64 {
-    (us as f64 - meta.start_us as f64) / 1e6
 }
 
 /// A letter for each value: its first one; where that is taken, the first of its others that is not.

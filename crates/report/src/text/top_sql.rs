@@ -4,6 +4,7 @@ use super::page::{Page, Table, percent};
 use crate::group::query_id;
 use crate::number::{Amounts, counted};
 use crate::report::Report;
+use crate::statement_text::cell;
 use crate::sums::Sums;
 use crate::sums::percent as percent_of;
 use crate::top_sql::{NoStatements, StatementTime};
@@ -49,7 +50,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     for statement in shown {
         let (wait, ns) = &statement.main_wait;
         let share = percent(percent_of(*ns, statement.sums.total_ns()));
-        let mut cells = vec![id(statement), text(statement), format!("{wait} {share} %")];
+        let text = cell(statement.id, statement.text.as_deref(), TEXT);
+        let mut cells = vec![id(statement), text, format!("{wait} {share} %")];
         cells.extend(numbers(&statement.sums));
         table.row(cells);
     }
@@ -69,19 +71,5 @@ fn id(statement: &StatementTime) -> String {
         (Some(sql_id), _) => sql_id.clone(),
         (None, 0) => String::new(),
         (None, id) => query_id(id),
-    }
-}
-
-fn text(statement: &StatementTime) -> String {
-    match (&statement.text, statement.id) {
-        (_, 0) => "[none: parsing, or no command yet]".to_string(),
-        (None, _) => "[text not read]".to_string(),
-        (Some(text), _) => {
-            let words = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-            match words.char_indices().nth(TEXT) {
-                Some((end, _)) => format!("{}…", &words[..end]),
-                None => words,
-            }
-        }
     }
 }

@@ -15,11 +15,11 @@ use dbtime_model::{State, Wait, counter};
 
 pub use buckets::{BucketWidth, WidthError};
 
-use crate::filter::Filter;
+use crate::filter::{Filter, SECOND_US};
 use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::ledger::Section;
 use crate::load::Source;
-use crate::number::Amounts;
+use crate::number::{Amounts, counted};
 use crate::numbered::Numbered;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
@@ -128,7 +128,39 @@ impl TimelineBucket {
     }
 }
 
+impl TimelineValue {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match self.is_other {
+            true => counted(self.count, "other"),
+            false => self.label.clone(),
+        }
+    }
+}
+
+/// CPUs that are more times the highest bucket than this would make nothing of it.
+const CPUS_BEYOND: f64 = 3.0;
+
 impl Timeline {
+    /// What is drawn.
+    pub fn title(&self) -> String {
+        match self.are_sessions() {
+            true => "Average active sessions".to_string(),
+            false => format!("{} per second", Amounts::of(&self.meta).unit()),
+        }
+    }
+
+    /// The number of CPUs, where a line of them is drawn.
+    pub fn line_of_cpus(&self) -> Option<f64> {
+        let cpus = self.cpus.map(f64::from);
+        cpus.filter(|cpus| *cpus <= CPUS_BEYOND * self.peak)
+    }
+
+    /// Seconds since the recording began.
+    pub fn since_start_s(&self, us: i64) -> f64 {
+        (us as f64 - self.meta.start_us as f64) / SECOND_US as f64
+    }
+
     /// True when amounts are times, and their rates average active sessions.
     pub fn are_sessions(&self) -> bool {
         Amounts::of(&self.meta).are_times()

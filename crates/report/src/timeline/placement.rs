@@ -156,7 +156,7 @@ mod tests {
         ) {
             let buckets = buckets(12, 1);
             let mut recorded = RecordedSeconds::default();
-        let mut placement = Placement::new(&buckets, is_long, &mut recorded);
+            let mut placement = Placement::new(&buckets, is_long, &mut recorded);
             for (number, (second, group, ms)) in rows.iter().enumerate() {
                 placement.add(SessionId(number as u64), second * SECOND, *group, ms * MS);
             }

@@ -1,0 +1,24 @@
+//! The text of a statement where there is little room for it.
+
+/// In one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<&str>>().join(" ")
+}
+
+/// In one line of so many characters at most, and a mark where there is more.
+pub(crate) fn beginning(text: &str, most: usize) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// The same in a table of statements, where some have no text: of the statement with this id, 0 = what belongs to none.
+pub(crate) fn cell(id: u64, text: Option<&str>, most: usize) -> String {
+    match (id, text) {
+        (0, _) => "[none: parsing, or no command yet]".to_string(),
+        (_, None) => "[text not read]".to_string(),
+        (_, Some(text)) => beginning(text, most),
+    }
+}
