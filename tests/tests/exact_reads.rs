@@ -144,6 +144,7 @@ fn single_blocks_come_from_the_page_cache_when_warm_and_from_the_device_when_col
             from_device.sum_ns()
         ));
     }
+    say(&text);
     // The kernel may take a page out of the cache again before it is looked at.
     let read = cold.pages_read as u64 * 4096;
     assert!(
@@ -181,11 +182,13 @@ fn single_blocks_come_from_the_page_cache_when_warm_and_from_the_device_when_col
         queue.sum_ns() + on_device.sum_ns() <= device.sum_ns(),
         "the parts are more than the reads\n{text}"
     );
+    let beside = block.count().saturating_sub(on_device.count() + quick.count());
+    let slowest = block.0.iter().map(|row| row.to_ns).max().unwrap_or_default();
     assert_between(
-        "time of requests whose read did not sleep, ns",
+        "time of requests of which no read slept, ns",
         block.sum_ns() as f64 - on_device.sum_ns() as f64,
         0.0,
-        quick.sum_ns() as f64,
+        (quick.sum_ns() + beside * slowest) as f64,
         0.0,
         block.count() as f64,
     );

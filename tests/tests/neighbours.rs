@@ -10,7 +10,7 @@ use dbtime::throwaway::{Options, Shutdown};
 use dbtime_model::State;
 use dbtime_tests::{
     Books, Diving, KernelObjects, Programs, Recorded, Recorder, Running, Session, assert_close, children,
-    dbtime, distribution, needs_recording, pgbench, say, wait_for_state,
+    distribution, needs_recording, pgbench, say, wait_for_state,
 };
 use tempfile::TempDir;
 
@@ -271,9 +271,7 @@ fn assert_bounded(recorder: &Recorder) -> Books {
 /// Of DB time, what is of sessions of which it is not known what they were.
 #[track_caller]
 fn assert_little_is_unknown(recorded: &Recorded, share: f64) {
-    let path = recorded.path.to_str().expect("a plain path");
-    let outcome = dbtime(&["report", path, "--by", "backend_type", "--format", "json"]).expect_code(0);
-    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let report = recorded.json(&["--by", "backend_type"]);
     let rows = report["ledger"].as_array().expect("rows");
     let unknown = rows
         .iter()
@@ -366,6 +364,9 @@ fn beside_400_busy_sessions_a_recording_stays_within_bounds() {
     drop(load);
 }
 
+/// CPU time of a recorder before it samples and after: most of it is the kernel's, for the check of the programs.
+const BEGIN_AND_END: u64 = 3_000_000_000;
+
 /// All of them are there for nearly all of the time, within a CPU.
 fn assert_400_clients(recorded: &Recorded, seconds: u64) {
     let (cost, quality) = (&recorded.meta.cost, &recorded.meta.quality);
@@ -383,7 +384,7 @@ fn assert_400_clients(recorded: &Recorded, seconds: u64) {
             client.elapsed_ns
         );
     }
-    assert!(cost.cpu_ns < seconds * 1_000_000_000, "{cost:?}");
+    assert!(cost.cpu_ns < BEGIN_AND_END + seconds * 1_000_000_000, "{cost:?}");
 }
 
 /// Titles of two megabytes.
