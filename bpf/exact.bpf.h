@@ -327,7 +327,7 @@ static __always_inline void settle_calls(struct dbt_account *account, struct tas
 	__u64 begin, seen;
 
 	/* `switches` are those before this moment: none since it came onto its CPU, if none was missed. */
-	if (account->mode != MODE_OFF && account->switches && switches != account->switches) {
+	if (account->mode != MODE_OFF && account->switches && switches > account->switches) {
 		repair(account, task, now, run_delay, switches - account->switches);
 		account->switches = switches;
 	}

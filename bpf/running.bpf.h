@@ -37,11 +37,12 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 	if (sample->flags & SAMPLE_USER_MODE) {
 		if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
 			return false;
-		if (trace_calls && sample->activity.wait) {
+		if (trace_calls) {
 			begin_write(account);
 			account->activity = sample->activity;
-			settle_calls(account, task, now, task->sched_info.run_delay, sample->activity.wait,
-				     switches_of(task), true);
+			if (sample->activity.wait)
+				settle_calls(account, task, now, task->sched_info.run_delay, sample->activity.wait,
+					     switches_of(task), true);
 			end_write(account);
 		}
 	}

@@ -195,10 +195,14 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 		account->wanted = 1;
 		return ASKED_FOR;
 	}
-	if (trace_calls)
+	if (trace_calls) {
+		/* What it executes is noted at its boundaries only, and it may have begun something since. */
+		if (!copy->in_call && copy->source.kind != SOURCE_NONE && !is_memory_busy(task))
+			copy->activity = activity_of(task, &copy->source);
 		settle_calls(copy, task, totals->event.time_ns, totals->run_queue_ns, 0, switches_of(task), false);
-	else
+	} else {
 		settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
+	}
 	copy->sums.totals = *totals;
 	emit(&copy->sums, sums_size(&copy->sums), BPF_RB_NO_WAKEUP);
 	return REPORTED;

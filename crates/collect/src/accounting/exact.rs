@@ -5,6 +5,7 @@
 //! page faults and interrupts. Where system calls are not traced, all time on a CPU is split by samples, as in the
 //! sampled tier.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use dbtime_model::{Fidelity, NO_STACK, State, StateGroup};
@@ -29,8 +30,7 @@ struct Sum {
 #[derive(Debug, Clone)]
 pub(crate) struct ExactAccount {
     last: Totals,
-    /// What has been handed on so far. The kernel's sums only grow, but for the interval that was open when they were
-    /// read: it may end otherwise than it looked by some nanoseconds, so nothing is handed on twice.
+    /// What has been handed on so far.
     reported: BTreeMap<Key, Sum>,
     /// See [`ExactSums::epoch`].
     epoch: u32,
@@ -146,36 +146,58 @@ impl ExactAccount {
     }
 
     /// False for sums that were read before those that were taken last: all that is in them is known.
-    pub(crate) fn is_news(&self, sums: &ExactSums) -> bool {
-        sums.epoch >= self.epoch
+    pub(crate) fn is_news(&self, totals: Totals, sums: &ExactSums) -> bool {
+        totals.now >= self.last.now && sums.epoch >= self.epoch
     }
 
-    /// What the sums have grown by: time on a CPU of unknown wait, and every cell.
+    /// What is to be handed on: time on a CPU of unknown wait, and of every cell. Together that is what the sums have grown by.
+    ///
+    /// The interval that was open when they were read before may have ended otherwise than it looked then: another cell has its
+    /// time. What is handed on stays where it is, and is kept back from what has grown most.
     fn growth_of(&mut self, sums: &ExactSums) -> (u64, Vec<(Key, Sum)>) {
         if sums.epoch > self.epoch {
             self.epoch = sums.epoch;
             self.reported.clear();
         }
-        let cpu = sums.cpu_ns.saturating_sub(self.cpu_reported);
-        self.cpu_reported += cpu;
-        let mut cells = Vec::new();
+        let mut now: BTreeMap<Key, Sum> = self.reported.keys().map(|&key| (key, Sum::default())).collect();
         for of_wait in &sums.waits {
             let doing = (
                 of_wait.wait.map_or(RawWait::NotRead, RawWait::Info),
                 of_wait.executing,
             );
             for state in ExactState::ALL {
-                let reported = self.reported.entry((doing, state)).or_default();
-                let growth = Sum {
-                    ns: of_wait.ns[state as usize].saturating_sub(reported.ns),
-                    count: of_wait.count[state as usize].saturating_sub(reported.count),
-                };
-                reported.ns += growth.ns;
-                reported.count += growth.count;
-                if growth.ns > 0 || growth.count > 0 {
-                    cells.push(((doing, state), growth));
-                }
+                let sum = now.entry((doing, state)).or_default();
+                sum.ns += of_wait.ns[state as usize];
+                sum.count += of_wait.count[state as usize];
             }
+        }
+        let mut early = self.cpu_reported.saturating_sub(sums.cpu_ns);
+        let mut cpu = sums.cpu_ns.saturating_sub(self.cpu_reported);
+        let mut cells = Vec::new();
+        for (key, sum) in now {
+            let reported = self.reported.get(&key).copied().unwrap_or_default();
+            early += reported.ns.saturating_sub(sum.ns);
+            let growth = Sum {
+                ns: sum.ns.saturating_sub(reported.ns),
+                count: sum.count.saturating_sub(reported.count),
+            };
+            if growth.ns > 0 || growth.count > 0 {
+                cells.push((key, growth));
+            }
+        }
+        let mut grown: Vec<&mut u64> = cells.iter_mut().map(|(_, growth)| &mut growth.ns).collect();
+        grown.push(&mut cpu);
+        grown.sort_by_key(|ns| Reverse(**ns));
+        for ns in grown {
+            let kept_back = early.min(*ns);
+            *ns -= kept_back;
+            early -= kept_back;
+        }
+        self.cpu_reported += cpu;
+        for (key, growth) in &cells {
+            let reported = self.reported.entry(*key).or_default();
+            reported.ns += growth.ns;
+            reported.count += growth.count;
         }
         (cpu, cells)
     }
@@ -302,10 +324,31 @@ mod tests {
         // 10 ns of it turn out to be run queue.
         let closed = [(7, ExactState::Sleep, 990, 1), (7, ExactState::Runnable, 20, 1)];
         let (_, first) = account.advance(at(1_010), &sums(&closed), false);
-        assert_eq!(ns(first), 20);
+        assert_eq!(ns(first), 10);
         let later = [(7, ExactState::Sleep, 1_990, 2), (7, ExactState::Runnable, 20, 1)];
         let (_, second) = account.advance(at(2_010), &sums(&later), true);
-        assert_eq!(ns(second), 990);
+        assert_eq!(ns(second), 1_000);
+    }
+
+    /// A copy of the account has a cell for what was open, and the account itself never gets it.
+    #[test]
+    fn a_cell_that_is_gone_again_is_not_counted_twice() {
+        let mut account = ExactAccount::open(at(0), &ExactSums::default());
+        let ns = |shares: Vec<Share>| shares.iter().map(|s| s.ns).sum::<u64>();
+        let (_, open) = account.advance(at(1_000), &sums(&[(0, ExactState::Outside, 1_000, 0)]), true);
+        assert_eq!(ns(open), 1_000);
+        let closed = sums(&[(7, ExactState::Outside, 1_500, 0), (8, ExactState::Sleep, 100, 0)]);
+        let (_, first) = account.advance(at(1_600), &closed, true);
+        assert_eq!(ns(first), 600);
+    }
+
+    #[test]
+    fn what_was_open_when_the_account_was_opened_is_not_counted_afterwards() {
+        let before = sums(&[(0, ExactState::Outside, 1_000, 0)]);
+        let mut account = ExactAccount::open(at(1_000), &before);
+        let closed = sums(&[(7, ExactState::Outside, 1_500, 0)]);
+        let (_, shares) = account.advance(at(1_500), &closed, true);
+        assert_eq!(shares.iter().map(|share| share.ns).sum::<u64>(), 500);
     }
 
     #[test]
@@ -319,7 +362,8 @@ mod tests {
             ..sums(&[(7, ExactState::Sleep, 300, 1)])
         };
         assert_eq!(ns(account.advance(at(1_300), &anew, false).1), 300);
-        assert!(!account.is_news(&full) && account.is_news(&anew));
+        assert!(!account.is_news(at(1_300), &full) && account.is_news(at(1_300), &anew));
+        assert!(!account.is_news(at(1_299), &anew));
     }
 
     proptest! {

@@ -149,7 +149,7 @@ impl Account {
         let at = middle(self.last().now, totals.now);
         let (growth, shares) = match (self, sums) {
             (Account::Sampled(account), _) => return Some(account.advance(totals, ended)),
-            (Account::Exact(account), Some(sums)) if !account.is_news(sums) => return None,
+            (Account::Exact(account), Some(sums)) if !account.is_news(totals, sums) => return None,
             (Account::Exact(account), Some(sums)) => account.advance(totals, sums, ended),
             (Account::Exact(account), None) if ended => (Growth::default(), account.abandon()),
             (Account::Exact(_), None) => return None,
