@@ -84,6 +84,8 @@ struct dbt_config {
 	__u32 no_stack_waits[MAX_NO_STACK_WAITS];
 	__u64 resumed_classes; /* bit n: waits whose top byte is n go on after a signal: waits.bpf.h */
 	__u32 several_calls[MAX_SEVERAL_CALLS]; /* of which one wait makes several calls */
+	__u32 client_wait;      /* in which a session waits for a command; 0 = there is none */
+	__u32 executing_state;  /* the state of a session that executes one */
 };
 
 /* Argument of one pass of the sampler. */
@@ -187,7 +189,7 @@ struct dbt_begin {
 /* One cell of the histograms: latencies of one kind that fell into one bucket. What does not apply is 0. */
 struct dbt_latency_key {
 	__u64 start_ns; /* of the session's task: a pid alone is reused */
-	__u64 inode;    /* of the file that was read, and the device number of its file system */
+	__u64 inode;    /* of the file that was read, and the device number of its file system; of a command its statement */
 	__u32 file_system;
 	__u32 pid;
 	__u32 name;   /* by kind: wait event, number of the system call, operation, pid of the waker */
@@ -232,6 +234,7 @@ enum dbt_latency_kind {
 	LATENCY_WAKER = 11,
 	LATENCY_ORACLE_WAIT = 12,
 	LATENCY_ORACLE_WAIT_DB = 13,
+	LATENCY_COMMAND = 14,
 };
 
 /* What a block request does; `name` in the key of LATENCY_BLOCK and LATENCY_BLOCK_QUEUE. */
@@ -255,6 +258,28 @@ struct dbt_block_volume_key {
 	__u32 device;
 	__u16 operation;
 	__u16 odd; /* of the epoch, as the maps of the latencies */
+};
+
+/* Commands of a statement that took about as long; of all sessions. */
+struct dbt_command_key {
+	__u64 statement; /* 0 = not known */
+	__u32 bucket;    /* of latency_bucket(), the first of COMMAND_BUCKETS */
+	__u32 pad;
+};
+
+#define COMMAND_PARTS 16 /* wait events of commands that are told apart; a power of two */
+
+/* Time in a wait event, by state. */
+struct dbt_command_part {
+	__u64 wait; /* and 1; 0 = not in use */
+	__u64 ns[EXACT_STATES];
+};
+
+/* What they did. The last part takes what finds no room, as not read. */
+struct dbt_command_sums {
+	__u64 count;
+	__u64 sum_ns;
+	struct dbt_command_part parts[COMMAND_PARTS];
 };
 
 #endif

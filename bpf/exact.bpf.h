@@ -42,10 +42,14 @@ enum dbt_call_use {
 	CALL_SLEEPS = 4,     /* until somebody else does something: epoll_wait, futex */
 	CALL_ENDS_WAIT = 8,  /* of these, those that nothing follows in the same wait: futex */
 	CALL_OF_SIGNAL = 16, /* what handlers of signals do: kill, rt_sigreturn */
+	CALL_SENDS = 32,     /* what an answer is sent with: sendto, write */
+	CALL_RECEIVES = 64,  /* what a command is received with: recvfrom */
 };
 
 #define MAX_CALLS 512 /* a power of two */
 const volatile __u8 call_uses[MAX_CALLS] = {};
+
+#include "commands.bpf.h"
 
 #define CALL_HISTOGRAMS 64 /* a power of two */
 
@@ -104,6 +108,7 @@ struct dbt_account {
 	struct dbt_call_histogram calls[CALL_HISTOGRAMS];
 	struct dbt_open_wait open_wait;
 	struct dbt_open_wait left_wait; /* a signal interrupted it, and it may go on */
+	struct dbt_command command;
 };
 
 struct {
@@ -218,6 +223,8 @@ static __always_inline void charge(struct dbt_account *account, __u32 cell, __u3
 	same_register(index);
 	if (index < EXACT_STATES)
 		sums->ns[index] += ns;
+	if (trace_calls)
+		charge_command(&account->command, cell, sums->activity.wait, state, ns);
 }
 
 static __always_inline void count(struct dbt_account *account, __u32 cell, __u32 state)
@@ -266,8 +273,10 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 	if (delay < 0)
 		delay = 0;
 	account->owed_delay = booked - delay;
-	charge(account, cell, EXACT_RUNNABLE, delay);
 	charge(account, cell, state, off - delay);
+	if (trace_calls && final && state == EXACT_SLEEP)
+		command_at_wakeup(&account->command, &account->activity, wait_in(account, cell), until - delay);
+	charge(account, cell, EXACT_RUNNABLE, delay);
 	if (final) {
 		if (state != EXACT_RUNNABLE) {
 			count(account, cell, state);
@@ -408,6 +417,7 @@ static __always_inline void send_sums(struct dbt_account *account, __u64 now, __
 		account->calls[i].number = 0;
 		asm volatile("" ::: "memory");
 	}
+	forget_cells(&account->command);
 	account->sums.used = 0;
 	account->sums.epoch++;
 	cell_of(&account->sums, 0, 0, 0);
@@ -602,6 +612,8 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 	account->call_cell = own_cell_of(account, wait);
 	count(account, account->call_cell, EXACT_CALL);
 	wait_at_call(account, wait, account->call_cell, id, now);
+	command_at_call(&account->histograms, &account->command, &account->sums.totals.event.task, &account->activity, wait, id,
+			now);
 	account->in_call = 1;
 	account->mode = MODE_CALL;
 	account->call = id;
@@ -642,6 +654,7 @@ static __always_inline void return_from_call(struct dbt_account *account, struct
 		wait_at_return(account, result, now);
 	else
 		wait_at_unseen_return(account);
+	command_at_return(&account->command, wait_in(account, account->call_cell), account->call, result, now);
 	end_write(account);
 	if (begin)
 		end_call(account, task, now - begin, result);

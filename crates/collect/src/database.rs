@@ -107,6 +107,10 @@ pub(crate) struct WaitTraits {
     pub(crate) resumed_classes: Vec<u8>,
     /// Waits in which several system calls transfer data, of which four are taken; any other makes one.
     pub(crate) several_calls: Vec<u32>,
+    /// In which a session waits for a command.
+    pub(crate) client: Option<u32>,
+    /// Number of the state of a session that executes one; 0 = not known.
+    pub(crate) executing: u32,
 }
 
 /// A process that is a session.

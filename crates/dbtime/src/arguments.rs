@@ -364,6 +364,14 @@ pub struct ReportArguments {
                               "children", "switches", "calibration"]
     )]
     pub timeline: Option<Buckets>,
+    /// Show the latency of commands by query, and what the slowest 1 % did differently from the middle half (of a recording made
+    /// with --exact=calls)
+    #[arg(
+        long,
+        conflicts_with_all = ["latencies", "io", "timeline", "thresholds", "block_size", "plans", "each_literal", "stacks", "tree",
+                              "functions", "modules", "call", "children", "switches", "calibration", "by"]
+    )]
+    pub tail: bool,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub io: bool,
@@ -421,7 +429,7 @@ pub struct ReportArguments {
     )]
     pub by: Vec<String>,
     /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
-    /// trace, groups of latencies or files [10], values of a time line [8] to show
+    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
@@ -496,7 +504,14 @@ impl ReportArguments {
     pub fn detail(&self) -> Detail {
         let by_second = || self.by().is_ok_and(|by| by.contains(&Dimension::Second));
         let cuts = self.selection.from.is_some() || self.selection.to.is_some();
-        if cuts || self.latency || self.io || self.switches || self.timeline.is_some() || by_second() {
+        if cuts
+            || self.latency
+            || self.io
+            || self.switches
+            || self.tail
+            || self.timeline.is_some()
+            || by_second()
+        {
             Detail::Seconds
         } else {
             Detail::Sums

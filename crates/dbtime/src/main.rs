@@ -26,10 +26,10 @@ use dbtime_collect::Options;
 use dbtime_model::recording::{self, Compacted};
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
-    CalibrationOf, ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions, DiveView, Filter,
-    FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Sort, Source, StackOptions,
-    StackView, TimelineOptions, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export,
-    has_kernel_trace, parse_moment, printable_lines,
+    CalibrationOf, CommandOptions, ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions,
+    DiveView, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Sort, Source,
+    StackOptions, StackView, TimelineOptions, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff,
+    export, has_kernel_trace, parse_moment, printable_lines,
 };
 
 /// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
@@ -169,6 +169,7 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     match (arguments.latency, arguments.io, arguments.format()) {
         (true, _, Format::Svg) => run_heat_map(arguments),
         _ if arguments.timeline.is_some() => run_timeline(arguments),
+        _ if arguments.tail && arguments.format() != Format::Svg => run_tail(arguments),
         (_, _, Format::Svg) => Err(Usage(
             "this report is no picture: draw a time line with --timeline, a heat map with --latency, or a flame graph with \
              'dbtime flame'"
@@ -219,6 +220,28 @@ fn run_timeline(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         &text,
         timeline.recorded_ns > 0,
         "nothing was recorded in the part chosen",
+    )
+}
+
+fn run_tail(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let options = CommandOptions {
+        filter: filter(&arguments.selection, &source)?,
+        top: arguments.top.unwrap_or(CommandOptions::default().top),
+    };
+    let report = match dbtime_report::commands(&source, &options) {
+        Err(e @ ReportError::CommandsAreWhole) => return Err(Usage(e.to_string()).into()),
+        other => other?,
+    };
+    let text = match arguments.format() {
+        Format::Json => dbtime_report::json::render_commands(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render_commands(&report, output::width()),
+    };
+    answer(
+        arguments,
+        &text,
+        report.all.latencies.count() > 0,
+        "no commands in the part chosen of the recording",
     )
 }
 

@@ -31,6 +31,12 @@ pub fn bounds_of(bucket: u16) -> (u64, u64) {
     (from, from + (1 << shift))
 }
 
+/// Bounds of the broad bucket that this one lies in, in nanoseconds, the upper one exclusive: an eighth of a power of two.
+pub fn broad_bounds_of(bucket: u16) -> (u64, u64) {
+    let first = bucket & !7;
+    (bounds_of(first).0, bounds_of(first.saturating_add(7)).1)
+}
+
 /// What the values of `LatencyRow::kind` mean.
 pub mod kind {
     /// A wait, from entering the wait event until leaving it; where calls are not traced, one stay off CPU in it.
@@ -61,6 +67,12 @@ pub mod kind {
     pub const INSTEAD: &str = "instead";
     /// A kernel function, from entry to return, at the call path in `stack`.
     pub const FUNCTION: &str = "function";
+    /// A command of a client: from when the session has it until it asks the client for the next one.
+    pub const COMMAND: &str = "command";
+    /// The same of all sessions, in buckets of an eighth of a power of two.
+    pub const COMMAND_WHOLE: &str = "command_whole";
+    /// Time that commands of such a bucket spent in the wait event `name` and the state `source`: no event, `count` is 0.
+    pub const COMMAND_PART: &str = "command_part";
     /// A wait of Oracle's from its begin to its end, by probes in the database's functions.
     pub const ORACLE_WAIT: &str = "oracle_wait";
     /// The same wait as long as the database itself says that it was.
@@ -94,6 +106,17 @@ mod tests {
         }
         assert_eq!(bounds_of(last).1, LONGEST_NS + 1);
         bounds_of(u16::MAX);
+    }
+
+    #[test]
+    fn broad_buckets_follow_each_other_without_gap() {
+        let mut until = 0;
+        for bucket in (0..=bucket_of(u64::MAX)).step_by(8) {
+            let (from, to) = broad_bounds_of(bucket);
+            assert_eq!(from, until, "{bucket}");
+            assert_eq!(broad_bounds_of(bucket + 7), (from, to));
+            until = to;
+        }
     }
 
     proptest! {

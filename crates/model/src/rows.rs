@@ -70,6 +70,9 @@ pub struct LatencyRow {
     pub session: SessionId,
     /// See [`crate::latency::kind`].
     pub kind: String,
+    /// Statement of a command, as in [`ActivityRow::statement`]; 0 = not known, or it does not apply. Since 1.6.
+    #[serde(default)]
+    pub statement: u64,
     /// Name of the event: `class:event` of a wait (`CPU` = in none), system call, block operation (`read`, `write` …).
     pub name: String,
     /// Block device, empty when it does not apply.

@@ -119,6 +119,7 @@ prop_compose! {
                 time: 5,
                 session: SessionId(n),
                 kind: "wait".into(),
+                statement: n ^ 5,
                 name: "x".into(),
                 device: String::new(),
                 bytes: n,

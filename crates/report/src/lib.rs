@@ -9,6 +9,7 @@
 //! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
+//!        ──commands()─▶ CommandReport ─▶ text::render_commands, json::render_commands
 //!        ──timeline()─▶ Timeline ──────▶ text::render_timeline, json::render_timeline, timeline_svg
 //!        ──switches()─▶ SwitchLine ────▶ text::render_switch, json::render_switch
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
@@ -24,6 +25,7 @@ mod beside;
 mod block_io;
 mod block_io_json;
 mod code_module;
+mod commands;
 mod comparison;
 mod connecting;
 mod cost_of_looking;
@@ -81,6 +83,10 @@ mod xml;
 pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
+pub use commands::{
+    Cause, CauseTime, CommandOptions, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands,
+    commands,
+};
 pub use comparison::{
     BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, ComparisonOptions, Difference,
     Tail, ToCompare, compare,

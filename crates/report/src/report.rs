@@ -145,6 +145,12 @@ pub enum ReportError {
     /// No call of this number is kept (0 = none at all).
     #[error("{}", match .0 { 0 => "no call is kept whole in this trace".to_string(), n => format!("call {n} is not among those that are kept whole") })]
     NoSuchCall(u64),
+    /// What commands did is added up over sessions, for whole commands.
+    #[error(
+        "what commands did is added up for whole commands, over all sessions: choose by --query, --from and --to, not by session, \
+         wait or state"
+    )]
+    CommandsAreWhole,
     /// A time line needs moments.
     #[error("no time line: the file does not say when anything was, so all of it is one moment")]
     NoMoments,

@@ -228,15 +228,7 @@ fn unsplit(((wait, executing), state): Key) -> Cell {
     Cell {
         wait,
         executing,
-        state: match state {
-            // In user code most likely, but nobody looked.
-            ExactState::Outside => State::Cpu,
-            ExactState::Call => State::Kernel,
-            ExactState::Runnable => State::Runnable,
-            ExactState::Disk => State::Disk,
-            ExactState::Sleep => State::Sleep,
-            ExactState::Stopped => State::Stopped,
-        },
+        state: state.of_time(),
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
     }

@@ -147,6 +147,19 @@ impl ExactState {
         ExactState::Sleep,
         ExactState::Stopped,
     ];
+
+    /// The state of time that was not sampled.
+    pub(crate) fn of_time(self) -> State {
+        match self {
+            // In user code most likely, but nobody looked.
+            ExactState::Outside => State::Cpu,
+            ExactState::Call => State::Kernel,
+            ExactState::Runnable => State::Runnable,
+            ExactState::Disk => State::Disk,
+            ExactState::Sleep => State::Sleep,
+            ExactState::Stopped => State::Stopped,
+        }
+    }
 }
 
 /// An event. Times are CLOCK_MONOTONIC nanoseconds.

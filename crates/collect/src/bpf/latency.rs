@@ -20,6 +20,7 @@ pub(crate) mod latency_kind {
     pub(crate) const WAKER: u8 = 11;
     pub(crate) const ORACLE_WAIT: u8 = 12;
     pub(crate) const ORACLE_WAIT_DB: u8 = 13;
+    pub(crate) const COMMAND: u8 = 14;
 }
 
 /// `enum dbt_read_source` in bpf/dbtime.h.

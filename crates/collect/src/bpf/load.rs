@@ -16,7 +16,8 @@ use super::messages::{refusals, verdict};
 use super::plain::{Plain, globals, look_up};
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
-    bss, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
+    bss, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot,
+    dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
@@ -32,6 +33,9 @@ pub(crate) const READY_SLOTS: u32 = 64;
 /// Different latencies (session, event, bucket …) in a second that have no histogram; each costs the kernel about 150
 /// bytes, twice.
 const MAX_LATENCIES: u32 = 32_768;
+/// Statements, by how long they took (some 30 for each), of which commands are added up in a second; each costs the kernel about
+/// 1 KB, twice.
+const MAX_COMMANDS: u32 = 8_192;
 /// Histograms; each costs the kernel 9.6 KB.
 const MAX_HISTOGRAMS: u32 = 2_048;
 
@@ -87,12 +91,23 @@ const OF_SIGNALS: [libc::c_long; 8] = [
     libc::SYS_gettid,
     libc::SYS_setitimer,
 ];
+/// What an answer to a client is sent with.
+const SENDS: [libc::c_long; 4] = [
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+/// What a command is received with.
+const RECEIVES: [libc::c_long; 2] = [libc::SYS_recvfrom, libc::SYS_recvmsg];
 /// `enum dbt_call_use` in bpf/exact.bpf.h.
 const CALL_READS: u8 = 1;
 const CALL_WORKS: u8 = 2;
 const CALL_SLEEPS: u8 = 4;
 const CALL_ENDS_WAIT: u8 = 8;
 const CALL_OF_SIGNAL: u8 = 16;
+const CALL_SENDS: u8 = 32;
+const CALL_RECEIVES: u8 = 64;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +165,9 @@ pub(crate) struct Programs {
     pub(crate) unwind_maps: Option<UnwindMaps>,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
-    /// The same, where a session has a histogram of its own.
+    /// What commands did.
+    pub(crate) commands: LatencyMaps<dbt_command_key, dbt_command_sums>,
+    /// The same as `latencies`, where a session has a histogram of its own.
     pub(crate) histograms: Histograms,
     /// What the exact tier's probes cost.
     pub(crate) run_times: RunTimes,
@@ -233,6 +250,10 @@ impl Programs {
             let most = if exact { MAX_LATENCIES } else { 1 };
             map.set_max_entries(most).map_err(|e| failed("maps", e))?;
         }
+        for map in [&mut open.maps.commands_even, &mut open.maps.commands_odd] {
+            let most = if calls { MAX_COMMANDS } else { 1 };
+            map.set_max_entries(most).map_err(|e| failed("maps", e))?;
+        }
         let most = if exact { MAX_HISTOGRAMS } else { 1 };
         open.maps
             .histograms
@@ -253,6 +274,8 @@ impl Programs {
                 (&SLEEPS_AND_ENDS, CALL_SLEEPS | CALL_ENDS_WAIT),
                 (&SLEEPS_WITH_TIMEOUT, CALL_SLEEPS),
                 (&OF_SIGNALS, CALL_OF_SIGNAL),
+                (&SENDS, CALL_SENDS),
+                (&RECEIVES, CALL_RECEIVES),
             ] {
                 for &call in calls {
                     if let Some(uses) = constants.call_uses.get_mut(call as usize) {
@@ -335,6 +358,10 @@ impl Programs {
             )
             .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
+            commands: LatencyMaps::new(
+                handle(&skel.maps.commands_even)?,
+                handle(&skel.maps.commands_odd)?,
+            ),
             pass,
             _links: links,
         };
@@ -459,6 +486,8 @@ impl Programs {
         let mut config = dbt_config {
             no_stack_classes: mask(&waits.no_stack_classes),
             resumed_classes: mask(&waits.resumed_classes),
+            client_wait: waits.client.unwrap_or_default(),
+            executing_state: waits.executing,
             ..dbt_config::default()
         };
         for (place, wait) in config.no_stack_waits.iter_mut().zip(&waits.no_stack) {

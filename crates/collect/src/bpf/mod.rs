@@ -35,7 +35,10 @@ pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, make_real
 pub(crate) use sched::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
 pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
-pub(crate) use recorder::types::{dbt_latency as Latency, dbt_latency_key as LatencyKey};
+pub(crate) use recorder::types::{
+    dbt_command_key as CommandKey, dbt_command_sums as CommandSums, dbt_latency as Latency,
+    dbt_latency_key as LatencyKey,
+};
 #[cfg(test)]
 pub(crate) use recorder::types::{dbt_sample as Sample, dbt_space as Space};
 

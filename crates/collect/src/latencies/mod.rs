@@ -8,13 +8,16 @@ mod wakers;
 
 use std::collections::HashMap;
 
-use dbtime_model::latency::{bounds_of, kind, source};
+use dbtime_model::latency::{bounds_of, broad_bounds_of, kind, source};
 use dbtime_model::{LatencyRow, Rows, SessionId, Wait, WaitKind};
 use foldhash::fast::RandomState;
 use syscalls::Sysno;
 
 use crate::block::operation_of;
-use crate::bpf::{Latency, LatencyKey, OracleProbes, Programs, latency_kind, read_source, wait_for_programs};
+use crate::bpf::{
+    CommandKey, CommandSums, ExactState, Latency, LatencyKey, OracleProbes, Programs, latency_kind,
+    read_source, wait_for_programs,
+};
 use crate::clock::Clock;
 use crate::database::WaitNames;
 use crate::{CollectError, devices};
@@ -45,6 +48,7 @@ pub(crate) struct Latencies {
 struct RowKey {
     session: SessionId,
     kind: &'static str,
+    statement: u64,
     name: String,
     device: String,
     bytes: u64,
@@ -142,6 +146,9 @@ impl Latencies {
             }
         });
         let mut taken = programs.latencies.take(epoch, |key, latency| add(&key, latency));
+        taken = taken.and(programs.commands.take(epoch, |key, sums| {
+            add_command(&key, &sums, names, time, rows);
+        }));
         if let Some(probes) = probes {
             taken = taken.and(probes.take(epoch, |key, latency| add(&key, latency)));
         }
@@ -159,6 +166,7 @@ impl Latencies {
                 time,
                 session: key.session,
                 kind: key.kind.to_string(),
+                statement: key.statement,
                 name: key.name,
                 device: key.device,
                 bytes: key.bytes,
@@ -185,6 +193,7 @@ impl Latencies {
         let plain = |kind, name: String| RowKey {
             session,
             kind,
+            statement: 0,
             name,
             device: String::new(),
             bytes: 0,
@@ -224,6 +233,10 @@ impl Latencies {
                 }
                 rows
             }
+            latency_kind::COMMAND => vec![RowKey {
+                statement: key.inode,
+                ..plain(kind::COMMAND, String::new())
+            }],
             latency_kind::READ_CPU => vec![self.read(key, plain(kind::READ_CPU, wait))],
             latency_kind::READ_QUEUE => vec![self.read(key, plain(kind::READ_QUEUE, wait))],
             latency_kind::READ_DEVICE => vec![self.read(key, plain(kind::READ_DEVICE, wait))],
@@ -279,6 +292,33 @@ fn split(buckets: &[(u16, u64)], sum_ns: u64, max_ns: Option<u64>) -> Vec<(u16, 
         (bucket, latency)
     });
     split.collect()
+}
+
+/// Rows of commands of a statement that took about as long: the whole, and where the time went.
+fn add_command(key: &CommandKey, sums: &CommandSums, names: &dyn WaitNames, time: i64, rows: &mut Rows) {
+    let (from_ns, to_ns) = broad_bounds_of(key.bucket as u16);
+    let row = |kind: &str, count: u64, sum_ns: u64| LatencyRow {
+        time,
+        kind: kind.to_string(),
+        statement: key.statement,
+        from_ns,
+        to_ns,
+        count,
+        sum_ns,
+        ..LatencyRow::default()
+    };
+    rows.latency
+        .push(row(kind::COMMAND_WHOLE, sums.count, sums.sum_ns));
+    for part in sums.parts.iter().filter(|part| part.wait != 0) {
+        let name = wait_name(names, (part.wait - 1) as u32);
+        for (state, &ns) in ExactState::ALL.iter().zip(&part.ns).filter(|(_, ns)| **ns > 0) {
+            rows.latency.push(LatencyRow {
+                name: name.clone(),
+                source: state.of_time().as_str().to_string(),
+                ..row(kind::COMMAND_PART, 0, ns)
+            });
+        }
+    }
 }
 
 fn wait_name(names: &dyn WaitNames, info: u32) -> String {

@@ -226,6 +226,10 @@ const STATES_18: [SessionState; 8] = [
     SessionState::Disabled,
 ];
 
+fn states(major: u32) -> &'static [SessionState] {
+    if major >= 18 { &STATES_18 } else { &STATES_14 }
+}
+
 impl WaitNames for &'static WaitEventNames {
     fn decode(&self, wait: u32, foreground: bool) -> Wait {
         match WaitEventNames::decode(self, wait) {
@@ -237,11 +241,7 @@ impl WaitNames for &'static WaitEventNames {
     }
 
     fn session_state(&self, number: u32) -> SessionState {
-        let states: &[SessionState] = if self.major() >= 18 {
-            &STATES_18
-        } else {
-            &STATES_14
-        };
+        let states = states(self.major());
         states.get(number as usize).copied().unwrap_or_default()
     }
 
@@ -258,6 +258,11 @@ impl WaitNames for &'static WaitEventNames {
                 self,
                 &["WALInitWrite", "WalInitWrite", "DSMFillZeroWrite"],
             ),
+            client: wait_events::event_codes(self, &["ClientRead"]).first().copied(),
+            executing: states(self.major())
+                .iter()
+                .position(|&state| state == SessionState::Active)
+                .map_or(0, |number| number as u32),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Names of fields end in their unit. What is not known is `null`.
 
 mod beside;
+mod commands;
 mod comparison;
 mod connecting;
 mod cost_of_looking;
@@ -24,6 +25,7 @@ use dbtime_model::calibration::Calibration;
 use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
 use serde::Serialize;
 
+use crate::commands::CommandReport;
 use crate::comparison::Comparison;
 use crate::diff::Diff;
 use crate::dive::{DiveDiff, DiveReport};
@@ -61,6 +63,12 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
     in_units(&stack_views::Document::from(report), &report.meta)
+}
+
+/// Commands by statement as indented JSON, with a line feed at the end, in `statements`: each with the ledgers of the middle half
+/// (`median`) and of the slowest hundredth (`slow`), which sum to their mean latencies.
+pub fn render_commands(report: &CommandReport) -> String {
+    pretty(&commands::Document::from(report))
 }
 
 /// Average active sessions over time as indented JSON, with a line feed at the end, in `timeline`: `buckets` in order, with their

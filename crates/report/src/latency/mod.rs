@@ -23,7 +23,8 @@ pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 17] = [
+    kind::COMMAND,
     kind::WAIT,
     kind::WAIT_CALL,
     kind::ORACLE_WAIT,
@@ -45,6 +46,7 @@ const KINDS: [&str; 16] = [
 /// What a kind is, in a few words; the kind itself when it is not known.
 pub(crate) fn kind_words<'a>(kind: &'a str, meta: &Meta) -> &'a str {
     match kind {
+        kind::COMMAND => "Commands, by query",
         kind::WAIT => match WaitUnit::of(meta) {
             WaitUnit::Wait => "Waits",
             WaitUnit::Stay => "Stays off CPU in waits",
@@ -106,6 +108,7 @@ impl WaitUnit {
 /// What the events of a kind are called, many at once; reads and writes by the name of the event.
 pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
     match kind {
+        kind::COMMAND => "commands",
         kind::WAIT if name.to_ascii_lowercase().contains("read") => "reads",
         kind::WAIT if name.to_ascii_lowercase().contains("write") => "writes",
         kind::WAIT => "waits",

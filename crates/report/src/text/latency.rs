@@ -154,6 +154,9 @@ fn table(histogram: &Histogram) -> Table {
 /// What one event of a kind is.
 fn explanation(of: &str, meta: &Meta) -> &'static str {
     match of {
+        kind::COMMAND => {
+            "From when the server's process has a command until it asks for the next one; 'report --tail' tells what slow ones did."
+        }
         kind::WAIT if has_trace(meta) => "One event is a wait, as the trace tells it.",
         kind::WAIT => match WaitUnit::of(meta) {
             WaitUnit::Wait => "From entering the wait event until leaving it.",

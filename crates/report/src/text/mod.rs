@@ -3,6 +3,7 @@
 mod beside;
 mod block_io;
 mod calibration;
+mod commands;
 mod comparison;
 mod connecting;
 mod database_view;
@@ -26,6 +27,7 @@ mod trace;
 
 use dbtime_model::recording::Clock;
 
+use crate::commands::CommandReport;
 use crate::comparison::Comparison;
 use crate::diff::Diff;
 use crate::dive::{DiveDiff, DiveReport};
@@ -128,6 +130,13 @@ pub fn render_io(report: &IoReport, width: usize) -> String {
 pub fn render_stacks(report: &StackReport, width: usize) -> String {
     let mut page = Page::new(width);
     stack_views::render(report, &mut page);
+    page.finish()
+}
+
+/// Commands by statement as text, and what the slow ones did differently; as [`render`].
+pub fn render_commands(report: &CommandReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    commands::render(report, &mut page);
     page.finish()
 }
 

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* Commands: one from when the session has, or is woken for, what the client sends until it asks for more, if it answered in
+ * between. It waits for the client then, but where the next command is there already. What the time of a command went to is
+ * added up by wait event and state, and at its end to the sums of all commands of the same statement that took about as long.
+ * Where calls are traced. Included by exact.bpf.h. */
+#ifndef COMMANDS_BPF_H
+#define COMMANDS_BPF_H
+
+/* Commands that differ less stand together: 8 buckets of those of latency_bucket(), an eighth of a power of two. */
+#define COMMAND_BUCKETS 8
+
+struct dbt_command {
+	__u64 begin;     /* 0 = none is under way, or its begin was not seen */
+	__u64 statement; /* the last one that it was seen to execute; 0 = not known */
+	__u32 answered;  /* it has sent something */
+	__u32 used;      /* of `parts` */
+	__u8 part_of[MAX_WAITS]; /* by cell of `sums`, counted from 1; 0 = not looked for yet */
+	struct dbt_command_part parts[COMMAND_PARTS];
+};
+
+/* Part of a wait event. */
+static __noinline __u32 command_part_of(struct dbt_command *command, __u32 wait)
+{
+	__u64 name = (__u64)wait + 1;
+	__u32 i;
+
+	for (i = 0; i < COMMAND_PARTS - 1; i++) {
+		if (i >= command->used) {
+			command->parts[i] = (struct dbt_command_part){ .wait = name };
+			command->used = i + 1;
+			return i;
+		}
+		if (command->parts[i].wait == name)
+			return i;
+	}
+	if (command->used < COMMAND_PARTS) {
+		command->parts[COMMAND_PARTS - 1] = (struct dbt_command_part){ .wait = (__u64)WAIT_NOT_READ + 1 };
+		command->used = COMMAND_PARTS;
+	}
+	return COMMAND_PARTS - 1;
+}
+
+/* Time of the session in this cell of its sums, which is of this wait event. */
+static __always_inline void charge_command(struct dbt_command *command, __u32 cell, __u32 wait, __u32 state, __u64 ns)
+{
+	__u64 index = state;
+	__u32 part;
+
+	if (!command->begin || !ns)
+		return;
+	cell &= MAX_WAITS - 1;
+	part = command->part_of[cell];
+	if (!part) {
+		part = command_part_of(command, wait) + 1;
+		command->part_of[cell] = part;
+	}
+	same_register(index);
+	if (index < EXACT_STATES)
+		command->parts[(part - 1) & (COMMAND_PARTS - 1)].ns[index] += ns;
+}
+
+/* The cells of the session's sums are given out anew. */
+static __always_inline void forget_cells(struct dbt_command *command)
+{
+	__u64 *places = (__u64 *)command->part_of;
+	__u32 i;
+
+	for (i = 0; i < MAX_WAITS / 8; i++) {
+		places[i] = 0;
+		asm volatile("" ::: "memory");
+	}
+}
+
+static __always_inline bool is_client_wait(__u32 wait)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	return wait && config && config->client_wait == wait;
+}
+
+/* A session that reads the rows of a COPY waits for its client in the middle of a command. */
+static __always_inline bool is_executing(struct dbt_activity *activity)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	return config && activity->session_state && activity->session_state == config->executing_state;
+}
+
+static __noinline void begin_command(struct dbt_command *command, __u64 begin)
+{
+	command->begin = begin;
+	command->statement = 0;
+	command->answered = 0;
+	command->used = 0;
+	forget_cells(command);
+}
+
+/* The session was woken at this moment in this wait event: for a command, if it then gets one. Whatever it does from now on,
+ * waiting for a CPU first of all, is done for that. */
+static __always_inline void command_at_wakeup(struct dbt_command *command, struct dbt_activity *activity, __u32 wait, __u64 woken)
+{
+	if (is_client_wait(wait) && !is_executing(activity))
+		begin_command(command, woken);
+}
+
+/* This call, which the session made in this wait event, has returned. */
+static __always_inline void command_at_return(struct dbt_command *command, __u32 wait, __u32 call, long result, __u64 now)
+{
+	bool has_received = call_uses[call & (MAX_CALLS - 1)] & CALL_RECEIVES && result > 0;
+
+	if (!command->begin && (has_received || is_client_wait(wait)))
+		begin_command(command, now);
+}
+
+/* As the maps of the latencies: one is filled while the other is emptied. */
+struct command_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* user space sets it */
+	__type(key, struct dbt_command_key);
+	__type(value, struct dbt_command_sums);
+} commands_even SEC(".maps"), commands_odd SEC(".maps");
+
+static const struct dbt_command_sums no_sums = {};
+
+/* Place of a wait event in the sums, by its number and 1. Other CPUs look for theirs at the same time. */
+static __noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
+{
+	__u64 found;
+	__u32 i;
+
+	for (i = 0; i < COMMAND_PARTS - 1; i++) {
+		found = sums->parts[i].wait;
+		if (!found)
+			found = __sync_val_compare_and_swap(&sums->parts[i].wait, 0, name);
+		if (!found || found == name)
+			return i;
+	}
+	sums->parts[COMMAND_PARTS - 1].wait = (__u64)WAIT_NOT_READ + 1;
+	return COMMAND_PARTS - 1;
+}
+
+/* Adds what a command did that took `whole` to the sums of all that took about as long. */
+static __noinline void add_command(struct dbt_command *command, __u64 whole)
+{
+	struct dbt_command_key key = {
+		.statement = command->statement,
+		.bucket = latency_bucket(whole) & ~(COMMAND_BUCKETS - 1),
+	};
+	void *map = latency_epoch & 1 ? (void *)&commands_odd : (void *)&commands_even;
+	struct dbt_command_sums *sums = bpf_map_lookup_elem(map, &key);
+	__u32 i, state, place;
+	__u64 ns;
+
+	if (!sums) {
+		bpf_map_update_elem(map, &key, &no_sums, BPF_NOEXIST);
+		sums = bpf_map_lookup_elem(map, &key);
+	}
+	if (!sums) {
+		__sync_fetch_and_add(&latency_lost, 1);
+		return;
+	}
+	__sync_fetch_and_add(&sums->count, 1);
+	__sync_fetch_and_add(&sums->sum_ns, whole);
+	for (i = 0; i < COMMAND_PARTS && i < command->used; i++) {
+		place = place_of(sums, command->parts[i].wait) & (COMMAND_PARTS - 1);
+		for (state = 0; state < EXACT_STATES; state++) {
+			ns = command->parts[i].ns[state];
+			if (ns)
+				__sync_fetch_and_add(&sums->parts[place].ns[state], ns);
+		}
+	}
+}
+
+/* A command of this task has ended after `whole`. */
+static __noinline void count_command(struct dbt_own_histograms *mine, struct dbt_command *command, struct dbt_task_id *task,
+				     __u64 whole)
+{
+	struct dbt_latency_key key = {
+		.kind = LATENCY_COMMAND,
+		.pid = task->pid,
+		.start_ns = task->start_ns,
+		.inode = command->statement,
+	};
+
+	add_own_latency(mine, &key, whole);
+	add_command(command, whole);
+}
+
+/* The session makes a call in this wait event, while it says that it does this. Its account is settled up to now. */
+static __always_inline void command_at_call(struct dbt_own_histograms *mine, struct dbt_command *command,
+					    struct dbt_task_id *task, struct dbt_activity *activity, __u32 wait, __u32 call,
+					    __u64 now)
+{
+	__u32 uses = call_uses[call & (MAX_CALLS - 1)];
+	bool sends = uses & CALL_SENDS, receives = uses & CALL_RECEIVES, executes;
+
+	if (!command->begin)
+		return;
+	/* A session without a statement still has the number of its last one. It sends its answer when it says already that it has
+	 * none. */
+	executes = is_executing(activity);
+	if (activity->statement && (executes || sends))
+		command->statement = activity->statement;
+	if (sends)
+		command->answered = 1;
+	if (executes || !(is_client_wait(wait) || (receives && command->answered)))
+		return;
+	if (command->answered)
+		count_command(mine, command, task, now - command->begin);
+	command->begin = 0;
+}
+
+#endif

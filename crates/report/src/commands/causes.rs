@@ -1,0 +1,86 @@
+//! What slow commands spend more time on than others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use dbtime_model::{State, StateGroup, Wait, WaitKind};
+
+use super::ranges::RangeLedger;
+
+/// What a part of a command's time is put down to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Ready to run without a CPU, whatever it was doing.
+    RunQueue,
+    /// On a CPU in no wait event.
+    Cpu,
+    /// In this wait event.
+    Wait(Wait),
+    /// Off CPU, and not waiting in the eyes of the database.
+    OffCpu,
+    /// Not known.
+    Unknown,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::RunQueue => f.write_str("waiting for a CPU"),
+            Cause::Cpu => f.write_str("on CPU"),
+            Cause::Wait(wait) => wait.fmt(f),
+            Cause::OffCpu => f.write_str("off CPU in no wait event"),
+            Cause::Unknown => f.write_str("not known"),
+        }
+    }
+}
+
+impl Cause {
+    fn of(wait: &Wait, state: State) -> Cause {
+        match (wait.kind(), state.group()) {
+            (_, Some(StateGroup::RunQueue)) => Cause::RunQueue,
+            (WaitKind::Unknown, _) | (_, None) => Cause::Unknown,
+            (WaitKind::Event, _) => Cause::Wait(wait.clone()),
+            (WaitKind::None, Some(StateGroup::OnCpu)) => Cause::Cpu,
+            (WaitKind::None, Some(StateGroup::Blocked)) => Cause::OffCpu,
+        }
+    }
+}
+
+/// Time of a cause in two ranges, nanoseconds per command.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CauseTime {
+    /// What it is.
+    pub cause: Cause,
+    /// In the middle half.
+    pub median_ns: f64,
+    /// In the slowest.
+    pub slow_ns: f64,
+}
+
+impl CauseTime {
+    /// How much more it is in the slowest.
+    pub fn more_ns(&self) -> f64 {
+        self.slow_ns - self.median_ns
+    }
+}
+
+/// All causes, what grew most first.
+pub(super) fn differences(median: &RangeLedger, slow: &RangeLedger) -> Vec<CauseTime> {
+    let mut causes: BTreeMap<Cause, (f64, f64)> = BTreeMap::new();
+    for row in &median.rows {
+        causes.entry(Cause::of(&row.wait, row.state)).or_default().0 += row.ns;
+    }
+    for row in &slow.rows {
+        causes.entry(Cause::of(&row.wait, row.state)).or_default().1 += row.ns;
+    }
+    let mut causes: Vec<CauseTime> = causes
+        .into_iter()
+        .map(|(cause, (median_ns, slow_ns))| CauseTime {
+            cause,
+            median_ns,
+            slow_ns,
+        })
+        .collect();
+    causes.sort_by(|a, b| b.more_ns().total_cmp(&a.more_ns()));
+    causes
+}

@@ -1,0 +1,294 @@
+//! Commands of clients: how many, how long, and what the slow ones did differently; against what the server counts, the time of
+//! the sessions, and causes that are brought about.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::{Cluster, Options};
+use dbtime_model::State;
+use dbtime_tests::{
+    Outcome, Recorded, Recorder, Session, assert_close, builds, dbtime, distribution, needs_recording,
+    pgbench, say,
+};
+use serde_json::Value;
+
+const CALLS: &str = "--exact=calls";
+
+fn tail(recorded: &Recorded) -> Value {
+    let report = recorded.json(&["--tail", "--top", "100"]);
+    assert_conserved(&report["all"]);
+    for statement in report["statements"].as_array().expect("statements") {
+        assert_conserved(statement);
+    }
+    report
+}
+
+/// Each ledger sums to the mean latency of its commands, and these are a half and a hundredth of all.
+#[track_caller]
+fn assert_conserved(commands: &Value) {
+    let count = number(&commands["count"]);
+    let ledger = &commands["ledger"];
+    if count < 20.0 {
+        assert!(ledger.is_null(), "{commands:#}");
+        return;
+    }
+    for (range, share) in [("median", 0.5), ("slow", 0.01)] {
+        let rows = ledger[range].as_array().expect("rows");
+        let sum: f64 = rows.iter().map(|row| number(&row["ns"])).sum();
+        let mean = number(&ledger[format!("{range}_mean_ns")]);
+        assert_close("rows of a ledger, ns", sum, mean, 1e-6, 0.0);
+        assert!(rows.iter().all(|row| row["state"] != "unknown"), "{ledger:#}");
+        let commands = number(&ledger[format!("{range}_commands")]);
+        assert_close(
+            "commands of a ledger",
+            commands,
+            (count * share).max(1.0),
+            1e-6,
+            0.0,
+        );
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Commands by query id.
+fn counts(report: &Value) -> BTreeMap<String, u64> {
+    let statements = report["statements"].as_array().expect("statements").iter();
+    statements
+        .filter_map(|of| Some((of["query"].as_str()?.to_string(), of["count"].as_u64()?)))
+        .collect()
+}
+
+#[test]
+fn commands_are_as_many_as_the_server_counts_in_every_version() {
+    needs_recording!();
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    for server in servers {
+        let cluster = server.start(
+            Options::default()
+                .set("shared_preload_libraries", "pg_stat_statements")
+                .set("pg_stat_statements.track", "top"),
+        );
+        cluster
+            .psql("CREATE EXTENSION pg_stat_statements")
+            .expect("the build comes with it");
+        pgbench::initialise(&cluster, 1);
+        for mode in ["simple", "extended", "prepared"] {
+            cluster
+                .psql("SELECT pg_stat_statements_reset()")
+                .expect("statistics are on");
+            let recorder = Recorder::server(&cluster, &[CALLS]);
+            pgbench::run(
+                &cluster,
+                &[
+                    "--no-vacuum",
+                    "--client=4",
+                    "--jobs=2",
+                    "--transactions=100",
+                    "--protocol",
+                    mode,
+                ],
+            );
+            let recorded = recorder.stop();
+            let truth = cluster
+                .psql("SELECT queryid, calls FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'")
+                .expect("it is there");
+            let truth: BTreeMap<String, u64> = truth
+                .lines()
+                .filter_map(|line| line.split_once('\t'))
+                .map(|(id, calls)| (id.to_string(), calls.parse().expect("a number")))
+                .collect();
+            let report = tail(&recorded);
+            let found = counts(&report);
+            say(&format!("{} {mode}: {found:?}", recorded.meta.database.version));
+            assert!(truth.len() >= 7, "{truth:?}");
+            for (id, calls) in truth {
+                let found = found.get(&id).copied().unwrap_or_default();
+                // To prepare a statement is a command too, and no call.
+                let more = if mode == "prepared" { 4 } else { 0 };
+                assert!(
+                    (calls..=calls + more).contains(&found),
+                    "{mode}: query {id}: {found} commands, {calls} calls\n{}",
+                    recorded.text(&["--tail"])
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn commands_last_as_long_as_their_session_is_busy() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let mut session = Session::connect_with(&cluster, "-c log_duration=on");
+    session.wait_until_idle();
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    session.take_durations();
+    for _ in 0..30 {
+        session.run("SELECT pg_sleep(0.01)");
+        session.burn(Duration::from_millis(20));
+    }
+    session.wait_until_idle();
+    let durations = session.take_durations();
+    let recorded = recorder.stop();
+    let report = tail(&recorded);
+    let all = number(&report["all"]["total_ns"]) / 1e9;
+    let time = recorded.session(session.pid());
+    let asleep = time.ns(Some("Client:ClientRead"), &[State::Sleep]);
+    let busy = (time.elapsed_ns - asleep) as f64 / 1e9;
+    say(&format!("{all:.6} s of commands, {busy:.6} s not idle"));
+    assert_close("commands, s", all, busy, 0.002, 0.001);
+    assert_eq!(report["all"]["count"], 60, "{report:#}");
+    // The server's own watch begins when it has the command, and ends before its answer is sent.
+    let by_server: f64 = durations.iter().map(Duration::as_secs_f64).sum();
+    assert!(
+        by_server <= all && all < by_server * 1.02 + 0.01,
+        "{all} s of commands, {by_server} s by the server"
+    );
+}
+
+/// What the report says that slow commands of this query do, of those that take so many milliseconds on average.
+#[track_caller]
+fn assert_cause(recorded: &Recorded, text: &str, cause: &str, slow_ms: std::ops::Range<f64>) {
+    let report = tail(recorded);
+    let statements = report["statements"].as_array().expect("statements");
+    let is_it = |of: &&Value| of["text"].as_str().is_some_and(|of| of.starts_with(text));
+    let of = statements.iter().find(is_it).expect("it was recorded");
+    let first = &of["causes"][0];
+    let (median, slow) = (number(&first["median_ns"]) / 1e6, number(&first["slow_ns"]) / 1e6);
+    say(&format!(
+        "{text}: {} commands, p50 {} ns, p99 {} ns: {} {slow:.3} ms, against {median:.3} ms",
+        of["count"], of["p50_ns"], of["p99_ns"], first["cause"]
+    ));
+    assert_eq!(first["cause"], cause, "{}", recorded.text(&["--tail"]));
+    assert!(slow_ms.contains(&slow), "{}", recorded.text(&["--tail"]));
+    assert!(median < slow / 20.0, "{}", recorded.text(&["--tail"]));
+    let printed = recorded.text(&["--tail", "--query", of["query"].as_str().expect("it has an id")]);
+    assert!(printed.contains(cause), "{printed}");
+}
+
+fn asked(recorded: &Recorded, arguments: &[&str]) -> Outcome {
+    let path = recorded.path.to_str().expect("a plain path");
+    dbtime(&[&["report", path, "--tail"], arguments].concat())
+}
+
+fn server() -> Cluster {
+    distribution().start(Options::default().set("compute_query_id", "on"))
+}
+
+#[test]
+fn a_lock_that_some_commands_wait_for_is_named() {
+    needs_recording!();
+    let cluster = server();
+    let mut session = Session::connect(&cluster);
+    let mut other = Session::connect(&cluster);
+    session.run("CREATE TABLE t AS SELECT 1 AS id, 0 AS n");
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                other.run("BEGIN; UPDATE t SET n = n + 1; SELECT pg_sleep(0.03); COMMIT");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let begin = Instant::now();
+        // 2 to 3 % of them meet the other one.
+        while begin.elapsed() < Duration::from_secs(4) {
+            session.run("UPDATE t SET n = n + 2");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_cause(
+        &recorder.stop(),
+        "UPDATE t SET n = n +",
+        "Lock:transactionid",
+        5.0..31.0,
+    );
+}
+
+#[test]
+fn a_sleep_in_some_commands_is_named() {
+    needs_recording!();
+    let cluster = server();
+    let mut session = Session::connect(&cluster);
+    session.run(
+        "CREATE FUNCTION work(i int) RETURNS int LANGUAGE plpgsql AS $$
+         BEGIN IF i % 40 = 0 THEN PERFORM pg_sleep(0.02); END IF; RETURN i; END $$",
+    );
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    for i in 0..800 {
+        session.run(&format!("SELECT work({i})"));
+    }
+    assert_cause(&recorder.stop(), "SELECT work(", "Timeout:PgSleep", 19.9..21.0);
+}
+
+#[test]
+fn a_cpu_that_others_have_is_named() {
+    needs_recording!();
+    let cluster = server();
+    let mut session = Session::connect(&cluster);
+    let pinned = Command::new("taskset")
+        .args(["-pc", "0", &session.pid().to_string()])
+        .output()
+        .expect("util-linux is installed");
+    assert!(pinned.status.success(), "{pinned:?}");
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(5) {
+        // A twentieth of the time nobody else comes onto that CPU: one command in fifty meets it.
+        let mut other = Command::new("chrt")
+            .args([
+                "-f", "2", "timeout", "0.03", "chrt", "-f", "1", "taskset", "-c", "0",
+            ])
+            .args(["sh", "-c", "while :; do :; done"])
+            .spawn()
+            .expect("util-linux and coreutils are installed");
+        let until = Instant::now() + Duration::from_millis(600);
+        while Instant::now() < until {
+            session.run("SELECT sum(sqrt(n)) FROM generate_series(1, 4000) n");
+            std::thread::sleep(Duration::from_millis(12));
+        }
+        other.wait().expect("our child");
+    }
+    assert_cause(
+        &recorder.stop(),
+        "SELECT sum(sqrt(n))",
+        "waiting for a CPU",
+        5.0..60.0,
+    );
+}
+
+#[test]
+fn what_cannot_be_asked_of_commands_is_said() {
+    needs_recording!();
+    let cluster = server();
+    let mut session = Session::connect(&cluster);
+    let sampled = Recorder::server(&cluster, &[]);
+    session.run("SELECT pg_sleep(0.2)");
+    let sampled = sampled.stop();
+    let nothing = asked(&sampled, &[]).expect_code(3);
+    assert!(nothing.stdout.contains("--exact=calls"), "{nothing:?}");
+
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    session.run("SELECT pg_sleep(0.2)");
+    let recorded = recorder.stop();
+    for (wrong, said) in [
+        (&["--where", "user=postgres"][..], "over all sessions"),
+        (&["--wait", "Timeout"], "over all sessions"),
+        (&["--query", "4711"], "no time in query 4711"),
+        (&["--by", "wait"], "--by"),
+    ] {
+        let outcome = asked(&recorded, wrong);
+        assert!(
+            outcome.code != 0 && outcome.stderr.contains(said),
+            "{wrong:?}: {outcome:?}"
+        );
+    }
+}
