@@ -18,12 +18,17 @@ struct dbt_command {
 	struct dbt_command_part parts[COMMAND_PARTS];
 };
 
+/* Functions that are not static are checked once, and not again for each path that leads to them: by that the programs are small
+ * enough for all kernels (Linux 6.1: a million steps of the verifier). */
+
 /* Part of a wait event. */
-static __noinline __u32 command_part_of(struct dbt_command *command, __u32 wait)
+__noinline int command_part_of(struct dbt_command *command, __u32 wait)
 {
 	__u64 name = (__u64)wait + 1;
 	__u32 i;
 
+	if (!command)
+		return 0;
 	for (i = 0; i < COMMAND_PARTS - 1; i++) {
 		if (i >= command->used) {
 			command->parts[i] = (struct dbt_command_part){ .wait = name };
@@ -88,13 +93,16 @@ static __always_inline bool is_executing(struct dbt_activity *activity)
 	return config && activity->session_state && activity->session_state == config->executing_state;
 }
 
-static __noinline void begin_command(struct dbt_command *command, __u64 begin)
+__noinline int begin_command(struct dbt_command *command, __u64 begin)
 {
+	if (!command)
+		return 0;
 	command->begin = begin;
 	command->statement = 0;
 	command->answered = 0;
 	command->used = 0;
 	forget_cells(command);
+	return 0;
 }
 
 /* The session was woken at this moment in this wait event: for a command, if it then gets one. Whatever it does from now on,
@@ -142,24 +150,25 @@ static __noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
 }
 
 /* Adds what a command did that took `whole` to the sums of all that took about as long. */
-static __noinline void add_command(struct dbt_command *command, __u64 whole)
+__noinline int add_command(struct dbt_command *command, __u64 whole)
 {
-	struct dbt_command_key key = {
-		.statement = command->statement,
-		.bucket = latency_bucket(whole) & ~(COMMAND_BUCKETS - 1),
-	};
 	void *map = latency_epoch & 1 ? (void *)&commands_odd : (void *)&commands_even;
-	struct dbt_command_sums *sums = bpf_map_lookup_elem(map, &key);
+	struct dbt_command_key key = { .bucket = latency_bucket(whole) & ~(COMMAND_BUCKETS - 1) };
+	struct dbt_command_sums *sums;
 	__u32 i, state, place;
 	__u64 ns;
 
+	if (!command)
+		return 0;
+	key.statement = command->statement;
+	sums = bpf_map_lookup_elem(map, &key);
 	if (!sums) {
 		bpf_map_update_elem(map, &key, &no_sums, BPF_NOEXIST);
 		sums = bpf_map_lookup_elem(map, &key);
 	}
 	if (!sums) {
 		__sync_fetch_and_add(&latency_lost, 1);
-		return;
+		return 0;
 	}
 	__sync_fetch_and_add(&sums->count, 1);
 	__sync_fetch_and_add(&sums->sum_ns, whole);
@@ -171,6 +180,7 @@ static __noinline void add_command(struct dbt_command *command, __u64 whole)
 				__sync_fetch_and_add(&sums->parts[place].ns[state], ns);
 		}
 	}
+	return 0;
 }
 
 /* A command of this task has ended after `whole`. */
