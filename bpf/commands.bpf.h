@@ -12,8 +12,9 @@
 struct dbt_command {
 	__u64 begin;     /* 0 = none is under way, or its begin was not seen */
 	__u64 statement; /* the last one that it was seen to execute; 0 = not known */
-	__u32 answered;  /* it has sent something */
-	__u32 used;      /* of `parts` */
+	__u16 answered;   /* it has sent something */
+	__u16 has_client; /* what it receives are commands: it has waited for a client, or was forked and has connected to nobody */
+	__u32 used;       /* of `parts` */
 	__u8 part_of[MAX_WAITS]; /* by cell of `sums`, counted from 1; 0 = not looked for yet */
 	struct dbt_command_part parts[COMMAND_PARTS];
 };
@@ -76,6 +77,15 @@ static __always_inline void forget_cells(struct dbt_command *command)
 	}
 }
 
+/* The session was forked. */
+static __always_inline void expect_client(struct dbt_command *command)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	command->has_client = config && config->client_wait;
+}
+
 static __always_inline bool is_client_wait(__u32 wait)
 {
 	__u32 zero = 0;
@@ -109,14 +119,17 @@ __noinline int begin_command(struct dbt_command *command, __u64 begin)
  * waiting for a CPU first of all, is done for that. */
 static __always_inline void command_at_wakeup(struct dbt_command *command, struct dbt_activity *activity, __u32 wait, __u64 woken)
 {
-	if (is_client_wait(wait) && !is_executing(activity))
+	if (!is_client_wait(wait))
+		return;
+	command->has_client = 1;
+	if (!is_executing(activity))
 		begin_command(command, woken);
 }
 
 /* This call, which the session made in this wait event, has returned. */
 static __always_inline void command_at_return(struct dbt_command *command, __u32 wait, __u32 call, long result, __u64 now)
 {
-	bool has_received = call_uses[call & (MAX_CALLS - 1)] & CALL_RECEIVES && result > 0;
+	bool has_received = command->has_client && call_uses[call & (MAX_CALLS - 1)] & CALL_RECEIVES && result > 0;
 
 	if (!command->begin && (has_received || is_client_wait(wait)))
 		begin_command(command, now);
@@ -206,6 +219,8 @@ static __always_inline void command_at_call(struct dbt_own_histograms *mine, str
 	__u32 uses = call_uses[call & (MAX_CALLS - 1)];
 	bool sends = uses & CALL_SENDS, receives = uses & CALL_RECEIVES, executes;
 
+	if (uses & CALL_CONNECTS)
+		command->has_client = 0; /* as far as is known: a receiver of the log is one itself */
 	if (!command->begin)
 		return;
 	/* A session without a statement still has the number of its last one. It sends its answer when it says already that it has

@@ -44,6 +44,7 @@ enum dbt_call_use {
 	CALL_OF_SIGNAL = 16, /* what handlers of signals do: kill, rt_sigreturn */
 	CALL_SENDS = 32,     /* what an answer is sent with: sendto, write */
 	CALL_RECEIVES = 64,  /* what a command is received with: recvfrom */
+	CALL_CONNECTS = 128, /* to somebody who is no client: connect */
 };
 
 #define MAX_CALLS 512 /* a power of two */
@@ -469,6 +470,7 @@ static __always_inline void open_child(struct task_struct *child, struct dbt_wai
 	account->mode = MODE_OFF;
 	account->off_state = EXACT_RUNNABLE;
 	account->left_cpu = 1;
+	expect_client(&account->command);
 	open_account(account, child, child->start_time);
 	account->status = ACCOUNT_OPEN;
 }

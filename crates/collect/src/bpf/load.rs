@@ -108,6 +108,7 @@ const CALL_ENDS_WAIT: u8 = 8;
 const CALL_OF_SIGNAL: u8 = 16;
 const CALL_SENDS: u8 = 32;
 const CALL_RECEIVES: u8 = 64;
+const CALL_CONNECTS: u8 = 128;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,6 +277,7 @@ impl Programs {
                 (&OF_SIGNALS, CALL_OF_SIGNAL),
                 (&SENDS, CALL_SENDS),
                 (&RECEIVES, CALL_RECEIVES),
+                (&[libc::SYS_connect], CALL_CONNECTS),
             ] {
                 for &call in calls {
                     if let Some(uses) = constants.call_uses.get_mut(call as usize) {
