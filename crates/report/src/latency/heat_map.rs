@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dbtime_model::recording::Meta;
 
 use super::{LatencyOptions, Recorded, in_order, scan};
-use crate::filter::SECOND_US;
+use crate::filter::{Filter, SECOND_US};
 use crate::histogram::{Histogram, middle};
 use crate::load::Source;
 use crate::report::{ReportError, load};
@@ -154,7 +154,9 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
 fn choose(source: &Source, options: &LatencyOptions) -> Result<String, ReportError> {
     let mut recorded = Recorded::default();
     // What cannot be read is named by the pass that counts.
-    source.latency(|row| recorded.see(row, options));
+    scan(source, &mut source.dimensions(), &Filter::default(), |row, _| {
+        recorded.see(row, options)
+    });
     options.check(&recorded)?;
     let wanted = if options.kinds.is_empty() {
         in_order(&recorded.kinds)
