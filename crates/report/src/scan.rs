@@ -79,21 +79,7 @@ impl Scan {
                 recorded: waits.iter().map(Wait::to_string).collect(),
             });
         }
-        let statements = &self.met.statements;
-        if let Some(id) = filter.statements.iter().find(|id| !statements.contains_key(id)) {
-            let mut recorded: Vec<(u64, u128)> = statements.iter().map(|(id, ns)| (*id, *ns)).collect();
-            recorded.retain(|(id, _)| *id != 0);
-            recorded.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
-            return Err(ReportError::NoSuchStatement {
-                id: id.cast_signed(),
-                more: recorded.len() > MOST_NAMED,
-                recorded: recorded
-                    .iter()
-                    .take(MOST_NAMED)
-                    .map(|(id, _)| query_id(*id))
-                    .collect(),
-            });
-        }
+        check_statements(filter, &self.met.statements)?;
         match filter
             .states
             .iter()
@@ -106,6 +92,29 @@ impl Scan {
             None => Ok(()),
         }
     }
+}
+
+/// Checks that there was something of each statement that the filter has; `met` are those that there was something of, with their
+/// time.
+///
+/// # Errors
+/// There was none; says what there was.
+pub(crate) fn check_statements(filter: &Filter, met: &BTreeMap<u64, u128>) -> Result<(), ReportError> {
+    let Some(id) = filter.statements.iter().find(|id| !met.contains_key(id)) else {
+        return Ok(());
+    };
+    let mut recorded: Vec<(u64, u128)> = met.iter().map(|(id, ns)| (*id, *ns)).collect();
+    recorded.retain(|(id, _)| *id != 0);
+    recorded.sort_unstable_by_key(|(_, ns)| Reverse(*ns));
+    Err(ReportError::NoSuchStatement {
+        id: id.cast_signed(),
+        more: recorded.len() > MOST_NAMED,
+        recorded: recorded
+            .iter()
+            .take(MOST_NAMED)
+            .map(|(id, _)| query_id(*id))
+            .collect(),
+    })
 }
 
 /// What the chosen sessions and seconds have, where a filter chooses among it.

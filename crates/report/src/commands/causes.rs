@@ -1,11 +1,10 @@
 //! What slow commands spend more time on than others.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use dbtime_model::{State, StateGroup, Wait, WaitKind};
 
-use super::ranges::RangeLedger;
+use super::ranges::{RangeLedger, side_by_side};
 
 /// What a part of a command's time is put down to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,21 +65,13 @@ impl CauseTime {
 
 /// All causes, what grew most first.
 pub(super) fn differences(median: &RangeLedger, slow: &RangeLedger) -> Vec<CauseTime> {
-    let mut causes: BTreeMap<Cause, (f64, f64)> = BTreeMap::new();
-    for row in &median.rows {
-        causes.entry(Cause::of(&row.wait, row.state)).or_default().0 += row.ns;
-    }
-    for row in &slow.rows {
-        causes.entry(Cause::of(&row.wait, row.state)).or_default().1 += row.ns;
-    }
-    let mut causes: Vec<CauseTime> = causes
+    let by_cause = side_by_side(median, slow, |row| Cause::of(&row.wait, row.state));
+    by_cause
         .into_iter()
-        .map(|(cause, (median_ns, slow_ns))| CauseTime {
+        .map(|(cause, median_ns, slow_ns)| CauseTime {
             cause,
             median_ns,
             slow_ns,
         })
-        .collect();
-    causes.sort_by(|a, b| b.more_ns().total_cmp(&a.more_ns()));
-    causes
+        .collect()
 }

@@ -22,8 +22,8 @@ use crate::filter::Filter;
 use crate::histogram::Histogram;
 use crate::load::Source;
 use crate::report::{ReportError, load};
-use crate::scan::{MOST_NAMED, Period, finish};
-use ranges::Ranges;
+use crate::scan::{Period, check_statements, finish};
+use ranges::{Ranges, side_by_side};
 
 /// Which commands, and how many statements are shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +92,14 @@ impl Commands {
             _ => Vec::new(),
         }
     }
+
+    /// The same by wait event and state: mean nanoseconds per command in the middle half and in the slowest hundredth.
+    pub fn rows(&self) -> Vec<((Wait, State), f64, f64)> {
+        match (&self.median, &self.slow) {
+            (Some(median), Some(slow)) => side_by_side(median, slow, |row| (row.wait.clone(), row.state)),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Adds the rows up.
@@ -102,6 +110,22 @@ struct Builder {
 }
 
 impl Builder {
+    fn add(&mut self, row: &LatencyRow) {
+        match row.kind.as_str() {
+            kind::COMMAND => {
+                self.latencies
+                    .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
+            }
+            kind::COMMAND_WHOLE => self.ranges.add_whole(row.from_ns, row.count, row.sum_ns),
+            kind::COMMAND_PART => {
+                let state = row.source.parse::<State>().unwrap_or(State::Unknown);
+                self.ranges
+                    .add_part(row.from_ns, &wait_of(&row.name), state, row.sum_ns);
+            }
+            _ => {}
+        }
+    }
+
     fn finish(self) -> Commands {
         let (median, slow) = self.ranges.median_and_slow();
         Commands {
@@ -124,7 +148,7 @@ pub fn commands(source: &Source, options: &CommandOptions) -> Result<CommandRepo
     let dimensions = load(source, filter)?;
     let mut statements: HashMap<u64, Builder> = HashMap::new();
     let mut all = Builder::default();
-    let mut recorded: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut recorded: BTreeMap<u64, u128> = BTreeMap::new();
     let mut seconds: Option<(i64, i64)> = None;
     let problems = source.latency(|row| {
         let (first, last) = seconds.unwrap_or((row.time, row.time));
@@ -133,7 +157,7 @@ pub fn commands(source: &Source, options: &CommandOptions) -> Result<CommandRepo
             return;
         }
         if row.kind == kind::COMMAND {
-            *recorded.entry(row.statement).or_default() += row.sum_ns;
+            *recorded.entry(row.statement).or_default() += u128::from(row.sum_ns);
         }
         if filter.takes_statement(row.statement) {
             for builder in [&mut all, statements.entry(row.statement).or_default()] {
@@ -141,19 +165,7 @@ pub fn commands(source: &Source, options: &CommandOptions) -> Result<CommandRepo
             }
         }
     });
-    if let Some(id) = filter.statements.iter().find(|id| !recorded.contains_key(id)) {
-        let mut by_time: Vec<(u64, u64)> = recorded.into_iter().collect();
-        by_time.sort_by_key(|(id, ns)| (Reverse(*ns), *id));
-        return Err(ReportError::NoSuchStatement {
-            id: id.cast_signed(),
-            more: by_time.len() > MOST_NAMED,
-            recorded: by_time
-                .into_iter()
-                .take(MOST_NAMED)
-                .map(|(id, _)| crate::group::query_id(id))
-                .collect(),
-        });
-    }
+    check_statements(filter, &recorded)?;
     let scan = finish(source.meta(), filter, seconds, problems);
     statements.retain(|_, of| of.latencies.count() > 0);
     let mut statements: Vec<(u64, Builder)> = statements.into_iter().collect();
@@ -161,42 +173,25 @@ pub fn commands(source: &Source, options: &CommandOptions) -> Result<CommandRepo
     let rest = statements.split_off(options.top.min(statements.len()));
     let mut others = Histogram::default();
     rest.iter().for_each(|(_, of)| others.merge(&of.latencies));
-    let mut problems = dimensions.problems.clone();
+    let statements = statements
+        .into_iter()
+        .map(|(id, of)| StatementCommands {
+            id,
+            text: dimensions.statement(id).map(str::to_string),
+            commands: of.finish(),
+        })
+        .collect();
+    let mut problems = dimensions.problems;
     problems.extend(scan.problems);
     Ok(CommandReport {
         meta: source.meta().clone(),
         filter: filter.clone(),
         period: scan.period,
         all: all.finish(),
-        statements: statements
-            .into_iter()
-            .map(|(id, of)| StatementCommands {
-                id,
-                text: dimensions.statement(id).map(str::to_string),
-                commands: of.finish(),
-            })
-            .collect(),
+        statements,
         others: (rest.len(), others),
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
-}
-
-impl Builder {
-    fn add(&mut self, row: &LatencyRow) {
-        match row.kind.as_str() {
-            kind::COMMAND => {
-                self.latencies
-                    .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
-            }
-            kind::COMMAND_WHOLE => self.ranges.add_whole(row.from_ns, row.count, row.sum_ns),
-            kind::COMMAND_PART => {
-                let state = row.source.parse::<State>().unwrap_or(State::Unknown);
-                self.ranges
-                    .add_part(row.from_ns, &wait_of(&row.name), state, row.sum_ns);
-            }
-            _ => {}
-        }
-    }
 }
 
 /// The wait event of this name, in which a session that executes a command is.

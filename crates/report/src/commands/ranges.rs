@@ -111,6 +111,24 @@ impl Ranges {
     }
 }
 
+/// Rows of two ledgers, added up by what `key` takes them for: nanoseconds in each, what is more in the second first.
+pub(super) fn side_by_side<K: Ord>(
+    first: &RangeLedger,
+    second: &RangeLedger,
+    key: impl Fn(&RangeRow) -> K,
+) -> Vec<(K, f64, f64)> {
+    let mut sums: BTreeMap<K, (f64, f64)> = BTreeMap::new();
+    for row in &first.rows {
+        sums.entry(key(row)).or_default().0 += row.ns;
+    }
+    for row in &second.rows {
+        sums.entry(key(row)).or_default().1 += row.ns;
+    }
+    let mut rows: Vec<(K, f64, f64)> = sums.into_iter().map(|(key, (a, b))| (key, a, b)).collect();
+    rows.sort_by(|(_, a, b), (_, c, d)| (d - c).total_cmp(&(b - a)));
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -10,7 +10,7 @@ use dbtime_model::recording::Meta;
 use super::{LatencyOptions, Recorded, in_order, scan};
 use crate::filter::{Filter, SECOND_US};
 use crate::histogram::{Histogram, middle};
-use crate::load::Source;
+use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::Period;
 
@@ -95,12 +95,12 @@ impl HeatMap {
 /// # Errors
 /// The filter or the options name something that is not in the recording, or more than one kind.
 pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, ReportError> {
-    let kind = choose(source, options)?;
+    let mut dimensions = load(source, &options.filter)?;
+    let kind = choose(source, &mut dimensions, options)?;
     let only = LatencyOptions {
         kinds: vec![kind.clone()],
         ..options.clone()
     };
-    let mut dimensions = load(source, &options.filter)?;
     let mut grid = Grid::default();
     let mut names = BTreeSet::new();
     let mut total = Histogram::default();
@@ -151,10 +151,14 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
 }
 
 /// The kind to draw: the one asked for, or the only one there is. Empty when there is none at all.
-fn choose(source: &Source, options: &LatencyOptions) -> Result<String, ReportError> {
+fn choose(
+    source: &Source,
+    dimensions: &mut Dimensions,
+    options: &LatencyOptions,
+) -> Result<String, ReportError> {
     let mut recorded = Recorded::default();
     // What cannot be read is named by the pass that counts.
-    scan(source, &mut source.dimensions(), &Filter::default(), |row, _| {
+    scan(source, dimensions, &Filter::default(), |row, _| {
         recorded.see(row, options)
     });
     options.check(&recorded)?;

@@ -104,31 +104,14 @@ fn comparison(commands: &Commands, page: &mut Page) {
         &["wait", "state"],
         &["middle half, ms", "slowest 1 %, ms", "more, ms"],
     );
-    let mut rows: Vec<(String, &'static str, f64, f64)> = Vec::new();
     let mut small = (0, 0.0, 0.0);
-    for row in slow.rows.iter().chain(&median.rows) {
-        let key = (row.wait.to_string(), row.state.as_str());
-        if rows
-            .iter()
-            .any(|(wait, state, ..)| (wait, *state) == (&key.0, key.1))
-        {
-            continue;
-        }
-        let of = |ledger: &RangeLedger| {
-            let same =
-                |other: &&crate::commands::RangeRow| (&other.wait, other.state) == (&row.wait, row.state);
-            ledger.rows.iter().find(same).map_or(0.0, |row| row.ns)
-        };
-        rows.push((key.0, key.1, of(median), of(slow)));
-    }
-    rows.sort_by(|a, b| (b.3 - b.2).total_cmp(&(a.3 - a.2)));
-    for (wait, state, in_median, in_slow) in rows {
+    for ((wait, state), in_median, in_slow) in commands.rows() {
         if in_median < SMALL * median.mean_ns && in_slow < SMALL * slow.mean_ns {
             small = (small.0 + 1, small.1 + in_median, small.2 + in_slow);
             continue;
         }
         table.row(vec![
-            wait,
+            wait.to_string(),
             state.to_string(),
             ms(in_median),
             ms(in_slow),
