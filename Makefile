@@ -7,17 +7,24 @@ ifneq ($(wildcard ../shared/data/oracle_10046),)
 export DBTIME_TRACES ?= $(abspath ../shared/data/oracle_10046)
 endif
 
-.PHONY: help build demo test test-kernels bench bench-agreement bench-import fuzz lint deps clean
+# Where 'make install' puts things; DESTDIR is put before it, for packages.
+PREFIX ?= /usr/local
+DESTDIR ?=
+# What it installs.
+BINARY ?= target/release/dbtime
+
+.PHONY: help build install demo test test-kernels bench bench-agreement bench-import fuzz lint deps clean
 
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
 	@echo "make build   build target/release/dbtime"
+	@echo "make install put it, its manual pages and completions of bash, zsh and fish below PREFIX (/usr/local; DESTDIR for packages)"
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
 	@echo "make test-kernels   record and dive on Debian's own kernels in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
 	@echo "make bench-agreement   the sampled tier held against the exact one (needs root, an idle machine)"
 	@echo "make fuzz    feed the importers with damaged files, a minute each (needs a nightly Rust); TIME=600 for longer"
-	@echo "make lint    formatting, clippy, shell scripts"
+	@echo "make lint    formatting, clippy, the page in web/, shell scripts"
 	@echo "make deps    install everything the other targets need"
 
 deps:
@@ -26,6 +33,18 @@ deps:
 build:
 	scripts/deps.sh build
 	cargo build --release --locked
+
+# Builds nothing: 'make build && sudo make install' leaves no files of root's among the sources.
+install: root = $(DESTDIR)$(PREFIX)
+install:
+	@test -x "$(BINARY)" || { echo "$(BINARY) is not there: run 'make build' first" >&2; exit 1; }
+	install -d "$(root)/bin" "$(root)/share/man/man1" "$(root)/share/bash-completion/completions" \
+		"$(root)/share/zsh/site-functions" "$(root)/share/fish/vendor_completions.d"
+	install -m 755 "$(BINARY)" "$(root)/bin/dbtime"
+	"$(BINARY)" man "$(root)/share/man/man1"
+	"$(BINARY)" completions bash | install -m 644 /dev/stdin "$(root)/share/bash-completion/completions/dbtime"
+	"$(BINARY)" completions zsh | install -m 644 /dev/stdin "$(root)/share/zsh/site-functions/_dbtime"
+	"$(BINARY)" completions fish | install -m 644 /dev/stdin "$(root)/share/fish/vendor_completions.d/dbtime.fish"
 
 demo:
 	scripts/deps.sh build demo
@@ -76,6 +95,7 @@ lint:
 	scripts/deps.sh build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v npm >/dev/null; then scripts/web.sh; else echo "npm is not installed: the page in web/ is not checked"; fi
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "shellcheck is not installed: shell scripts are not checked"; fi
 
 clean:

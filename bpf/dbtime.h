@@ -94,7 +94,7 @@ struct dbt_pass {
 	__u32 totals; /* non-zero to report the totals of every session */
 	__u64 moment; /* whose states are looked for */
 	__u32 has_come; /* the sampler has come onto its CPU just now, for this pass */
-	__u32 pad;
+	__u32 number;   /* of the pass */
 };
 
 enum dbt_event_kind {
@@ -103,6 +103,7 @@ enum dbt_event_kind {
 	EVENT_TOTALS = 3,  /* struct dbt_totals: a second has passed */
 	EVENT_BEGIN = 4,   /* struct dbt_begin: a target's child was forked */
 	EVENT_END = 5,     /* struct dbt_totals: the task exits */
+	EVENT_WOKEN = 6,   /* struct dbt_woken: a task is woken out of a sleep in which the sampler found it */
 };
 
 struct dbt_event {
@@ -132,7 +133,7 @@ struct dbt_sample {
 	__u16 kernel_frames;
 	__u16 user_frames;
 	__u32 user_end;      /* enum dbt_unwind_end */
-	__u32 pad;
+	__u32 pass;          /* EVENT_WAITING: its number */
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
 };
 
@@ -177,6 +178,12 @@ struct dbt_sums {
 	__u32 type;   /* 0 = not known */
 	__u32 pad;
 	struct dbt_wait_sums waits[MAX_WAITS]; /* cut to what is used */
+};
+
+/* Who ended a sleep: `waker` is the task that did, pid 0 an interrupt. */
+struct dbt_woken {
+	struct dbt_event event;
+	struct dbt_task_id waker;
 };
 
 struct dbt_begin {

@@ -14,11 +14,13 @@
 #include "targets.bpf.h"
 #include "unwind.bpf.h"
 #include "running.bpf.h"
+#include "wakeups.bpf.h"
 #include "waiting.bpf.h"
 
 /* Events that lie in no map: named here so that the skeleton has their types. */
 struct dbt_totals totals_type = {};
 struct dbt_begin begin_type = {};
+struct dbt_woken woken_type = {};
 struct dbt_sums sums_type = {};
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

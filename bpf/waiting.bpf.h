@@ -44,6 +44,7 @@ struct dbt_visit {
 	__u64 moment; /* whose states are looked for */
 	__u64 begin;  /* of the pass */
 	__u32 ran;    /* sessions that have run since the pass before */
+	__u32 pass;   /* its number */
 };
 
 static __always_inline bool has_run(struct task_struct *task, __u64 switches)
@@ -328,7 +329,7 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 
 /* Second look, at what is new: the stacks. They are those of the first look as long as the task has not run since; it may have
  * been woken. */
-static __always_inline void take(struct task_struct *task, struct dbt_slot *slot)
+static __always_inline void take(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	__u64 switches = slot->switches, kernel = 0, user = 0;
 	struct dbt_waiting_scratch *scratch;
@@ -344,6 +345,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	if (slot->state == TASK_RAN_SINCE)
 		sample->flags |= SAMPLE_RAN_SINCE;
 	sample->state = slot->state;
+	sample->pass = visit->pass;
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = slot->activity;
 	if (sample->activity.wait == WAIT_NOT_READ)
@@ -354,6 +356,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	} else if (slot->state == TASK_RAN_SINCE) {
 		sample->flags |= SAMPLE_STACK_TORN;
 	} else {
+		if (slot->state != TASK_RUNNING && slot->state != TASK_WAKING)
+			mark_sleep(task, switches);
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
 		if (has_run(task, switches)) {
 			kernel = 0;
@@ -432,7 +436,7 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 		if (needs_account(slot))
 			begin_account(task, slot, visit);
 		if (slot->is_new)
-			take(task, slot);
+			take(task, slot, visit);
 	}
 	slot->is_new = 0;
 	bpf_task_release(task);
@@ -463,6 +467,7 @@ static __always_inline struct dbt_visit visit_of(struct dbt_pass *pass, struct t
 {
 	struct dbt_visit visit = {
 		.totals = pass->totals,
+		.pass = pass->number,
 		.moment = ~0ULL,
 		.begin = sampler->sched_info.last_arrival,
 	};
@@ -525,7 +530,7 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 	else if (visit.totals)
 		report_totals(task, slot, &visit);
 	if (slot->is_new)
-		take(task, slot);
+		take(task, slot, &visit);
 	return 0;
 }
 

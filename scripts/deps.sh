@@ -4,7 +4,7 @@
 #   scripts/deps.sh GROUP…     GROUP is one or more of
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
-#     test    what the test suite needs besides: Maven, Java, xz, zip, unzip, Python with venv, fio, Go and Node (readers of exports), debuginfod, perf, bpftrace, libbpf-tools
+#     test    what the test suite needs besides: Maven, Java, xz, zip, unzip, Python with venv, fio, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -85,6 +85,8 @@ check_test() {
     have go || missing+=(golang-go)
     have node || missing+=(nodejs)
     have npm || missing+=(npm)
+    # Ubuntu's is a snap, which cannot be installed everywhere.
+    have chromium || grep -qx 'ID=ubuntu' /etc/os-release || missing+=(chromium)
     have strace || missing+=(strace)
     [ -x /usr/bin/time ] || missing+=(time)
     # Server and client of debug files.

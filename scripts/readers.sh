@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs into target/readers what opens the exports in the tests: pprof from the Go module proxy, speedscope from npm.
+# Installs into target/readers what opens the exports in the tests: pprof from the Go module proxy, speedscope from npm;
+# and from npm, too, what drives a browser (Chromium itself is installed by deps.sh).
 # (Perfetto's protos come with the Python environment, see python-env.sh.) Does nothing when they are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,15 +9,23 @@ readonly READERS=$PWD/target/readers
 # The newest that Go 1.19 of Debian 12 compiles.
 readonly PPROF=v0.0.0-20230602150820-91b7bce49751
 readonly SPEEDSCOPE=1.25.0
+# Later ones want more than Node 18 of Debian 12.
+readonly PLAYWRIGHT=1.60.0
 
 if [ ! -x "$READERS/pprof-$PPROF/pprof" ]; then
     GOBIN=$READERS/pprof-$PPROF go install "github.com/google/pprof@$PPROF"
     ln -sfn "pprof-$PPROF" "$READERS/pprof"
 fi
-if [ ! -d "$READERS/speedscope-$SPEEDSCOPE" ]; then
+# A package of npm that needs no others.
+npm_package() {
+    local name=$1 version=$2
+    [ ! -d "$READERS/$name-$version" ] || return 0
     mkdir -p "$READERS/unpack"
-    (cd "$READERS/unpack" && npm pack --silent "speedscope@$SPEEDSCOPE" >/dev/null && tar xzf "speedscope-$SPEEDSCOPE.tgz")
-    mv "$READERS/unpack/package" "$READERS/speedscope-$SPEEDSCOPE"
+    (cd "$READERS/unpack" && npm pack --silent "$name@$version" >/dev/null && tar xzf "$name-$version.tgz")
+    mv "$READERS/unpack/package" "$READERS/$name-$version"
     rm -r "$READERS/unpack"
-    ln -sfn "speedscope-$SPEEDSCOPE" "$READERS/speedscope"
-fi
+    ln -sfn "$name-$version" "$READERS/$name"
+}
+
+npm_package speedscope "$SPEEDSCOPE"
+npm_package playwright-core "$PLAYWRIGHT"

@@ -9,12 +9,12 @@ pub struct Latencies(pub Vec<LatencyRow>);
 impl Latencies {
     /// Those of a kind (`read`, `syscall`, `wait` …).
     pub fn kind(&self, kind: &str) -> Latencies {
-        self.only(|row| row.kind == kind)
+        self.only(|row| *row.kind == *kind)
     }
 
     /// Those with a name (`pread64`, `Timeout:PgSleep` …).
     pub fn name(&self, name: &str) -> Latencies {
-        self.only(|row| row.name == name)
+        self.only(|row| *row.name == *name)
     }
 
     /// Those for which this holds.

@@ -76,6 +76,15 @@ pub fn assert_between(what: &str, found: f64, least: f64, most: f64, share: f64,
     );
 }
 
+/// A number in JSON.
+///
+/// # Panics
+/// When it is none.
+#[track_caller]
+pub fn number(value: &serde_json::Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
 /// Asserts that two numbers differ by no more than a share of the second, or a floor when that is more.
 #[track_caller]
 pub fn assert_close(what: &str, found: f64, truth: f64, share: f64, floor: f64) {

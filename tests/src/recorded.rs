@@ -40,6 +40,18 @@ impl Recorded {
     /// When it is none.
     #[track_caller]
     pub fn open(path: &Path, stderr: String, home: Option<TempDir>) -> Recorded {
+        let mut recorded = Recorded::open_without_latencies(path, stderr, home);
+        let recording = Recording::open(path).unwrap_or_else(|e| panic!("{e}"));
+        recorded.latency = rows(&recording, &mut recorded.problems);
+        recorded
+    }
+
+    /// Reads all but the latencies.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[track_caller]
+    pub fn open_without_latencies(path: &Path, stderr: String, home: Option<TempDir>) -> Recorded {
         let recording = Recording::open(path).unwrap_or_else(|e| panic!("{e}\nrecord said: {stderr}"));
         let mut problems = Vec::new();
         Recorded {
@@ -49,7 +61,7 @@ impl Recorded {
             sessions: rows(&recording, &mut problems),
             activity: rows(&recording, &mut problems),
             counters: rows(&recording, &mut problems),
-            latency: rows(&recording, &mut problems),
+            latency: Vec::new(),
             stacks: rows::<StackRow>(&recording, &mut problems)
                 .into_iter()
                 .map(|row| (row.id, row.frames))

@@ -139,6 +139,14 @@ impl Recorder {
         Recorded::open(&path, outcome.stderr, home)
     }
 
+    /// As [`Recorder::finish`]; latencies are not read: of a long recording of many sessions they would not fit into memory.
+    #[track_caller]
+    pub fn finish_without_latencies(self) -> Recorded {
+        let (outcome, path, home) = self.end();
+        let outcome = outcome.expect_code(0);
+        Recorded::open_without_latencies(&path, outcome.stderr, home)
+    }
+
     /// Waits for the recorder to end, well or not.
     pub fn outcome(self) -> Outcome {
         self.end().0

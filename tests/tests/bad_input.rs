@@ -555,12 +555,13 @@ fn wrong_usage_is_told_apart_from_failure() {
     let wrong: [&[&str]; 18] = [
         &[],
         &["frobnicate"],
-        &["record"],
+        &["record", "-o"],
         &["record", "-F", "0", "-o", "x.dbt"],
         &["record", "-F", "5000", "-o", "x.dbt"],
         &["record", "-d", "soon", "-o", "x.dbt"],
         &["record", "-d", "1d", "-o", "x.dbt"],
         &["record", "-p", "1", "--postgres", "/", "-o", "x.dbt"],
+        // None is here.
         &["report"],
         &["report", recording, "--format", "xml"],
         &["report", recording, "--by", "weather"],

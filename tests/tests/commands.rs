@@ -10,7 +10,7 @@ use dbtime::throwaway::{Cluster, Options};
 use dbtime_model::State;
 use dbtime_tests::{
     Outcome, Recorded, Recorder, Session, assert_close, builds, dbtime, distribution, needs_recording,
-    pgbench, say,
+    number, pgbench, say,
 };
 use serde_json::Value;
 
@@ -49,10 +49,6 @@ fn assert_conserved(commands: &Value) {
             0.0,
         );
     }
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 /// Commands by query id.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use dbtime_tests::{Recorder, needs_recording, say};
+use dbtime_tests::{Recorder, needs_recording, number, say};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -92,10 +92,6 @@ fn run(job: &Job, file: &Path, processes: u32) -> (Value, Value) {
     ]);
     let ours: Value = serde_json::from_str(&ours).expect("JSON");
     (report["jobs"][0]["read"].clone(), ours["latency"][0].clone())
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 #[track_caller]

@@ -74,12 +74,12 @@ fn calls_bytes_and_block_reads_are_the_kernels() {
     say(&format!("{kernel:?}"));
     let calls = latencies
         .kind("syscall")
-        .only(|row| READ_CALLS.contains(&row.name.as_str()));
+        .only(|row| READ_CALLS.contains(&&*row.name));
     assert_eq!(
         calls.count(),
         kernel.syscr,
         "read calls\n{}",
-        calls.by(|row| row.name.clone())
+        calls.by(|row| row.name.to_string())
     );
     assert_eq!(
         latencies.kind("read").bytes(),

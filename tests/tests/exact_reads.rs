@@ -84,11 +84,11 @@ impl Run {
         self.session
             .latencies
             .kind(kind)
-            .only(|row| row.file == table.file)
+            .only(|row| *row.file == *table.file)
     }
 
     fn from(&self, source: &str, table: &TableOfBlocks) -> Latencies {
-        self.of("read", table).only(|row| row.source == source)
+        self.of("read", table).only(|row| *row.source == *source)
     }
 
     fn text(&self) -> String {
@@ -100,10 +100,7 @@ impl Run {
             "block",
             "block_queue",
         ];
-        let events = self
-            .session
-            .latencies
-            .only(|row| kinds.contains(&row.kind.as_str()));
+        let events = self.session.latencies.only(|row| kinds.contains(&&*row.kind));
         events.by(|row| {
             format!(
                 "{} '{}' {} {} {}",
@@ -130,14 +127,14 @@ fn single_blocks_come_from_the_page_cache_when_warm_and_from_the_device_when_col
         .session
         .latencies
         .kind("read")
-        .only(|row| row.source != "page cache");
+        .only(|row| *row.source != *"page cache");
     let blocks = warm.session.latencies.kind("block").count();
     assert!(blocks == 0 || elsewhere.count() > 0, "\n{text}");
 
     let cold = record(&cluster, &table, true, &statement).remove(0);
     let text = cold.text();
     for kind in ["read", "read_cpu", "read_queue", "read_device"] {
-        let from_device = cold.of(kind, &table).only(|row| row.source == "device");
+        let from_device = cold.of(kind, &table).only(|row| *row.source == *"device");
         say(&format!(
             "{} × {kind}, {} ns",
             from_device.count(),
@@ -193,7 +190,7 @@ fn single_blocks_come_from_the_page_cache_when_warm_and_from_the_device_when_col
         block.count() as f64,
     );
     let parts: u64 = [&queue, &on_device].map(Latencies::sum_ns).iter().sum();
-    let cpu = cold.of("read_cpu", &table).only(|row| row.source == "device");
+    let cpu = cold.of("read_cpu", &table).only(|row| *row.source == *"device");
     assert_eq!(cpu.count(), device.count());
     assert!(
         cpu.sum_ns() < device.sum_ns() && parts + cpu.sum_ns() > device.sum_ns() / 2,

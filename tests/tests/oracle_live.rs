@@ -238,7 +238,7 @@ fn exact_at_calls_every_wait_that_is_a_call_is_true_to_the_log() {
                 .latencies
                 .0
                 .iter()
-                .filter(|l| l.kind == "wait" && l.name == name)
+                .filter(|l| *l.kind == *"wait" && *l.name == *name)
                 .map(|l| l.count)
                 .sum();
             assert_eq!(latency, calls, "{name}: every call of it is timed");
@@ -497,7 +497,7 @@ fn probes_in_the_functions_lay_both_clocks_side_by_side() {
                     .latencies
                     .0
                     .iter()
-                    .filter(move |l| l.kind == kind && l.name == name);
+                    .filter(move |l| *l.kind == *kind && *l.name == *name);
                 rows.fold((0, 0), |(count, ns), l| (count + l.count, ns + l.sum_ns))
             };
             let (found, ns) = rows("oracle_wait");

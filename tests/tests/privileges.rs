@@ -58,6 +58,25 @@ fn record_with(capabilities: &[&str], pid: u32) -> (i32, String, Option<Recorded
     (code, said, recorded)
 }
 
+/// What `dbtime doctor` says with these capabilities alone: exit code, and text.
+fn doctor_with(capabilities: &[&str]) -> (i32, String) {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let copy = home.path().join("dbtime");
+    fs::copy(dbtime_tests::dbtime_binary(), &copy).expect("the command can be copied");
+    open_to_all(home.path());
+    let wrapper = only(capabilities);
+    let done = Command::new(&wrapper[0])
+        .args(&wrapper[1..])
+        .arg(&copy)
+        .args(["doctor", "--format", "json"])
+        .output()
+        .expect("setpriv can be run");
+    (
+        done.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&done.stdout).into_owned(),
+    )
+}
+
 fn open_to_all(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
@@ -102,6 +121,8 @@ fn the_documented_capabilities_are_enough_and_each_that_is_missing_is_named() {
         assert_eq!(code, 1, "without {missing}: {said}");
         let name = format!("CAP_{}", missing.to_uppercase());
         assert!(said.contains(&name), "without {missing}: {said}");
+        let (code, told) = doctor_with(&rest);
+        assert!(code == 1 && told.contains(&name), "without {missing}: {told}");
         for present in rest.iter().filter(|name| NEEDED.contains(name)) {
             let name = format!("CAP_{}", present.to_uppercase());
             assert!(!said.contains(&name), "without {missing} alone: {said}");
@@ -118,6 +139,8 @@ fn the_documented_capabilities_are_enough_and_each_that_is_missing_is_named() {
             reasons.iter().any(|reason| reason.contains(&name)),
             "without {missing}: {reasons:?}"
         );
+        let (code, told) = doctor_with(&rest);
+        assert!(code == 0 && told.contains(&name), "without {missing}: {told}");
         // None of them is needed for stacks and names of files that are where they were.
         assert!(
             samples_in(&recorded, running.pid(), "third") > 50,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use dbtime::throwaway::Options;
 use dbtime_model::State;
-use dbtime_tests::{Recorder, Session, assert_close, dbtime, distribution, needs_recording, schedstat};
+use dbtime_tests::{
+    Recorder, Session, assert_close, dbtime, distribution, needs_recording, schedstat, wait_for_state,
+};
 
 #[test]
 fn sums_are_the_kernels_and_waits_are_the_servers() {
@@ -12,7 +14,11 @@ fn sums_are_the_kernels_and_waits_are_the_servers() {
     let cluster = distribution().start(Options::default());
     let mut sleeper = Session::connect(&cluster);
     let mut burner = Session::connect(&cluster);
-    let before = [sleeper.pid(), burner.pid()].map(|pid| schedstat(pid).expect("it lives"));
+    // From the moment when they wait for their clients on: having answered, they may be in the run queue for a while.
+    let before = [sleeper.pid(), burner.pid()].map(|pid| {
+        wait_for_state(pid, 'S');
+        schedstat(pid).expect("it lives")
+    });
     let recorder = Recorder::server(&cluster, &["--collector", "proc", "-F", "199"]);
     let newcomer = std::thread::scope(|scope| {
         scope.spawn(|| sleeper.run("SELECT pg_sleep(4)"));

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_between, assert_close, dbtime, distribution, needs_recording, say,
+    Recorded, Recorder, Session, assert_between, assert_close, dbtime, distribution, needs_recording, number,
+    say,
 };
 use serde_json::Value;
 
@@ -15,10 +16,6 @@ const PHASE: f64 = 5.0;
 fn now_s() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("the clock is set").as_secs_f64()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 /// From when to when, seconds since the epoch, so many sessions were in this class of waits.

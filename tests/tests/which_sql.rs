@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
     Recorded, Recorder, Server, Session, assert_between, assert_close, builds, dbtime, distribution,
-    needs_recording, say,
+    needs_recording, number, say,
 };
-use serde_json::Value;
 
 /// Statements of a tenth of a second and more, with a literal that nobody may find in a recording.
 const STATEMENTS: [&str; 5] = [
@@ -104,10 +103,6 @@ fn cpu(recorded: &Recorded) -> BTreeMap<String, f64> {
         Some((id, number(&statement["on_cpu_ns"]) / 1e9))
     });
     known.collect()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().expect("a number")
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! What a session was that ended before it could be asked: what others are that have the same numbers in their memory, and have
-//! named themselves.
+//! named themselves, before or soon after.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use dbtime_model::BackendType;
+use dbtime_model::{BackendType, SessionRow};
 
 use crate::postgres::title::Title;
 
 /// Pairs of user and database that are remembered.
 const MOST: usize = 10_000;
+/// Rows of sessions that wait for one that is alike.
+const MOST_WAITING: usize = 10_000;
+/// How long they wait. A server whose sessions all end before they can be asked has none that names itself.
+const PATIENCE_NS: u64 = 2_000_000_000;
 
 /// What a process says of itself in numbers: the kind of process it is, and what is equal for all of the same user and database.
 pub(crate) type Numbers = (u32, u64);
@@ -19,6 +23,9 @@ pub(crate) struct Alike {
     types: HashMap<u32, Option<BackendType>>,
     /// User and database.
     owners: HashMap<Numbers, Option<(String, String)>>,
+    /// Sessions that have ended, and until when they wait for a name: while the recorder gets no CPU beside many busy processes,
+    /// the first ones end before any has been asked.
+    waiting: VecDeque<(u64, Numbers, SessionRow)>,
 }
 
 impl Alike {
@@ -57,6 +64,31 @@ impl Alike {
             leader_pid: 0,
         })
     }
+
+    /// Keeps the row of a session of these numbers that has ended without a name.
+    pub(crate) fn wait(&mut self, numbers: Numbers, row: SessionRow, now: u64) {
+        self.waiting.push_back((now + PATIENCE_NS, numbers, row));
+    }
+
+    /// The rows that need not wait any longer, in the order in which they came: those that have a name now, those that have waited
+    /// long enough, and those beyond what is kept.
+    pub(crate) fn take_rows(&mut self, now: u64) -> Vec<SessionRow> {
+        let mut taken = Vec::new();
+        let too_many = self.waiting.len().saturating_sub(MOST_WAITING);
+        for (place, (until, numbers, mut row)) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+            match self.title(numbers) {
+                Some(title) => {
+                    row.backend_type = title.backend_type.0;
+                    row.user = title.user;
+                    row.database = title.database;
+                    taken.push(row);
+                }
+                None if until <= now || place < too_many => taken.push(row),
+                None => self.waiting.push_back((until, numbers, row)),
+            }
+        }
+        taken
+    }
 }
 
 #[cfg(test)]
@@ -93,5 +125,33 @@ mod tests {
         assert_eq!(alike.title((4, 7)).expect("its type is known").user, "");
         alike.learn((6, 7), &title(BackendType::UNKNOWN, ""));
         assert_eq!(alike.title((6, 7)), None);
+    }
+
+    #[test]
+    fn who_ended_before_any_was_named_is_named_with_the_next_one_or_stays_unknown() {
+        let row = |pid| SessionRow {
+            pid,
+            ..SessionRow::default()
+        };
+        let mut alike = Alike::default();
+        alike.wait((4, 7), row(1), 1_000);
+        alike.wait((5, 7), row(2), 1_000);
+        assert!(alike.take_rows(2_000).is_empty(), "they wait");
+        alike.learn((4, 7), &title("client backend", "bob"));
+        let named = alike.take_rows(3_000);
+        let [named] = named.as_slice() else {
+            panic!("one has a name: {named:?}");
+        };
+        assert_eq!(
+            (named.pid, &*named.backend_type, &*named.user, &*named.database),
+            (1, "client backend", "bob", "shop")
+        );
+        let rest = alike.take_rows(1_000 + PATIENCE_NS);
+        assert_eq!(rest.iter().map(|row| row.pid).collect::<Vec<_>>(), [2]);
+        assert_eq!(rest[0].user, "", "no guess is made");
+        for pid in 0..MOST_WAITING + 3 {
+            alike.wait((6, 7), row(u32::try_from(pid).expect("it is small")), 1_000);
+        }
+        assert_eq!(alike.take_rows(2_000).len(), 3, "what is kept has a bound");
     }
 }

@@ -7,11 +7,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, Quality, SCHEMA_VERSION};
-use dbtime_model::{CounterRow, Rows, SessionId, Windows, counter};
+use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
 use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, StackEnd, Tier, Visit};
+use crate::causes::Causes;
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
 use crate::ending::Ending;
@@ -130,6 +131,8 @@ pub struct Collector {
     symbolizer: Symbolizer,
     /// Where stacks are unwound.
     unwinding: Option<Unwinding>,
+    /// Where the kernel tells who ends a sleep.
+    causes: Option<Causes>,
     /// The exact tier only.
     latencies: Option<Latencies>,
     /// It has been said that some files have no names.
@@ -227,13 +230,8 @@ impl Collector {
             }
             false => None,
         };
-        if options.means == Means::Bpf
-            && let Some(most) = host::most_samples_a_second()
-            && options.rate_hz > most
-        {
-            reasons.push(format!(
-                "the kernel allows {most} timer samples a second (kernel.perf_event_max_sample_rate): there are fewer than asked for on a CPU"
-            ));
+        if options.means == Means::Bpf {
+            reasons.extend(host::too_few_samples(options.rate_hz));
         }
         let first_window_us = clock.wall_us(monotonic_ns() + WHOLE_SECONDS.as_nanos() as u64);
         let mut collector = Collector {
@@ -246,6 +244,7 @@ impl Collector {
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             told_of_statements: false,
+            causes: (options.means == Means::Bpf).then(|| Causes::new(options.rate_hz)),
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),
             told_of_files: false,
@@ -297,12 +296,16 @@ impl Collector {
         }
     }
 
-    /// Gives up, for good and for the calling thread, what this process was allowed to do and need not any longer.
+    /// Gives up, for good and for the calling thread, what this process was allowed to do and need not any longer. `gives_away`:
+    /// whether what is written will be given to somebody else.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn give_up_privileges(&self) -> Result<(), CollectError> {
+    pub fn give_up_privileges(&self, gives_away: bool) -> Result<(), CollectError> {
         let mut kept = privilege::READS_PROCESSES | privilege::WRITES;
+        if gives_away {
+            kept |= privilege::GIVES_AWAY;
+        }
         if self.options.means == Means::Proc {
             kept |= privilege::READS_KERNEL_STACKS;
         }
@@ -346,8 +349,13 @@ impl Collector {
             self.next_check_ns = now + 1_000_000_000;
             self.note_standstill();
             self.drop_unreported(now)?;
+            self.rows.sessions.append(&mut self.alike.take_rows(now));
             let now_us = self.clock.wall_us(now);
             self.quality.samples += self.pool.settle(now_us, &mut self.rows.activity);
+            self.look_who_holds_locks(now);
+            if let Some(causes) = &mut self.causes {
+                causes.settle(now, false, self.clock, &mut self.rows.causes);
+            }
             self.repair_after_loss()?;
         }
         if let (Some(pid), false) = (self.symbolizer.compiled_without_room(), self.told_of_compiled) {
@@ -378,6 +386,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
+        self.look_who_holds_locks(monotonic_ns());
         self.engine.stop();
         self.take_clients_of_leaders();
         // All that is counted ends with the accounts; what waits in the ring may take a while.
@@ -395,7 +404,11 @@ impl Collector {
         for session in &mut left {
             self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
         }
+        self.rows.sessions.append(&mut self.alike.take_rows(u64::MAX));
         self.quality.samples += self.pool.finish(&mut self.rows.activity);
+        if let Some(causes) = &mut self.causes {
+            causes.settle(end, true, self.clock, &mut self.rows.causes);
+        }
         self.note_standstill();
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
@@ -404,6 +417,15 @@ impl Collector {
         self.rows.append(self.windows.finish());
         self.is_finished = true;
         Ok(())
+    }
+
+    /// Who ends a wait is known when it ends; who has the lock before that, by the database's own list.
+    fn look_who_holds_locks(&mut self, now: u64) {
+        if let Some(causes) = &mut self.causes {
+            for (pid, holders) in self.database.blockers(&causes.waiting_for_locks()) {
+                causes.held(pid, now, &holders);
+            }
+        }
     }
 
     fn take_latencies(&mut self, now: u64) -> Result<(), CollectError> {
@@ -436,6 +458,23 @@ impl Collector {
             true => rows,
             false => self.windows.pass(rows, self.clock.wall_us(monotonic_ns())),
         }
+    }
+
+    /// Rows that wait to be taken: those of seconds that are over, in the order in which they came.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The sessions that are recorded now, and what kind of process each is.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, BackendType)> {
+        self.sessions
+            .values()
+            .map(|session| (session.id, session.backend_type()))
+    }
+
+    /// Samples in rows so far.
+    pub fn samples(&self) -> u64 {
+        self.quality.samples
     }
 
     /// True when so many rows wait that they should be taken now: stacks that are all different, as deep recursion and code that
@@ -529,13 +568,29 @@ impl Collector {
                 {
                     unwinding.look_again(sample.pid, Instant::now());
                 }
-                session.sample(&sample, (kernel, user));
+                let found = session.sample(&sample, (kernel, user));
+                if let Some(causes) = &mut self.causes {
+                    causes.repeat(sample.pid, sample.repeats);
+                    let moment = (sample.pass, sample.time_ns);
+                    match (found, sample.off_cpu_state) {
+                        (Some(found), Some(_)) => {
+                            causes.off_cpu(sample.pid, moment, found, !sample.stack_torn);
+                        }
+                        (Some(found), None) => causes.on_cpu(sample.pid, sample.time_ns, found),
+                        (None, _) => {}
+                    }
+                }
                 if session.is_application_unknown()
                     && let Some(name) = self.database.application(sample.pid)
                 {
                     session.set_application(name, &mut self.next_id);
                 }
                 self.see_statement(sample.pid, sample.executing.statement);
+            }
+            Event::Woken { pid, time_ns, by } => {
+                if let Some(causes) = &mut self.causes {
+                    causes.woken(pid, time_ns, by);
+                }
             }
             Event::Begin {
                 pid,
@@ -565,6 +620,9 @@ impl Collector {
                 if let Some(latencies) = &mut self.latencies {
                     latencies.know(pid, start_ns, id);
                 }
+                if let Some(causes) = &mut self.causes {
+                    causes.know(pid, start_ns);
+                }
                 let child = Member {
                     pid,
                     source,
@@ -575,13 +633,22 @@ impl Collector {
                 let session = LiveSession::begin(identity, start_ns, monotonic_ns(), period_ns);
                 self.sessions.insert(pid, session);
             }
-            Event::Totals { pid, ended: true, .. } => {
+            Event::Totals {
+                pid,
+                time_ns,
+                ended: true,
+                ..
+            } => {
+                if let Some(causes) = &mut self.causes {
+                    causes.end(pid, time_ns);
+                }
                 if let Some(session) = self.sessions.get_mut(&pid) {
                     session.end = Some(event);
                 }
             }
             Event::Totals {
                 pid,
+                start_ns,
                 repeats,
                 torn,
                 torn_stacks,
@@ -592,6 +659,10 @@ impl Collector {
                     return Ok(());
                 };
                 session.repeat(repeats);
+                if let Some(causes) = &mut self.causes {
+                    causes.repeat(pid, repeats);
+                    causes.know(pid, start_ns);
+                }
                 if session.end.is_none() {
                     let unused = Unused {
                         torn,
@@ -628,6 +699,9 @@ impl Collector {
             Some(end) => {
                 let (repeats, unused) = self.engine.left_over(session.slot);
                 session.repeat(repeats);
+                if let Some(causes) = &mut self.causes {
+                    causes.repeat(session.pid, repeats);
+                }
                 self.take_totals(&mut session, &end, unused);
             }
             None => self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool),
@@ -730,6 +804,13 @@ impl Collector {
             settles,
         };
         self.quality.samples += session.totals(reported, self.clock, &mut self.rows, &mut self.pool);
+        if ended
+            && session.is_nameless()
+            && let Some(numbers) = sums.as_ref().and_then(|sums| sums.numbers)
+            && let Some(row) = self.rows.sessions.pop_if(|row| row.id == session.id)
+        {
+            self.alike.wait(numbers, row, monotonic_ns());
+        }
         if let Some(name) = name.filter(|_| session.is_accounted_up_to(time_ns)) {
             session.set_application(name, &mut self.next_id);
         }

@@ -121,6 +121,15 @@ pub(crate) struct Member {
     pub(crate) role: Role,
 }
 
+/// Who has what a session waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The process with this pid.
+    Process(u32),
+    /// A transaction that was prepared, and of which no process is left.
+    Prepared,
+}
+
 /// What has become of a database.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -174,6 +183,11 @@ pub(crate) trait Database {
     /// What the application of a session calls itself, which may be nothing. None when the database does not tell, or not yet.
     fn application(&self, _pid: u32) -> Option<String> {
         None
+    }
+
+    /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.
+    fn blockers(&self, _waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {
+        Vec::new()
     }
 
     /// A session has ended.

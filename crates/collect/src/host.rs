@@ -30,12 +30,15 @@ pub(crate) fn stolen_time() -> (u64, u64) {
     (ticks.iter().skip(5).take(3).sum(), ticks.iter().take(8).sum())
 }
 
-pub(crate) fn most_samples_a_second() -> Option<u32> {
-    fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+/// Why samples of running sessions are fewer than this rate, when the kernel allows fewer.
+pub(crate) fn too_few_samples(rate_hz: u32) -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
+    let most: u32 = text.trim().parse().ok()?;
+    (rate_hz > most).then(|| {
+        format!(
+            "the kernel allows {most} timer samples a second (kernel.perf_event_max_sample_rate): there are fewer than asked for on a CPU"
+        )
+    })
 }
 
 pub(crate) fn usage() -> libc::rusage {

@@ -13,12 +13,14 @@ mod alike;
 mod allowance;
 mod block;
 mod bpf;
+mod causes;
 mod clock;
 mod collector;
 mod confinement;
 mod database;
 mod devices;
 mod dive;
+mod doctor;
 mod ending;
 mod engine;
 mod error;
@@ -53,6 +55,7 @@ pub use dive::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, SystemCall,
     mend as mend_after_dives,
 };
+pub use doctor::{Examination, Finding, ServerFindings, Verdict, examine};
 pub use ending::Ending;
 pub use error::CollectError;
 pub use host::description as host_description;

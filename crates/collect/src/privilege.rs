@@ -28,9 +28,17 @@ const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// # Errors
 /// Names what is missing.
 pub(crate) fn check() -> Result<(), CollectError> {
-    check_capabilities(&[PROGRAMS, PROCESSES].concat())?;
+    check_recording()?;
     check_type_information()?;
     check_pid_namespace()
+}
+
+/// Checks the capabilities that recording sessions needs.
+///
+/// # Errors
+/// Names what is missing.
+pub(crate) fn check_recording() -> Result<(), CollectError> {
+    check_capabilities(&[PROGRAMS, PROCESSES].concat())
 }
 
 /// Checks what reading other processes needs without any program in the kernel.
@@ -85,6 +93,8 @@ pub(crate) const READS_PROCESSES: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::CHECKPOINT_RESTORE);
 /// What it keeps besides that writes a recording, where that lies in somebody else's directory.
 pub(crate) const WRITES: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
+/// What it keeps besides that gives a recording to somebody else once it has ended.
+pub(crate) const GIVES_AWAY: CapabilitySet = CapabilitySet::CHOWN;
 /// What it keeps besides that reads /proc/PID/stack.
 pub(crate) const READS_KERNEL_STACKS: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
@@ -105,12 +115,17 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> Result<(), CollectError> {
     rustix::thread::set_no_new_privs(true).map_err(refused)
 }
 
-fn check_type_information() -> Result<(), CollectError> {
-    let btf = Path::new("/sys/kernel/btf/vmlinux");
-    if !btf.exists() {
+/// What the kernel says of its own types.
+pub(crate) const TYPE_INFORMATION: &str = "/sys/kernel/btf/vmlinux";
+
+/// Checks that the kernel says where its fields lie.
+///
+/// # Errors
+/// It does not.
+pub(crate) fn check_type_information() -> Result<(), CollectError> {
+    if !Path::new(TYPE_INFORMATION).exists() {
         return Err(CollectError::Kernel(format!(
-            "{} is missing: dbtime needs a kernel with type information (CONFIG_DEBUG_INFO_BTF=y)",
-            btf.display()
+            "{TYPE_INFORMATION} is missing: dbtime needs a kernel with type information (CONFIG_DEBUG_INFO_BTF=y)"
         )));
     }
     Ok(())

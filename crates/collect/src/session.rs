@@ -10,6 +10,7 @@ use dbtime_model::{
 
 use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
 use crate::bpf::{Event, ExactSums, Listed, SampleEvent, Tier};
+use crate::causes::Found;
 use crate::clock::Clock;
 use crate::database::{Member, WaitNames, WaitSource};
 use crate::postgres::title::Title;
@@ -328,15 +329,15 @@ impl LiveSession {
         }
     }
 
-    /// Takes a sample; `stacks` are its kernel and user stack.
+    /// Takes a sample; `stacks` are its kernel and user stack. Returns what the session was found doing, as far as it is known.
     pub(crate) fn sample(
         &mut self,
         event: &SampleEvent,
         stacks: (dbtime_model::StackId, dbtime_model::StackId),
-    ) {
+    ) -> Option<Found> {
         self.repeat(event.repeats);
         if self.end.is_some() {
-            return;
+            return None;
         }
         let wait = match event.wait {
             Some(info) => {
@@ -361,6 +362,7 @@ impl LiveSession {
             (None, None, true) => &[State::User],
             (None, None, false) => &[State::Kernel],
         };
+        let mut found = None;
         for &state in states {
             let cell = Cell {
                 wait,
@@ -382,7 +384,18 @@ impl LiveSession {
             if let Some(account) = &mut self.account {
                 account.sample(cell, event.in_call, 1);
             }
+            found = Some(cell);
         }
+        let spent = self.spent(found?);
+        Some(Found {
+            session: self.id,
+            statement: spent.statement,
+            session_state: spent.session_state,
+            wait: spent.wait,
+            state: spent.state,
+            kernel_stack: spent.kernel_stack,
+            user_stack: spent.user_stack,
+        })
     }
 
     /// The last row of the sampler still held in so many passes.
@@ -560,7 +573,8 @@ impl LiveSession {
         );
     }
 
-    fn backend_type(&self) -> BackendType {
+    /// As far as it is known yet.
+    pub(crate) fn backend_type(&self) -> BackendType {
         match (&self.title, &self.role) {
             (_, Role::Known(description)) => description.backend_type.clone(),
             (Some(title), _) => title.backend_type.clone(),

@@ -30,6 +30,15 @@ pub(crate) fn operands_of(executable: &Executable, function: &str) -> Option<Vec
     operands(&executable.bytes(function.offset, CODE).ok()?, function.address)
 }
 
+/// Whether a function that begins with this code makes its frame the first thing it does: `push rbp; mov rbp, rsp`, perhaps behind the
+/// mark of a target of jumps (`endbr64`).
+pub(crate) fn keeps_frame_pointer(code: &[u8]) -> bool {
+    const MARK: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+    const FRAMES: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
+    let code = code.strip_prefix(MARK).unwrap_or(code);
+    FRAMES.iter().any(|frame| code.starts_with(frame))
+}
+
 /// The same of code that lies at an address.
 pub(crate) fn operands(code: &[u8], address: u64) -> Option<Vec<Operand>> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
@@ -136,5 +145,21 @@ mod tests {
         ] {
             assert_eq!(operands(code, 0x457640), None, "{code:x?}");
         }
+    }
+
+    #[test]
+    fn a_frame_is_made_first_or_not_at_all() {
+        let kept: [&[u8]; 2] = [
+            &[0x55, 0x48, 0x89, 0xe5, 0x41, 0x57],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5],
+        ];
+        assert!(kept.into_iter().all(keeps_frame_pointer));
+        // Saved as any other register, and used as one.
+        let not_kept: [&[u8]; 3] = [
+            &[0x55, 0x53, 0x48, 0x83, 0xec, 0x18],
+            &[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57],
+            &[],
+        ];
+        assert!(!not_kept.into_iter().any(keeps_frame_pointer));
     }
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
@@ -37,6 +39,8 @@ pub enum Command {
     Report(ReportArguments),
     /// Draw a flame graph of a recording
     Flame(FlameArguments),
+    /// Make one page of a recording, which any browser opens without a network
+    Html(HtmlArguments),
     /// Show what changed between two recordings, or two files of other tools
     Diff(DiffArguments),
     /// Make a recording of the files of other tools
@@ -52,16 +56,24 @@ pub enum Command {
     /// Measure what looking costs on this host: what a call takes under each way of watching it
     Calibrate(CalibrateArguments),
     /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
+    #[command(after_help = "Example: dbtime oracle-map > map.sql")]
     OracleMap,
+    /// Tell what this host allows, and what to do about the rest (as root: what recording would meet)
+    Doctor(DoctorArguments),
     /// See all of it on a throw-away PostgreSQL (needs root)
     Demo(DemoArguments),
+    /// Print what a shell completes the words of dbtime with
+    Completions(CompletionsArguments),
+    /// Write the manual pages into a directory, as 'make install' does
+    #[command(hide = true)]
+    Man(ManArguments),
 }
 
 impl Command {
     /// Whether it loads programs into the kernel, or changes settings of it. (`dive` looks by itself for what others left.)
     pub fn touches_kernel(&self) -> bool {
         match self {
-            Command::Record(_) | Command::Iolat(_) | Command::Sched(_) => true,
+            Command::Record(_) | Command::Iolat(_) | Command::Sched(_) | Command::Doctor(_) => true,
             // The process that is watched for it does not.
             Command::Calibrate(arguments) => arguments.workload.is_none(),
             _ => false,
@@ -74,6 +86,7 @@ impl Command {
             self,
             Command::Report(_)
                 | Command::Flame(_)
+                | Command::Html(_)
                 | Command::Diff(_)
                 | Command::Import(_)
                 | Command::Compact(_)
@@ -85,6 +98,7 @@ impl Command {
         match self {
             Command::Report(arguments) => arguments.about.max_memory,
             Command::Flame(arguments) => arguments.about.max_memory,
+            Command::Html(arguments) => arguments.about.max_memory,
             Command::Diff(arguments) => arguments.about.max_memory,
             Command::Import(arguments) => arguments.about.max_memory,
             _ => None,
@@ -126,6 +140,9 @@ impl TargetArguments {
 
 /// `dbtime record`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime record\n  sudo dbtime record -d 60 -o slow.dbt --html\n  sudo dbtime record --postgres /var/lib/postgresql/15/main --exact=calls -d 30"
+)]
 pub struct RecordArguments {
     /// Whom
     #[command(flatten)]
@@ -158,9 +175,12 @@ pub struct RecordArguments {
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     pub task_iterator: bool,
-    /// Directory to create for the recording
+    /// Write the page of 'dbtime html' too, beside the recording
+    #[arg(long)]
+    pub html: bool,
+    /// Directory to create for the recording [default: named after the server and the time, in the current directory]
     #[arg(short, long, value_name = "NAME.dbt")]
-    pub output: PathBuf,
+    pub output: Option<PathBuf>,
 }
 
 /// What `record` keeps of the texts of statements.
@@ -307,6 +327,9 @@ impl FileArguments {
 
 /// `dbtime import`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime import db_ora_7.trc -o slow.dbt\n  perf script | dbtime import - -o cpu.dbt"
+)]
 pub struct ImportArguments {
     /// Files of any format that is known, plain, compressed (gzip, bzip2, xz, lzma, zstd) or in .zip archives: see docs/import.md
     #[arg(value_name = "FILE", required = true)]
@@ -321,17 +344,43 @@ pub struct ImportArguments {
 
 /// `dbtime compact`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  dbtime compact killed.dbt")]
 pub struct CompactArguments {
     /// The recording: afterwards each of its tables is one file
     #[arg(value_name = "RECORDING")]
     pub recording: PathBuf,
 }
 
+/// What cannot be asked together with who was waited for.
+const NOT_OF_WAITERS: [&str; 17] = [
+    "latencies",
+    "io",
+    "timeline",
+    "tail",
+    "thresholds",
+    "block_size",
+    "plans",
+    "each_literal",
+    "stacks",
+    "tree",
+    "functions",
+    "modules",
+    "call",
+    "children",
+    "switches",
+    "calibration",
+    "by",
+];
+
 /// `dbtime report`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --from 20s --to 30s --format json"
+)]
 pub struct ReportArguments {
-    /// The recording, or files that 'dbtime import' understands: several are taken as one
-    #[arg(value_name = "RECORDING", required = true)]
+    /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several are taken as
+    /// one
+    #[arg(value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
     /// What such a file does not say
     #[command(flatten)]
@@ -372,6 +421,15 @@ pub struct ReportArguments {
                               "functions", "modules", "call", "children", "switches", "calibration", "by"]
     )]
     pub tail: bool,
+    /// Show who was waited for: blocked time followed to who ended each wait and what that one was doing meanwhile
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS)]
+    pub causes: bool,
+    /// Show who waited behind whom, as trees: at the root of each the one that everybody in it waited for in the end
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with = "causes")]
+    pub chain: bool,
+    /// The same at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
+    #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "from", "to"])]
+    pub at: Option<String>,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub io: bool,
@@ -419,17 +477,18 @@ pub struct ReportArguments {
     /// What looking costs, as 'dbtime calibrate' found it [default: what it kept on this host, for recordings of this host]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
     pub calibration: Option<PathBuf>,
-    /// Group the ledger by these [default: wait, or program in files that know no database]; a time line by one of them [default: wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source,
-    /// file [default: name]
+    /// Group the ledger by these [default: wait, or program in files that know no database]; a time line by one of them [default:
+    /// wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source, file, second [default: name]
     #[arg(
         long,
         value_name = "DIMENSION,…",
         value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(all_dimensions()),
         conflicts_with_all = ["io", "stacks", "tree", "functions", "modules"]
     )]
     pub by: Vec<String>,
     /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
-    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5] to show
+    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits and causes with --causes [10] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
@@ -456,6 +515,11 @@ impl ReportArguments {
                 Some("svg") => Format::Svg,
                 _ => Format::Text,
             })
+    }
+
+    /// True when trees of those who waited are to be shown.
+    pub fn chains(&self) -> bool {
+        self.chain || self.at.is_some()
     }
 
     /// What a time line is told apart by; none typed = none here.
@@ -509,6 +573,8 @@ impl ReportArguments {
             || self.io
             || self.switches
             || self.tail
+            || self.causes
+            || self.chains()
             || self.timeline.is_some()
             || by_second()
         {
@@ -595,10 +661,13 @@ impl Buckets {
 
 /// `dbtime flame`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime flame slow.dbt\n  dbtime flame slow.dbt --by query,wait -o slow.svg\n  perf script | dbtime flame - -o cpu.svg"
+)]
 pub struct FlameArguments {
-    /// The recording, or a file that 'dbtime import' understands
+    /// The recording [default: the newest in the current directory], or a file that 'dbtime import' understands
     #[arg(value_name = "RECORDING")]
-    pub recording: PathBuf,
+    pub recording: Option<PathBuf>,
     /// What such a file does not say
     #[command(flatten)]
     pub about: FileArguments,
@@ -606,7 +675,7 @@ pub struct FlameArguments {
     #[command(flatten)]
     pub selection: Selection,
     /// Levels below the stacks, from the bottom [default: wait,state, or program,state in files that know no database]
-    #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',')]
+    #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',', value_parser = dimension_parser())]
     pub by: Vec<Dimension>,
     /// Draw idle waits too
     #[arg(long)]
@@ -617,38 +686,81 @@ pub struct FlameArguments {
     /// SQL traces: tell statements apart that differ in literals only
     #[arg(long)]
     pub each_literal: bool,
-    /// File to write; its ending chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); - writes folded stacks to standard output
+    /// Let blocked time go on in the stacks of who was waited for; the width stays what it is
+    #[arg(long)]
+    pub causes: bool,
+    /// File to write; its ending chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); - writes folded
+    /// stacks to standard output [default: beside the recording, slow.svg of slow.dbt; - where standard output is no terminal]
     #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
+    pub output: Option<PathBuf>,
 }
 
-/// `dbtime diff`
+/// `dbtime html`
 #[derive(Debug, Args)]
-pub struct DiffArguments {
-    /// The recording, or a file that 'dbtime import' understands, of the good time
-    #[arg(value_name = "GOOD")]
-    pub good: PathBuf,
-    /// The same of the bad time
-    #[arg(value_name = "BAD")]
-    pub bad: PathBuf,
-    /// What files of other tools do not say
+#[command(
+    after_help = "Example: dbtime html slow.dbt -o slow.html, and mail slow.html to whoever asked.\n\n\
+                  The page has the ledger, a time line, who was waited for, a flame graph, statements, sessions, functions and latencies; a click \
+                  on any of it chooses, and its address keeps what was chosen. 'dbtime html good.dbt bad.dbt' shows what changed. It has the texts of statements and the names of users in it: \
+                  treat it as the recording."
+)]
+pub struct HtmlArguments {
+    /// The recording [default: the newest in the current directory], or a file that 'dbtime import' understands; two of them, GOOD and
+    /// BAD, to see what changed
+    #[arg(value_name = "RECORDING", num_args = 0..=2)]
+    pub recordings: Vec<PathBuf>,
+    /// What such a file does not say
     #[command(flatten)]
     pub about: FileArguments,
-    /// Which part of both; --from and --to in seconds count from the start of each
+    /// Which part of it; of two, --from and --to in seconds count from the start of each
     #[command(flatten)]
     pub selection: Selection,
+    /// How two are compared
+    #[command(flatten)]
+    pub compared: ComparedArguments,
+    /// File to write, - for standard output [default: beside the recording, slow.html of slow.dbt; of two slow-against-fast.html]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How two recordings are compared.
+#[derive(Debug, Args)]
+pub struct ComparedArguments {
     /// Compare per transaction, execution, request, call, second, sample or run [default: the first that both sides count]
     #[arg(long, value_name = "UNIT")]
     pub per: Option<WorkUnit>,
     /// Transactions that each side did, where the recordings do not count them (as pgbench prints them)
     #[arg(long, value_name = "GOOD,BAD", value_parser = parse_transactions)]
     pub transactions: Option<[f64; 2]>,
-    /// Changes of each kind to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
     /// Compare what cannot be compared well
     #[arg(long)]
     pub force: bool,
+}
+
+/// `dbtime diff`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime diff\n  dbtime diff good.dbt slow.dbt\n  dbtime diff good.dbt slow.dbt -o diff.svg"
+)]
+pub struct DiffArguments {
+    /// The recording, or a file that 'dbtime import' understands, of the good time [default: the newest but one in the current
+    /// directory]
+    #[arg(value_name = "GOOD")]
+    pub good: Option<PathBuf>,
+    /// The same of the bad time [default: the newest in the current directory]
+    #[arg(value_name = "BAD")]
+    pub bad: Option<PathBuf>,
+    /// What files of other tools do not say
+    #[command(flatten)]
+    pub about: FileArguments,
+    /// Which part of both; --from and --to in seconds count from the start of each
+    #[command(flatten)]
+    pub selection: Selection,
+    /// How they are compared
+    #[command(flatten)]
+    pub compared: ComparedArguments,
+    /// Changes of each kind to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
     /// Side that gives the widths of a flame graph: what BAD does more of, or what GOOD did and has gone
     #[arg(long, value_enum, value_name = "SIDE", default_value_t = WidthsOf::Bad)]
     pub widths: WidthsOf,
@@ -677,6 +789,9 @@ pub enum WidthsOf {
 
 /// `dbtime iolat`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime iolat\n  sudo dbtime iolat 1 10 --device nvme0n1 --per-disk"
+)]
 pub struct IolatArguments {
     /// Seconds between two tables, 0.1 at least
     #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_seconds_between)]
@@ -706,6 +821,9 @@ pub struct IolatArguments {
 
 /// `dbtime dive`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime dive -p 4711 --list\n  sudo dbtime dive -p 4711 --call pread64"
+)]
 pub struct DiveArguments {
     /// Process, or thread, to look into: of many threads only the one with this id
     #[arg(short, long, value_name = "PID", required_unless_present = "restore",
@@ -748,6 +866,7 @@ pub struct DiveArguments {
 
 /// `dbtime sched`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sudo dbtime sched -d 10 --summary\n  sudo dbtime sched -p 4711")]
 pub struct SchedArguments {
     /// Whom
     #[command(flatten)]
@@ -786,6 +905,7 @@ pub enum EngineKind {
 
 /// `dbtime calibrate`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sudo dbtime calibrate\n  sudo dbtime calibrate --quick -o -")]
 pub struct CalibrateArguments {
     /// Fewer rounds and calls: some seconds, and more noise
     #[arg(long)]
@@ -802,12 +922,60 @@ pub struct CalibrateArguments {
     pub workload: Option<PathBuf>,
 }
 
+/// `dbtime doctor`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: sudo dbtime doctor\n\n\
+                  Every server is recorded for a moment. The exit status is 0 when recording works, 1 when it does not.")]
+pub struct DoctorArguments {
+    /// For people or for programs
+    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
+    pub format: LiveFormat,
+}
+
+/// `dbtime completions`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  source <(dbtime completions bash)\n  dbtime completions zsh > ~/.zfunc/_dbtime\n  \
+                  dbtime completions fish > ~/.config/fish/completions/dbtime.fish"
+)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// `dbtime man`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime man /usr/local/share/man/man1")]
+pub struct ManArguments {
+    /// Where they are to be
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
 /// `dbtime demo`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sudo dbtime demo")]
 pub struct DemoArguments {
     /// Directory to create for recordings and flame graphs [default: dbtime-demo, or dbtime-demo-2 and so on]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+}
+
+/// The words of `--by` of times.
+fn dimension_parser() -> impl TypedValueParser<Value = Dimension> {
+    PossibleValuesParser::new(Dimension::ALL.map(Dimension::as_str)).try_map(|name| name.parse::<Dimension>())
+}
+
+/// The words of `--by`: of times, and of latencies.
+fn all_dimensions() -> Vec<&'static str> {
+    let mut names: Vec<&str> = Dimension::ALL.map(Dimension::as_str).to_vec();
+    for of_latencies in LatencyDimension::ALL.map(LatencyDimension::as_str) {
+        if !names.contains(&of_latencies) {
+            names.push(of_latencies);
+        }
+    }
+    names
 }
 
 /// Bytes: a number with K, M, G or T (powers of 1024).
@@ -957,6 +1125,35 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn dimensions_are_typed_by_their_names() {
+        let by = |words: &str| match Arguments::try_parse_from(["dbtime", "flame", "x.dbt", "--by", words]) {
+            Ok(Arguments {
+                command: Command::Flame(arguments),
+            }) => Ok(arguments.by),
+            Ok(other) => panic!("{other:?}"),
+            Err(e) => Err(e.to_string()),
+        };
+        assert_eq!(by("wait,query"), Ok(vec![Dimension::Wait, Dimension::Query]));
+        let told = by("qeury").expect_err("there is no such dimension");
+        assert!(told.contains("'query'") && told.contains("wait_class"), "{told}");
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Arguments::command().get_subcommands() {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let call = format!("dbtime {}", command.get_name());
+            assert!(
+                help.starts_with("Example") && help.contains(&call),
+                "{call}: {help}"
+            );
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use dbtime_report::{DiveView, Filter, LatencyOptions, Source};
 use crate::arguments::{DiveArguments, EngineKind, FileArguments};
 use crate::import::{self, Detail};
 use crate::output::{self, ProgressLine, say};
-use crate::record::{Plan, record};
+use crate::record::{Output, Plan, record};
 use crate::remains::mend_folders;
 
 /// How often the trace is read: well before 16 MB of events have come in.
@@ -268,7 +268,8 @@ fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<
             task_iterator: false,
         },
         duration: Some(duration),
-        output: output::place(&output)?,
+        output: Output::At(output::place(&output)?),
+        owner: None,
         alone: false,
     };
     say(format_args!(

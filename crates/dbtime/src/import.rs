@@ -4,13 +4,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use dbtime_collect::Scratch;
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
-use dbtime_model::output::Place;
-use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION, remove_unfinished_import};
-use dbtime_report::Source;
+use dbtime_model::output::{Directory, Place, caller_of_sudo};
+use dbtime_model::recording::{
+    Meta, RecordingError, RecordingWriter, SCHEMA_VERSION, remove_unfinished_import,
+};
+use dbtime_report::{Source, shell_word};
 
 use crate::arguments::FileArguments;
 use crate::output::{self, ProgressLine, say};
@@ -69,19 +71,24 @@ impl Store {
         Ok(())
     }
 
-    fn finish(mut self, imported: &Imported) -> anyhow::Result<()> {
+    /// Ends the recording; its directory, if there is one.
+    fn finish(mut self, imported: &Imported) -> anyhow::Result<Option<Directory>> {
         if let Err(e) = self.write() {
             self.discard();
             return Err(e);
         }
-        if let Some(mut writer) = self.writer {
+        let Some(mut writer) = self.writer else {
+            return Ok(None);
+        };
+        let directory = writer.directory()?;
+        {
             let meta = writer.meta();
             let (segments, cost) = (std::mem::take(&mut meta.segments), std::mem::take(&mut meta.cost));
             *meta = imported.meta.clone();
             (meta.segments, meta.cost) = (segments, cost);
-            writer.finish()?;
         }
-        Ok(())
+        writer.finish()?;
+        Ok(Some(directory))
     }
 
     /// Removes what was written so far: half an import is of no use.
@@ -164,7 +171,13 @@ pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow
     };
     let has_time = store.has_time;
     match has_time {
-        true => store.finish(&imported)?,
+        true => {
+            if let Some(directory) = store.finish(&imported)?
+                && let Some(text) = output::give(&directory, caller_of_sudo())
+            {
+                say(format_args!("note: {text}"));
+            }
+        }
         false => store.discard(),
     }
     Ok(Outcome { imported, has_time })
@@ -187,7 +200,7 @@ pub fn open(paths: &[PathBuf], about: &FileArguments, detail: Detail) -> anyhow:
                 path.display()
             );
         }
-        return Ok(Source::open(path)?);
+        return Source::open(path).map_err(|e| not_ours(path, e));
     }
     mend_folders();
     let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;
@@ -199,6 +212,21 @@ pub fn open(paths: &[PathBuf], about: &FileArguments, detail: Detail) -> anyhow:
     }
     store.finish(&imported)?;
     Ok(Source::open(&recording)?.keeping(folder))
+}
+
+/// A recording that cannot be read: of one that only its owner may read, what to do.
+fn not_ours(path: &Path, error: RecordingError) -> anyhow::Error {
+    match &error {
+        RecordingError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+            let path = path.display().to_string();
+            anyhow!(
+                "{path}: permission denied: a recording is for its owner only; read it with sudo, or make it yours with \
+                 'sudo chown -R $USER {}'",
+                shell_word(&path)
+            )
+        }
+        _ => error.into(),
+    }
 }
 
 /// True when there was a file, but nothing in it.

@@ -1,41 +1,42 @@
 //! The command `dbtime`: arguments in, exit code out.
 
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
 use dbtime::arguments::{
-    Arguments, CalibrateArguments, Command, CompactArguments, DemoArguments, DiffArguments, DiveArguments,
-    FlameArguments, Format, FunctionSort, ImportArguments, IolatArguments, LiveFormat, RecordArguments,
-    ReportArguments, SchedArguments, Selection, WidthsOf,
+    Arguments, CalibrateArguments, Command, CompactArguments, ComparedArguments, DemoArguments,
+    DiffArguments, DiveArguments, FlameArguments, Format, FunctionSort, HtmlArguments, ImportArguments,
+    IolatArguments, LiveFormat, ReportArguments, SchedArguments, Selection, WidthsOf,
 };
 use dbtime::calibrate;
 use dbtime::demo;
 use dbtime::diff::{self, DiffFormat};
 use dbtime::dive;
+use dbtime::doctor;
+use dbtime::exit_code::{FAILED, NOTHING_RECORDED, WRONG_USAGE};
 use dbtime::import::{self, Detail};
 use dbtime::iolat;
+use dbtime::manual;
 use dbtime::memory;
-use dbtime::output::{self, ProgressLine, say, say_lines};
-use dbtime::record::{Plan, Progress, record};
+use dbtime::newest;
+use dbtime::output::{self, ProgressLine, beside, say, say_lines};
+use dbtime::page;
+use dbtime::record;
 use dbtime::remains::mend;
 use dbtime::sched;
 use dbtime::signals::{Second, stop_on_signals};
-use dbtime_collect::Options;
+use dbtime::usage::Usage;
 use dbtime_model::recording::{self, Compacted};
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
-    CalibrationOf, CommandOptions, ComparisonOptions, DiffError, DiffOptions, Dimension, DiveOptions,
-    DiveView, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, ReportError, Sort, Source,
-    StackOptions, StackView, TimelineOptions, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff,
-    export, has_kernel_trace, parse_moment, printable_lines,
+    CalibrationOf, CauseOptions, CommandOptions, ComparisonOptions, Diff, DiffError, DiffOptions, Dimension,
+    DiveOptions, DiveView, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, NextStep,
+    ReportError, Sort, Source, StackOptions, StackView, TimelineOptions, ToCompare, TraceOptions,
+    USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace, next_steps, next_steps_of_causes,
+    next_steps_of_timeline, parse_moment, printable_lines,
 };
-
-/// Exit codes, besides 0 for done and 2 for wrong usage (clap's own).
-const FAILED: u8 = 1;
-const WRONG_USAGE: u8 = 2;
-const NOTHING_RECORDED: u8 = 3;
 
 #[global_allocator]
 static ALLOCATOR: memory::Bounded = memory::Bounded;
@@ -49,9 +50,10 @@ fn main() -> ExitCode {
         mend();
     }
     let done = match command {
-        Command::Record(arguments) => run_record(&arguments),
-        Command::Report(arguments) => run_report(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
+        Command::Report(arguments) => run_report(arguments),
         Command::Flame(arguments) => run_flame(&arguments),
+        Command::Html(arguments) => run_html(&arguments),
         Command::Diff(arguments) => run_diff(&arguments),
         Command::Import(arguments) => run_import(&arguments),
         Command::Compact(arguments) => run_compact(&arguments),
@@ -60,7 +62,15 @@ fn main() -> ExitCode {
         Command::Sched(arguments) => run_sched(&arguments),
         Command::Calibrate(arguments) => run_calibrate(&arguments),
         Command::OracleMap => output::print(ORACLE_MAP).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => doctor::run(&arguments).map(|works| match works {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(FAILED),
+        }),
         Command::Demo(arguments) => run_demo(&arguments),
+        Command::Completions(arguments) => {
+            manual::print_completions(arguments.shell).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Man(arguments) => manual::write_pages(&arguments.directory).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,
@@ -80,81 +90,11 @@ fn main() -> ExitCode {
 /// Printed by `dbtime oracle-map`.
 const ORACLE_MAP: &str = include_str!("oracle_map.sql");
 
-/// Something typed is wrong that clap cannot know.
-#[derive(Debug)]
-struct Usage(String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+fn run_report(mut arguments: ReportArguments) -> anyhow::Result<ExitCode> {
+    if arguments.recordings.is_empty() && !arguments.compare {
+        arguments.recordings.push(newest::or_named(None, "report")?);
     }
-}
-
-impl std::error::Error for Usage {}
-
-fn run_record(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
-    memory::give_back();
-    let plan = Plan {
-        collect: Options {
-            target: arguments.target.target(),
-            rate_hz: arguments.rate_hz,
-            means: arguments.means().map_err(Usage)?,
-            tier: arguments.tier(),
-            wakers: arguments.wakers,
-            uprobes: arguments.uprobes,
-            texts: arguments.text.into(),
-            resolution_s: arguments.resolution_s,
-            task_iterator: arguments.task_iterator,
-        },
-        duration: arguments.duration,
-        // Before anything is attached: most people notice a wrong name soon, none after an hour.
-        output: output::new_place(&arguments.output)?,
-        alone: true,
-    };
-    let stop = stop_on_signals(Second::Ends)?;
-    let mut line = ProgressLine::new();
-    let mut shown = Duration::MAX;
-    let outcome = record(&plan, &stop, &mut |progress| match progress {
-        Progress::Started(meta) => {
-            let until = match plan.duration {
-                Some(duration) => format!("for {} s", duration.as_secs_f64()),
-                None => "until Ctrl-C".to_string(),
-            };
-            say(format_args!(
-                "recording {} {} ({}) at {} Hz {until}",
-                meta.database.product, meta.database.version, meta.database.target, meta.collector.rate_hz
-            ));
-            for reason in &meta.collector.reasons {
-                say(format_args!("note: {reason}"));
-            }
-        }
-        Progress::Elapsed(elapsed) => {
-            let second = Duration::from_secs(elapsed.as_secs());
-            if second != shown {
-                shown = second;
-                line.show(&format!("{} s", second.as_secs()));
-            }
-        }
-        Progress::Note(note) => {
-            line.clear();
-            say(format_args!("note: {note}"));
-        }
-    })?;
-    drop(line);
-    let path = outcome.path.display();
-    if outcome.activity_rows == 0 {
-        say(format_args!(
-            "dbtime: nothing was recorded, and {path} not made: no session lived long enough to be seen"
-        ));
-        return Ok(ExitCode::from(NOTHING_RECORDED));
-    }
-    say(format_args!(
-        "recorded {path}: see it with 'dbtime report {path}'"
-    ));
-    Ok(ExitCode::SUCCESS)
-}
-
-fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let arguments = &arguments;
     if arguments.depth.is_some() && !arguments.stacks && !arguments.tree && arguments.call.is_none() {
         return Err(Usage("--depth is for --stacks, --tree and --call".to_string()).into());
     }
@@ -169,6 +109,7 @@ fn run_report(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     match (arguments.latency, arguments.io, arguments.format()) {
         (true, _, Format::Svg) => run_heat_map(arguments),
         _ if arguments.timeline.is_some() => run_timeline(arguments),
+        _ if (arguments.causes || arguments.chains()) && arguments.format() != Format::Svg => run_causes(arguments),
         _ if arguments.tail && arguments.format() != Format::Svg => run_tail(arguments),
         (_, _, Format::Svg) => Err(Usage(
             "this report is no picture: draw a time line with --timeline, a heat map with --latency, or a flame graph with \
@@ -207,7 +148,10 @@ fn run_timeline(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     };
     let text = match format {
         Format::Json => dbtime_report::json::render_timeline(&timeline),
-        Format::Text => dbtime_report::text::render_timeline(&timeline, output::width()),
+        Format::Text => {
+            dbtime_report::text::render_timeline(&timeline, output::width())
+                + &next(arguments, &next_steps_of_timeline(&timeline))
+        }
         Format::Svg => {
             for problem in &timeline.problems {
                 say(format_args!("dbtime: {problem}"));
@@ -242,6 +186,36 @@ fn run_tail(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         &text,
         report.all.latencies.count() > 0,
         "no commands in the part chosen of the recording",
+    )
+}
+
+fn run_causes(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let mut filter = filter(&arguments.selection, &source)?;
+    if let Some(at) = &arguments.at {
+        let (from, to) = window_of("--at", at, &source)?;
+        (filter.from_us, filter.to_us) = (Some(from), Some(to));
+    }
+    let options = CauseOptions {
+        filter,
+        top: arguments.top.unwrap_or(CauseOptions::default().top),
+    };
+    let report = dbtime_report::causes(&source, &options)?;
+    let text = match arguments.format() {
+        Format::Json => dbtime_report::json::render_causes(&report),
+        Format::Text | Format::Svg if arguments.chains() => {
+            dbtime_report::text::render_chains(&report, output::width())
+        }
+        Format::Text | Format::Svg => {
+            dbtime_report::text::render_causes(&report, output::width())
+                + &next(arguments, &next_steps_of_causes(&report))
+        }
+    };
+    answer(
+        arguments,
+        &text,
+        report.blocked_ns > 0,
+        "no DB time was blocked in the part chosen of the recording",
     )
 }
 
@@ -404,9 +378,17 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
     }
     let text = match arguments.format() {
         Format::Json => dbtime_report::json::render(&report),
-        Format::Text | Format::Svg => dbtime_report::text::render(&report, output::width()),
+        Format::Text | Format::Svg => {
+            dbtime_report::text::render(&report, output::width()) + &next(arguments, &next_steps(&report))
+        }
     };
     answer(arguments, &text, !report.is_empty(), "nothing was recorded")
+}
+
+/// Where the answer points to.
+fn next(arguments: &ReportArguments, steps: &[NextStep]) -> String {
+    let recording = arguments.recordings[0].display().to_string();
+    dbtime_report::text::render_next_steps(steps, &recording)
 }
 
 /// What looking costs: as the file says that was named, or what is kept on this host.
@@ -580,10 +562,17 @@ fn answer_nothing(
 }
 
 fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
+    let recording = newest::or_named(arguments.recording.as_deref(), "flame graph")?;
+    let output = match &arguments.output {
+        Some(output) => output.clone(),
+        // A picture is for who looks at a terminal; a program that reads the next pipe takes folded stacks.
+        None if io::stdout().is_terminal() => beside(&recording, "svg").map_err(Usage)?,
+        None => PathBuf::from("-"),
+    };
     // The format first: a wrong ending shows before a large recording is read.
-    let exporter = export::exporter(&arguments.output).map_err(|e| Usage(e.to_string()))?;
+    let exporter = export::exporter(&output).map_err(|e| Usage(e.to_string()))?;
     let source = import::open(
-        std::slice::from_ref(&arguments.recording),
+        std::slice::from_ref(&recording),
         &arguments.about,
         Detail::Seconds,
     )?;
@@ -593,6 +582,7 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         include_idle: arguments.idle,
         include_background: arguments.background,
         each_literal: arguments.each_literal,
+        causes: arguments.causes,
     };
     let folded = dbtime_report::flame(&source, &options)?;
     for problem in &folded.problems {
@@ -604,13 +594,62 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         ));
     }
     if folded.total_ns == 0 {
-        say(format_args!(
-            "dbtime: {}: nothing to draw",
-            arguments.recording.display()
-        ));
+        say(format_args!("dbtime: {}: nothing to draw", recording.display()));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
-    output::to_file(&arguments.output, |out| exporter.write(&folded, out))?;
+    output::to_file(&output, |out| exporter.write(&folded, out))?;
+    if arguments.output.is_none() && output != Path::new("-") {
+        page::say_where(&output);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_html(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
+    let open = |path: &PathBuf| import::open(std::slice::from_ref(path), &arguments.about, Detail::Seconds);
+    if let [good, bad] = arguments.recordings.as_slice() {
+        let output = match &arguments.output {
+            Some(output) => output.clone(),
+            None => page::beside_two(good, bad).map_err(Usage)?,
+        };
+        return html_of_two([&open(good)?, &open(bad)?], arguments, &output);
+    }
+    let ComparedArguments {
+        per,
+        transactions,
+        force,
+    } = &arguments.compared;
+    if per.is_some() || transactions.is_some() || *force {
+        return Err(Usage("--per, --transactions and --force compare two recordings".to_string()).into());
+    }
+    let recording = newest::or_named(arguments.recordings.first().map(PathBuf::as_path), "page")?;
+    let output = match &arguments.output {
+        Some(output) => output.clone(),
+        None => beside(&recording, "html").map_err(Usage)?,
+    };
+    let source = open(&recording)?;
+    if !page::write(&source, &filter(&arguments.selection, &source)?, &output)? {
+        say(format_args!("dbtime: {}: nothing to show", recording.display()));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    if arguments.output.is_none() {
+        page::say_where(&output);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn html_of_two(sides: [&Source; 2], arguments: &HtmlArguments, output: &Path) -> anyhow::Result<ExitCode> {
+    // The page bounds what it shows itself.
+    let answer = compare(sides, &arguments.selection, &arguments.compared, usize::MAX)?;
+    let Some(answer) = answer else {
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    };
+    for warning in &answer.warnings {
+        say(format_args!("warning: {warning}"));
+    }
+    page::write_difference(answer, output)?;
+    if arguments.output.is_none() {
+        page::say_where(output);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -629,11 +668,11 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
         Some(LiveFormat::Text) => DiffFormat::Text,
         None => DiffFormat::of(&arguments.output).map_err(Usage)?,
     };
-    let [good, bad] = [&arguments.good, &arguments.bad]
-        .map(|path| import::open(std::slice::from_ref(path), &arguments.about, Detail::Seconds));
+    let [good, bad] = newest::two_or_named(arguments.good.as_deref(), arguments.bad.as_deref())?
+        .map(|path| import::open(std::slice::from_ref(&path), &arguments.about, Detail::Seconds));
     let (good, bad) = (good?, bad?);
     let is_dive = has_kernel_trace(good.meta()) && has_kernel_trace(bad.meta());
-    if is_dive && arguments.per.is_none() && matches!(format, DiffFormat::Text | DiffFormat::Json) {
+    if is_dive && arguments.compared.per.is_none() && matches!(format, DiffFormat::Text | DiffFormat::Json) {
         let filters = [
             filter(&arguments.selection, &good)?,
             filter(&arguments.selection, &bad)?,
@@ -646,23 +685,9 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
         output::text_to_file(&arguments.output, &text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = DiffOptions {
-        filters: [
-            filter(&arguments.selection, &good)?,
-            filter(&arguments.selection, &bad)?,
-        ],
-        per: arguments.per,
-        transactions: arguments.transactions,
-        top: arguments.top,
-        force: arguments.force,
-    };
-    let answer = match dbtime_report::diff([&good, &bad], &options) {
-        Err(e @ DiffError::Empty(_)) => {
-            say(format_args!("dbtime: {e}"));
-            return Ok(ExitCode::from(NOTHING_RECORDED));
-        }
-        Err(e @ DiffError::Unit { .. }) => return Err(Usage(e.to_string()).into()),
-        other => other?,
+    let sides = [&good, &bad];
+    let Some(answer) = compare(sides, &arguments.selection, &arguments.compared, arguments.top)? else {
+        return Ok(ExitCode::from(NOTHING_RECORDED));
     };
     if format != DiffFormat::Text {
         for warning in &answer.warnings {
@@ -675,6 +700,30 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     };
     diff::write(&answer, format, widths, &arguments.output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What changed between two sources; none, which is said, where one of them has no DB time.
+fn compare(
+    sides: [&Source; 2],
+    selection: &Selection,
+    compared: &ComparedArguments,
+    top: usize,
+) -> anyhow::Result<Option<Diff>> {
+    let options = DiffOptions {
+        filters: [filter(selection, sides[0])?, filter(selection, sides[1])?],
+        per: compared.per,
+        transactions: compared.transactions,
+        top,
+        force: compared.force,
+    };
+    match dbtime_report::diff(sides, &options) {
+        Err(e @ DiffError::Empty(_)) => {
+            say(format_args!("dbtime: {e}"));
+            Ok(None)
+        }
+        Err(e @ DiffError::Unit { .. }) => Err(Usage(e.to_string()).into()),
+        other => Ok(Some(other?)),
+    }
 }
 
 fn run_import(arguments: &ImportArguments) -> anyhow::Result<ExitCode> {
@@ -783,15 +832,20 @@ fn run_demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
+/// Begin and end of the window that a moment is in, microseconds since the Unix epoch. Rows stand for windows: a period has a window,
+/// or it has not.
+fn window_of(option: &str, text: &str, source: &Source) -> anyhow::Result<(i64, i64)> {
     let meta = source.meta();
-    // Rows stand for windows: a period has a window, or it has not.
-    let window_us = i64::from(meta.collector.resolution_s.max(1)) * 1_000_000;
+    let length = i64::from(meta.collector.resolution_s.max(1)) * 1_000_000;
+    let moment = parse_moment(text, meta.start_us).map_err(|e| Usage(format!("{option}: {e}")))?;
+    let begin = moment.div_euclid(length).saturating_mul(length);
+    Ok((begin, begin.saturating_add(length)))
+}
+
+fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
     let moment = |option: &str, text: &Option<String>| {
-        let parsed = text.as_ref().map(|t| parse_moment(t, meta.start_us)).transpose();
-        parsed
-            .map(|us| us.map(|us| us.div_euclid(window_us).saturating_mul(window_us)))
-            .map_err(|e| Usage(format!("{option}: {e}")))
+        let window = text.as_ref().map(|text| window_of(option, text, source));
+        window.transpose().map(|window| window.map(|(begin, _)| begin))
     };
     Ok(Filter {
         from_us: moment("--from", &selection.from)?,

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use dbtime_model::output::{Place, Readers};
+use dbtime_model::output::{Directory, Owner, Place, Readers};
 use dbtime_model::recording::RecordingError;
 use dbtime_report::{printable, printable_lines};
 
@@ -64,6 +64,37 @@ pub fn new_place(path: &Path) -> anyhow::Result<Place> {
         Ok(false) => Ok(place),
         Ok(true) => Err(RecordingError::Exists(path.to_path_buf()).into()),
         Err(e) => Err(e).with_context(|| path.display().to_string()),
+    }
+}
+
+/// Gives what was made to whom it belongs. Where that cannot be it stays root's: the answer is what to say of it.
+pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
+    match directory.give(owner?) {
+        Ok(()) => None,
+        // It is gone: there was nothing in it.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => Some(format!("{} stays root's: {e}", directory.path().display())),
+    }
+}
+
+/// The name beside a recording, or a file, of what is made of it: `slow.html` of `slow.dbt`.
+///
+/// # Errors
+/// Standard input has no name.
+pub fn beside(path: &Path, ending: &str) -> Result<PathBuf, String> {
+    if descriptor(path).is_some() || path == Path::new("/dev/stdin") {
+        return Err("what is read from a pipe has no name: choose one for the output with -o".to_string());
+    }
+    // `slow.dbt/`, as a shell completes it, is the same name.
+    let path: PathBuf = path.components().collect();
+    match path.extension() {
+        Some(old) if old == "dbt" => Ok(path.with_extension(ending)),
+        _ => {
+            let mut name = path.into_os_string();
+            name.push(".");
+            name.push(ending);
+            Ok(name.into())
+        }
     }
 }
 
@@ -187,6 +218,20 @@ impl Drop for ProgressLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_made_of_a_recording_lies_beside_it() {
+        for (recording, page) in [
+            ("slow.dbt", "slow.html"),
+            ("/data/slow.dbt/", "/data/slow.html"),
+            ("db_ora_7.trc.gz", "db_ora_7.trc.gz.html"),
+        ] {
+            assert_eq!(beside(Path::new(recording), "html"), Ok(PathBuf::from(page)));
+        }
+        for pipe in ["-", "/dev/stdin", "/dev/fd/3"] {
+            assert!(beside(Path::new(pipe), "html").is_err(), "{pipe}");
+        }
+    }
 
     #[test]
     fn further_lines_are_marked() {

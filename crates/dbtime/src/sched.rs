@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbtime_collect::{Status, SwitchCollector};
+use dbtime_model::output::caller_of_sudo;
 use dbtime_model::recording::{Clock, Meta, RecordingWriter};
 use dbtime_model::{Rows, Session, SessionId};
 use dbtime_report::{SchedBuilder, Source, SwitchLine, json, text};
@@ -196,7 +197,11 @@ impl Shown {
 
     fn end(mut self, meta: Meta, reader_is_there: bool) -> anyhow::Result<Ended> {
         if let Some(writer) = self.writer.take() {
+            let directory = writer.directory()?;
             writer.finish()?;
+            if let Some(text) = output::give(&directory, caller_of_sudo()) {
+                say(format_args!("note: {text}"));
+            }
         }
         let facts = meta.scheduling.clone().unwrap_or_default();
         let sessions = self.sessions.drain().map(|(_, session)| session.into()).collect();

@@ -67,7 +67,7 @@ fn named_numbers(text: &str) -> BTreeMap<String, u64> {
 fn by_function(whole: &Whole) -> BTreeMap<String, (u64, u64)> {
     let frames = frames(whole);
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for row in whole.rows.latency.iter().filter(|row| row.kind == "function") {
+    for row in whole.rows.latency.iter().filter(|row| *row.kind == *"function") {
         let sum = found
             .entry(name(frames[&row.stack].last().expect("a leaf")))
             .or_default();

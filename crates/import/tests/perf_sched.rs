@@ -212,7 +212,7 @@ fn summed(imported: &Whole) -> (BTreeMap<u32, Summed>, [i64; 5]) {
         }
     }
     let mut runs: BTreeMap<u32, i64> = BTreeMap::new();
-    for row in imported.rows.latency.iter().filter(|row| row.kind == kind::RUN) {
+    for row in imported.rows.latency.iter().filter(|row| *row.kind == *kind::RUN) {
         let tid = tids[&row.session];
         let (sums, ns) = tasks.get_mut(&tid).expect("counted");
         *ns += row.sum_ns as i64;
@@ -384,9 +384,9 @@ fn who_woke_and_who_ran_instead_is_in_a_script() {
     let tids = tids(&imported);
     let wakers = |tid: u32| -> BTreeMap<&str, u64> {
         let rows = imported.rows.latency.iter();
-        let rows = rows.filter(|row| row.kind == kind::WAKER && tids[&row.session] == tid);
+        let rows = rows.filter(|row| *row.kind == *kind::WAKER && tids[&row.session] == tid);
         rows.fold(BTreeMap::new(), |mut sums, row| {
-            *sums.entry(row.name.as_str()).or_default() += row.count;
+            *sums.entry(&*row.name).or_default() += row.count;
             sums
         })
     };
@@ -415,7 +415,7 @@ fn who_woke_and_who_ran_instead_is_in_a_script() {
             .rows
             .latency
             .iter()
-            .filter(|row| row.kind == wanted)
+            .filter(|row| *row.kind == *wanted)
             .map(|row| row.sum_ns)
             .sum()
     };

@@ -86,7 +86,7 @@ fn by_latencies(imported: &Whole) -> Sums {
         .rows
         .latency
         .iter()
-        .filter(|row| row.kind == kind::SYSCALL)
+        .filter(|row| *row.kind == *kind::SYSCALL)
     {
         assert!(
             row.from_ns <= row.min_ns && row.min_ns <= row.max_ns && row.max_ns < row.to_ns,
@@ -96,7 +96,7 @@ fn by_latencies(imported: &Whole) -> Sums {
             row.min_ns * row.count <= row.sum_ns && row.sum_ns <= row.max_ns * row.count,
             "{row:?}"
         );
-        let sum = sums.entry(row.name.clone()).or_default();
+        let sum = sums.entry(row.name.to_string()).or_default();
         sum.0 += row.count;
         sum.1 = sum.1.max(row.max_ns / 1_000);
         sum.2 += row.sum_ns / 1_000;
@@ -339,7 +339,7 @@ fn tasks_are_told_apart_and_interrupted_calls_joined() {
         .rows
         .latency
         .iter()
-        .find(|row| row.name == "futex")
+        .find(|row| *row.name == *"futex")
         .expect("the futex");
     assert_eq!(futex.time, 1_700_000_001_000_000);
     let value = |name: &str| -> i64 {

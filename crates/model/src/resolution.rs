@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::{ActivityRow, CounterRow, LatencyRow, Rows, Timed};
+use crate::{ActivityRow, CauseRow, CounterRow, LatencyRow, Rows, Timed};
 
 const SECOND_US: i64 = 1_000_000;
 /// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
@@ -20,6 +20,7 @@ pub struct Windows {
     activity: Sums<ActivityRow>,
     counters: Sums<CounterRow>,
     latency: Sums<LatencyRow>,
+    causes: Sums<CauseRow>,
 }
 
 impl Windows {
@@ -36,6 +37,7 @@ impl Windows {
             activity: Sums::default(),
             counters: Sums::default(),
             latency: Sums::default(),
+            causes: Sums::default(),
         }
     }
 
@@ -48,6 +50,7 @@ impl Windows {
         rows.activity = self.activity.take(rows.activity, length_us, begin_us);
         rows.counters = self.counters.take(rows.counters, length_us, begin_us);
         rows.latency = self.latency.take(rows.latency, length_us, begin_us);
+        rows.causes = self.causes.take(rows.causes, length_us, begin_us);
         let over = |time: i64| time + length_us + STRAGGLERS_US <= now_us;
         self.hand_on(over, &mut rows);
         rows
@@ -64,6 +67,7 @@ impl Windows {
         rows.activity.append(&mut self.activity.hand_on(&is_over));
         rows.counters.append(&mut self.counters.hand_on(&is_over));
         rows.latency.append(&mut self.latency.hand_on(&is_over));
+        rows.causes.append(&mut self.causes.hand_on(&is_over));
     }
 }
 
@@ -134,6 +138,22 @@ impl Summable for LatencyRow {
         self.max_ns = self.max_ns.max(other.max_ns);
         // 0 = not recorded, of one of them: then the shortest of both is not known.
         self.min_ns = self.min_ns.min(other.min_ns);
+    }
+}
+
+impl Summable for CauseRow {
+    /// As they come.
+    fn order(&self) -> impl Ord {}
+
+    fn key(&self) -> CauseRow {
+        CauseRow {
+            samples: 0,
+            ..self.clone()
+        }
+    }
+
+    fn add(&mut self, other: &CauseRow) {
+        self.samples = self.samples.saturating_add(other.samples);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The rows of a recording. One struct per table; `docs/SCHEMA.md` is written from this file.
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +64,8 @@ impl ActivityRow {
 }
 
 /// `count` events of this kind fell into this latency bucket in this second.
+///
+/// A busy second has a hundred thousand of them: rows of the same event share its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LatencyRow {
     /// Start of the second, microseconds since the Unix epoch.
@@ -69,14 +73,17 @@ pub struct LatencyRow {
     /// Whose events; 0 = of no session.
     pub session: SessionId,
     /// See [`crate::latency::kind`].
-    pub kind: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub kind: Arc<str>,
     /// Statement of a command, as in [`ActivityRow::statement`]; 0 = not known, or it does not apply. Since 1.6.
     #[serde(default)]
     pub statement: u64,
     /// Name of the event: `class:event` of a wait (`CPU` = in none), system call, block operation (`read`, `write` …).
-    pub name: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub name: Arc<str>,
     /// Block device, empty when it does not apply.
-    pub device: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub device: Arc<str>,
     /// Bytes of the request, 0 when it does not apply.
     pub bytes: u64,
     /// Blocks of the database that were read or written, 0 when it does not apply. A source that says blocks does not
@@ -84,10 +91,11 @@ pub struct LatencyRow {
     #[serde(default)]
     pub blocks: u64,
     /// See [`crate::latency::source`]; empty when it does not apply.
-    pub source: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub source: Arc<str>,
     /// File that was read, relative to the data directory where it lies there; empty when not known.
-    #[serde(default)]
-    pub file: String,
+    #[serde(default, deserialize_with = "crate::word::deserialize")]
+    pub file: Arc<str>,
     /// Lower bound of the bucket in nanoseconds; see [`crate::latency::bounds_of`].
     pub from_ns: u64,
     /// Upper bound of the bucket in nanoseconds, exclusive.
@@ -181,6 +189,100 @@ pub struct SwitchRow {
     /// The kernel's own priority: 0 to 99 real time (99 - it is `chrt`'s), 100 to 139 normal (it - 120 is the nice value),
     /// below 0 deadline. None: not known.
     pub priority: Option<i32>,
+}
+
+/// In so many samples of this second the session was blocked in this wait event and state, and this is whom it waited for: who
+/// ended the wait, and what that one was doing when the sample was taken, followed on where it was blocked itself. The samples of a
+/// session, statement, wait event and state divide the time that [`ActivityRow`]s have for them. Since 1.7.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CauseRow {
+    /// Start of the second, microseconds since the Unix epoch.
+    pub time: i64,
+    /// Who waited.
+    pub session: SessionId,
+    /// What it executed, as in [`ActivityRow::statement`].
+    pub statement: u64,
+    /// See [`Wait::class`].
+    pub wait_class: String,
+    /// See [`Wait::event`].
+    pub wait_event: String,
+    /// What the operating system says of it.
+    pub state: State,
+    /// What the chain ended at.
+    pub kind: CauseKind,
+    /// Who was waited for, and whom that one waited for in turn. None where the wait was not for a session.
+    pub chain: Vec<CauseLink>,
+    /// Samples.
+    pub samples: u64,
+}
+
+/// What somebody was doing who was waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CauseLink {
+    /// Who.
+    pub session: SessionId,
+    /// What it executed.
+    pub statement: u64,
+    /// What the database says of it as a whole.
+    pub session_state: SessionState,
+    /// See [`Wait::class`].
+    pub wait_class: String,
+    /// See [`Wait::event`].
+    pub wait_event: String,
+    /// What the operating system says of it; `cpu` = it was not off CPU.
+    pub state: State,
+    /// See [`ActivityRow::kernel_stack`]. Since 1.8.
+    #[serde(default)]
+    pub kernel_stack: StackId,
+    /// See [`ActivityRow::user_stack`]. Since 1.8.
+    #[serde(default)]
+    pub user_stack: StackId,
+}
+
+/// Where following a wait to its cause ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CauseKind {
+    /// At a session that was not blocked: it ran, or waited for a CPU.
+    Session,
+    /// At a device: somebody slept for block I/O.
+    Device,
+    /// At a timer that ran out.
+    Timer,
+    /// At a client that had to say or to take something.
+    Client,
+    /// At a process that is no session of the database.
+    Process,
+    /// At a transaction that was prepared, and of which no process is left. Since 1.8.
+    Prepared,
+    /// It is not known.
+    Unknown,
+}
+
+impl CauseKind {
+    /// Every kind.
+    pub const ALL: [CauseKind; 7] = [
+        CauseKind::Session,
+        CauseKind::Device,
+        CauseKind::Timer,
+        CauseKind::Client,
+        CauseKind::Process,
+        CauseKind::Prepared,
+        CauseKind::Unknown,
+    ];
+
+    /// The word for it, as in recordings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CauseKind::Session => "session",
+            CauseKind::Device => "device",
+            CauseKind::Timer => "timer",
+            CauseKind::Client => "client",
+            CauseKind::Process => "process",
+            CauseKind::Prepared => "prepared",
+            CauseKind::Unknown => "unknown",
+        }
+    }
 }
 
 /// A source says that this named value grew by `value` in this second.
@@ -633,6 +735,8 @@ pub struct Rows {
     pub spans: Vec<SpanRow>,
     /// See [`SwitchRow`].
     pub switches: Vec<SwitchRow>,
+    /// See [`CauseRow`].
+    pub causes: Vec<CauseRow>,
 }
 
 impl Rows {
@@ -646,6 +750,7 @@ impl Rows {
             + self.statements.len()
             + self.spans.len()
             + self.switches.len()
+            + self.causes.len()
     }
 
     /// What they weigh in memory, in rows: a frame of a stack is as large as a row.
@@ -665,6 +770,7 @@ impl Rows {
             self.statements.len(),
             self.spans.len(),
             self.switches.len(),
+            self.causes.len(),
         ];
         lengths.into_iter().max().unwrap_or(0)
     }
@@ -690,6 +796,7 @@ impl Rows {
         self.statements.append(&mut other.statements);
         self.spans.append(&mut other.spans);
         self.switches.append(&mut other.switches);
+        self.causes.append(&mut other.causes);
     }
 
     /// True when there is no row at all.
@@ -735,7 +842,7 @@ macro_rules! timed {
     )+};
 }
 
-timed!(ActivityRow, LatencyRow, CounterRow);
+timed!(ActivityRow, LatencyRow, CounterRow, CauseRow);
 
 impl Table for ActivityRow {
     const NAME: &'static str = "activity";
@@ -744,6 +851,11 @@ impl Table for ActivityRow {
 
 impl Table for LatencyRow {
     const NAME: &'static str = "latency";
+    const MOMENT: Option<&'static str> = Some("time");
+}
+
+impl Table for CauseRow {
+    const NAME: &'static str = "causes";
     const MOMENT: Option<&'static str> = Some("time");
 }
 

@@ -35,6 +35,18 @@ pub enum SessionState {
 }
 
 impl SessionState {
+    /// Every state, each at the place of its number.
+    pub const ALL: [SessionState; 8] = [
+        SessionState::None,
+        SessionState::Starting,
+        SessionState::Active,
+        SessionState::Idle,
+        SessionState::IdleInTransaction,
+        SessionState::IdleInFailedTransaction,
+        SessionState::FastpathCall,
+        SessionState::Disabled,
+    ];
+
     /// The name used in recordings and in reports; empty for none.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,16 +82,8 @@ mod tests {
 
     #[test]
     fn a_recording_has_the_names_that_reports_show() {
-        for state in [
-            SessionState::None,
-            SessionState::Starting,
-            SessionState::Active,
-            SessionState::Idle,
-            SessionState::IdleInTransaction,
-            SessionState::IdleInFailedTransaction,
-            SessionState::FastpathCall,
-            SessionState::Disabled,
-        ] {
+        for (number, state) in SessionState::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, number);
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
     }

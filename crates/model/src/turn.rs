@@ -227,8 +227,8 @@ impl Turns {
                 LatencyRow {
                     time: cell.second.saturating_mul(SECOND_US),
                     session: cell.session,
-                    kind: cell.kind.to_string(),
-                    name: cell.name.to_string(),
+                    kind: cell.kind.into(),
+                    name: cell.name,
                     from_ns,
                     to_ns,
                     count: sum.count,

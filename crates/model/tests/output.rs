@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown,
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dbtime_model::output::{Directory, Place, Readers};
+use dbtime_model::output::{Directory, Owner, Place, Readers};
 use tempfile::TempDir;
 
 /// `nobody`: somebody else.
@@ -344,7 +344,12 @@ fn giving_a_directory_away_gives_links_and_not_what_they_lead_to() {
     directory.create_directory(OsStr::new("inner")).unwrap();
     symlink(&scene.victim, scene.path("x/to-victim")).unwrap();
     symlink(scene.home.path(), scene.path("x/to-home")).unwrap();
-    directory.give(MALLORY, MALLORY).expect("root may");
+    directory
+        .give(Owner {
+            uid: MALLORY,
+            gid: MALLORY,
+        })
+        .expect("root may");
     for name in ["x", "x/a", "x/inner", "x/to-victim", "x/to-home"] {
         assert_eq!(
             fs::symlink_metadata(scene.path(name)).unwrap().uid(),

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
-    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CounterRow, Fidelity, Frame, LatencyRow,
-    NO_STACK, PlanStep, Rows, SessionId, SessionRow, SpanRow, StackId, StackRow, State, StatementRow,
-    SwitchRow, stack_id,
+    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CounterRow,
+    Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow, SessionState, SpanRow,
+    StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ prop_compose! {
             samples,
             fidelity: if exact { Fidelity::Exact } else { Fidelity::Sampled },
             pooled: false,
-            session_state: dbtime_model::SessionState::None,
+            session_state: SessionState::None,
         }
     }
 }
@@ -121,10 +121,10 @@ prop_compose! {
                 kind: "wait".into(),
                 statement: n ^ 5,
                 name: "x".into(),
-                device: String::new(),
+                device: "".into(),
                 bytes: n,
-                source: String::new(),
-                file: format!("base/{n}"),
+                source: "".into(),
+                file: format!("base/{n}").into(),
                 from_ns: n,
                 to_ns: n,
                 count: n,
@@ -169,6 +169,29 @@ prop_compose! {
                 ns: n,
                 state: State::Kernel,
             }).collect(),
+            causes: texts.iter().map(|text| CauseRow {
+                time: 5,
+                session: SessionId(3),
+                statement: 8,
+                wait_class: text.clone(),
+                wait_event: text.clone(),
+                state: State::Sleep,
+                kind: if text.is_empty() { CauseKind::Unknown } else { CauseKind::Client },
+                chain: vec![
+                    CauseLink {
+                        session: SessionId(4),
+                        statement: 9,
+                        session_state: SessionState::IdleInTransaction,
+                        wait_class: text.clone(),
+                        wait_event: text.clone(),
+                        state: State::Cpu,
+                        kernel_stack: StackId(12),
+                        user_stack: StackId(13),
+                    };
+                    text.len() % 3
+                ],
+                samples: 11,
+            }).collect(),
         }
     }
 }
@@ -184,6 +207,7 @@ fn read_all(recording: &Recording) -> Rows {
     problems.extend(recording.read(|batch| rows.statements.extend(batch)));
     problems.extend(recording.read(|batch| rows.spans.extend(batch)));
     problems.extend(recording.read(|batch| rows.switches.extend(batch)));
+    problems.extend(recording.read(|batch| rows.causes.extend(batch)));
     assert!(problems.is_empty(), "{problems:?}");
     rows
 }
@@ -207,6 +231,7 @@ proptest! {
             all.statements.extend(rows.statements);
             all.spans.extend(rows.spans);
             all.switches.extend(rows.switches);
+            all.causes.extend(rows.causes);
         }
         writer.finish().unwrap();
         let recording = Recording::open(&path).unwrap();
@@ -237,7 +262,7 @@ fn some_activity(n: u64) -> Rows {
         samples: 1,
         fidelity: Fidelity::Sampled,
         pooled: false,
-        session_state: dbtime_model::SessionState::None,
+        session_state: SessionState::None,
     };
     Rows {
         activity: vec![row; 3],

@@ -72,7 +72,7 @@ impl<'a> CostBuilder<'a> {
 
     /// Adds latencies that the filter lets through.
     pub(crate) fn add(&mut self, row: &LatencyRow) {
-        if row.kind == kind::SYSCALL {
+        if *row.kind == *kind::SYSCALL {
             self.calls += u128::from(row.count);
         }
     }

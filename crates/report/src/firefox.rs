@@ -76,11 +76,11 @@ impl Exporter for Firefox {
             for placed in &lane.stacks {
                 let stack = placed.stack;
                 let levels = lanes::levels(folded, stack).map(|name| (name, level));
-                let users = stack.user.iter().map(|name| (name.as_ref(), user));
-                let kernels = stack.kernel.iter().map(|name| (name.as_ref(), kernel));
+                let of_code = stack
+                    .frames()
+                    .map(|(is_kernel, name)| (name, if is_kernel { kernel } else { user }));
                 let frames: Vec<FrameInfo> = levels
-                    .chain(users)
-                    .chain(kernels)
+                    .chain(of_code)
                     .map(|(name, category)| FrameInfo {
                         frame: Frame::Label(profile.intern_string(&printable(name))),
                         category_pair: category.into(),

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use dbtime_model::recording::{Meta, Problem};
-use dbtime_model::{StackId, State};
+use dbtime_model::{StackId, State, StateGroup};
 
+use crate::causes::{Blocked, CauseFrames};
 use crate::filter::Filter;
 use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey, not_recorded};
@@ -33,6 +34,8 @@ pub struct FlameOptions {
     pub include_background: bool,
     /// Statements of an SQL trace one by one that differ in literals only.
     pub each_literal: bool,
+    /// Blocked DB time goes on, above its own stacks, in who was waited for. The width stays what it is.
+    pub causes: bool,
 }
 
 impl Default for FlameOptions {
@@ -43,6 +46,7 @@ impl Default for FlameOptions {
             include_idle: false,
             include_background: false,
             each_literal: false,
+            causes: false,
         }
     }
 }
@@ -88,6 +92,8 @@ pub struct FoldedStack {
     pub user: Vec<Arc<str>>,
     /// Kernel frames, root first.
     pub kernel: Vec<Arc<str>>,
+    /// Who was waited for, and its stacks: frames above these, and whether they are the kernel's. With [`FlameOptions::causes`].
+    pub waited_for: Vec<(bool, Arc<str>)>,
     /// Second of the recording, microseconds since the Unix epoch, when stacks are told apart by it.
     pub second_us: Option<i64>,
     /// Nanoseconds.
@@ -96,8 +102,25 @@ pub struct FoldedStack {
     pub samples: u128,
 }
 
-/// Levels, user frames and kernel frames.
-type Name = (Arc<[String]>, Vec<Arc<str>>, Vec<Arc<str>>);
+impl FoldedStack {
+    /// All frames, root first, and whether they are the kernel's.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (bool, &str)> {
+        let user = self.user.iter().map(|name| (false, name.as_ref()));
+        let kernel = self.kernel.iter().map(|name| (true, name.as_ref()));
+        let waited_for = self
+            .waited_for
+            .iter()
+            .map(|(is_kernel, name)| (*is_kernel, name.as_ref()));
+        user.chain(kernel).chain(waited_for)
+    }
+}
+
+/// Levels, user frames, kernel frames, and those of who was waited for.
+type Name = (Arc<[String]>, Vec<Arc<str>>, Vec<Arc<str>>, Vec<(bool, Arc<str>)>);
+
+/// What is equal for time that is drawn at one place: number of the levels, user stack, kernel stack, state, and number of the blocked
+/// time that is followed to its causes.
+type Place = (u32, StackId, StackId, State, Option<u32>);
 
 /// Folds the stacks of a recording.
 ///
@@ -106,8 +129,9 @@ type Name = (Arc<[String]>, Vec<Arc<str>>, Vec<Arc<str>>);
 pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportError> {
     let mut dimensions = load(source, &options.filter)?;
     // There may be millions of them: no more than is needed, time and samples.
-    let mut groups: HashMap<(u32, StackId, StackId, State), (u128, u128)> = HashMap::new();
+    let mut groups: HashMap<Place, (u128, u128)> = HashMap::new();
     let mut keys: Numbered<GroupKey> = Numbered::default();
+    let mut blocked: Numbered<Blocked> = Numbered::default();
     let mut total = Sums::default();
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         let wanted = match activity.section {
@@ -119,8 +143,18 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
             let row = activity.row;
             let key = GroupKey::of(&options.by, row, activity.session, activity.wait);
             total.take(activity);
+            let is_followed = options.causes
+                && activity.section == Section::DbTime
+                && row.state.group() == Some(StateGroup::Blocked);
+            let followed = is_followed.then(|| blocked.number(Blocked::of_activity(row)));
             let (ns, samples) = groups
-                .entry((keys.number(key), row.user_stack, row.kernel_stack, row.state))
+                .entry((
+                    keys.number(key),
+                    row.user_stack,
+                    row.kernel_stack,
+                    row.state,
+                    followed,
+                ))
                 .or_default();
             *ns += u128::from(row.ns);
             *samples += u128::from(row.samples);
@@ -134,6 +168,12 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         &options.by,
         options.each_literal,
     );
+    let blocked = blocked.into_values();
+    let mut causes = CauseFrames::default();
+    let cause_problems = match options.causes {
+        true => source.causes(|row| causes.add(row)),
+        false => Vec::new(),
+    };
     // Different stacks may read the same, for example those of two builds of one program.
     let mut by_name: BTreeMap<Name, (Option<i64>, u128, u128)> = BTreeMap::new();
     let levels: Vec<(Arc<[String]>, Option<i64>)> = keys
@@ -144,7 +184,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
             (key.labels(&alike, &mut dimensions).into(), key.second())
         })
         .collect();
-    for ((key, user, kernel, state), (ns, samples)) in groups {
+    for ((key, user, kernel, state, followed), (ns, samples)) in groups {
         if ns > 0 {
             let kernel = kernel_frames(kernel, state, &dimensions);
             let mut user = frames(user, &dimensions);
@@ -160,15 +200,32 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
                 );
             }
             let (levels, second) = &levels[key as usize];
-            let sum = by_name.entry((Arc::clone(levels), user, kernel)).or_default();
-            sum.0 = *second;
-            sum.1 += ns;
-            sum.2 += samples;
+            let mut add = |name: Name, ns, samples| {
+                let sum = by_name.entry(name).or_default();
+                sum.0 = *second;
+                sum.1 += ns;
+                sum.2 += samples;
+            };
+            match followed.map(|number| &blocked[number as usize]) {
+                Some(blocked) => {
+                    causes.divide(
+                        blocked,
+                        (ns, samples),
+                        &mut dimensions,
+                        |waited_for, ns, samples| {
+                            let name = (Arc::clone(levels), user.clone(), kernel.clone(), waited_for);
+                            add(name, ns, samples);
+                        },
+                    );
+                }
+                None => add((Arc::clone(levels), user, kernel, Vec::new()), ns, samples),
+            }
         }
     }
     let mut problems = dimensions.problems;
     problems.extend(scan.problems);
     problems.extend(counter_problems);
+    problems.extend(cause_problems);
     Ok(Folded {
         meta: source.meta().clone(),
         period: scan.period,
@@ -177,14 +234,17 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         includes_background: options.include_background,
         stacks: by_name
             .into_iter()
-            .map(|((levels, user, kernel), (second_us, ns, samples))| FoldedStack {
-                levels,
-                user,
-                kernel,
-                second_us,
-                ns,
-                samples,
-            })
+            .map(
+                |((levels, user, kernel, waited_for), (second_us, ns, samples))| FoldedStack {
+                    levels,
+                    user,
+                    kernel,
+                    waited_for,
+                    second_us,
+                    ns,
+                    samples,
+                },
+            )
             .collect(),
         total_ns: total.total_ns(),
         pooled_ns: total.pooled_ns(),

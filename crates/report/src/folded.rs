@@ -38,14 +38,13 @@ pub(crate) fn names(stack: &FoldedStack) -> Vec<String> {
 
 /// Hands on the name of each level and frame, root first, and what is written behind it.
 pub(crate) fn each_name(stack: &FoldedStack, mut take: impl FnMut(&str, &str)) {
-    let levels = stack.levels.iter().map(String::as_str);
-    for name in levels.chain(stack.user.iter().map(AsRef::as_ref)) {
+    for name in stack.levels.iter() {
         take(&frame_name(name), "");
     }
-    for name in &stack.kernel {
-        take(&frame_name(name), KERNEL_SUFFIX);
+    for (is_kernel, name) in stack.frames() {
+        take(&frame_name(name), if is_kernel { KERNEL_SUFFIX } else { "" });
     }
-    if stack.levels.is_empty() && stack.user.is_empty() && stack.kernel.is_empty() {
+    if stack.levels.is_empty() && stack.frames().next().is_none() {
         take("[no stack]", "");
     }
 }

@@ -28,7 +28,7 @@ const LABEL_GAP_PX: (f64, i32) = (64.0, 16);
 /// The legend.
 const LEGEND_PX: (i32, i32) = (240, 12);
 /// Anchors of the colours, light to dark.
-const COLOURS: [[u8; 3]; 8] = [
+pub(crate) const COLOURS: [[u8; 3]; 8] = [
     [254, 211, 149],
     [254, 164, 111],
     [247, 112, 92],

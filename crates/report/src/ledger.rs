@@ -60,7 +60,7 @@ pub enum Rest {
 }
 
 impl Rest {
-    fn of(activity: &Activity<'_>) -> Rest {
+    pub(crate) fn of(activity: &Activity<'_>) -> Rest {
         match activity.section != Section::DbTime && activity.wait.idle {
             true if activity.row.session_state.is_idle_in_transaction() => Rest::IdleInTransaction,
             true => Rest::Idle,

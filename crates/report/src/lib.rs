@@ -3,15 +3,17 @@
 //! ```text
 //! Source ──report()───▶ Report ────────▶ text::render, json::render
 //!        ──stacks()───▶ StackReport ───▶ text::render_stacks, json::render_stacks
-//!        ──diff()─────▶ Diff ──────────▶ text::render_diff, json::render_diff, diff_export
+//!        ──diff()─────▶ Diff ──────────▶ text::render_diff, json::render_diff, diff_export, html::difference
 //!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks, pprof …)
 //!        ──dive()─────▶ DiveReport ────▶ text::render_dive, json::render_dive
 //! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
+//!        ──causes()───▶ CauseReport ───▶ text::render_causes, text::render_chains, json::render_causes
 //!        ──commands()─▶ CommandReport ─▶ text::render_commands, json::render_commands
 //!        ──timeline()─▶ Timeline ──────▶ text::render_timeline, json::render_timeline, timeline_svg
 //!        ──switches()─▶ SwitchLine ────▶ text::render_switch, json::render_switch
+//!        ──html()─────▶ HtmlPage ──────▶ html::write
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
 //! Sources ──compare()──▶ Comparison ────▶ text::render_comparison, json::render_comparison
 //! ```
@@ -24,6 +26,7 @@ mod alike_statements;
 mod beside;
 mod block_io;
 mod block_io_json;
+mod causes;
 mod code_module;
 mod commands;
 mod comparison;
@@ -44,6 +47,7 @@ mod function;
 mod group;
 pub mod heat_map_svg;
 mod histogram;
+pub mod html;
 mod io;
 pub mod json;
 mod kernel_layers;
@@ -52,8 +56,10 @@ mod lanes;
 mod latency;
 mod ledger;
 mod load;
+mod next_step;
 mod number;
 mod numbered;
+mod palette;
 mod perfetto;
 mod pprof;
 mod preemption;
@@ -83,6 +89,10 @@ mod xml;
 pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
+pub use causes::{
+    Blocker, CauseGroup, CauseOptions, CausePart, CauseReport, CausedWait, Chain, Root, Waiter, Waiting,
+    causes,
+};
 pub use commands::{
     Cause, CauseTime, CommandOptions, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands,
     commands,
@@ -108,6 +118,7 @@ pub use flame::{FlameOptions, Folded, FoldedStack, flame};
 pub use function::Function;
 pub use group::{Dimension, GroupKey};
 pub use histogram::{Bucket, Histogram};
+pub use html::{HtmlPage, html};
 pub use io::{
     CallCpu, DatabaseFile, DeviceReads, FileKind, Guess, Guessed, IoOptions, IoReport, LayerTime, ReadCpu,
     ReadGroup, ReadGroups, ReadParts, ReadSource, ReadSums, Reads, USUAL_THRESHOLDS_US, io,
@@ -120,6 +131,7 @@ pub use latency::{
 };
 pub use ledger::{Ledger, LedgerRow, Rest, Section};
 pub use load::{Dimensions, Source};
+pub use next_step::{NextStep, next_steps, next_steps_of_causes, next_steps_of_timeline, shell_word};
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};
 pub use report::{Options, Report, ReportError, report};

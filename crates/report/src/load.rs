@@ -7,10 +7,11 @@ use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use dbtime_model::output::Directory;
 use dbtime_model::recording::{Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Frame, LatencyRow, Rows, Session, SessionId, SessionRow, SpanRow,
-    StackId, StackRow, StatementRow, SwitchRow, Table,
+    ActivityRow, BackendType, CauseRow, CounterRow, Frame, LatencyRow, Rows, Session, SessionId, SessionRow,
+    SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
 };
 
 use crate::known_frame::{KnownFrame, KnownFrames};
@@ -26,7 +27,7 @@ pub struct Source {
 #[derive(Debug)]
 enum Backing {
     Recording(Box<Recording>),
-    Memory { meta: Box<Meta>, rows: Rows },
+    Memory { meta: Box<Meta>, rows: Box<Rows> },
 }
 
 impl From<Backing> for Source {
@@ -50,9 +51,17 @@ impl Source {
         Recording::open(directory).map(Source::from)
     }
 
+    /// Opens the recording that an open directory is.
+    ///
+    /// # Errors
+    /// See [`Recording::open`].
+    pub fn inside(directory: Directory) -> Result<Source, RecordingError> {
+        Recording::inside(directory).map(Source::from)
+    }
+
     /// Rows that an importer or a collector made.
     pub fn memory(meta: Meta, rows: Rows) -> Source {
-        let meta = Box::new(meta);
+        let (meta, rows) = (Box::new(meta), Box::new(rows));
         Backing::Memory { meta, rows }.into()
     }
 
@@ -88,6 +97,11 @@ impl Source {
     /// Hands on every row of `spans`; returns what could not be read.
     pub fn spans(&self, mut take: impl FnMut(&SpanRow)) -> Vec<Problem> {
         self.read(|rows| &rows.spans, &mut take)
+    }
+
+    /// Hands on every row of `causes`; returns what could not be read.
+    pub fn causes(&self, mut take: impl FnMut(&CauseRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.causes, &mut take)
     }
 
     /// Hands on every row of `switches`; returns what could not be read.

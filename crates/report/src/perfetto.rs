@@ -67,14 +67,11 @@ impl Exporter for Perfetto {
             )?;
             for placed in &lane.stacks {
                 let levels = lanes::levels(folded, placed.stack).map(|name| frame_name(name).into_owned());
-                let user = placed.stack.user.iter().map(|name| frame_name(name).into_owned());
-                let kernel = placed
-                    .stack
-                    .kernel
-                    .iter()
-                    .map(|name| frame_name(name).into_owned() + KERNEL_SUFFIX);
+                let frames = placed.stack.frames().map(|(is_kernel, name)| {
+                    frame_name(name).into_owned() + if is_kernel { KERNEL_SUFFIX } else { "" }
+                });
                 let mut depth = 0;
-                for name in levels.chain(user).chain(kernel) {
+                for name in levels.chain(frames) {
                     put(out, slice(number, placed.begin_ns, BEGIN, name))?;
                     depth += 1;
                 }

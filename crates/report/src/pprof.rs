@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use prost::Message;
 
 use crate::export::Exporter;
-use crate::flame::{Folded, FoldedStack};
+use crate::flame::Folded;
 use crate::group::Dimension;
 use crate::printable::printable;
 
@@ -82,7 +82,7 @@ fn profile(folded: &Folded) -> Profile {
     let mut functions: HashMap<(bool, &str), u64> = HashMap::new();
     let mut profile = Profile::default();
     for stack in &folded.stacks {
-        let frames: Vec<(bool, &str)> = frames(stack).collect();
+        let frames: Vec<(bool, &str)> = stack.frames().collect();
         let location_id = frames
             .iter()
             // Leaf first.
@@ -136,12 +136,6 @@ fn profile(folded: &Folded) -> Profile {
     profile.duration_nanos = clamped(folded.period.elapsed_ns());
     profile.string_table = strings.all;
     profile
-}
-
-/// Frames, root first, and whether they are the kernel's.
-fn frames(stack: &FoldedStack) -> impl Iterator<Item = (bool, &str)> {
-    let user = stack.user.iter().map(|name| (false, name.as_ref()));
-    user.chain(stack.kernel.iter().map(|name| (true, name.as_ref())))
 }
 
 fn clamped(value: u128) -> i64 {

@@ -106,8 +106,8 @@ impl SystemCallsBuilder {
 
     /// Adds a latency that the filter lets through.
     pub(crate) fn add_latency(&mut self, row: &LatencyRow) {
-        if row.kind == kind::SYSCALL {
-            let call = self.calls.entry(row.name.clone()).or_default();
+        if *row.kind == *kind::SYSCALL {
+            let call = self.calls.entry(row.name.to_string()).or_default();
             call.latency
                 .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
         }

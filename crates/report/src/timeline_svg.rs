@@ -1,13 +1,14 @@
 //! A time line as SVG: time to the right in UTC, average active sessions upwards, a colour for each value, the number of CPUs as a
 //! line. Times of which nothing was recorded are hatched, not zero.
 
+use dbtime_model::Wait;
 use dbtime_model::recording::Clock;
-use dbtime_model::{State, Wait};
 
 use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::filter::SECOND_US;
 use crate::group::{Dimension, date_and_time, moment};
 use crate::number::{Amounts, at_axis, counted, round_step, seconds};
+use crate::palette::{BY_CLASS, BY_STATE, CPUS, NOT_KNOWN, OTHER, OTHERS};
 use crate::round_seconds::round_seconds;
 use crate::statement_text::one_line;
 use crate::sums::percent;
@@ -26,50 +27,6 @@ const LABEL_GAP_PX: f64 = 72.0;
 const TICK_GAP_PX: f64 = 40.0;
 /// Room above the highest bucket.
 const HEADROOM: f64 = 1.06;
-/// The line of the CPUs.
-const CPUS: &str = "#b00020";
-/// What is left out, and what is not known.
-const OTHER: &str = "#c9c9c9";
-const NOT_KNOWN: &str = "#9a9a9a";
-
-/// As flame graphs have them: green for code, orange for the kernel; waits by the colours that charts of active sessions have
-/// in most tools.
-const BY_STATE: [(State, &str); 8] = [
-    (State::User, "#8fbf4d"),
-    (State::Kernel, "#e8843c"),
-    (State::Cpu, "#5fae57"),
-    (State::Runnable, "#f2c14e"),
-    (State::Disk, "#3f7fbf"),
-    (State::Sleep, "#a9a3cf"),
-    (State::Stopped, "#7a5c58"),
-    (State::Unknown, NOT_KNOWN),
-];
-const BY_CLASS: [(&str, &str); 18] = [
-    (Wait::NONE, "#5fae57"),
-    (Wait::NO_CPU, "#f2c14e"),
-    ("IO", "#3f7fbf"),
-    ("User I/O", "#3f7fbf"),
-    ("System I/O", "#7fb8e0"),
-    ("Lock", "#c0392b"),
-    ("Application", "#c0392b"),
-    ("LWLock", "#8e2f4f"),
-    ("Concurrency", "#8e2f4f"),
-    ("Commit", "#e58b2f"),
-    ("Client", "#a08a5b"),
-    ("Network", "#a08a5b"),
-    ("IPC", "#8a6fb3"),
-    ("Cluster", "#8a6fb3"),
-    ("Timeout", "#c9b8a0"),
-    ("BufferPin", "#d4679a"),
-    ("Configuration", "#7a5c3c"),
-    (Wait::UNKNOWN, NOT_KNOWN),
-];
-/// Of values that have no colour of their own.
-const OTHERS: [&str; 10] = [
-    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f", "#ff9da7",
-    "#86bcb6",
-];
-
 /// From values to pixels.
 struct Plot {
     from_us: f64,

@@ -95,7 +95,7 @@ impl CountedWork {
 
     /// Takes latencies, of whatever they are.
     pub(crate) fn add_latency(&mut self, row: &LatencyRow) {
-        if row.kind == kind::WAIT && row.name == WAIT_FOR_CLIENT {
+        if *row.kind == *kind::WAIT && *row.name == *WAIT_FOR_CLIENT {
             self.add(WorkUnit::Request, row.time, row.count);
         }
     }

@@ -19,7 +19,7 @@ fn command(rows: &mut Rows, statement: u64, us: u64, count: u64, parts: &[(&str,
     let bucket = bucket_of(us * 1_000);
     let row = |kind: &str, (from_ns, to_ns), us: u64| LatencyRow {
         time: SECOND,
-        kind: kind.to_string(),
+        kind: kind.into(),
         statement,
         from_ns,
         to_ns,
@@ -37,8 +37,8 @@ fn command(rows: &mut Rows, statement: u64, us: u64, count: u64, parts: &[(&str,
     for (wait, state, us) in parts {
         rows.latency.push(LatencyRow {
             count: 0,
-            name: (*wait).to_string(),
-            source: (*state).to_string(),
+            name: (*wait).into(),
+            source: (*state).into(),
             ..row(kind::COMMAND_PART, broad_bounds_of(bucket), *us)
         });
     }

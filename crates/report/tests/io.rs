@@ -26,7 +26,7 @@ fn latency(kind: &str, from: &str, ns: u64, count: u64) -> LatencyRow {
         device: if from == source::DEVICE {
             "nvme0n1".into()
         } else {
-            String::new()
+            "".into()
         },
         bytes: 8192,
         source: from.into(),
@@ -344,7 +344,7 @@ fn hostile_names_reach_the_terminal_as_plain_text() {
     rows.stacks.push(hostile);
     for kind in [kind::READ, kind::READ_CPU, kind::READ_DEVICE] {
         let mut row = latency(kind, source::DEVICE, u64::MAX / 4, 3);
-        (row.session, row.name, row.device) = (SessionId(5), format!("IO:{HOSTILE}"), HOSTILE.into());
+        (row.session, row.name, row.device) = (SessionId(5), format!("IO:{HOSTILE}").into(), HOSTILE.into());
         (row.file, row.count, row.bytes) = (HOSTILE.into(), u64::MAX, u64::MAX);
         rows.latency.push(row.clone());
         row.source = HOSTILE.into();
@@ -423,7 +423,7 @@ proptest! {
         let near: u128 = truth.iter().filter(|row| is_near(row.max_ns as f64)).map(|row| u128::from(row.count)).sum();
         let wrong: u128 = truth
             .iter()
-            .filter(|row| match row.source.as_str() {
+            .filter(|row| match &*row.source {
                 source::PAGE_CACHE | source::READAHEAD => row.max_ns as f64 >= thresholds[0],
                 source::DEVICE | source::OTHER_TASK => (row.max_ns as f64) < thresholds[0],
                 _ => false,

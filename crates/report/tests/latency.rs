@@ -26,10 +26,10 @@ fn event(second: i64, session: u64, kind: &str, name: &str, ns: u64) -> LatencyR
         session: SessionId(session),
         kind: kind.into(),
         name: name.into(),
-        device: String::new(),
+        device: "".into(),
         bytes: 0,
-        source: String::new(),
-        file: String::new(),
+        source: "".into(),
+        file: "".into(),
         from_ns,
         to_ns,
         count: 1,
@@ -229,7 +229,7 @@ fn what_was_lost_is_told() {
     let mut meta = meta();
     meta.quality.latencies_lost = 17;
     let mut latency_rows = some();
-    latency_rows.retain(|row| row.kind == kind::WAIT);
+    latency_rows.retain(|row| *row.kind == *kind::WAIT);
     latency_rows.push(event(0, 1, kind::READ, "CPU", 5_000));
     let rows = Rows {
         latency: latency_rows,
@@ -280,7 +280,10 @@ fn a_heat_map_shows_one_kind() {
             .ends_with("choose one with --kind; this recording has wait, block"),
         "{error}"
     );
-    let only = some().into_iter().filter(|row| row.kind == kind::BLOCK).collect();
+    let only = some()
+        .into_iter()
+        .filter(|row| *row.kind == *kind::BLOCK)
+        .collect();
     let map = heat_map(&source_of(only), &LatencyOptions::default()).expect("a map");
     assert_eq!((map.kind.as_str(), map.total.count()), ("block", 4));
     // 4.3 s begin within the first of five seconds.
@@ -298,7 +301,7 @@ fn a_long_recording_gets_wider_columns() {
     for hour in 0..50 {
         latency.push(event(hour * 3600, 1, kind::WAIT, "IO:DataFileRead", 100_000));
     }
-    let total = latency.iter().filter(|row| row.kind == kind::WAIT).count();
+    let total = latency.iter().filter(|row| *row.kind == *kind::WAIT).count();
     let options = LatencyOptions {
         kinds: vec![kind::WAIT.into()],
         ..LatencyOptions::default()

@@ -963,7 +963,7 @@ fn hostile_names_and_long_texts_are_harmless() {
         }
     }
     for row in &mut rows.latency {
-        row.name = format!("{HOSTILE}:{HOSTILE}");
+        row.name = format!("{HOSTILE}:{HOSTILE}").into();
     }
     let mut meta = trace_meta();
     meta.files[0].path = HOSTILE.into();

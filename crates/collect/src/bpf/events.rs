@@ -12,10 +12,11 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use super::load::source_from;
 use super::plain::{Plain, read};
 use super::recorder::types::{
-    dbt_activity, dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums,
+    dbt_activity, dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums, dbt_woken,
 };
 
 use crate::alike::Numbers;
+use crate::causes::Waker;
 use crate::database::{Executing, WaitSource};
 
 /// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
@@ -24,6 +25,7 @@ const WAITING: u32 = 2;
 const TOTALS: u32 = 3;
 const BEGIN: u32 = 4;
 const END: u32 = 5;
+const WOKEN: u32 = 6;
 const USER_MODE: u32 = 1;
 const WAIT_NOT_READ: u32 = 2;
 const STACK_TORN: u32 = 4;
@@ -46,6 +48,9 @@ pub(crate) enum Listed {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SampleEvent {
     pub(crate) pid: u32,
+    pub(crate) time_ns: u64,
+    /// Number of the pass that found it off CPU.
+    pub(crate) pass: u32,
     /// The 32 bits of the database; none when they could not be read.
     pub(crate) wait: Option<u32>,
     pub(crate) executing: Executing,
@@ -181,6 +186,12 @@ pub(crate) enum Event {
         /// Exact tier: the sums of its account, unless it is not open yet or could not be read this time.
         sums: Option<Box<ExactSums>>,
     },
+    /// A sleep in which a session was sampled has ended.
+    Woken {
+        pid: u32,
+        time_ns: u64,
+        by: Waker,
+    },
     /// The postmaster forked.
     Begin {
         pid: u32,
@@ -240,6 +251,8 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             let is = |flag: u32| sample.flags & flag != 0;
             Some(Event::Sample(SampleEvent {
                 pid,
+                time_ns: event.time_ns,
+                pass: sample.pass,
                 wait: (!is(WAIT_NOT_READ)).then_some(sample.activity.wait),
                 executing: executing(&sample.activity),
                 listed: None,
@@ -271,6 +284,17 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 displaced: totals.displaced,
                 ended: event.kind == END,
                 sums: decode_sums(bytes),
+            })
+        }
+        WOKEN => {
+            let woken: dbt_woken = read(bytes)?;
+            Some(Event::Woken {
+                pid,
+                time_ns: event.time_ns,
+                by: match woken.waker.pid {
+                    0 => Waker::Interrupt,
+                    pid => Waker::Process(pid, woken.waker.start_ns),
+                },
             })
         }
         BEGIN => {
@@ -328,6 +352,7 @@ impl Plain for dbt_event {}
 impl Plain for dbt_sample {}
 impl Plain for dbt_totals {}
 impl Plain for dbt_begin {}
+impl Plain for dbt_woken {}
 impl Plain for dbt_wait_sums {}
 
 #[cfg(test)]

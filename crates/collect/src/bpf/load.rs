@@ -298,6 +298,10 @@ impl Programs {
                 .on_exit
                 .attach()
                 .map_err(|e| failed("sched_process_exit", e))?,
+            skel.progs
+                .on_waking_sampled
+                .attach()
+                .map_err(|e| failed("sched_waking", e))?,
         ];
         let progs = &skel.progs;
         let mut probes: Vec<(&str, &libbpf_rs::ProgramMut<'_>)> = Vec::new();

@@ -185,7 +185,7 @@ impl Passes {
             // A stop comes before its time.
             moment: moment.min(self.begin),
             has_come: has_come.into(),
-            ..dbt_pass::default()
+            number: self.shared.passes.load(Ordering::Relaxed) as u32,
         };
         match self.pass.run(pass) {
             Ok(sessions_ran) => self.sessions_ran = sessions_ran,

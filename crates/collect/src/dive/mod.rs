@@ -197,6 +197,12 @@ struct Armed {
     ends: Vec<String>,
 }
 
+/// The tracer of the kernel's own trace, where somebody uses it.
+pub(crate) fn tracer_in_use() -> Option<String> {
+    let tracer = TraceFs::find().ok()?.value("current_tracer")?;
+    (tracer != "nop").then_some(tracer)
+}
+
 /// Whether there is anything to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiveStatus {

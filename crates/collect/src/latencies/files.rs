@@ -60,13 +60,13 @@ impl Files {
     }
 
     /// Name relative to the data directory; empty when it is not known.
-    pub(crate) fn name(&mut self, file_system: u32, inode: u64) -> String {
+    pub(crate) fn name(&mut self, file_system: u32, inode: u64) -> &str {
         let (major, minor) = major_minor(file_system);
         let key = (libc::makedev(major, minor), inode);
         if self.known.find(key).is_none() && self.next_listing.is_none_or(|next| Instant::now() >= next) {
             self.list();
         }
-        self.known.find(key).unwrap_or_default().to_string()
+        self.known.find(key).unwrap_or_default()
     }
 
     /// Lists anew. Names of files that have gone are kept: what was read of them may still come.

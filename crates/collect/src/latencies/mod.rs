@@ -5,13 +5,13 @@
 
 mod files;
 mod wakers;
+mod words;
 
 use std::collections::HashMap;
 
 use dbtime_model::latency::{bounds_of, broad_bounds_of, kind, source};
-use dbtime_model::{LatencyRow, Rows, SessionId, Wait, WaitKind};
+use dbtime_model::{LatencyRow, Rows, SessionId};
 use foldhash::fast::RandomState;
-use syscalls::Sysno;
 
 use crate::block::operation_of;
 use crate::bpf::{
@@ -23,6 +23,7 @@ use crate::database::WaitNames;
 use crate::{CollectError, devices};
 use files::Files;
 pub(crate) use wakers::Wakers;
+use words::{Word, Words};
 
 /// Events of a session may be taken out of the kernel this long after its end.
 const REMEMBER_NS: u64 = 5_000_000_000;
@@ -43,17 +44,17 @@ pub(crate) struct Latencies {
     last_rows: usize,
 }
 
-/// What the events of a row have in common.
+/// What the events of a row have in common. Beside many busy sessions there are some hundred thousand of them at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RowKey {
     session: SessionId,
-    kind: &'static str,
     statement: u64,
-    name: String,
-    device: String,
-    bytes: u64,
-    source: &'static str,
-    file: String,
+    kind: Word,
+    name: Word,
+    device: Word,
+    source: Word,
+    file: Word,
+    bytes: u32,
     bucket: u16,
 }
 
@@ -132,8 +133,12 @@ impl Latencies {
         self.sessions.retain(|_, (_, until)| *until > now);
         let mut sums: HashMap<RowKey, Latency, RandomState> =
             HashMap::with_capacity_and_hasher(self.last_rows, RandomState::default());
+        let mut words = Words::new(names);
+        let mut taken = programs.commands.take(epoch, |key, sums| {
+            add_command(&key, &sums, &mut words, time, rows);
+        });
         let mut add = |key: &LatencyKey, latency: Latency| {
-            for row in self.rows_of(key, names) {
+            for row in self.rows_of(key, &mut words) {
                 let sum = sums.entry(row).or_default();
                 sum.count += latency.count;
                 sum.sum_ns += latency.sum_ns;
@@ -145,10 +150,7 @@ impl Latencies {
                 add(&LatencyKey { bucket, ..growth.key }, latency);
             }
         });
-        let mut taken = programs.latencies.take(epoch, |key, latency| add(&key, latency));
-        taken = taken.and(programs.commands.take(epoch, |key, sums| {
-            add_command(&key, &sums, names, time, rows);
-        }));
+        taken = taken.and(programs.latencies.take(epoch, |key, latency| add(&key, latency)));
         if let Some(probes) = probes {
             taken = taken.and(probes.take(epoch, |key, latency| add(&key, latency)));
         }
@@ -165,13 +167,13 @@ impl Latencies {
             LatencyRow {
                 time,
                 session: key.session,
-                kind: key.kind.to_string(),
+                kind: words.text(key.kind),
                 statement: key.statement,
-                name: key.name,
-                device: key.device,
-                bytes: key.bytes,
-                source: key.source.to_string(),
-                file: key.file,
+                name: words.text(key.name),
+                device: words.text(key.device),
+                bytes: key.bytes.into(),
+                source: words.text(key.source),
+                file: words.text(key.file),
                 from_ns,
                 to_ns,
                 count: sum.count,
@@ -185,80 +187,82 @@ impl Latencies {
     }
 
     /// The rows that an event counts in.
-    fn rows_of(&mut self, key: &LatencyKey, names: &dyn WaitNames) -> Vec<RowKey> {
+    fn rows_of(&mut self, key: &LatencyKey, words: &mut Words) -> Vec<RowKey> {
         let session = self
             .sessions
             .get(&(key.pid, key.start_ns))
             .map_or(SessionId(0), |&(id, _)| id);
-        let plain = |kind, name: String| RowKey {
+        let row = |kind, name| RowKey {
             session,
-            kind,
             statement: 0,
+            kind,
             name,
-            device: String::new(),
+            device: Word::EMPTY,
+            source: Word::EMPTY,
+            file: Word::EMPTY,
             bytes: 0,
-            source: "",
-            file: String::new(),
             bucket: key.bucket,
         };
-        let wait = wait_name(names, key.name);
+        let wait = |words: &mut Words, kind| row(words.of(kind), words.wait(key.name));
         match key.kind {
-            latency_kind::WAIT => vec![plain(kind::WAIT, wait)],
-            latency_kind::WAKER => vec![plain(kind::WAKER, self.wakers.name(key.name))],
-            latency_kind::SCHED => vec![plain(kind::SCHED, wait)],
-            latency_kind::ORACLE_WAIT => vec![plain(kind::ORACLE_WAIT, wait)],
-            latency_kind::ORACLE_WAIT_DB => vec![plain(kind::ORACLE_WAIT_DB, wait)],
-            latency_kind::BLOCK | latency_kind::BLOCK_QUEUE => vec![RowKey {
-                device: self.device(key.device),
-                bytes: key.bytes.into(),
-                ..plain(
-                    if key.kind == latency_kind::BLOCK {
-                        kind::BLOCK
-                    } else {
-                        kind::BLOCK_QUEUE
-                    },
-                    operation_of(key.name).to_string(),
-                )
-            }],
+            latency_kind::WAIT => vec![wait(words, kind::WAIT)],
+            latency_kind::SCHED => vec![wait(words, kind::SCHED)],
+            latency_kind::ORACLE_WAIT => vec![wait(words, kind::ORACLE_WAIT)],
+            latency_kind::ORACLE_WAIT_DB => vec![wait(words, kind::ORACLE_WAIT_DB)],
+            latency_kind::WAKER => vec![row(
+                words.of(kind::WAKER),
+                words.of(&self.wakers.name_of(key.name, "")),
+            )],
+            latency_kind::BLOCK | latency_kind::BLOCK_QUEUE => {
+                let kind = match key.kind {
+                    latency_kind::BLOCK => kind::BLOCK,
+                    _ => kind::BLOCK_QUEUE,
+                };
+                vec![RowKey {
+                    device: words.of(self.device(key.device)),
+                    bytes: key.bytes,
+                    ..row(words.of(kind), words.of(operation_of(key.name).as_str()))
+                }]
+            }
             latency_kind::CALL | latency_kind::READ | latency_kind::READ_ON_CPU => {
-                let mut rows = vec![plain(kind::SYSCALL, call_name(key.call))];
+                let mut rows = vec![row(words.of(kind::SYSCALL), words.call(key.call))];
                 if key.name != 0 {
-                    rows.push(plain(kind::WAIT_CALL, wait.clone()));
+                    rows.push(wait(words, kind::WAIT_CALL));
                 }
                 if key.kind != latency_kind::CALL {
-                    rows.push(self.read(key, plain(kind::READ, wait.clone())));
+                    rows.push(self.read(key, wait(words, kind::READ), words));
                 }
                 if key.kind == latency_kind::READ_ON_CPU {
-                    rows.push(self.read(key, plain(kind::READ_CPU, wait)));
+                    rows.push(self.read(key, wait(words, kind::READ_CPU), words));
                 }
                 rows
             }
             latency_kind::COMMAND => vec![RowKey {
                 statement: key.inode,
-                ..plain(kind::COMMAND, String::new())
+                ..row(words.of(kind::COMMAND), Word::EMPTY)
             }],
-            latency_kind::READ_CPU => vec![self.read(key, plain(kind::READ_CPU, wait))],
-            latency_kind::READ_QUEUE => vec![self.read(key, plain(kind::READ_QUEUE, wait))],
-            latency_kind::READ_DEVICE => vec![self.read(key, plain(kind::READ_DEVICE, wait))],
+            latency_kind::READ_CPU => vec![self.read(key, wait(words, kind::READ_CPU), words)],
+            latency_kind::READ_QUEUE => vec![self.read(key, wait(words, kind::READ_QUEUE), words)],
+            latency_kind::READ_DEVICE => vec![self.read(key, wait(words, kind::READ_DEVICE), words)],
             _ => Vec::new(),
         }
     }
 
     /// Name of a device, empty for none.
-    fn device(&mut self, device: u32) -> String {
+    fn device(&mut self, device: u32) -> &str {
         if device == 0 {
-            return String::new();
+            return "";
         }
         let name = self.devices.entry(device);
-        name.or_insert_with(|| devices::name(device)).clone()
+        name.or_insert_with(|| devices::name(device))
     }
 
-    fn read(&mut self, key: &LatencyKey, row: RowKey) -> RowKey {
+    fn read(&mut self, key: &LatencyKey, row: RowKey, words: &mut Words) -> RowKey {
         RowKey {
-            device: self.device(key.device),
-            bytes: key.bytes.into(),
-            source: source_name(key.source),
-            file: self.files.name(key.file_system, key.inode),
+            device: words.of(self.device(key.device)),
+            bytes: key.bytes,
+            source: words.of(source_name(key.source)),
+            file: words.of(self.files.name(key.file_system, key.inode)),
             ..row
         }
     }
@@ -295,11 +299,11 @@ fn split(buckets: &[(u16, u64)], sum_ns: u64, max_ns: Option<u64>) -> Vec<(u16, 
 }
 
 /// Rows of commands of a statement that took about as long: the whole, and where the time went.
-fn add_command(key: &CommandKey, sums: &CommandSums, names: &dyn WaitNames, time: i64, rows: &mut Rows) {
+fn add_command(key: &CommandKey, sums: &CommandSums, words: &mut Words, time: i64, rows: &mut Rows) {
     let (from_ns, to_ns) = broad_bounds_of(key.bucket as u16);
-    let row = |kind: &str, count: u64, sum_ns: u64| LatencyRow {
+    let row = |kind, count, sum_ns| LatencyRow {
         time,
-        kind: kind.to_string(),
+        kind,
         statement: key.statement,
         from_ns,
         to_ns,
@@ -307,34 +311,20 @@ fn add_command(key: &CommandKey, sums: &CommandSums, names: &dyn WaitNames, time
         sum_ns,
         ..LatencyRow::default()
     };
-    rows.latency
-        .push(row(kind::COMMAND_WHOLE, sums.count, sums.sum_ns));
+    let whole = words.of(kind::COMMAND_WHOLE);
+    rows.latency.push(row(words.text(whole), sums.count, sums.sum_ns));
+    let of_part = words.of(kind::COMMAND_PART);
     for part in sums.parts.iter().filter(|part| part.wait != 0) {
-        let name = wait_name(names, (part.wait - 1) as u32);
+        let name = words.wait((part.wait - 1) as u32);
         for (state, &ns) in ExactState::ALL.iter().zip(&part.ns).filter(|(_, ns)| **ns > 0) {
+            let state = words.of(state.of_time().as_str());
             rows.latency.push(LatencyRow {
-                name: name.clone(),
-                source: state.of_time().as_str().to_string(),
-                ..row(kind::COMMAND_PART, 0, ns)
+                name: words.text(name),
+                source: words.text(state),
+                ..row(words.text(of_part), 0, ns)
             });
         }
     }
-}
-
-fn wait_name(names: &dyn WaitNames, info: u32) -> String {
-    if info == u32::MAX {
-        let wait = Wait::not_read();
-        return format!("{}:{}", wait.class, wait.event);
-    }
-    let wait = names.decode(info, true);
-    match wait.kind() {
-        WaitKind::None => Wait::NONE.to_string(),
-        _ => format!("{}:{}", wait.class, wait.event),
-    }
-}
-
-fn call_name(number: u32) -> String {
-    Sysno::new(number as usize).map_or_else(|| format!("#{number}"), |call| call.name().to_string())
 }
 
 fn source_name(number: u8) -> &'static str {

@@ -18,11 +18,6 @@ pub(crate) struct Wakers {
 }
 
 impl Wakers {
-    /// Name of a waker by its pid; 0 is an interrupt.
-    pub(crate) fn name(&mut self, pid: u32) -> String {
-        self.name_of(pid, "").to_string()
-    }
-
     /// Name of a task by its pid; `comm` is its own, for one that has gone. 0 is an interrupt.
     pub(crate) fn name_of(&mut self, pid: u32, comm: &str) -> Arc<str> {
         if pid == 0 {

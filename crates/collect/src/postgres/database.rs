@@ -1,5 +1,7 @@
 //! A PostgreSQL server, one of its sessions, or a process that is no database's, as the collector records it.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use dbtime_model::recording::DatabaseMeta;
@@ -7,11 +9,13 @@ use dbtime_model::{SessionState, Wait, counter};
 
 use super::Server;
 use super::backend_status::BackendStatus;
+use super::locks::LockTable;
 use super::normal::normalised;
 use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
-use crate::database::{Change, Database, Member, Texts, WaitNames, WaitSource, WaitTraits};
+use crate::database::{Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
+use crate::process;
 use crate::session::Role;
 
 /// See the module.
@@ -24,6 +28,8 @@ pub(crate) struct PostgresDatabase {
     transactions: Option<Transactions>,
     /// Where its sessions say which statement they execute, or why that is not known; none = it is no server.
     status: Option<Result<BackendStatus, &'static str>>,
+    /// Looked for when a session waits for a lock: by then there are sessions to look at. None inside = it cannot be read.
+    locks: OnceCell<Option<LockTable>>,
 }
 
 impl PostgresDatabase {
@@ -32,6 +38,7 @@ impl PostgresDatabase {
         PostgresDatabase {
             status: Some(BackendStatus::of(server.postmaster, &server.children())),
             transactions: Transactions::of(server.postmaster),
+            locks: OnceCell::new(),
             server,
             only: None,
             with_children: true,
@@ -50,6 +57,7 @@ impl PostgresDatabase {
         Ok(PostgresDatabase {
             transactions: Transactions::of(server.postmaster),
             status: Some(BackendStatus::of(server.postmaster, &[pid])),
+            locks: OnceCell::new(),
             server,
             only: Some(pid),
             with_children: false,
@@ -67,6 +75,7 @@ impl PostgresDatabase {
             with_children: true,
             transactions: None,
             status: None,
+            locks: OnceCell::new(),
         })
     }
 
@@ -184,6 +193,24 @@ impl Database for PostgresDatabase {
         self.status?.ok()?.application(pid)
     }
 
+    fn blockers(&self, waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {
+        if waiting.is_empty() {
+            return Vec::new();
+        }
+        let postmaster = self.server.postmaster;
+        let look = || LockTable::of(postmaster, &self.server.children());
+        let Some(locks) = self.locks.get_or_init(look) else {
+            return Vec::new();
+        };
+        // In a namespace of its own the server numbers processes otherwise.
+        if process::innermost_pid(postmaster) == Some(postmaster) {
+            return locks.blockers(waiting, Some);
+        }
+        let named = |pid| Some((process::innermost_pid(pid)?, pid));
+        let hosts: HashMap<u32, u32> = self.server.children().into_iter().filter_map(named).collect();
+        locks.blockers(waiting, |pid| hosts.get(&pid).copied())
+    }
+
     fn forget(&mut self, pid: u32) {
         if let Some(transactions) = &mut self.transactions {
             transactions.forget(pid);
@@ -197,6 +224,7 @@ impl Database for PostgresDatabase {
         self.server = self.server.successor()?;
         self.transactions = Transactions::of(self.server.postmaster);
         self.status = Some(BackendStatus::of(self.server.postmaster, &self.server.children()));
+        self.locks = OnceCell::new();
         Some(Change::Restarted(format!(
             "the server has started again (postmaster {})",
             self.server.postmaster

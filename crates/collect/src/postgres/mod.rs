@@ -2,6 +2,7 @@
 
 mod backend_status;
 mod database;
+mod locks;
 mod normal;
 pub(crate) mod server;
 pub(crate) mod title;

@@ -36,6 +36,21 @@ impl Server {
     /// # Errors
     /// None, or several: the message lists them.
     pub(crate) fn only() -> Result<Server, CollectError> {
+        let postmasters = Server::postmasters();
+        match postmasters[..] {
+            [] => Err(CollectError::NoServer),
+            [pid] => Server::of_postmaster(pid),
+            _ => Err(CollectError::SeveralServers(
+                postmasters
+                    .iter()
+                    .map(|&pid| format!("  --postgres {:?}    (pid {pid})", Server::data_directory(pid)))
+                    .collect(),
+            )),
+        }
+    }
+
+    /// First processes of the servers of this host.
+    pub(crate) fn postmasters() -> Vec<u32> {
         let mut postmasters: Vec<u32> = process::all()
             .into_iter()
             .filter(|&pid| is_postmaster(pid))
@@ -47,16 +62,7 @@ impl Server {
                 .partition(|&&pid| wait_symbol::read_executable(pid).is_ok_and(|e| e.is_postgres()));
             postmasters = if servers.is_empty() { others } else { servers };
         }
-        match postmasters[..] {
-            [] => Err(CollectError::NoServer),
-            [pid] => Server::of_postmaster(pid),
-            _ => Err(CollectError::SeveralServers(
-                postmasters
-                    .iter()
-                    .map(|&pid| format!("  --postgres {:?}    (pid {pid})", data_directory(pid)))
-                    .collect(),
-            )),
-        }
+        postmasters
     }
 
     /// The server that runs on this data directory.
@@ -112,7 +118,7 @@ impl Server {
         let executable = process::executable(pid).ok_or(CollectError::NoProcess(pid))?;
         Ok(Server {
             postmaster: pid,
-            data_directory: data_directory(pid),
+            data_directory: Server::data_directory(pid),
             executable,
             major: 0,
             version: String::new(),
@@ -133,6 +139,11 @@ impl Server {
     /// True for a database server; false for [`Server::of_any_process`].
     pub(crate) fn has_waits(&self) -> bool {
         self.wait_address != 0
+    }
+
+    /// Where a server process works, as its own mount namespace names it.
+    pub(crate) fn data_directory(pid: u32) -> PathBuf {
+        fs::read_link(process::path(pid, "cwd")).unwrap_or_default()
     }
 
     fn of_postmaster(pid: u32) -> Result<Server, CollectError> {
@@ -156,7 +167,7 @@ impl Server {
         })?;
         Ok(Server {
             postmaster: pid,
-            data_directory: data_directory(pid),
+            data_directory: Server::data_directory(pid),
             executable: wait_symbol::executable_name(pid),
             major,
             version,
@@ -192,10 +203,6 @@ fn is_postmaster(pid: u32) -> bool {
                     .and_then(|line| line.trim().parse::<u32>().ok());
                 written.is_some() && written == process::innermost_pid(pid)
             })
-}
-
-fn data_directory(pid: u32) -> PathBuf {
-    fs::read_link(process::path(pid, "cwd")).unwrap_or_default()
 }
 
 fn directory_id(pid: u32) -> Option<(u64, u64)> {

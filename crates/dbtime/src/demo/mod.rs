@@ -20,7 +20,7 @@ use dbtime_model::output::Readers;
 use dbtime_report::{FlameOptions, Report, Source, export};
 
 use crate::output;
-use crate::record::{Plan, Progress, record};
+use crate::record::{Output, Plan, Progress, record};
 use crate::throwaway::{Cluster, Programs};
 use comparison::{Comparison, Run};
 use data::{Data, ReadFrom};
@@ -140,19 +140,22 @@ fn take(
     let plan = Plan {
         collect: collect(Target::Server(cluster.data_dir().to_path_buf())),
         duration: Some(RECORDED),
-        output: directory.recording(from),
+        output: Output::At(directory.recording(from)),
+        // All of the directory is given in the end.
+        owner: None,
         // The server is stopped after it.
         alone: false,
     };
     let end = Arc::new(AtomicBool::new(false));
     let outcome = record(&plan, &end, &mut |progress| match progress {
-        Progress::Started(_) => phases.begin(&format!("recording reads from {}", from.place())),
+        Progress::Started { .. } => phases.begin(&format!("recording reads from {}", from.place())),
         Progress::Elapsed(elapsed) => {
             phases.detail(&format!("{} of {} s", elapsed.as_secs(), RECORDED.as_secs()));
             if stop.load(Ordering::Relaxed) || reads.have_ended() {
                 end.store(true, Ordering::Relaxed);
             }
         }
+        Progress::Standing(_) => {}
         Progress::Note(note) => phases.note(note),
     })?;
     go_on(stop)?;

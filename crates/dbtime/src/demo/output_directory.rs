@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use dbtime_model::output::{Directory, Place};
+use dbtime_model::output::{Directory, Place, caller_of_sudo};
 
 use super::data::ReadFrom;
 use crate::output::{self, say};
@@ -73,11 +73,8 @@ impl OutputDirectory {
     /// The demo has succeeded: the directory stays, and belongs to who called sudo.
     pub(super) fn keep(mut self) {
         self.keep = true;
-        if let Some((uid, gid)) = caller_of_sudo()
-            && let Err(e) = self.directory.give(uid, gid)
-        {
-            let path = self.place.path();
-            say(format_args!("note: {} stays root's: {e}", path.display()));
+        if let Some(text) = output::give(&self.directory, caller_of_sudo()) {
+            say(format_args!("note: {text}"));
         }
     }
 }
@@ -95,15 +92,6 @@ impl Drop for OutputDirectory {
         }
         let _ = self.place.remove_empty_directory();
     }
-}
-
-fn caller_of_sudo() -> Option<(u32, u32)> {
-    // SAFETY: geteuid reads the caller's credentials and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        return None;
-    }
-    let id = |name| std::env::var(name).ok()?.parse().ok();
-    Some((id("SUDO_UID")?, id("SUDO_GID")?))
 }
 
 #[cfg(test)]

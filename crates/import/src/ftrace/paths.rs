@@ -300,8 +300,8 @@ impl Paths {
                 into.latency(LatencyRow {
                     time,
                     session: *session,
-                    kind: kind::FUNCTION.to_string(),
-                    name: name.clone(),
+                    kind: kind::FUNCTION.into(),
+                    name: name.as_str().into(),
                     from_ns,
                     to_ns,
                     count: durations.count,

@@ -1,5 +1,7 @@
 //! Distributions of waits: one histogram for each event and number of blocks.
 
+use std::sync::Arc;
+
 use dbtime_model::latency::kind;
 use dbtime_model::{LatencyRow, SessionId};
 
@@ -50,16 +52,17 @@ impl Latencies {
 
     /// Makes rows of them that stand in this second.
     pub(super) fn close(&mut self, second_us: i64, events: &Events, mut take: impl FnMut(LatencyRow)) {
+        let kind: Arc<str> = kind::WAIT.into();
         for ((event, blocks), buckets) in self.histograms.drain() {
             let wait = &events.get(event).wait;
-            let name = format!("{}:{}", wait.class, wait.event);
+            let name: Arc<str> = format!("{}:{}", wait.class, wait.event).into();
             for (bucket, counted) in (0..).zip(&buckets).filter(|(_, b)| b.count > 0) {
                 let (from_us, to_us) = bounds_of(bucket);
                 take(LatencyRow {
                     time: second_us,
                     session: SessionId::default(),
-                    kind: kind::WAIT.to_string(),
-                    name: name.clone(),
+                    kind: Arc::clone(&kind),
+                    name: Arc::clone(&name),
                     blocks,
                     from_ns: from_us * 1_000,
                     to_ns: to_us * 1_000,

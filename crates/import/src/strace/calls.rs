@@ -320,8 +320,8 @@ impl<'a> Calls<'a> {
             self.into.latency(LatencyRow {
                 time: key.second.saturating_mul(SECOND_NS / 1_000),
                 session: self.tasks[key.task].id,
-                kind: kind::SYSCALL.to_string(),
-                name: self.known[key.name as usize].0.clone(),
+                kind: kind::SYSCALL.into(),
+                name: self.known[key.name as usize].0.as_str().into(),
                 from_ns: from.saturating_mul(key.unit_ns),
                 to_ns: to.saturating_mul(key.unit_ns),
                 count: bucket.count,

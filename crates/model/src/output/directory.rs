@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::lookup::{self, Missing};
-use super::{DIRECTORY_MODE, NewFile};
+use super::{DIRECTORY_MODE, NewFile, Owner};
 
 /// A directory that is open. Its path is for messages only: nothing is looked up by it again.
 #[derive(Debug)]
@@ -252,15 +252,15 @@ impl Directory {
     ///
     /// # Errors
     /// Something cannot be given.
-    pub fn give(&self, uid: u32, gid: u32) -> io::Result<()> {
+    pub fn give(&self, to: Owner) -> io::Result<()> {
         let (owner, group) = (
-            Some(rustix::fs::Uid::from_raw(uid)),
-            Some(rustix::fs::Gid::from_raw(gid)),
+            Some(rustix::fs::Uid::from_raw(to.uid)),
+            Some(rustix::fs::Gid::from_raw(to.gid)),
         );
         // Contents first: until the last step nobody else can change what is in the directory.
         for name in self.names()? {
             match self.open_directory(&name) {
-                Ok(directory) => directory.give(uid, gid)?,
+                Ok(directory) => directory.give(to)?,
                 Err(_) => rustix::fs::chownat(&self.fd, &name, owner, group, AtFlags::SYMLINK_NOFOLLOW)?,
             }
         }

@@ -9,6 +9,8 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat};
 use rustix::io::Errno;
 
+use super::caller_of_sudo;
+
 /// As many as the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
@@ -110,9 +112,8 @@ fn is_trusted(link: &Stat, directory: &Stat) -> bool {
 
 /// Root, who runs this, and who has called sudo.
 fn is_ours(uid: u32) -> bool {
-    let own = rustix::process::geteuid();
-    let caller = || -> Option<u32> { std::env::var("SUDO_UID").ok()?.parse().ok() };
-    uid == 0 || uid == own.as_raw() || own.is_root() && caller() == Some(uid)
+    let own = rustix::process::geteuid().as_raw();
+    uid == 0 || uid == own || caller_of_sudo().is_some_and(|caller| caller.uid == uid)
 }
 
 /// Opens an open directory once more, to read its names or to sync it.

@@ -14,11 +14,13 @@
 //! the new one has its own mode and owner. What is there and is no file is written only where nobody but its owner can
 //! mean anything by it: see [`Place::write`].
 
+mod caller;
 mod directory;
 mod lookup;
 mod new_file;
 mod place;
 
+pub use caller::{Owner, caller_of_sudo};
 pub use directory::{Directory, Lock};
 pub use new_file::NewFile;
 pub use place::{Place, Readers};

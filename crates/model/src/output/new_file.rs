@@ -6,10 +6,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, linkat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, linkat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
-use super::{Directory, FILE_MODE};
+use super::{Directory, FILE_MODE, Owner};
 
 /// Names to try when some are taken.
 const TRIES: u32 = 100;
@@ -65,6 +67,15 @@ impl NewFile {
     /// The file system does not allow it.
     pub(super) fn for_all_to_read(&self) -> io::Result<()> {
         Ok(fchmod(&self.file, Mode::from_raw_mode(0o644))?)
+    }
+
+    /// Gives it to another user.
+    ///
+    /// # Errors
+    /// The file system knows no owners, or this process may not.
+    pub(super) fn give(&self, owner: Owner) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+        Ok(fchown(&self.file, Some(uid), Some(gid))?)
     }
 
     /// Gives it its name, in place of a file that has it; on the disk when this returns. Returns its length in bytes.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
 
 use super::directory::in_words;
-use super::{Directory, NewFile};
+use super::{Directory, NewFile, caller_of_sudo};
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Place {
         }
     }
 
-    /// Makes a file of what `fill` writes.
+    /// Makes a file of what `fill` writes; one for its owner only belongs to who has called sudo, if somebody has.
     ///
     /// A file that is there is replaced when the new one is whole. Of what else may be there, a FIFO of our own and a character
     /// device of our own or of root (`/dev/null`, a terminal) are written as they are; links are never followed.
@@ -143,8 +143,14 @@ impl Place {
         let mut out = BufWriter::new(NewFile::create(&self.directory)?);
         fill(&mut out)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        if readers == Readers::Everyone {
-            file.for_all_to_read()?;
+        match readers {
+            Readers::Everyone => file.for_all_to_read()?,
+            Readers::Owner => {
+                if let Some(caller) = caller_of_sudo() {
+                    // Where a file cannot be given away it stays root's: better than none.
+                    let _ = file.give(caller);
+                }
+            }
         }
         self.name(file).map(|_| ())
     }

@@ -120,7 +120,10 @@ impl Recording {
     }
 
     /// The recording that an open directory is.
-    pub(super) fn inside(directory: Directory) -> Result<Recording, RecordingError> {
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn inside(directory: Directory) -> Result<Recording, RecordingError> {
         let path = directory.path().join(META_FILE);
         let mut text = String::new();
         match directory

@@ -1,6 +1,7 @@
 //! One table of one segment: rows to a Parquet file and back.
 
 use std::cell::Cell;
+use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::marker::PhantomData;
@@ -28,6 +29,8 @@ use crate::output::Directory;
 
 /// Values of a column that are decoded at a time: bounds the memory of a reader whatever the file's size.
 const READ_BATCH: usize = 16_384;
+/// Rows that are encoded at a time.
+const ROWS_AT_A_TIME: usize = 16_384;
 /// Bytes, as they are encoded, of rows that are decoded at a time.
 const BYTES_AT_A_TIME: usize = 16 << 20;
 /// Text of rows that are handed on at a time.
@@ -89,11 +92,14 @@ pub(super) fn options(effort: Effort) -> ArrowWriterOptions {
 pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Result<u64, RecordingError> {
     let path = table.path().join(name);
     let fields = fields::<T>().map_err(|what| RecordingError::format(&path, what))?;
-    let batch = serde_arrow::to_record_batch(&fields, &rows).map_err(|e| RecordingError::format(&path, e))?;
-    let fill = |file: &mut File| -> Result<(), ParquetError> {
-        let mut writer = ArrowWriter::try_new_with_options(file, batch.schema(), options(Effort::Little))?;
-        writer.write(&batch)?;
-        writer.close().map(|_| ())
+    let schema = Arc::new(Schema::new(fields.clone()));
+    let fill = |file: &mut File| -> Result<(), Box<dyn Error + Send + Sync>> {
+        let mut writer = ArrowWriter::try_new_with_options(file, schema, options(Effort::Little))?;
+        for some in rows.chunks(ROWS_AT_A_TIME) {
+            writer.write(&serde_arrow::to_record_batch(&fields, &some)?)?;
+        }
+        writer.close()?;
+        Ok(())
     };
     table
         .replace(name, fill)

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use super::{META_FILE, Merged, Meta, RecordingError, compaction, segment, segment_name};
 use crate::output::{Directory, Lock, Place};
 use crate::{
-    ActivityRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow, SwitchRow, Table,
+    ActivityRow, CauseRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow,
+    SwitchRow, Table,
 };
 
 /// Every table has a folder, written to or not.
-pub(super) const TABLES: [&str; 8] = [
+pub(super) const TABLES: [&str; 9] = [
     ActivityRow::NAME,
     LatencyRow::NAME,
     CounterRow::NAME,
@@ -21,6 +22,7 @@ pub(super) const TABLES: [&str; 8] = [
     StatementRow::NAME,
     SpanRow::NAME,
     SwitchRow::NAME,
+    CauseRow::NAME,
 ];
 
 /// An open recording. Dropping it leaves what was committed.
@@ -127,6 +129,14 @@ impl RecordingWriter {
         self.place.path()
     }
 
+    /// Its directory once more, whatever becomes of its name: for who reads it, or gives it away, once it is whole.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn directory(&self) -> io::Result<Directory> {
+        self.directory.try_clone()
+    }
+
     /// Where the recording is now, if it was moved since it was begun.
     pub fn moved(&self) -> Option<PathBuf> {
         self.place.moved(&self.directory)
@@ -166,6 +176,7 @@ impl RecordingWriter {
         self.write_table(meta, &rows.latency)?;
         self.write_table(meta, &rows.spans)?;
         self.write_table(meta, &rows.switches)?;
+        self.write_table(meta, &rows.causes)?;
         self.write_table(meta, &rows.activity)?;
         write_meta(&self.directory, meta)
     }

@@ -111,7 +111,7 @@ struct Builder {
 
 impl Builder {
     fn add(&mut self, row: &LatencyRow) {
-        match row.kind.as_str() {
+        match &*row.kind {
             kind::COMMAND => {
                 self.latencies
                     .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
@@ -156,7 +156,7 @@ pub fn commands(source: &Source, options: &CommandOptions) -> Result<CommandRepo
         if !filter.takes_time(row.time) {
             return;
         }
-        if row.kind == kind::COMMAND {
+        if *row.kind == *kind::COMMAND {
             *recorded.entry(row.statement).or_default() += u128::from(row.sum_ns);
         }
         if filter.takes_statement(row.statement) {

@@ -155,9 +155,9 @@ pub fn compare(recordings: &[ToCompare], options: &ComparisonOptions) -> Result<
                 return;
             }
             let event = events
-                .entry(row.kind.clone())
+                .entry(row.kind.to_string())
                 .or_default()
-                .entry(row.name.clone())
+                .entry(row.name.to_string())
                 .or_insert_with(|| Event {
                     latencies: none(),
                     sizes: BTreeMap::new(),

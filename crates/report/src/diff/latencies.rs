@@ -121,7 +121,7 @@ fn load(
     let problems = source.latency(|row| {
         if filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
             let all = found
-                .entry((row.kind.clone(), row.name.clone()))
+                .entry((row.kind.to_string(), row.name.to_string()))
                 .or_insert_with(|| vec![Histogram::default(); slices.count()]);
             all[slices.of_time(row.time)].add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
         }

@@ -156,7 +156,7 @@ impl Paths {
     }
 
     pub(super) fn add_durations(&mut self, row: &LatencyRow, dimensions: &Dimensions) {
-        if row.kind == kind::FUNCTION
+        if *row.kind == *kind::FUNCTION
             && let Some(node) = self.node(row.stack.0, dimensions)
         {
             self.nodes[node].durations.add(row);

@@ -86,8 +86,8 @@ impl ReadCpuBuilder {
             self.sessions.insert(row.session);
             self.reads += u128::from(row.count);
         }
-        if !self.waits.contains(&row.name) {
-            self.waits.insert(row.name.clone());
+        if !self.waits.contains(&*row.name) {
+            self.waits.insert(row.name.to_string());
         }
     }
 

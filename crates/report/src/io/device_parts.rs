@@ -26,7 +26,7 @@ pub struct ReadParts {
 impl ReadParts {
     fn add(&mut self, row: &LatencyRow) {
         let ns = u128::from(row.sum_ns);
-        match row.kind.as_str() {
+        match &*row.kind {
             kind::READ => {
                 self.reads += u128::from(row.count);
                 self.total_ns += ns;
@@ -76,7 +76,7 @@ impl DeviceReadsBuilder {
     pub(super) fn add(&mut self, row: &LatencyRow) {
         if ReadSource::of(row) == ReadSource::Device {
             self.total.add(row);
-            self.by_device.entry(row.device.clone()).or_default().add(row);
+            self.by_device.entry(row.device.to_string()).or_default().add(row);
             self.by_size.entry(row.bytes).or_default().add(row);
         }
     }

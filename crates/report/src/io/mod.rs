@@ -97,16 +97,16 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
     let mut guess = Guess::new(options.thresholds_us);
     let mut cpu = ReadCpuBuilder::default();
     let latency = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
-        has_reads |= row.kind == kind::READ;
+        has_reads |= *row.kind == *kind::READ;
         if !is_selected {
             return;
         }
         device.add(row);
-        match row.kind.as_str() {
+        match &*row.kind {
             kind::READ => {
                 let (file, segment) = DatabaseFile::of(&row.file);
                 total.add(row);
-                by_event.entry(row.name.clone()).or_default().add(row);
+                by_event.entry(row.name.to_string()).or_default().add(row);
                 by_file_kind.entry(file.kind).or_default().add(row);
                 by_file.entry(file.clone()).or_default().add(row);
                 segments.entry(file).or_default().insert(segment);

@@ -34,7 +34,7 @@ impl ReadSource {
     ];
 
     pub(crate) fn of(row: &LatencyRow) -> ReadSource {
-        match row.source.as_str() {
+        match &*row.source {
             latency::source::PAGE_CACHE => ReadSource::PageCache,
             latency::source::READAHEAD => ReadSource::Readahead,
             latency::source::DEVICE => ReadSource::Device,

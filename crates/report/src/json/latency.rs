@@ -50,6 +50,8 @@ struct NumbersJson {
     p50_us: Option<f64>,
     p95_us: Option<f64>,
     p99_us: Option<f64>,
+    /// 99.9 %.
+    p999_us: Option<f64>,
     max_us: Option<f64>,
     histogram: Vec<BucketJson>,
 }
@@ -112,6 +114,7 @@ fn numbers(report: &LatencyReport, histogram: &Histogram) -> NumbersJson {
         p50_us: us_if_known(histogram.quantile(0.5)),
         p95_us: us_if_known(histogram.quantile(0.95)),
         p99_us: us_if_known(histogram.quantile(0.99)),
+        p999_us: us_if_known(histogram.quantile(0.999)),
         max_us: us_if_known((histogram.count() > 0).then(|| histogram.max_ns())),
         histogram: histogram
             .power_of_two_us()

@@ -3,6 +3,7 @@
 //! Names of fields end in their unit. What is not known is `null`.
 
 mod beside;
+mod causes;
 mod commands;
 mod comparison;
 mod connecting;
@@ -25,6 +26,7 @@ use dbtime_model::calibration::Calibration;
 use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
 use serde::Serialize;
 
+use crate::causes::CauseReport;
 use crate::commands::CommandReport;
 use crate::comparison::Comparison;
 use crate::diff::Diff;
@@ -63,6 +65,12 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
     in_units(&stack_views::Document::from(report), &report.meta)
+}
+
+/// Who was waited for as indented JSON, with a line feed at the end, in `causes`: what each wait was for stands in `by`, which sums
+/// to its `ns`.
+pub fn render_causes(report: &CauseReport) -> String {
+    pretty(&causes::Document::from(report))
 }
 
 /// Commands by statement as indented JSON, with a line feed at the end, in `statements`: each with the ledgers of the middle half
@@ -106,9 +114,14 @@ fn line(document: &impl Serialize) -> String {
     escaped_json(text.unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string())) + "\n")
 }
 
+/// What changed between two recordings, for who writes it into something else.
+pub(crate) fn diff_document(diff: &Diff) -> impl Serialize {
+    diff::Document::from(diff)
+}
+
 /// What changed between two recordings, as indented JSON, with a line feed at the end.
 pub fn render_diff(diff: &Diff) -> String {
-    pretty(&diff::Document::from(diff))
+    pretty(&diff_document(diff))
 }
 
 /// What looking costs on a host, as it is kept in files, with a line feed at the end.

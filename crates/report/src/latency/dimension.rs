@@ -104,14 +104,14 @@ impl LatencyKey {
     /// The group to which a row belongs.
     pub(super) fn of(by: &[LatencyDimension], row: &LatencyRow) -> LatencyKey {
         let value = |dimension: &LatencyDimension| match dimension {
-            LatencyDimension::Name => Value::Text(row.name.clone()),
-            LatencyDimension::Kind => Value::Text(row.kind.clone()),
-            LatencyDimension::Device => Value::Text(row.device.clone()),
+            LatencyDimension::Name => Value::Text(row.name.to_string()),
+            LatencyDimension::Kind => Value::Text(row.kind.to_string()),
+            LatencyDimension::Device => Value::Text(row.device.to_string()),
             LatencyDimension::Session => Value::Session(row.session),
             LatencyDimension::IoSize => Value::Bytes(row.bytes),
             LatencyDimension::Blocks => Value::Blocks(row.blocks),
-            LatencyDimension::Source => Value::Text(row.source.clone()),
-            LatencyDimension::File => Value::Text(row.file.clone()),
+            LatencyDimension::Source => Value::Text(row.source.to_string()),
+            LatencyDimension::File => Value::Text(row.file.to_string()),
             LatencyDimension::Second => Value::Second(row.time),
         };
         LatencyKey(by.iter().map(value).collect())

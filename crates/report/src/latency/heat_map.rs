@@ -108,8 +108,8 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
         if !is_selected || row.count == 0 || !only.takes(&row.kind, &row.name) {
             return;
         }
-        if !names.contains(&row.name) {
-            names.insert(row.name.clone());
+        if !names.contains(&*row.name) {
+            names.insert(row.name.to_string());
         }
         total.add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
         let cell = HeatMapCell {

@@ -282,7 +282,7 @@ pub fn latency(source: &Source, options: &LatencyOptions) -> Result<LatencyRepor
         recorded.see(row, options);
         if is_selected && options.takes(&row.kind, &row.name) {
             groups
-                .entry(row.kind.clone())
+                .entry(row.kind.to_string())
                 .or_default()
                 .entry(LatencyKey::of(&options.by, row))
                 .or_default()
@@ -338,12 +338,12 @@ pub fn latency(source: &Source, options: &LatencyOptions) -> Result<LatencyRepor
 
 impl Recorded {
     pub(crate) fn see(&mut self, row: &LatencyRow, options: &LatencyOptions) {
-        if !self.kinds.contains(&row.kind) {
-            self.kinds.insert(row.kind.clone());
+        if !self.kinds.contains(&*row.kind) {
+            self.kinds.insert(row.kind.to_string());
         }
         self.has_wanted |= options.takes(&row.kind, &row.name);
-        if !options.names.is_empty() && options.takes_kind(&row.kind) && !self.names.contains(&row.name) {
-            self.names.insert(row.name.clone());
+        if !options.names.is_empty() && options.takes_kind(&row.kind) && !self.names.contains(&*row.name) {
+            self.names.insert(row.name.to_string());
             if self.names.len() > NAMES_TOLD {
                 self.names.pop_last();
                 self.more_names = true;

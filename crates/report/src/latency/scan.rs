@@ -19,7 +19,7 @@ pub(crate) fn scan(
     let mut seconds: Option<(i64, i64)> = None;
     let problems: Vec<Problem> = source.latency(|row| {
         // What the time of commands went to: no events, see `crate::commands`.
-        if row.kind == kind::COMMAND_WHOLE || row.kind == kind::COMMAND_PART {
+        if *row.kind == *kind::COMMAND_WHOLE || *row.kind == *kind::COMMAND_PART {
             return;
         }
         let (first, last) = seconds.unwrap_or((row.time, row.time));
@@ -27,9 +27,9 @@ pub(crate) fn scan(
         let of_session = filter.takes_all_sessions()
             || (row.session != SessionId::RECORDER && filter.takes_session(dimensions.session(row.session)));
         let is_selected = of_session && filter.takes_time(row.time);
-        if row.kind == kind::COMMAND {
+        if *row.kind == *kind::COMMAND {
             let named = LatencyRow {
-                name: query_id(row.statement),
+                name: query_id(row.statement).into(),
                 ..row.clone()
             };
             return take(&named, is_selected);

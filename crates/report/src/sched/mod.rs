@@ -110,10 +110,10 @@ impl SchedBuilder {
 
     /// Adds latencies of any kind.
     pub fn add_latency(&mut self, row: &LatencyRow) {
-        let histogram = match row.kind.as_str() {
+        let histogram = match &*row.kind {
             kind::WAIT => &mut self.tasks.entry(row.session).or_default().off_cpu,
             kind::SCHED => {
-                add(self.by_event.entry(row.name.clone()).or_default(), row);
+                add(self.by_event.entry(row.name.to_string()).or_default(), row);
                 &mut self.tasks.entry(row.session).or_default().delay
             }
             kind::RUN => {
@@ -208,9 +208,9 @@ fn add(histogram: &mut Histogram, row: &LatencyRow) {
 }
 
 fn add_party(parties: &mut BTreeMap<String, (u128, u128)>, row: &LatencyRow) {
-    let name = match parties.contains_key(&row.name) || parties.len() < MAX_NAMES {
-        true => row.name.clone(),
-        false => "others".to_string(),
+    let name = match parties.contains_key(&*row.name) || parties.len() < MAX_NAMES {
+        true => row.name.to_string(),
+        false => "others".into(),
     };
     let (count, ns) = parties.entry(name).or_default();
     *count += u128::from(row.count);

@@ -67,7 +67,7 @@ pub struct SchedSums {
 
 impl SchedSums {
     pub(super) fn add_run(&mut self, row: &LatencyRow) {
-        if row.name == State::Runnable.as_str() {
+        if *row.name == *State::Runnable.as_str() {
             self.pushed_off += u128::from(row.count);
         }
         // A minimum of 0 is that of the first bucket.

@@ -39,13 +39,14 @@ pub struct FunctionTimes {
 
 /// A function; code without a name is told apart by the nearest function above that has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
+pub(crate) struct FunctionKey {
     function: FunctionId,
     below: Option<FunctionId>,
 }
 
-impl Key {
-    fn name(self, functions: &Functions) -> Function {
+impl FunctionKey {
+    /// What it is called.
+    pub(crate) fn name(self, functions: &Functions) -> Function {
         let function = functions.get(self.function).clone();
         match self.below {
             Some(caller) => Function {
@@ -57,7 +58,8 @@ impl Key {
     }
 }
 
-fn keys(path: &[FunctionId], functions: &Functions) -> Vec<Key> {
+/// The functions of a call path, told apart so.
+pub(crate) fn function_keys(path: &[FunctionId], functions: &Functions) -> Vec<FunctionKey> {
     let mut caller = None;
     path.iter()
         .map(|id| {
@@ -65,7 +67,7 @@ fn keys(path: &[FunctionId], functions: &Functions) -> Vec<Key> {
             if function.is_named() {
                 caller = Some(*id);
             }
-            Key {
+            FunctionKey {
                 function: *id,
                 below: caller.filter(|_| function.is_code_without_name()),
             }
@@ -81,13 +83,13 @@ pub(super) fn add_up(paths: &CallPaths, top: usize, sort: Sort) -> FunctionTimes
         total_ns: u128,
         samples: u128,
     }
-    let mut times: HashMap<Key, Times> = HashMap::new();
+    let mut times: HashMap<FunctionKey, Times> = HashMap::new();
     let mut all_ns = 0;
     for (path, _, sums) in &paths.paths {
         all_ns += sums.total_ns();
-        let mut path = keys(path, &paths.functions);
+        let mut path = function_keys(path, &paths.functions);
         // What was interrupted has the time in which it had no CPU.
-        let is_work = |key: &&Key| !paths.functions.get(key.function).is_preemption();
+        let is_work = |key: &&FunctionKey| !paths.functions.get(key.function).is_preemption();
         if let Some(leaf) = path.iter().rev().find(is_work).or(path.last()) {
             times.entry(*leaf).or_default().self_ns += sums.total_ns();
         }

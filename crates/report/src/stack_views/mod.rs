@@ -12,6 +12,7 @@ use dbtime_model::{StackId, State};
 
 pub use call_tree::{CallTree, CallTreeNode};
 pub use counted::{CountedStack, CountedStacks};
+pub(crate) use functions::function_keys;
 pub use functions::{FunctionTime, FunctionTimes};
 pub use modules::{ModuleTime, ModuleTimes};
 

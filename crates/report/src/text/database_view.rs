@@ -26,6 +26,14 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     events(view, amounts, page);
 }
 
+/// In words alone.
+pub(super) fn render_explanation(report: &Report, page: &mut Page) {
+    if report.database_view.db_time_ns > 0 {
+        page.line("");
+        page.paragraph(&report.database_view.explanation);
+    }
+}
+
 fn reconciliation(view: &DatabaseView, amounts: Amounts) -> Table {
     let mut table = Table::new(
         &["from the database's view to DB time"],

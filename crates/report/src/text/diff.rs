@@ -14,6 +14,27 @@ const SHOWN_OF_PATH: usize = 4;
 const HISTOGRAMS: usize = 2;
 
 pub(super) fn render(diff: &Diff, page: &mut Page) {
+    head(diff, page);
+    statements(diff, page);
+    times("Ledger: wait event and state", &diff.cells, diff, page);
+    times("Wait events", &diff.waits, diff, page);
+    functions(diff, page);
+    times(
+        "Call paths, down to where the difference spreads out",
+        &diff.paths,
+        diff,
+        page,
+    );
+    times("Modules", &diff.modules, diff, page);
+    latencies(diff, page);
+    counters(diff, page);
+    for problem in &diff.problems {
+        page.paragraph(&format!("Not read: {problem}"));
+    }
+}
+
+/// The answer, and what was compared: all but the tables.
+pub(super) fn head(diff: &Diff, page: &mut Page) {
     // A line of its own, however long: who greps or cuts the first line has the answer.
     let statement = diff.statements.as_ref().map_or("", |of| of.sentence.as_str());
     let sentences = [diff.headline.as_str(), statement, &diff.conclusion];
@@ -52,22 +73,6 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
         page.paragraph(&format!("Warning: {warning}."));
     }
     page.paragraph(&noise(diff));
-    statements(diff, page);
-    times("Ledger: wait event and state", &diff.cells, diff, page);
-    times("Wait events", &diff.waits, diff, page);
-    functions(diff, page);
-    times(
-        "Call paths, down to where the difference spreads out",
-        &diff.paths,
-        diff,
-        page,
-    );
-    times("Modules", &diff.modules, diff, page);
-    latencies(diff, page);
-    counters(diff, page);
-    for problem in &diff.problems {
-        page.paragraph(&format!("Not read: {problem}"));
-    }
 }
 
 fn work(work: f64, unit: WorkUnit) -> String {
@@ -120,7 +125,8 @@ fn noise(diff: &Diff) -> String {
     text
 }
 
-fn place(place: &Place) -> String {
+/// Where a difference is, in words.
+pub(super) fn place(place: &Place) -> String {
     match place {
         Place::All => "DB time".to_string(),
         Place::Cell(wait, state) => format!("{wait}, {state}"),

@@ -12,7 +12,7 @@ use crate::sums;
 use crate::trace::has_trace;
 
 /// What to do for latencies where there are none.
-pub(super) const HOW_TO_RECORD: &str = "Record them with 'dbtime record --exact'.";
+pub(crate) const HOW_TO_RECORD: &str = "Record them with 'dbtime record --exact'.";
 
 /// Stands for the time of no events.
 const NOTHING: &str = "-";
@@ -87,7 +87,7 @@ pub(super) fn table_of_groups(report: &LatencyReport, page: &mut Page) {
 }
 
 /// How good quantiles are: the buckets of imported traces are wider.
-pub(super) fn quantiles(meta: &Meta) -> &'static str {
+pub(crate) fn quantiles(meta: &Meta) -> &'static str {
     if has_trace(meta) {
         "quantiles are good to 6 %"
     } else {
@@ -152,7 +152,7 @@ fn table(histogram: &Histogram) -> Table {
 }
 
 /// What one event of a kind is.
-fn explanation(of: &str, meta: &Meta) -> &'static str {
+pub(crate) fn explanation(of: &str, meta: &Meta) -> &'static str {
     match of {
         kind::COMMAND => {
             "From when the server's process has a command until it asks for the next one; 'report --tail' tells what slow ones did."

@@ -12,6 +12,32 @@ use crate::sums::{self, FidelityMix, Sums};
 pub(super) fn render(report: &Report, page: &mut Page) {
     let ledger = &report.ledger;
     let amounts = Amounts::of(&report.meta);
+    db_time(report, amounts, page);
+    let total = ledger.total();
+    if total.total_ns() == 0 {
+        return;
+    }
+    words(report, &total, page);
+    for dimension in ledger.not_recorded() {
+        page.paragraph(&format!("Nothing in this recording says the {dimension}."));
+    }
+    page.heading(&heading(ledger, Section::DbTime, amounts));
+    page.table(&table(ledger, &Section::ALL, amounts));
+}
+
+/// DB time alone.
+pub(super) fn render_db_time(report: &Report, page: &mut Page) {
+    let amounts = Amounts::of(&report.meta);
+    db_time(report, amounts, page);
+    if report.db_time_ns() > 0 {
+        words(report, report.ledger.sum(Section::DbTime), page);
+        page.heading(&heading(&report.ledger, Section::DbTime, amounts));
+        page.table(&table(&report.ledger, &[Section::DbTime], amounts));
+    }
+}
+
+/// How much there is, and how much that is at a time.
+fn db_time(report: &Report, amounts: Amounts, page: &mut Page) {
     let average = report
         .average_active_sessions()
         .map_or_else(|| "?".to_string(), |sessions| format!("{sessions:.2}"));
@@ -26,25 +52,21 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             false => String::new(),
         },
     ));
-    let total = ledger.total();
-    if total.total_ns() == 0 {
-        return;
-    }
     if let Some(sentence) = report.saturation.and_then(|saturation| saturation.sentence()) {
         page.paragraph(&sentence);
     }
-    legend(&total, page);
-    if report.database_view.run_queue_inside_idle_waits_ns > 0 && ledger.by.contains(&Dimension::Wait) {
+}
+
+/// What is meant by the words of the table.
+fn words(report: &Report, shown: &Sums, page: &mut Page) {
+    legend(shown, page);
+    let is_by_wait = report.ledger.by.contains(&Dimension::Wait);
+    if report.database_view.run_queue_inside_idle_waits_ns > 0 && is_by_wait {
         page.paragraph(
             "(no CPU): a command had come for the session, as a rule, and there was no CPU to take it up; the database calls \
              it idle.",
         );
     }
-    for dimension in ledger.not_recorded() {
-        page.paragraph(&format!("Nothing in this recording says the {dimension}."));
-    }
-    page.heading(&heading(ledger, Section::DbTime, amounts));
-    page.table(&table(ledger, amounts));
 }
 
 /// What the columns mean.
@@ -139,8 +161,13 @@ fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
     columns
 }
 
-fn table(ledger: &Ledger, amounts: Amounts) -> Table {
-    let columns = columns(&ledger.total(), &ledger.by);
+/// `sections`: those that are shown, DB time first.
+fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
+    let mut shown = Sums::default();
+    sections
+        .iter()
+        .for_each(|section| shown.merge(ledger.sum(*section)));
+    let columns = columns(&shown, &ledger.by);
     let mut text_heads: Vec<&str> = ledger.by.iter().map(dimension_heading).collect();
     if text_heads.is_empty() {
         text_heads.push("");
@@ -148,7 +175,7 @@ fn table(ledger: &Ledger, amounts: Amounts) -> Table {
     let mut number_heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
     number_heads.push("%");
     let mut table = Table::new(&text_heads, &number_heads);
-    for section in Section::ALL {
+    for &section in sections {
         let sum = ledger.sum(section);
         let rows: Vec<&LedgerRow> = ledger.section(section).collect();
         if section != Section::DbTime {

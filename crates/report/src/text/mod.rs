@@ -3,6 +3,8 @@
 mod beside;
 mod block_io;
 mod calibration;
+mod causes;
+mod chains;
 mod commands;
 mod comparison;
 mod connecting;
@@ -12,8 +14,9 @@ mod dive;
 mod dive_diff;
 mod header;
 mod io;
-mod latency;
+pub(crate) mod latency;
 mod ledger;
+mod next_step;
 mod page;
 mod quality;
 mod sched;
@@ -27,12 +30,14 @@ mod trace;
 
 use dbtime_model::recording::Clock;
 
+use crate::causes::CauseReport;
 use crate::commands::CommandReport;
 use crate::comparison::Comparison;
-use crate::diff::Diff;
+use crate::diff::{Diff, Place};
 use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
 use crate::latency::LatencyReport;
+use crate::next_step::NextStep;
 use crate::report::Report;
 use crate::sched::Sched;
 use crate::stack_views::StackReport;
@@ -68,6 +73,59 @@ pub fn render(report: &Report, width: usize) -> String {
     }
     quality::render(report, &mut page);
     page.finish()
+}
+
+/// The short text at the end of a recording: where DB time went, and what the database would have said; as [`render`].
+pub fn render_summary(report: &Report, width: usize) -> String {
+    let mut page = Page::new(width);
+    header::render(report, &mut page);
+    ledger::render_db_time(report, &mut page);
+    if !report.is_trace_without_states() {
+        database_view::render_explanation(report, &mut page);
+    }
+    page.finish()
+}
+
+/// What to ask next of the recording of this name, a line each; as [`render`].
+pub fn render_next_steps(steps: &[NextStep], recording: &str) -> String {
+    let mut page = Page::new(UNBROKEN);
+    next_step::render(steps, recording, &mut page);
+    page.finish()
+}
+
+/// What was recorded, and which numbers are exact: the first lines of the report, one paragraph each.
+pub(crate) fn first_lines(report: &Report) -> Vec<String> {
+    let mut page = Page::new(UNBROKEN);
+    header::render(report, &mut page);
+    lines(page)
+}
+
+/// What a comparison says before its tables, a paragraph each.
+pub(crate) fn diff_lines(diff: &Diff) -> Vec<String> {
+    let mut page = Page::new(UNBROKEN);
+    diff::head(diff, &mut page);
+    lines(page)
+}
+
+/// Where a difference is, in words.
+pub(crate) fn diff_place(place: &Place) -> String {
+    diff::place(place)
+}
+
+/// How far to trust it: the last lines of the report, without their heading.
+pub(crate) fn quality_lines(report: &Report) -> Vec<String> {
+    let mut page = Page::new(UNBROKEN);
+    quality::render(report, &mut page);
+    lines(page).split_off(1)
+}
+
+/// Wide enough for a paragraph in one line.
+const UNBROKEN: usize = u16::MAX as usize;
+
+fn lines(page: Page) -> Vec<String> {
+    let text = page.finish();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(str::to_string).collect()
 }
 
 /// A trace of the kernel as text; as [`render`].
@@ -130,6 +188,20 @@ pub fn render_io(report: &IoReport, width: usize) -> String {
 pub fn render_stacks(report: &StackReport, width: usize) -> String {
     let mut page = Page::new(width);
     stack_views::render(report, &mut page);
+    page.finish()
+}
+
+/// Who was waited for as text; as [`render`].
+pub fn render_causes(report: &CauseReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    causes::render(report, &mut page);
+    page.finish()
+}
+
+/// Who waited behind whom as text; as [`render`].
+pub fn render_chains(report: &CauseReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    chains::render(report, &mut page);
     page.finish()
 }
 

@@ -199,8 +199,7 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     }
     let resolution_s = meta.collector.resolution_s;
     let buckets = Buckets::new(period, options.width, resolution_s).map_err(ReportError::Buckets)?;
-    // Samples of other tools: several tasks may be one session, and a second without a sample is not one without recording.
-    let is_long = meta.files.is_empty() || meta.collector.tier != "sampled";
+    let is_long = is_long(meta);
 
     let by = [options.by];
     let mut keys: Numbered<GroupKey> = Numbered::default();
@@ -279,6 +278,12 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     };
     find_peaks(&mut answer);
     Ok(answer)
+}
+
+/// What a session has in a second beyond a second began before it. Not so in samples of other tools: several tasks may be one session,
+/// and a second without a sample is not one without recording.
+pub(crate) fn is_long(meta: &Meta) -> bool {
+    meta.files.is_empty() || meta.collector.tier != "sampled"
 }
 
 /// What a group is called.

@@ -147,9 +147,9 @@ pub(super) struct EventsBuilder {
 impl EventsBuilder {
     pub(super) fn add(&mut self, row: &LatencyRow) {
         let add = |to: &mut Histogram| to.add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
-        match self.events.get_mut(&row.name) {
+        match self.events.get_mut(&*row.name) {
             Some(histogram) => add(histogram),
-            None => add(self.events.entry(row.name.clone()).or_default()),
+            None => add(self.events.entry(row.name.to_string()).or_default()),
         }
         let name = bare_name(&row.name);
         if is_multiblock_read(name) {

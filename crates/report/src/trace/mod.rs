@@ -195,7 +195,7 @@ impl TraceBuilder {
 
     /// Adds a latency that the filter lets through.
     pub(crate) fn add_latency(&mut self, row: &LatencyRow) {
-        if row.kind == kind::WAIT {
+        if *row.kind == *kind::WAIT {
             self.events.add(row);
         }
     }

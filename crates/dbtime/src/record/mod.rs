@@ -1,6 +1,16 @@
 //! `dbtime record`: a collector, a recording, and the loop between them.
+//!
+//! ```text
+//! command   what a person who typed it sees: progress, the ledger, a page
+//! naming    what a recording is called that was given no name
+//! standing  how a recording stands, once a second
+//! ```
 
-use std::path::PathBuf;
+mod command;
+mod naming;
+mod standing;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,8 +18,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use dbtime_collect::{Collector, Ending, Options, Status, WHOLE_SECONDS};
 use dbtime_model::Rows;
-use dbtime_model::output::Place;
+use dbtime_model::output::{Directory, Owner, Place};
 use dbtime_model::recording::{Meta, Note, RecordingError, RecordingWriter};
+
+pub use command::run;
+pub use standing::Standing;
+
+use crate::output::give;
+use standing::Watch;
 
 /// What a killed recorder loses at most, in the first minutes ([`WHOLE_SECONDS`]).
 const SEGMENT: Duration = Duration::from_secs(5);
@@ -33,14 +49,34 @@ pub struct Plan {
     pub collect: Options,
     /// For how long; none: until stopped.
     pub duration: Option<Duration>,
-    /// Directory to create: see [`crate::output::new_place`].
-    pub output: Place,
+    /// Directory to create.
+    pub output: Output,
+    /// Whom it belongs to in the end; none: who records.
+    pub owner: Option<Owner>,
     /// Whether the process does nothing else: it then gives up the privileges that recording does not need once it has begun.
     pub alone: bool,
 }
 
-/// What has been recorded.
+/// Where a recording is to be.
 #[derive(Debug, Clone)]
+pub enum Output {
+    /// Under this name: see [`crate::output::new_place`].
+    At(Place),
+    /// In this directory, under a name made of the server and the time.
+    In(Arc<Directory>),
+}
+
+impl Output {
+    fn place(&self, meta: &Meta) -> Place {
+        match self {
+            Output::At(place) => place.clone(),
+            Output::In(directory) => Place::inside(Arc::clone(directory), naming::name(meta).as_ref()),
+        }
+    }
+}
+
+/// What has been recorded.
+#[derive(Debug)]
 pub struct Outcome {
     /// The recording's description.
     pub meta: Meta,
@@ -48,15 +84,24 @@ pub struct Outcome {
     pub activity_rows: u64,
     /// Where the recording is.
     pub path: PathBuf,
+    /// The same, open: its name may lead elsewhere meanwhile.
+    pub directory: Directory,
 }
 
 /// What the caller is told meanwhile.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// Samples are being taken.
-    Started(&'a Meta),
+    Started {
+        /// What of.
+        meta: &'a Meta,
+        /// Where the recording is.
+        path: &'a Path,
+    },
     /// Time since then.
     Elapsed(Duration),
+    /// The same once a second, with what there is by now.
+    Standing(Standing),
     /// Something remarkable.
     Note(&'a str),
 }
@@ -73,8 +118,10 @@ pub fn record(
     let ending = Ending::when(stop);
     let mut collector = Collector::start(&plan.collect, &ending)?;
     let meta = collector.meta();
+    let writer = RecordingWriter::create_at(plan.output.place(&meta), meta.clone())?;
+    let (path, directory) = (writer.path(), writer.directory()?);
     let mut segments = Segments {
-        writer: RecordingWriter::create_at(plan.output.clone(), meta.clone())?,
+        writer,
         pending: Rows::default(),
         failed: None,
         notes: Vec::new(),
@@ -83,9 +130,12 @@ pub fn record(
         cannot_compact: false,
     };
     if plan.alone {
-        collector.give_up_privileges()?;
+        collector.give_up_privileges(plan.owner.is_some())?;
     }
-    tell(Progress::Started(&meta));
+    tell(Progress::Started {
+        meta: &meta,
+        path: &path,
+    });
 
     let start = Instant::now();
     if let Some(at) = plan.duration.and_then(|duration| start.checked_add(duration)) {
@@ -93,6 +143,7 @@ pub fn record(
     }
     let mut next_segment = start + SEGMENT;
     let mut notes_told = 0;
+    let mut watch = Watch::new(meta.start_us);
     let ended = loop {
         let status = match collector.step(STEP) {
             Ok(status) => status,
@@ -100,6 +151,10 @@ pub fn record(
         };
         let elapsed = start.elapsed();
         tell(Progress::Elapsed(elapsed));
+        if watch.is_due(elapsed) {
+            let bytes = segments.writer.meta().cost.bytes_written;
+            tell(Progress::Standing(watch.look(&collector, elapsed, bytes)));
+        }
         if Instant::now() >= next_segment || collector.has_much_to_take() {
             // Not one for each that was missed while dbtime was stopped.
             next_segment = Instant::now()
@@ -107,6 +162,7 @@ pub fn record(
                     true => SEGMENT,
                     false => LATER_SEGMENT,
                 };
+            watch.rows_are_taken(&collector);
             if let Err(e) = segments.write(&mut collector, tell) {
                 break Err(e);
             }
@@ -130,7 +186,12 @@ pub fn record(
         .finish()
         .map_err(anyhow::Error::from)
         .and_then(|()| segments.write(&mut collector, tell));
-    let outcome = segments.finish(last.err(), tell)?;
+    let outcome = segments.finish(last.err(), directory.try_clone()?, tell);
+    // Also when it has ended early.
+    if let Some(text) = give(&directory, plan.owner) {
+        tell(Progress::Note(&text));
+    }
+    let outcome = outcome?;
     ended.map(|()| outcome)
 }
 
@@ -232,6 +293,7 @@ impl Segments {
     fn finish(
         mut self,
         failed: Option<anyhow::Error>,
+        directory: Directory,
         tell: &mut dyn FnMut(Progress<'_>),
     ) -> anyhow::Result<Outcome> {
         let meta = self.writer.meta().clone();
@@ -270,6 +332,7 @@ impl Segments {
                     meta,
                     activity_rows: self.activity_rows,
                     path,
+                    directory,
                 })
             }
         }

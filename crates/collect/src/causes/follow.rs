@@ -1,0 +1,279 @@
+//! From a wait to its cause.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use dbtime_model::{CauseKind, NO_STACK, State, StateGroup};
+
+use super::track::{Doing, Held, HeldBy, Track, Waker};
+use super::{Causes, LOCK};
+use crate::clock::Clock;
+
+/// Links of a chain that are followed.
+const LONGEST_CHAIN: usize = 16;
+/// Sleeps of one wait that are looked through for the one that ended it: a deadlock timer cuts a long one once a second.
+const MOST_SLEEPS: usize = 1_000;
+/// Passes between two of them that do not find it off CPU.
+const MOST_BETWEEN: u32 = 2;
+
+/// Where samples of a blocked session lead.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Followed {
+    /// Start of the second, microseconds since the Unix epoch.
+    pub(super) time: i64,
+    pub(super) doing: Doing,
+    pub(super) kind: CauseKind,
+    pub(super) chain: Vec<Doing>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy)]
+enum Ender<'a> {
+    /// It goes on, or the one that waited has ended.
+    Nobody,
+    Woken(Waker),
+    /// It went on after it was cut, and then these had the lock.
+    Held(&'a Held),
+}
+
+/// Takes passes that lead to the same: the kind of the cause, and who was waited for, by pid.
+type Take<'a> = &'a mut dyn FnMut(Range<u32>, CauseKind, &[(u32, Doing)]);
+
+impl Causes {
+    /// Follows all passes in which a session was found in this place of its track.
+    /// Before this one, and not before those that were followed earlier.
+    pub(super) fn follow_all(
+        &self,
+        pid: u32,
+        place: usize,
+        end: u32,
+        clock: Clock,
+        sums: &mut HashMap<Followed, u64>,
+    ) {
+        let Some(track) = self.tracks.get(&pid) else {
+            return;
+        };
+        let seen = &track.seen[place];
+        let mut chain = Vec::new();
+        self.follow(
+            (pid, track, place),
+            seen.followed..end,
+            &mut chain,
+            &mut |passes, kind, chain| {
+                let mut seconds: BTreeMap<i64, u64> = BTreeMap::new();
+                for pass in passes {
+                    *seconds.entry(clock.second_us(self.time_of(pass))).or_default() += 1;
+                }
+                for (time, samples) in seconds {
+                    let followed = Followed {
+                        time,
+                        // Its own stack is where its time is.
+                        doing: Doing {
+                            kernel_stack: NO_STACK,
+                            user_stack: NO_STACK,
+                            ..seen.doing
+                        },
+                        kind,
+                        chain: chain.iter().map(|&(_, doing)| doing).collect(),
+                    };
+                    *sums.entry(followed).or_default() += samples;
+                }
+            },
+        );
+    }
+
+    /// Hands on what these passes of a blocked session lead to, in parts. `chain`: who was waited for until here.
+    fn follow(
+        &self,
+        (pid, track, place): (u32, &Track, usize),
+        passes: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        let seen = &track.seen[place];
+        let mut next = passes.start;
+        for held in seen.held() {
+            let part = next..passes.end.min(held.until.saturating_add(1));
+            if !part.is_empty() {
+                next = part.end;
+                self.follow_holders(pid, &held.by, part, chain, found);
+            }
+        }
+        let rest = next..passes.end;
+        if rest.is_empty() {
+            return;
+        }
+        let ender = self.who_ended(track, place);
+        let by = match ender {
+            // It goes on, or an interrupt cut it: whoever had the lock before has it still.
+            Ender::Nobody | Ender::Woken(Waker::Interrupt) => seen.held().next_back(),
+            Ender::Held(held) => Some(held),
+            Ender::Woken(Waker::Process(..)) => None,
+        };
+        if let Some(held) = by {
+            self.follow_holders(pid, &held.by, rest, chain, found);
+            return;
+        }
+        if let Ender::Woken(Waker::Process(by, start_ns)) = ender
+            && let Some(of_waker) = self.track_of(by, start_ns)
+        {
+            self.follow_session(pid, (by, of_waker), rest, chain, found);
+            return;
+        }
+        let class = &*self.waits.get(seen.doing.wait).class;
+        let kind = match (seen.doing.state, ender, class) {
+            (State::Disk, ..) => CauseKind::Device,
+            (_, Ender::Nobody | Ender::Held(_), _) | (State::Stopped, ..) => CauseKind::Unknown,
+            (_, _, "Client") => CauseKind::Client,
+            (_, Ender::Woken(Waker::Interrupt), "IO") => CauseKind::Device,
+            // Somebody gives a lock free. An interrupt cut the sleep, and what came after that was too short to be seen.
+            (_, Ender::Woken(Waker::Interrupt), LOCK | "LWLock") => CauseKind::Unknown,
+            (_, Ender::Woken(Waker::Interrupt), _) => CauseKind::Timer,
+            (_, Ender::Woken(Waker::Process(..)), _) => CauseKind::Process,
+        };
+        found(rest, kind, chain);
+    }
+
+    fn track_of(&self, pid: u32, start_ns: u64) -> Option<&Track> {
+        self.tracks.get(&pid).filter(|track| track.start_ns == start_ns)
+    }
+
+    /// Hands on what passes lead to in which one waited for what these had. Where they are several, each has an equal part of them:
+    /// all of them had to release it.
+    fn follow_holders(
+        &self,
+        pid: u32,
+        holders: &[HeldBy],
+        passes: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        let mut follow = |holder: HeldBy, part: Range<u32>| match holder {
+            HeldBy::Prepared => found(part, CauseKind::Prepared, chain),
+            HeldBy::Process(by, start_ns) => match self.track_of(by, start_ns) {
+                Some(track) => self.follow_session(pid, (by, track), part, chain, found),
+                None => found(part, CauseKind::Unknown, chain),
+            },
+        };
+        match holders {
+            [holder] => follow(*holder, passes),
+            _ => {
+                for pass in passes {
+                    follow(holders[pass as usize % holders.len()], pass..pass + 1);
+                }
+            }
+        }
+    }
+
+    /// Hands on what passes lead to in which one waited for this session.
+    fn follow_session(
+        &self,
+        pid: u32,
+        (by, of_waker): (u32, &Track),
+        passes: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        // A circle is seen where sessions are seen at different moments, or until the server breaks a deadlock.
+        if by == pid || chain.len() >= LONGEST_CHAIN || chain.iter().any(|&(other, _)| other == by) {
+            found(passes, CauseKind::Unknown, chain);
+            return;
+        }
+        let mut next = passes.start;
+        let first = of_waker.seen.partition_point(|seen| seen.end() <= passes.start);
+        for place in first..of_waker.seen.len() {
+            let other = &of_waker.seen[place];
+            if other.pass >= passes.end {
+                break;
+            }
+            self.ran(by, of_waker, next..other.pass, chain, found);
+            let part = next.max(other.pass)..other.end().min(passes.end);
+            next = part.end;
+            chain.push((by, other.doing));
+            let is_blocked = other.doing.state.group() == Some(StateGroup::Blocked);
+            match (is_blocked, self.waits.get(other.doing.wait).idle) {
+                (false, _) => found(part, CauseKind::Session, chain),
+                (true, true) => found(part, CauseKind::Client, chain),
+                (true, false) => self.follow((by, of_waker, place), part, chain, found),
+            }
+            chain.pop();
+        }
+        self.ran(by, of_waker, next..passes.end, chain, found);
+    }
+
+    /// In passes that did not find the one off CPU who was waited for, it ran.
+    fn ran(
+        &self,
+        by: u32,
+        track: &Track,
+        passes: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        for pass in passes {
+            let near = track.on_cpu_at(self.time_of(pass), self.period_ns);
+            let Some(doing) = near.or_else(|| self.executed_at(track, pass)) else {
+                found(pass..pass + 1, CauseKind::Unknown, chain);
+                continue;
+            };
+            let doing = Doing {
+                state: State::Cpu,
+                ..doing
+            };
+            chain.push((by, doing));
+            found(pass..pass + 1, CauseKind::Session, chain);
+            chain.pop();
+        }
+    }
+
+    /// What was executed at a pass that did not find the session, where the one before and the one after it agree. In which wait
+    /// event it was then is not known.
+    fn executed_at(&self, track: &Track, pass: u32) -> Option<Doing> {
+        let after = track.seen.partition_point(|seen| seen.pass <= pass);
+        let before = &track.seen.get(after.checked_sub(1)?)?.doing;
+        let after = track.seen.get(after).map_or(before, |seen| &seen.doing);
+        let same = before.session == after.session && before.statement == after.statement;
+        Some(Doing {
+            session: before.session,
+            statement: if same { before.statement } else { 0 },
+            session_state: if same {
+                before.session_state
+            } else {
+                Default::default()
+            },
+            wait: 0,
+            state: State::Cpu,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+        })
+    }
+
+    /// Who ended the wait of which this is a sleep: an interrupt may have cut it, and it went on.
+    fn who_ended<'a>(&self, track: &'a Track, place: usize) -> Ender<'a> {
+        let seen = &track.seen[place];
+        let Some(waker) = seen.woken else {
+            return Ender::Nobody;
+        };
+        if waker != Waker::Interrupt || seen.doing.state != State::Sleep {
+            return Ender::Woken(waker);
+        }
+        let mut end = seen.end();
+        for later in track.seen.iter().skip(place + 1).take(MOST_SLEEPS) {
+            // Whatever its state is: it may be found before it has a CPU to look whether it goes on.
+            if !later.doing.is_in_wait_of(&seen.doing) || later.pass > end.saturating_add(MOST_BETWEEN) {
+                break;
+            }
+            end = later.end();
+            if let Some(held) = later.held().next() {
+                return Ender::Held(held);
+            }
+            match later.woken {
+                // It goes on still.
+                None if later.closed_ns.is_none() => return Ender::Nobody,
+                None | Some(Waker::Interrupt) => {}
+                Some(waker) => return Ender::Woken(waker),
+            }
+        }
+        Ender::Woken(waker)
+    }
+}

@@ -1,0 +1,280 @@
+//! Events as the kernel sends them, and where they lead.
+
+use super::*;
+use dbtime_model::CauseKind;
+
+const SECOND: u64 = 1_000_000_000;
+/// A hundred passes a second.
+const PERIOD: u64 = SECOND / 100;
+
+fn moment(pass: u32) -> (u32, u64) {
+    (pass, 1_000 * SECOND + u64::from(pass) * PERIOD)
+}
+
+fn found(session: u64, wait: (&str, &str, bool), state: State) -> Found {
+    Found {
+        session: SessionId(session),
+        statement: session * 100,
+        session_state: SessionState::Active,
+        wait: Wait::event(wait.0, wait.1, wait.2),
+        state,
+        kernel_stack: dbtime_model::NO_STACK,
+        user_stack: dbtime_model::NO_STACK,
+    }
+}
+
+fn locked(session: u64) -> Found {
+    found(session, ("Lock", "tuple", false), State::Sleep)
+}
+
+fn idle(session: u64) -> Found {
+    found(session, ("Client", "ClientRead", true), State::Sleep)
+}
+
+/// Pids 1 to 4 are sessions 1 to 4.
+fn four() -> Causes {
+    let mut causes = Causes::new(100);
+    for pid in 1..=4 {
+        causes.know(pid, 7);
+    }
+    causes
+}
+
+/// Samples by waiter, kind and the sessions of the chain.
+fn settled(causes: &mut Causes) -> Vec<(u64, CauseKind, Vec<u64>, u64)> {
+    let mut rows = Vec::new();
+    causes.settle(moment(10_000).1, true, Clock::start(), &mut rows);
+    let mut sums: std::collections::BTreeMap<_, u64> = Default::default();
+    for row in rows {
+        let chain: Vec<u64> = row.chain.iter().map(|link| link.session.0).collect();
+        *sums.entry((row.session.0, row.kind, chain)).or_default() += row.samples;
+    }
+    sums.into_iter()
+        .map(|((session, kind, chain), samples)| (session, kind, chain, samples))
+        .collect()
+}
+
+#[test]
+fn a_wait_is_followed_to_what_each_one_did_in_the_same_pass() {
+    let mut causes = four();
+    // 1 waits for its client until pass 15, and runs from then on; 2 waits for 1, 3 for 2, in passes 10 to 19 and 12 to 19.
+    causes.off_cpu(1, moment(5), idle(1), true);
+    causes.off_cpu(2, moment(10), locked(2), true);
+    causes.off_cpu(3, moment(12), locked(3), true);
+    causes.repeat(1, 9);
+    causes.repeat(2, 9);
+    causes.repeat(3, 7);
+    causes.on_cpu(1, moment(16).1, found(1, ("CPU", "CPU", false), State::User));
+    causes.woken(2, moment(19).1 + 1, Waker::Process(1, 7));
+    causes.woken(3, moment(19).1 + 2, Waker::Process(2, 7));
+    let ran = |samples: &[(u64, CauseKind, Vec<u64>, u64)], of: u64| -> u64 {
+        let of = samples
+            .iter()
+            .filter(|(session, kind, ..)| (*session, *kind) == (of, CauseKind::Session));
+        of.map(|(.., samples)| samples).sum()
+    };
+    let samples = settled(&mut causes);
+    assert!(
+        samples.contains(&(2, CauseKind::Client, vec![1], 5)),
+        "{samples:?}"
+    );
+    assert!(
+        samples.contains(&(3, CauseKind::Client, vec![2, 1], 3)),
+        "{samples:?}"
+    );
+    assert_eq!((ran(&samples, 2), ran(&samples, 3)), (5, 5), "{samples:?}");
+    assert_eq!(samples.iter().map(|(.., samples)| samples).sum::<u64>(), 18);
+}
+
+#[test]
+fn what_cuts_a_wait_does_not_end_it() {
+    let mut causes = four();
+    causes.off_cpu(1, moment(0), idle(1), true);
+    causes.off_cpu(2, moment(10), locked(2), true);
+    causes.repeat(2, 4);
+    causes.woken(2, moment(15).1, Waker::Interrupt);
+    causes.off_cpu(2, moment(16), locked(2), true);
+    causes.repeat(1, 30);
+    causes.woken(2, moment(20).1, Waker::Process(1, 7));
+    assert_eq!(settled(&mut causes), [(2, CauseKind::Client, vec![1], 6)]);
+    // It is in the run queue in between.
+    let mut causes = four();
+    causes.off_cpu(1, moment(0), idle(1), true);
+    causes.off_cpu(2, moment(10), locked(2), true);
+    causes.woken(2, moment(11).1, Waker::Interrupt);
+    causes.off_cpu(
+        2,
+        moment(11),
+        found(2, ("Lock", "tuple", false), State::Runnable),
+        true,
+    );
+    causes.off_cpu(2, moment(13), locked(2), true);
+    causes.repeat(1, 30);
+    causes.woken(2, moment(20).1, Waker::Process(1, 7));
+    assert_eq!(settled(&mut causes), [(2, CauseKind::Client, vec![1], 2)]);
+    // Later it waits for the same once more.
+    let mut causes = four();
+    causes.off_cpu(1, moment(0), idle(1), true);
+    causes.off_cpu(2, moment(10), locked(2), true);
+    causes.woken(2, moment(11).1, Waker::Interrupt);
+    causes.off_cpu(2, moment(30), locked(2), true);
+    causes.repeat(1, 40);
+    causes.woken(2, moment(31).1, Waker::Process(1, 7));
+    assert_eq!(
+        settled(&mut causes),
+        [
+            (2, CauseKind::Client, vec![1], 1),
+            (2, CauseKind::Unknown, vec![], 1)
+        ]
+    );
+    // Nobody was seen to end it, and a lock is not given free by a timer.
+    let mut causes = four();
+    causes.off_cpu(2, moment(10), locked(2), true);
+    causes.woken(2, moment(15).1, Waker::Interrupt);
+    causes.off_cpu(
+        4,
+        moment(10),
+        found(4, ("Timeout", "PgSleep", false), State::Sleep),
+        true,
+    );
+    causes.woken(4, moment(15).1, Waker::Interrupt);
+    assert_eq!(
+        settled(&mut causes),
+        [
+            (2, CauseKind::Unknown, vec![], 1),
+            (4, CauseKind::Timer, vec![], 1)
+        ]
+    );
+}
+
+#[test]
+fn an_end_may_be_told_before_what_it_ends() {
+    let mut causes = four();
+    causes.off_cpu(1, moment(0), idle(1), true);
+    causes.off_cpu(2, moment(1), locked(2), true);
+    // Of the sleep of pass 9, not of that of pass 1.
+    causes.woken(2, moment(9).1 + 5, Waker::Process(1, 7));
+    causes.off_cpu(2, moment(9), locked(2), true);
+    causes.repeat(1, 20);
+    assert_eq!(
+        settled(&mut causes),
+        [
+            (2, CauseKind::Client, vec![1], 1),
+            (2, CauseKind::Unknown, vec![], 1)
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_followed_to_another_process_of_the_same_pid_nor_in_circles() {
+    let mut causes = four();
+    causes.off_cpu(1, moment(0), idle(1), true);
+    causes.off_cpu(2, moment(1), locked(2), true);
+    causes.woken(2, moment(2).1, Waker::Process(1, 6));
+    causes.off_cpu(3, moment(1), locked(3), true);
+    causes.woken(3, moment(2).1, Waker::Process(4, 7));
+    causes.off_cpu(4, moment(1), locked(4), true);
+    causes.woken(4, moment(2).1, Waker::Process(3, 7));
+    let kinds: Vec<_> = settled(&mut causes)
+        .into_iter()
+        .map(|(_, kind, chain, _)| (kind, chain))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (CauseKind::Process, vec![]),
+            (CauseKind::Unknown, vec![4, 3]),
+            (CauseKind::Unknown, vec![3, 4])
+        ]
+    );
+}
+
+#[test]
+fn however_much_happens_little_is_remembered_and_every_sample_is_in_a_row() {
+    let mut causes = four();
+    let (mut rows, mut samples) = (Vec::new(), 0);
+    let clock = Clock::start();
+    for pass in 0..3 * MOST_SEEN as u32 / 4 {
+        for pid in 1..=4 {
+            causes.off_cpu(pid, moment(pass), locked(pid.into()), true);
+            samples += 1;
+        }
+        causes.on_cpu(1, moment(pass).1, locked(1));
+        if pass % 100 == 0 {
+            causes.settle(moment(pass).1, false, clock, &mut rows);
+            assert!(causes.size <= MOST_SEEN, "{}", causes.size);
+            let size: usize = causes.tracks.values().map(Track::size).sum();
+            assert_eq!(causes.size, size);
+        }
+    }
+    causes.settle(moment(u32::MAX / 2).1, true, clock, &mut rows);
+    assert_eq!(rows.iter().map(|row| row.samples).sum::<u64>(), samples);
+}
+
+#[test]
+fn while_a_wait_goes_on_it_is_for_those_that_have_the_lock() {
+    let mut causes = four();
+    // 1 waits for its client, 2 has the lock together with it and sleeps, 3 waits for both, then for 2 alone.
+    causes.off_cpu(1, moment(0), idle(1), true);
+    causes.off_cpu(
+        2,
+        moment(0),
+        found(2, ("Timeout", "PgSleep", false), State::Sleep),
+        true,
+    );
+    causes.off_cpu(3, moment(10), locked(3), true);
+    for (pid, passes) in [(1, 39), (2, 39), (3, 29)] {
+        causes.repeat(pid, passes);
+    }
+    assert_eq!(causes.waiting_for_locks(), [3]);
+    let both = [Holder::Process(1), Holder::Process(2)];
+    causes.held(3, moment(19).1, &both);
+    causes.held(3, moment(29).1, &both[1..]);
+    causes.woken(2, moment(39).1, Waker::Interrupt);
+    let samples = settled(&mut causes);
+    let of_3: Vec<_> = samples
+        .iter()
+        .filter(|(session, ..)| *session == 3)
+        .cloned()
+        .collect();
+    assert_eq!(
+        of_3,
+        [
+            (3, CauseKind::Timer, vec![2], 25),
+            (3, CauseKind::Client, vec![1], 5),
+        ]
+    );
+    // What was read after the wait was over, as its end is told only now, is of another one.
+    let mut causes = four();
+    causes.off_cpu(1, moment(0), idle(1), true);
+    causes.repeat(1, 30);
+    causes.off_cpu(3, moment(10), locked(3), true);
+    causes.held(3, moment(19).1, &[Holder::Prepared]);
+    causes.woken(3, moment(12).1, Waker::Process(1, 7));
+    assert_eq!(settled(&mut causes), [(3, CauseKind::Client, vec![1], 1)]);
+}
+
+#[test]
+fn a_wait_that_outlasts_what_is_remembered_is_followed_while_it_goes_on() {
+    let mut causes = four();
+    let (mut rows, clock) = (Vec::new(), Clock::start());
+    causes.off_cpu(3, moment(0), locked(3), true);
+    let hours = 3 * REMEMBERED_NS / SECOND * 100;
+    for pass in 1..u32::try_from(hours).expect("it is small") {
+        causes.off_cpu(1, moment(pass), idle(1), false);
+        causes.repeat(3, 1);
+        if pass % 100 == 0 {
+            causes.held(3, moment(pass).1, &[Holder::Process(1)]);
+            causes.settle(moment(pass).1, false, clock, &mut rows);
+        }
+    }
+    causes.settle(moment(u32::MAX / 2).1, true, clock, &mut rows);
+    let of = |kind| -> u64 {
+        let of = rows
+            .iter()
+            .filter(|row| row.session == SessionId(3) && row.kind == kind);
+        of.map(|row| row.samples).sum()
+    };
+    assert_eq!(of(CauseKind::Client) + of(CauseKind::Unknown), hours);
+    assert!(of(CauseKind::Client) > hours - 3, "{}", of(CauseKind::Unknown));
+}

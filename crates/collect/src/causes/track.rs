@@ -1,0 +1,215 @@
+//! What one session was found doing, pass after pass.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use dbtime_model::{SessionId, SessionState, StackId, State};
+
+/// As [`super::Found`], in little room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Doing {
+    pub(super) session: SessionId,
+    pub(super) statement: u64,
+    pub(super) session_state: SessionState,
+    /// Number of the wait event.
+    pub(super) wait: u16,
+    pub(super) state: State,
+    pub(super) kernel_stack: StackId,
+    pub(super) user_stack: StackId,
+}
+
+impl Doing {
+    /// True in the same wait event of the same statement.
+    pub(super) fn is_in_wait_of(&self, other: &Doing) -> bool {
+        (self.session, self.statement, self.wait) == (other.session, other.statement, other.wait)
+    }
+}
+
+/// Who ended a sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waker {
+    /// Nobody that runs: a timer, a device, the network.
+    Interrupt,
+    /// The process with this pid and start.
+    Process(u32, u64),
+}
+
+/// Who had the lock that a session waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeldBy {
+    /// The process with this pid and start.
+    Process(u32, u64),
+    Prepared,
+}
+
+/// What the database's list of locks said while a session waited, and said again until it waited no longer or somebody else had the
+/// lock.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) by: Rc<[HeldBy]>,
+    /// When it was read first, CLOCK_MONOTONIC.
+    since_ns: u64,
+    /// The last pass before it was read last.
+    pub(super) until: u32,
+}
+
+/// It was found doing this in so many passes in a row.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// Number of the first.
+    pub(super) pass: u32,
+    pub(super) passes: u32,
+    holds: bool,
+    pub(super) doing: Doing,
+    pub(super) woken: Option<Waker>,
+    /// In order.
+    held: Vec<Held>,
+    /// Passes before this one have been followed already.
+    pub(super) followed: u32,
+    /// When it was over at the latest, CLOCK_MONOTONIC; none while it goes on.
+    pub(super) closed_ns: Option<u64>,
+}
+
+impl Seen {
+    pub(super) fn new(pass: u32, doing: Doing, holds: bool) -> Seen {
+        Seen {
+            pass,
+            passes: 1,
+            holds,
+            doing,
+            woken: None,
+            held: Vec::new(),
+            followed: pass,
+            closed_ns: None,
+        }
+    }
+
+    /// At this moment, after this pass, these had the lock that it waits for.
+    pub(super) fn hold(&mut self, now: u64, pass: u32, by: Vec<HeldBy>) {
+        match self.held.last_mut() {
+            Some(last) if *last.by == *by => last.until = pass,
+            _ => self.held.push(Held {
+                by: by.into(),
+                since_ns: now,
+                until: pass,
+            }),
+        }
+    }
+
+    /// Who had the lock, in order. What was read when this wait was over already was another one's.
+    pub(super) fn held(&self) -> impl DoubleEndedIterator<Item = &Held> {
+        let end = self.closed_ns.unwrap_or(u64::MAX);
+        self.held.iter().filter(move |held| held.since_ns <= end)
+    }
+
+    /// Until which pass it is known who had the lock.
+    pub(super) fn held_until(&self) -> Option<u32> {
+        self.held().next_back().map(|held| held.until + 1)
+    }
+
+    /// Passes before this one have been followed: who had the lock then is needed no longer.
+    pub(super) fn follow_to(&mut self, pass: u32) {
+        self.followed = self.followed.max(pass);
+        let over = self.held.partition_point(|held| held.until < pass);
+        // The last one may have it still.
+        self.held.drain(..over.min(self.held.len().saturating_sub(1)));
+    }
+
+    pub(super) fn repeat(&mut self, passes: u32) {
+        if self.holds {
+            self.passes = self.passes.saturating_add(passes);
+        }
+    }
+
+    /// The pass after its last one.
+    pub(super) fn end(&self) -> u32 {
+        self.pass.saturating_add(self.passes)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Track {
+    /// Of the task; 0 = not known yet.
+    pub(super) start_ns: u64,
+    pub(super) ended_ns: Option<u64>,
+    pub(super) seen: VecDeque<Seen>,
+    /// How many of these have been followed.
+    pub(super) settled: usize,
+    /// When its last sleep ended that was sampled, and who ended it.
+    last_woken: Option<(u64, Waker)>,
+    /// What the timer found on a CPU, and when.
+    pub(super) on_cpu: VecDeque<(u64, Doing)>,
+}
+
+impl Track {
+    /// It was found off CPU at this moment. Events of different CPUs may change places: the end of this very sleep may have been
+    /// told before, and been taken for that of the one before.
+    pub(super) fn off_cpu(&mut self, now: u64, mut seen: Seen) {
+        if let Some((woken_ns, waker)) = self.last_woken
+            && woken_ns > now
+        {
+            if let Some(before) = self.seen.back_mut()
+                && before.closed_ns == Some(woken_ns)
+            {
+                before.woken = None;
+                before.closed_ns = None;
+            }
+            seen.woken = Some(waker);
+            seen.closed_ns = Some(woken_ns);
+        }
+        self.close(now);
+        self.seen.push_back(seen);
+    }
+
+    /// The sleep in which it was found last has ended.
+    pub(super) fn woken(&mut self, now: u64, waker: Waker) {
+        self.last_woken = Some((now, waker));
+        if let Some(seen) = self.seen.back_mut()
+            && seen.closed_ns.is_none()
+        {
+            seen.woken = Some(waker);
+            seen.closed_ns = Some(now);
+        }
+    }
+
+    /// What was found last is over.
+    pub(super) fn close(&mut self, now: u64) {
+        if let Some(seen) = self.seen.back_mut() {
+            seen.closed_ns.get_or_insert(now);
+        }
+    }
+
+    /// How much is remembered.
+    pub(super) fn size(&self) -> usize {
+        self.seen.len() + self.on_cpu.len()
+    }
+
+    /// Drops what was over before, as far as it has been followed. Returns how much that was.
+    pub(super) fn forget(&mut self, since: u64) -> usize {
+        let old = self
+            .seen
+            .iter()
+            .take(self.settled)
+            .take_while(|seen| seen.closed_ns.is_some_and(|closed| closed < since));
+        let old = old.count();
+        self.seen.drain(..old);
+        self.settled -= old;
+        let before = self.on_cpu.partition_point(|&(time, _)| time < since);
+        self.on_cpu.drain(..before);
+        old + before
+    }
+
+    /// What it was found doing on a CPU nearest to a moment, no further away than this.
+    pub(super) fn on_cpu_at(&self, moment: u64, within: u64) -> Option<Doing> {
+        let after = self.on_cpu.partition_point(|&(time, _)| time < moment);
+        let near = [after.checked_sub(1), Some(after)]
+            .into_iter()
+            .flatten()
+            .filter_map(|place| self.on_cpu.get(place))
+            .map(|&(time, doing)| (time.abs_diff(moment), doing));
+        near.filter(|(distance, _)| *distance <= within)
+            .min_by_key(|(distance, _)| *distance)
+            .map(|(_, doing)| doing)
+    }
+}

@@ -1,0 +1,156 @@
+//! What this host allows: the checks of a recording, and a recording of each server that is begun and ended at once.
+//!
+//! ```text
+//! host     the kernel, privileges, and who else looks
+//! server   a database server, and what is less known of it than could be
+//! ```
+
+mod host;
+mod server;
+
+use crate::postgres::Server;
+use crate::{Collector, Ending, Means, Options, Target, Texts, Tier};
+
+/// As `dbtime record` has it when nothing else is asked for.
+const RATE_HZ: u32 = 99;
+
+/// What a check has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// All is well.
+    Good,
+    /// Recording works, and less is known.
+    Less,
+    /// Recording does not work.
+    Missing,
+}
+
+/// The answer of one check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub about: &'static str,
+    /// How that is.
+    pub verdict: Verdict,
+    /// What there is.
+    pub found: String,
+    /// What to do about it; none when nothing has to be done, or what there is says it.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(about: &'static str, verdict: Verdict, found: impl Into<String>) -> Finding {
+        Finding {
+            about,
+            verdict,
+            found: found.into(),
+            remedy: None,
+        }
+    }
+
+    fn good(about: &'static str, found: impl Into<String>) -> Finding {
+        Finding::new(about, Verdict::Good, found)
+    }
+
+    fn with_remedy(self, remedy: &str) -> Finding {
+        Finding {
+            remedy: Some(remedy.to_string()),
+            ..self
+        }
+    }
+}
+
+/// A server that runs here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFindings {
+    /// Product and version, as far as they are known.
+    pub name: String,
+    /// Its data directory.
+    pub data_directory: String,
+    /// Its first process.
+    pub pid: u32,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+impl ServerFindings {
+    /// Whether it can be recorded.
+    pub fn recording_works(&self) -> bool {
+        works(&self.findings)
+    }
+}
+
+fn works(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.verdict != Verdict::Missing)
+}
+
+/// What was found out about this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Examination {
+    /// Of the host.
+    pub host: Vec<Finding>,
+    /// Of every server that was found.
+    pub servers: Vec<ServerFindings>,
+}
+
+impl Examination {
+    /// Whether there is something that can be recorded: a server, or, where none runs, a process.
+    pub fn recording_works(&self) -> bool {
+        let has_server = self.servers.is_empty() || self.servers.iter().any(ServerFindings::recording_works);
+        works(&self.host) && has_server
+    }
+}
+
+/// Looks at this host and its servers.
+pub fn examine() -> Examination {
+    let mut host = host::findings();
+    let is_allowed = works(&host);
+    let postmasters = Server::postmasters();
+    if postmasters.is_empty() {
+        let found = match is_allowed {
+            true => "no PostgreSQL server runs here",
+            false => "no PostgreSQL server is seen with these privileges",
+        };
+        host.push(
+            Finding::good("servers", found).with_remedy("'dbtime record --process PID' records any process"),
+        );
+        if is_allowed {
+            // This process is as good as any.
+            host.extend(trial(Target::AnyProcess(std::process::id())));
+        }
+    }
+    let servers = postmasters
+        .into_iter()
+        .map(|pid| server::findings(pid, is_allowed))
+        .collect();
+    Examination { host, servers }
+}
+
+/// Begins to record, as `dbtime record` does, and ends: what it had to do without, or why it cannot.
+fn trial(target: Target) -> Vec<Finding> {
+    const ABOUT: &str = "recording";
+    let options = Options {
+        target,
+        rate_hz: RATE_HZ,
+        means: Means::Bpf,
+        tier: Tier::Sampled,
+        wakers: false,
+        uprobes: false,
+        texts: Texts::None,
+        resolution_s: 1,
+        task_iterator: false,
+    };
+    let begun = std::time::Instant::now();
+    match Collector::start(&options, &Ending::default()) {
+        Ok(mut collector) => {
+            let meta = collector.meta().collector;
+            let seconds = begun.elapsed().as_secs_f64();
+            let found = format!("works; began within {seconds:.1} s ({})", meta.engine);
+            let less = meta.reasons.into_iter();
+            std::iter::once(Finding::good(ABOUT, found))
+                .chain(less.map(|reason| Finding::new(ABOUT, Verdict::Less, reason)))
+                .collect()
+        }
+        Err(e) => vec![Finding::new(ABOUT, Verdict::Missing, e.to_string())],
+    }
+}

@@ -1,0 +1,110 @@
+//! A database server, and what is less known of it than could be.
+
+use std::fs;
+
+use super::{Finding, ServerFindings, Verdict, trial};
+use crate::executable::Executable;
+use crate::postgres::Server;
+use crate::small_code::keeps_frame_pointer;
+use crate::{Target, memory, process};
+
+/// Functions that every server exports, and that call others: whether code keeps frame pointers is seen at their beginning.
+const FUNCTIONS: [&str; 3] = ["PostgresMain", "standard_ExecutorRun", "exec_replication_command"];
+/// Bytes of code in which a function sets up its frame.
+const BEGINNING: usize = 16;
+
+/// `is_allowed`: whether this host lets anyone record.
+pub(super) fn findings(pid: u32, is_allowed: bool) -> ServerFindings {
+    let data_directory = Server::data_directory(pid);
+    let server = Server::of_backend(pid);
+    let mut findings = Vec::new();
+    match &server {
+        Err(e) => findings.push(Finding::new("server", Verdict::Missing, e.to_string())),
+        Ok(_) => {
+            if is_allowed {
+                findings.extend(trial(Target::Process(pid)));
+            }
+            findings.extend(query_ids(pid));
+            findings.extend(frame_pointers(pid));
+            findings.extend(tracer(pid));
+        }
+    }
+    ServerFindings {
+        name: server.map_or_else(
+            |_| "PostgreSQL".to_string(),
+            |server| format!("PostgreSQL {}", server.version),
+        ),
+        data_directory: data_directory.to_string_lossy().into_owned(),
+        pid,
+        findings,
+    }
+}
+
+/// Whether the server gives statements ids, as its own variables say; none when they cannot be read.
+fn query_ids(pid: u32) -> Option<Finding> {
+    /// `ComputeQueryIdType` in nodes/queryjumble.h.
+    const OFF: u32 = 0;
+    const ON: u32 = 1;
+    let executable = Executable::of(pid).ok()?;
+    let [setting, enabled] = executable
+        .symbols(["compute_query_id", "query_id_enabled"])
+        .ok()?;
+    let setting = memory::read_u32(pid, setting?.address).ok()?;
+    let mut is_enabled = [0];
+    memory::read(pid, &mut [(enabled?.address, &mut is_enabled)]).ok()?;
+    let is_on = match setting {
+        OFF => false,
+        ON => true,
+        // auto, regress: where an extension has asked for them.
+        _ => is_enabled != [0],
+    };
+    Some(match is_on {
+        true => Finding::good(
+            "query ids",
+            "the server gives statements ids: time is known by SQL",
+        ),
+        false => Finding::new(
+            "query ids",
+            Verdict::Less,
+            "the server gives statements no ids: which SQL took the time is not known",
+        )
+        .with_remedy("compute_query_id = on (a reload is enough), or pg_stat_statements"),
+    })
+}
+
+/// Stacks need none: this says how they are found.
+fn frame_pointers(pid: u32) -> Option<Finding> {
+    let executable = Executable::of(pid).ok()?;
+    let functions = executable.symbols(FUNCTIONS).ok()?;
+    let mut beginnings = functions
+        .into_iter()
+        .flatten()
+        .filter_map(|function| executable.bytes(function.offset, BEGINNING).ok())
+        .peekable();
+    beginnings.peek()?;
+    let found = match beginnings.all(|code| keeps_frame_pointer(&code)) {
+        true => "the server keeps them",
+        false => "the server keeps none, and none are needed: stacks are unwound by tables (.eh_frame)",
+    };
+    Some(Finding::good("frame pointers", found))
+}
+
+/// A process that is traced (strace, gdb) stops at every call or signal: its times are the tracer's.
+fn tracer(pid: u32) -> Option<Finding> {
+    let traced = [pid].into_iter().chain(process::children(pid)).find_map(|pid| {
+        let status = fs::read_to_string(process::path(pid, "status")).ok()?;
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+        let tracer: u32 = tracer.trim().parse().ok()?;
+        (tracer != 0).then_some((pid, tracer))
+    });
+    let (pid, tracer) = traced?;
+    let name = process::name(tracer).unwrap_or_default();
+    Some(
+        Finding::new(
+            "traced",
+            Verdict::Less,
+            format!("process {pid} is traced by {name} (pid {tracer}), which stops it again and again"),
+        )
+        .with_remedy("end the tracer, or look at other sessions"),
+    )
+}

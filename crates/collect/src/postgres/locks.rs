@@ -1,0 +1,392 @@
+//! Whom a session waits for that waits for a lock, as pg_blocking_pids tells it: the server's lock table, read from the memory of the
+//! one that waits, without a connection.
+//!
+//! `MyProc`, which is exported, points to what the server keeps of a process (`PGPROC` in src/include/storage/proc.h). Each version
+//! lays it out in its own way, so places in it are known by what is in them: its pid, in several processes; and the lock that it
+//! waits for beside its own request, which points back to the lock and to it. `LOCK` and `PROCLOCK` (src/include/storage/lock.h) are
+//! the same from 14 to 18. The server's locks are not taken: what does not point back was changed meanwhile, and is not used.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::database::Holder;
+use crate::executable::Executable;
+use crate::{memory, process};
+
+/// Bytes of `PGPROC` in which its pid and what it waits for are looked for.
+const PROC: usize = 512;
+/// Bytes of `PROCLOCK` that are read.
+const PROCLOCK: usize = 48;
+/// `LOCK`: the list of requests, and of those who wait.
+const REQUESTS: u64 = 24;
+const QUEUE: u64 = 40;
+/// `PROCLOCK`: who leads the group of processes that it is for, the modes that are held, its place in the list of requests.
+const LEADER: usize = 16;
+const HELD: usize = 24;
+const LINK: u64 = 32;
+/// Requests of one lock that are read.
+const MOST_REQUESTS: usize = 20_000;
+/// For how long the lock table is read at a time.
+const PATIENCE: Duration = Duration::from_millis(30);
+/// Processes of which it must be known where their pid is.
+const WITNESSES: usize = 3;
+
+/// By number of a lock's mode: the modes that it conflicts with, as bits (`LockConflicts` in src/backend/storage/lmgr/lock.c; the
+/// table in the documentation, 13.3).
+const CONFLICTS: [u32; 9] = [
+    0,
+    1 << 8,
+    1 << 7 | 1 << 8,
+    1 << 5 | 1 << 6 | 1 << 7 | 1 << 8,
+    1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8,
+    1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8,
+    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8,
+    0b1_1111_1100,
+    0b1_1111_1110,
+];
+
+/// The lock table of one server.
+pub(super) struct LockTable {
+    /// Address of `MyProc`, the same in all processes.
+    pointer: u64,
+    /// Where `pid` lies in `PGPROC`.
+    pid: u64,
+    /// Where `waitLock` lies in it, once somebody was seen waiting.
+    wait: Cell<Option<usize>>,
+}
+
+/// A session's request that is not granted.
+struct Request {
+    /// Its `PGPROC`.
+    process: u64,
+    lock: u64,
+    mode: u32,
+    leader: u64,
+}
+
+/// What is known of a lock.
+#[derive(Default)]
+struct Lock {
+    /// Who holds it: `PGPROC`, that of the leader of its group, and the modes.
+    holders: Vec<(u64, u64, u32)>,
+    /// Who waits for it, in order: `PGPROC`, and the mode.
+    queue: Vec<(u64, u32)>,
+}
+
+impl LockTable {
+    /// Of the server whose postmaster this is, looked at in these processes of it; none when it cannot be told.
+    pub(super) fn of(postmaster: u32, processes: &[u32]) -> Option<LockTable> {
+        let [symbol] = Executable::of(postmaster).ok()?.symbols(["MyProc"]).ok()?;
+        let pointer = symbol?.address;
+        let mut places: Option<Vec<u64>> = None;
+        let mut witnesses = 0;
+        for &pid in processes {
+            let Some((_, bytes)) = own_record(pid, pointer) else {
+                continue;
+            };
+            let named = process::innermost_pid(pid)?;
+            let is_pid = |place: &u64| number(&bytes, *place as usize) == named;
+            places = Some(match places {
+                None => (0..PROC as u64).step_by(4).filter(is_pid).collect(),
+                Some(places) => places.into_iter().filter(is_pid).collect(),
+            });
+            witnesses += 1;
+            if witnesses >= WITNESSES {
+                break;
+            }
+        }
+        Some(LockTable {
+            pointer,
+            // The owner of its latch comes before it, and is the same.
+            pid: places?.pop()?,
+            wait: Cell::new(None),
+        })
+    }
+
+    /// Whom each of these sessions waits for that waits for a lock. `host_pid`: of a pid as the server knows it.
+    pub(super) fn blockers(
+        &self,
+        waiting: &[u32],
+        host_pid: impl Fn(u32) -> Option<u32>,
+    ) -> Vec<(u32, Vec<Holder>)> {
+        let mut locks: HashMap<u64, Option<Lock>> = HashMap::new();
+        let begin = Instant::now();
+        let mut blockers = Vec::new();
+        for &pid in waiting {
+            if begin.elapsed() > PATIENCE {
+                break;
+            }
+            let Some(request) = self.request(pid) else {
+                continue;
+            };
+            let lock = locks
+                .entry(request.lock)
+                .or_insert_with(|| self.lock(pid, request.lock));
+            let Some(lock) = lock else {
+                continue;
+            };
+            let holders =
+                lock.blockers_of(&request).into_iter().filter_map(|process| {
+                    match memory::read_u32(pid, process.checked_add(self.pid)?).ok()? {
+                        0 => Some(Holder::Prepared),
+                        named => host_pid(named).map(Holder::Process),
+                    }
+                });
+            let holders: Vec<Holder> = holders.collect();
+            // It may have been granted meanwhile.
+            let is_waiting = self.request(pid).is_some_and(|now| now.lock == request.lock);
+            if is_waiting && !holders.is_empty() {
+                blockers.push((pid, holders));
+            }
+        }
+        blockers
+    }
+
+    /// What a process waits for; none when it waits for no lock.
+    fn request(&self, pid: u32) -> Option<Request> {
+        let (process, bytes) = own_record(pid, self.pointer)?;
+        let places = match self.wait.get() {
+            Some(place) => place..place + 1,
+            None => 0..PROC - 24,
+        };
+        places
+            .step_by(8)
+            .find_map(|place| self.request_at(pid, process, &bytes, place))
+    }
+
+    /// The request of which this is the place, if it points back.
+    fn request_at(&self, pid: u32, process: u64, bytes: &[u8], place: usize) -> Option<Request> {
+        let (lock, own) = (address(bytes, place), address(bytes, place + 8));
+        let is_pointer = |address: u64| address.is_multiple_of(8) && (1 << 16..1 << 47).contains(&address);
+        if !is_pointer(lock) || !is_pointer(own) {
+            return None;
+        }
+        let mut request = [0; PROCLOCK];
+        memory::read(pid, &mut [(own, &mut request)]).ok()?;
+        let mode = number(bytes, place + 16);
+        if (address(&request, 0), address(&request, 8)) != (lock, process)
+            || !(1..CONFLICTS.len() as u32).contains(&mode)
+        {
+            return None;
+        }
+        self.wait.set(Some(place));
+        Some(Request {
+            process,
+            lock,
+            mode,
+            leader: address(&request, LEADER),
+        })
+    }
+
+    /// Reads a lock; none when it was changed meanwhile.
+    fn lock(&self, pid: u32, at: u64) -> Option<Lock> {
+        let mut lock = Lock::default();
+        list(pid, at + REQUESTS, |node| {
+            let mut request = [0; PROCLOCK];
+            memory::read(pid, &mut [(node.checked_sub(LINK)?, &mut request)]).ok()?;
+            let held = number(&request, HELD);
+            if held != 0 {
+                let holder = (address(&request, 8), address(&request, LEADER), held);
+                lock.holders.push(holder);
+            }
+            (address(&request, 0) == at).then(|| address(&request, LINK as usize + 8))
+        })?;
+        let place = self.wait.get()?;
+        // A record begins with its place in the queue.
+        list(pid, at + QUEUE, |process| {
+            let mut bytes = [0; PROC];
+            memory::read(pid, &mut [(process, &mut bytes)]).ok()?;
+            lock.queue.push((process, number(&bytes, place + 16)));
+            (address(&bytes, place) == at).then(|| address(&bytes, 8))
+        })?;
+        Some(lock)
+    }
+}
+
+impl Lock {
+    /// Who must release it, or, where that is nobody, who comes before and must have it first. The processes of one group do not wait
+    /// for each other.
+    fn blockers_of(&self, request: &Request) -> Vec<u64> {
+        let conflicts = CONFLICTS[request.mode as usize];
+        let blocks =
+            |&&(_, leader, held): &&(u64, u64, u32)| held & conflicts != 0 && leader != request.leader;
+        let holders: Vec<u64> = self
+            .holders
+            .iter()
+            .filter(blocks)
+            .map(|&(process, ..)| process)
+            .collect();
+        if !holders.is_empty() {
+            return holders;
+        }
+        let ahead = self
+            .queue
+            .iter()
+            .take_while(|(process, _)| *process != request.process);
+        let comes_first = ahead.filter(|(_, mode)| *mode < 32 && conflicts >> mode & 1 != 0);
+        comes_first.map(|&(process, _)| process).collect()
+    }
+}
+
+/// Goes through a list of the server: `visit` is given the address of each link, and gives that of the next. None when a link was none,
+/// or there are too many.
+fn list(pid: u32, head: u64, mut visit: impl FnMut(u64) -> Option<u64>) -> Option<()> {
+    let mut node = memory::read_u64(pid, head.checked_add(8)?).ok()?;
+    // A queue that was never used has no links.
+    if node == 0 {
+        return Some(());
+    }
+    for _ in 0..MOST_REQUESTS {
+        if node == head {
+            return Some(());
+        }
+        node = visit(node)?;
+    }
+    None
+}
+
+/// The record of a process, and its address.
+fn own_record(pid: u32, pointer: u64) -> Option<(u64, [u8; PROC])> {
+    let record = memory::read_u64(pid, pointer)
+        .ok()
+        .filter(|record| *record != 0)?;
+    let mut bytes = [0; PROC];
+    memory::read(pid, &mut [(record, &mut bytes)]).ok()?;
+    Some((record, bytes))
+}
+
+fn address(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..]
+        .first_chunk()
+        .map_or(0, |field| u64::from_ne_bytes(*field))
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..]
+        .first_chunk()
+        .map_or(0, |field| u32::from_ne_bytes(*field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PID: u64 = 64;
+    const WAIT: usize = 112;
+    const SHARE: u32 = 5;
+    const EXCLUSIVE: u32 = 7;
+
+    /// A server's memory, made by hand in our own: records of processes, one lock, and requests for it.
+    struct Memory {
+        pointer: Box<u64>,
+        processes: Vec<[u64; PROC / 8]>,
+        lock: Box<[u64; 8]>,
+        requests: Vec<[u64; 6]>,
+    }
+
+    fn address_of<const N: usize>(record: &[u64; N]) -> u64 {
+        record.as_ptr() as u64
+    }
+
+    impl Memory {
+        /// Of processes with these pids: the modes that they hold, and the one that they wait for (0 = none), in order. The last one is
+        /// looked at.
+        fn of(processes: &[(u32, &[u32], u32)]) -> Memory {
+            let mut memory = Memory {
+                pointer: Box::new(0),
+                processes: processes.iter().map(|_| [0; PROC / 8]).collect(),
+                lock: Box::new([0; 8]),
+                requests: processes.iter().map(|_| [0; 6]).collect(),
+            };
+            let lock = address_of(&memory.lock);
+            let links: Vec<u64> = memory
+                .requests
+                .iter()
+                .map(|request| address_of(request) + LINK)
+                .collect();
+            let waiting = processes
+                .iter()
+                .zip(&memory.processes)
+                .filter(|((.., mode), _)| *mode != 0);
+            let queue: Vec<u64> = waiting.map(|(_, record)| address_of(record)).collect();
+            let after = |list: &[u64], head: u64, of: u64| {
+                let place = list.iter().position(|link| *link == of);
+                list.get(place.map_or(0, |place| place + 1))
+                    .copied()
+                    .unwrap_or(head)
+            };
+            memory.lock[4] = after(&links, lock + REQUESTS, 0);
+            memory.lock[6] = after(&queue, lock + QUEUE, 0);
+            for (place, &(pid, held, mode)) in processes.iter().enumerate() {
+                let request = address_of(&memory.requests[place]);
+                let record = &mut memory.processes[place];
+                let own = address_of(record);
+                record[PID as usize / 8] = u64::from(pid);
+                if mode != 0 {
+                    record[1] = after(&queue, lock + QUEUE, own);
+                    record[WAIT / 8] = lock;
+                    record[WAIT / 8 + 1] = request;
+                    record[WAIT / 8 + 2] = u64::from(mode);
+                }
+                let held = held.iter().fold(0u64, |bits, mode| bits | 1 << mode);
+                let next = after(&links, lock + REQUESTS, request + LINK);
+                memory.requests[place] = [lock, own, own, held, 0, next];
+                *memory.pointer = own;
+            }
+            memory
+        }
+
+        fn blockers(&self) -> Vec<Holder> {
+            let table = LockTable {
+                pointer: &raw const *self.pointer as u64,
+                pid: PID,
+                wait: Cell::new(None),
+            };
+            let mut blockers = table.blockers(&[std::process::id()], Some);
+            blockers.pop().map(|(_, holders)| holders).unwrap_or_default()
+        }
+    }
+
+    #[test]
+    fn who_holds_it_blocks_and_else_who_is_ahead_in_the_queue() {
+        let both = Memory::of(&[
+            (1, &[SHARE], 0),
+            (2, &[1], 0),
+            (0, &[SHARE, 1], 0),
+            (9, &[], EXCLUSIVE),
+        ]);
+        assert_eq!(both.blockers(), [Holder::Process(1), Holder::Prepared]);
+        // Readers do not block a reader; the one ahead that wants it for itself does, the one behind does not.
+        let queue = Memory::of(&[(1, &[1], 0), (2, &[], 8), (3, &[], 1), (9, &[], 1)]);
+        assert_eq!(queue.blockers(), [Holder::Process(2)]);
+        assert_eq!(
+            Memory::of(&[(1, &[SHARE], 0), (9, &[1], 0)]).blockers(),
+            [],
+            "it does not wait"
+        );
+    }
+
+    #[test]
+    fn memory_that_is_changed_meanwhile_or_hostile_names_nobody() {
+        let scene = || Memory::of(&[(1, &[EXCLUSIVE], 0), (9, &[], SHARE)]);
+        assert_eq!(scene().blockers(), [Holder::Process(1)]);
+        for wrong in [0, 1, 8, u64::MAX, u64::MAX - 8] {
+            for place in [0, 1, 5] {
+                let mut memory = scene();
+                memory.requests[0][place] = wrong;
+                assert_eq!(memory.blockers(), [], "request {place}: {wrong:#x}");
+            }
+            for place in [4, 6] {
+                let mut memory = scene();
+                memory.lock[place] = wrong;
+                memory.blockers();
+            }
+        }
+        // A list without an end.
+        let mut memory = scene();
+        let first = address_of(&memory.requests[0]) + LINK;
+        memory.requests[0][5] = first;
+        assert_eq!(memory.blockers(), []);
+    }
+}

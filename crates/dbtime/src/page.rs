@@ -1,0 +1,67 @@
+//! A recording, or two, as one page: `dbtime html`, and `dbtime record --html`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use dbtime_report::{Diff, Filter, Source};
+
+use crate::output::{self, say};
+
+/// Writes the page; false when there is nothing to show, and no page.
+///
+/// # Errors
+/// There is no such part of the recording, or the file cannot be written.
+pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<bool> {
+    let page = dbtime_report::html(source, filter)?;
+    for problem in page.problems() {
+        say(format_args!("dbtime: {problem}"));
+    }
+    if page.is_empty() {
+        return Ok(false);
+    }
+    output::to_file(output, |out| dbtime_report::html::write(&page, out))?;
+    Ok(true)
+}
+
+/// Writes what changed from one recording to another.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_difference(answer: Diff, output: &Path) -> anyhow::Result<()> {
+    for problem in &answer.problems {
+        say(format_args!("dbtime: {problem}"));
+    }
+    let page = dbtime_report::html::difference(answer);
+    output::to_file(output, |out| dbtime_report::html::write_difference(&page, out))
+}
+
+/// Where a page of two lies that was not named: `bad-against-good.html`, beside the bad one.
+///
+/// # Errors
+/// Standard input has no name.
+pub fn beside_two(good: &Path, bad: &Path) -> Result<PathBuf, String> {
+    let [good, bad] = [output::beside(good, "html")?, output::beside(bad, "html")?];
+    let mut name = OsString::from(bad.file_stem().unwrap_or_default());
+    name.push("-against-");
+    name.push(good.file_stem().unwrap_or_default());
+    name.push(".html");
+    Ok(bad.with_file_name(name))
+}
+
+/// Tells where it is, to who did not choose the name.
+pub fn say_where(output: &Path) {
+    say(format_args!("written {}: open it in a browser", output.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_two_lies_beside_the_bad_one() {
+        let page = beside_two(Path::new("/good/fast.dbt"), Path::new("bad/slow.dbt/"));
+        assert_eq!(page, Ok(PathBuf::from("bad/slow-against-fast.html")));
+        let traces = beside_two(Path::new("a.trc.gz"), Path::new("b.trc"));
+        assert_eq!(traces, Ok(PathBuf::from("b.trc-against-a.trc.gz.html")));
+    }
+}

@@ -1,0 +1,158 @@
+//! What a person sees who types `dbtime record`.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dbtime_collect::Options;
+use dbtime_model::output::{Directory, caller_of_sudo};
+use dbtime_model::recording::Meta;
+use dbtime_report::{Filter, Source, next_steps, shell_word};
+
+use super::{Outcome, Output, Plan, Progress, Standing, record};
+use crate::arguments::RecordArguments;
+use crate::exit_code::NOTHING_RECORDED;
+use crate::memory;
+use crate::output::{self, ProgressLine, beside, say};
+use crate::page;
+use crate::signals::{Second, stop_on_signals};
+use crate::usage::Usage;
+
+/// Records, and shows where the time went.
+///
+/// # Errors
+/// Recording cannot begin, or the recording or the page cannot be written.
+pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+    memory::give_back();
+    let plan = Plan {
+        collect: Options {
+            target: arguments.target.target(),
+            rate_hz: arguments.rate_hz,
+            means: arguments.means().map_err(Usage)?,
+            tier: arguments.tier(),
+            wakers: arguments.wakers,
+            uprobes: arguments.uprobes,
+            texts: arguments.text.into(),
+            resolution_s: arguments.resolution_s,
+            task_iterator: arguments.task_iterator,
+        },
+        duration: arguments.duration,
+        // Before anything is attached: most people notice a wrong name soon, none after an hour.
+        output: match &arguments.output {
+            Some(path) => Output::At(output::new_place(path)?),
+            None => Output::In(Arc::new(Directory::open(Path::new("."))?)),
+        },
+        owner: caller_of_sudo(),
+        alone: true,
+    };
+    let stop = stop_on_signals(Second::Ends)?;
+    let mut line = ProgressLine::new();
+    line.show("attaching …");
+    let outcome = record(&plan, &stop, &mut |progress| match progress {
+        Progress::Started { meta, path } => {
+            line.clear();
+            say_what(&plan, meta, path);
+        }
+        Progress::Elapsed(_) => {}
+        Progress::Standing(standing) => line.show(&told(&standing, plan.duration)),
+        Progress::Note(note) => {
+            line.clear();
+            say(format_args!("note: {note}"));
+        }
+    })?;
+    drop(line);
+    if outcome.activity_rows == 0 {
+        say(format_args!(
+            "dbtime: nothing was recorded, and {} not made: no session lived long enough to be seen",
+            outcome.path.display()
+        ));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    show(outcome, arguments.html)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is recorded, and what it had to do without.
+fn say_what(plan: &Plan, meta: &Meta, path: &Path) {
+    let until = match plan.duration {
+        Some(duration) => format!("for {} s", duration.as_secs_f64()),
+        None => "until Ctrl-C".to_string(),
+    };
+    let into = match plan.output {
+        Output::At(_) => String::new(),
+        Output::In(_) => format!(", into {}", path.display()),
+    };
+    say(format_args!(
+        "recording {} {} ({}) at {} Hz {until}{into}",
+        meta.database.product, meta.database.version, meta.database.target, meta.collector.rate_hz
+    ));
+    for reason in &meta.collector.reasons {
+        say(format_args!("note: {reason}"));
+    }
+}
+
+/// One line.
+fn told(standing: &Standing, duration: Option<Duration>) -> String {
+    let elapsed = standing.elapsed.as_secs();
+    let time = match duration {
+        Some(duration) => format!("{elapsed} of {} s", duration.as_secs_f64()),
+        None => format!("{elapsed} s"),
+    };
+    let active = standing
+        .active
+        .map_or_else(String::new, |active| format!(" ({active:.2} active on average)"));
+    format!(
+        "{time}   sessions {}{active}   samples {}   {:.1} MB",
+        standing.sessions,
+        standing.samples,
+        standing.bytes as f64 / 1e6
+    )
+}
+
+/// The ledger, perhaps a page, and what to ask next. The recording is read where it was written, whatever its name leads to now.
+fn show(outcome: Outcome, with_page: bool) -> anyhow::Result<()> {
+    let Outcome { path, directory, .. } = outcome;
+    let source = Source::inside(directory)?;
+    let report = dbtime_report::report(&source, &dbtime_report::Options::default())?;
+    let name = path.display().to_string();
+    let text = dbtime_report::text::render_summary(&report, output::width())
+        + &dbtime_report::text::render_next_steps(&next_steps(&report), &name);
+    output::print(&text)?;
+    if with_page {
+        let page = beside(&path, "html").map_err(Usage)?;
+        if page::write(&source, &Filter::default(), &page)? {
+            page::say_where(&page);
+        }
+    }
+    say(format_args!(
+        "recorded {name}: see it with 'dbtime report {}'",
+        shell_word(&name)
+    ));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_far_it_is() {
+        let mut standing = Standing {
+            elapsed: Duration::from_millis(12_020),
+            sessions: 23,
+            active: None,
+            samples: 8123,
+            bytes: 310_000,
+        };
+        assert_eq!(
+            told(&standing, None),
+            "12 s   sessions 23   samples 8123   0.3 MB"
+        );
+        standing.active = Some(1.8444);
+        assert_eq!(
+            told(&standing, Some(Duration::from_secs(60))),
+            "12 of 60 s   sessions 23 (1.84 active on average)   samples 8123   0.3 MB"
+        );
+    }
+}

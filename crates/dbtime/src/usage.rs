@@ -1,0 +1,6 @@
+//! Something typed is wrong that the parser of arguments cannot know.
+
+/// What is wrong, and what to do: the exit code is that of wrong usage.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);

@@ -1,0 +1,23 @@
+//! Who has called sudo: what root makes for a person is to belong to that person.
+
+/// A user, and the group that new files of theirs have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// The user who has called sudo; none where this does not run as root, or nobody has. The variables are sudo's own: whoever can set
+/// them for a process of root's can do anything else as well.
+pub fn caller_of_sudo() -> Option<Owner> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let id = |name| std::env::var(name).ok()?.parse().ok();
+    Some(Owner {
+        uid: id("SUDO_UID")?,
+        gid: id("SUDO_GID")?,
+    })
+}

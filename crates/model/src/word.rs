@@ -1,0 +1,73 @@
+//! Short texts that many rows have: each is in memory once, also when rows are read.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Deserializer, Error, Visitor};
+
+/// Words that a thread remembers; a recording has some hundred.
+const MOST: usize = 4_096;
+/// Longer ones are no words.
+const LONGEST: usize = 256;
+
+thread_local! {
+    static KNOWN: RefCell<HashSet<Arc<str>>> = RefCell::default();
+}
+
+/// For fields of rows.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+    from.deserialize_str(WordVisitor)
+}
+
+struct WordVisitor;
+
+impl Visitor<'_> for WordVisitor {
+    type Value = Arc<str>;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
+        Ok(word(text))
+    }
+}
+
+fn word(text: &str) -> Arc<str> {
+    if text.is_empty() {
+        return Arc::default();
+    }
+    if text.len() > LONGEST {
+        return text.into();
+    }
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(word) = known.get(text) {
+            return Arc::clone(word);
+        }
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let word: Arc<str> = text.into();
+        known.insert(Arc::clone(&word));
+        word
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_words_are_one_and_however_many_there_are_few_are_remembered() {
+        assert!(Arc::ptr_eq(&word("read"), &word("read")));
+        for n in 0..3 * MOST {
+            assert_eq!(*word(&n.to_string()), *n.to_string());
+        }
+        assert!(KNOWN.with_borrow(HashSet::len) <= MOST);
+        let long = "x".repeat(LONGEST + 1);
+        assert_eq!(*word(&long), *long);
+        assert!(!KNOWN.with_borrow(|known| known.contains(long.as_str())));
+    }
+}

@@ -1,0 +1,149 @@
+//! Who waits behind whom: blocked time as trees, each with the one at its root that everybody in it waited for in the end.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use dbtime_model::{CauseKind, CauseLink, SessionId, Wait};
+
+use super::divide::{Blocked, Divided};
+use super::parts::{CausePart, Parts};
+use crate::load::Dimensions;
+
+/// Somebody, and all that waited behind. The times of all roots sum to the blocked time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chain {
+    /// What the waits ended at.
+    pub kind: CauseKind,
+    /// Who it is; none = no session.
+    pub who: Option<Waiter>,
+    /// What that one did while others waited for it, the most first: parts of [`Chain::behind_ns`].
+    pub doing: Vec<CausePart>,
+    /// How long all of those behind waited, nanoseconds.
+    pub behind_ns: u128,
+    /// Those that waited for it itself, the longest waits first.
+    pub behind: Vec<Waiting>,
+}
+
+/// A session, and what it was in most while it waited.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    /// Who it is.
+    pub who: Waiter,
+    /// Its wait events and statements, by time; statement 0 = not known. They sum to `ns`.
+    pub waits: Vec<(Wait, u64, u128)>,
+    /// Text of the first statement; none when it was not read.
+    pub text: Option<String>,
+    /// How long it waited here itself, nanoseconds; 0 = it was only met in the waits of those behind.
+    pub ns: u128,
+    /// How long all of those behind it waited.
+    pub behind_ns: u128,
+    /// Those that waited for it itself.
+    pub behind: Vec<Waiting>,
+}
+
+/// Who a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    /// Its pid.
+    pub pid: u32,
+    /// Kind of process.
+    pub backend_type: String,
+    /// Who was logged in.
+    pub user: String,
+    /// The program at its other end, by its own word.
+    pub application: String,
+}
+
+/// Puts parts of blocked time into trees.
+#[derive(Default)]
+pub(super) struct Trees(BTreeMap<(Option<SessionId>, Option<CauseKind>), Tree>);
+
+#[derive(Default)]
+struct Tree {
+    doing: Parts,
+    behind: BTreeMap<SessionId, Node>,
+}
+
+#[derive(Default)]
+struct Node {
+    /// Of the session itself, by wait event and statement.
+    own: BTreeMap<(Wait, u64), u128>,
+    behind: BTreeMap<SessionId, Node>,
+}
+
+impl Trees {
+    /// Adds a part of the time that a session was blocked.
+    pub(super) fn add(&mut self, of: &Blocked, part: &Divided<'_>, dimensions: &mut Dimensions) {
+        let last: Option<&CauseLink> = part.chain.last();
+        // Whatever the one at the root did, it is one root; where it is no session, one for each kind.
+        let key = match last {
+            Some(link) => (Some(link.session), None),
+            None => (None, Some(part.kind)),
+        };
+        let tree = self.0.entry(key).or_default();
+        tree.doing.add(part, dimensions);
+        let mut behind = &mut tree.behind;
+        for link in part.chain.iter().rev().skip(1) {
+            behind = &mut behind.entry(link.session).or_default().behind;
+        }
+        let own = &mut behind.entry(of.session).or_default().own;
+        *own.entry((of.wait(), of.statement)).or_default() += part.ns;
+    }
+
+    /// The trees, that with the most time first.
+    pub(super) fn finish(self, dimensions: &mut Dimensions) -> Vec<Chain> {
+        let mut chains: Vec<Chain> = self
+            .0
+            .into_iter()
+            .map(|((session, _), tree)| {
+                let behind = waiting(tree.behind, dimensions);
+                let doing = tree.doing.finish();
+                Chain {
+                    kind: doing.first().map_or(CauseKind::Unknown, |part| part.kind),
+                    who: session.map(|id| waiter(id, dimensions)),
+                    doing,
+                    behind_ns: behind.iter().map(|one| one.ns + one.behind_ns).sum(),
+                    behind,
+                }
+            })
+            .collect();
+        chains.sort_by_key(|chain| Reverse(chain.behind_ns));
+        chains
+    }
+}
+
+fn waiting(nodes: BTreeMap<SessionId, Node>, dimensions: &mut Dimensions) -> Vec<Waiting> {
+    let mut all: Vec<Waiting> = nodes
+        .into_iter()
+        .map(|(id, node)| {
+            let behind = waiting(node.behind, dimensions);
+            let mut waits: Vec<(Wait, u64, u128)> = node
+                .own
+                .into_iter()
+                .map(|((wait, statement), ns)| (wait, statement, ns))
+                .collect();
+            waits.sort_by_key(|(.., ns)| Reverse(*ns));
+            let statement = waits.first().map_or(0, |(_, statement, _)| *statement);
+            Waiting {
+                who: waiter(id, dimensions),
+                ns: waits.iter().map(|(.., ns)| ns).sum(),
+                waits,
+                text: dimensions.statement(statement).map(str::to_string),
+                behind_ns: behind.iter().map(|one| one.ns + one.behind_ns).sum(),
+                behind,
+            }
+        })
+        .collect();
+    all.sort_by_key(|one| Reverse(one.ns + one.behind_ns));
+    all
+}
+
+fn waiter(id: SessionId, dimensions: &mut Dimensions) -> Waiter {
+    let session = dimensions.session(id);
+    Waiter {
+        pid: session.pid,
+        backend_type: session.backend_type.0.clone(),
+        user: session.user.clone(),
+        application: session.application.clone(),
+    }
+}

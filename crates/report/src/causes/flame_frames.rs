@@ -1,0 +1,68 @@
+//! Who was waited for, as frames above the stacks of who waited.
+
+use std::sync::Arc;
+
+use dbtime_model::{CauseRow, StateGroup, Wait};
+
+use super::divide::{Blocked, Divided, Samples};
+use super::no_session;
+use crate::load::Dimensions;
+use crate::stacks::{frames, kernel_frames};
+
+/// Below what it is about.
+const WAITED_FOR: &str = "[waited for]";
+
+/// Divides blocked time by causes.
+#[derive(Default)]
+pub(crate) struct CauseFrames(Samples);
+
+impl CauseFrames {
+    pub(crate) fn add(&mut self, row: &CauseRow) {
+        self.0.add(row);
+    }
+
+    /// Hands on parts of so much time and so many samples, each with its frames: they sum to it.
+    pub(crate) fn divide(
+        &self,
+        of: &Blocked,
+        (ns, samples): (u128, u128),
+        dimensions: &mut Dimensions,
+        mut take: impl FnMut(Vec<(bool, Arc<str>)>, u128, u128),
+    ) {
+        let mut parts = Vec::new();
+        self.0
+            .divide(of, ns, |part| parts.push((chain(&part, dimensions), part.ns)));
+        let mut counts = Vec::with_capacity(parts.len());
+        self.0.divide(of, samples, |part| counts.push(part.ns));
+        for ((frames, ns), samples) in parts.into_iter().zip(counts) {
+            if ns > 0 || samples > 0 {
+                take(frames, ns, samples);
+            }
+        }
+    }
+}
+
+/// Frames, root first, and whether they are the kernel's.
+fn chain(part: &Divided<'_>, dimensions: &mut Dimensions) -> Vec<(bool, Arc<str>)> {
+    let word = |text: &str| (false, text.into());
+    let mut all: Vec<(bool, Arc<str>)> = Vec::new();
+    for link in part.chain {
+        let backend_type = dimensions.session(link.session).backend_type.0.clone();
+        let does = match link.state.group() {
+            Some(StateGroup::Blocked) => Wait::event(&link.wait_class, &link.wait_event, false).to_string(),
+            Some(StateGroup::RunQueue) => "waiting for a CPU".to_string(),
+            _ => "on a CPU".to_string(),
+        };
+        all.extend([word(WAITED_FOR), word(&format!("{backend_type}: {does}"))]);
+        let user = frames(link.user_stack, dimensions)
+            .into_iter()
+            .map(|name| (false, name));
+        all.extend(user);
+        let kernel = kernel_frames(link.kernel_stack, link.state, dimensions);
+        all.extend(kernel.into_iter().map(|name| (true, name)));
+    }
+    if part.chain.is_empty() {
+        all.extend([word(WAITED_FOR), word(no_session(part.kind))]);
+    }
+    all
+}

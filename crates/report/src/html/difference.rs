@@ -1,0 +1,115 @@
+//! Two recordings as one page: what `diff` says of them, as much of it as there is room for, and the stacks of both.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::paths::Paths;
+use super::{LONGEST_TEXT, MOST_CELLS, MOST_NAMES, MOST_NODES, MOST_TEXT, cut};
+use crate::diff::{Change, Diff, Place};
+use crate::function::Function;
+use crate::numbered::Numbered;
+
+/// Differences of a kind, at most: the largest.
+const MOST_CHANGES: usize = 1_000;
+/// Bytes of their names.
+const MOST_BYTES: usize = 1 << 20;
+
+/// All that a page of two recordings shows.
+#[derive(Debug)]
+pub struct DifferencePage {
+    pub(super) diff: Diff,
+    /// Names of the waits of stacks.
+    pub(super) waits: Vec<String>,
+    /// Caller and function of each place in call paths.
+    pub(super) nodes: Vec<(u32, u32)>,
+    pub(super) functions: Vec<Function>,
+    /// Time of stacks: wait, state and leaf; good, and bad scaled to as much work.
+    pub(super) stacks: BTreeMap<(u32, u8, u32), [u64; 2]>,
+    /// Differences that found no place.
+    pub(super) left_out: usize,
+}
+
+/// What a page shows of a comparison.
+pub fn difference(mut diff: Diff) -> DifferencePage {
+    let mut stacks = std::mem::take(&mut diff.stacks);
+    stacks.sort_by_key(|stack| Reverse(stack.scaled[0].max(stack.scaled[1])));
+    let mut waits = Numbered::default();
+    let mut tree = Paths::new(MOST_NODES, MOST_NAMES);
+    let mut cells: BTreeMap<(u32, u8, u32), [u64; 2]> = BTreeMap::new();
+    for stack in &stacks {
+        let leaf = match cells.len() < MOST_CELLS {
+            true => tree.leaf(&stack.functions, |function| Function::clone(function)),
+            false => tree.left_out(),
+        };
+        let key = (waits.number(stack.wait.to_string()), stack.state as u8, leaf);
+        let cell = cells.entry(key).or_default();
+        for (sum, part) in cell.iter_mut().zip(stack.scaled) {
+            *sum = sum.saturating_add(part);
+        }
+    }
+    let (nodes, functions) = tree.into_parts();
+    let mut left_out = 0;
+    for changes in [
+        &mut diff.cells,
+        &mut diff.waits,
+        &mut diff.functions,
+        &mut diff.paths,
+        &mut diff.modules,
+    ] {
+        left_out += bound(changes, bytes);
+    }
+    let mut room = MOST_TEXT;
+    if let Some(statements) = &mut diff.statements {
+        left_out += bound(&mut statements.changes, |_| 0);
+        for statement in &mut statements.changes {
+            statement.cells.truncate(MOST_CHANGES / 20);
+            statement.text = statement
+                .text
+                .as_deref()
+                .map(|text| cut(text, LONGEST_TEXT))
+                .filter(|text| text.len() <= room);
+            room -= statement.text.as_ref().map_or(0, String::len);
+        }
+    }
+    left_out += bound(&mut diff.latencies, |change| {
+        change.kind.len() + change.name.len()
+    });
+    left_out += bound(&mut diff.counters, |change| {
+        change.source.len() + change.name.len()
+    });
+    DifferencePage {
+        diff,
+        waits: waits.into_values(),
+        nodes,
+        functions,
+        stacks: cells,
+        left_out,
+    }
+}
+
+/// Leaves the first ones, and says how many others there were.
+fn bound<T>(changes: &mut Vec<T>, bytes: impl Fn(&T) -> usize) -> usize {
+    let mut room = MOST_BYTES;
+    let fit = changes
+        .iter()
+        .take(MOST_CHANGES)
+        .take_while(|change| {
+            let left = room.checked_sub(bytes(change));
+            room = left.unwrap_or(0);
+            left.is_some()
+        })
+        .count();
+    changes.drain(fit..).count()
+}
+
+/// What the names of a place take.
+fn bytes(change: &Change) -> usize {
+    let function = |function: &Function| function.name.len() + function.module.len();
+    match &change.place {
+        Place::All | Place::Statement(_) => 0,
+        Place::Cell(wait, _) | Place::Wait(wait) => wait.class.len() + wait.event.len(),
+        Place::Function(one) => function(one),
+        Place::Path(path) => path.iter().map(|one| function(one)).sum(),
+        Place::Module(name) => name.len(),
+    }
+}

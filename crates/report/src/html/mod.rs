@@ -1,0 +1,384 @@
+//! A recording as one page: its time in cells fine enough that whoever reads it can choose among them, and what the report says of it
+//! as a whole.
+//!
+//! Time is held twice: without stacks by short windows, and with stacks by longer ones if need be. Both hold all of it. A cell says
+//! in which section of the ledger it is and what its wait is called: what shows it only adds up.
+
+mod causes;
+mod cells;
+mod columns;
+mod difference;
+mod difference_document;
+mod document;
+mod latencies;
+mod latency_cells;
+mod parts;
+mod paths;
+mod write;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use dbtime_model::{Fidelity, Session, SessionId, StackId, State, Wait};
+
+pub use difference::{DifferencePage, difference};
+pub use write::{write, write_difference};
+
+use crate::filter::{Filter, SECOND_US};
+use crate::function::{Function, FunctionId, Functions};
+use crate::ledger::{Rest, Section};
+use crate::load::{Dimensions, Source};
+use crate::numbered::Numbered;
+use crate::report::{Options, Report, ReportError, load, report};
+use crate::scan::{Activity, Period, scan};
+use crate::stack_views::function_keys;
+use crate::timeline::{TimelineOptions, timeline};
+use causes::Causes;
+use cells::{Amount, Cell, Cells, LEFT_OUT, POOLED, SAMPLED};
+use latencies::Latencies;
+use paths::Paths;
+
+/// Cells without stacks, and cells with stacks, at most.
+const MOST_CELLS: usize = 400_000;
+/// Functions in call paths, at most.
+const MOST_NODES: usize = 250_000;
+/// Bytes of the names of functions, at most.
+const MOST_NAMES: usize = 8 << 20;
+/// Bytes of the texts of statements, at most.
+const MOST_TEXT: usize = 2 << 20;
+/// Bytes of one of them.
+const LONGEST_TEXT: usize = 4_000;
+/// How many kinds of [`Rest`] there are.
+const RESTS: u8 = 3;
+
+/// All that a page shows.
+#[derive(Debug)]
+pub struct HtmlPage {
+    /// What the report says.
+    report: Report,
+    /// Times of which nothing was recorded; or why there is no time line.
+    gaps: Result<Vec<Period>, String>,
+    /// Of sessions that are in the cells.
+    sessions: Vec<Session>,
+    /// For each of them the first one that stands for it among the stacks; empty when each stands for itself.
+    alike: Vec<u32>,
+    statements: Vec<Statement>,
+    waits: Vec<Named>,
+    /// Caller and function of each place in call paths.
+    nodes: Vec<(u32, u32)>,
+    functions: Vec<Function>,
+    times: Table,
+    stacks: Table,
+    causes: Causes,
+    latencies: Latencies,
+    /// DB time of stacks that found no place.
+    left_out_ns: u128,
+}
+
+/// A statement of a page.
+#[derive(Debug)]
+struct Statement {
+    id: u64,
+    sql_id: Option<String>,
+    text: Option<String>,
+}
+
+/// A wait as the ledger has it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Named {
+    wait: Wait,
+    /// See [`Wait::without_cpu`]: it is found by the name of the idle wait, too.
+    is_without_cpu: bool,
+}
+
+impl Named {
+    /// The event as it was recorded.
+    fn recorded_event(&self) -> &str {
+        match self.is_without_cpu {
+            true => self
+                .wait
+                .event
+                .strip_suffix(Wait::NO_CPU)
+                .unwrap_or(&self.wait.event),
+            false => &self.wait.event,
+        }
+    }
+}
+
+/// Cells in order, and how long their windows are. In [`Cell::stack`] stands the leaf of the call path.
+#[derive(Debug)]
+struct Table {
+    width_s: i64,
+    cells: Vec<(Cell, Amount)>,
+}
+
+impl HtmlPage {
+    /// True when no time of any session was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.times.cells.iter().all(|(_, amount)| amount.ns == 0)
+    }
+
+    /// What could not be read.
+    pub fn problems(&self) -> &[String] {
+        &self.report.quality.problems
+    }
+}
+
+/// What is needed of a recording to show it as a page.
+///
+/// # Errors
+/// The filter names what is not in the recording.
+pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
+    let options = Options {
+        filter: filter.clone(),
+        ..Options::default()
+    };
+    let report = report(source, &options)?;
+    let mut dimensions = load(source, filter)?;
+    let mut packer = Packer::new(source.meta().collector.resolution_s);
+    scan(source, &mut dimensions, filter, |activity| packer.add(activity));
+    let causes = causes::pack(source, &mut dimensions, filter, &mut packer);
+    let latencies = latencies::pack(source, &mut dimensions, filter, &mut packer);
+
+    let mut functions = Functions::default();
+    let paths: Vec<Vec<FunctionId>> = packer
+        .paths
+        .into_values()
+        .into_iter()
+        .map(|path| functions.path(path.user, path.kernel, path.state, &dimensions))
+        .collect();
+    let mut tree = Paths::new(MOST_NODES, MOST_NAMES);
+    let alike = match packer.stacks.are_sessions_merged() {
+        true => packer.alike,
+        false => Vec::new(),
+    };
+    let stacks = Table {
+        width_s: packer.stacks.width_s(),
+        cells: at_leaves(packer.stacks.into_sorted(), |stack| {
+            match paths.get(stack as usize) {
+                Some(path) => tree.leaf(&function_keys(path, &functions), |key| key.name(&functions)),
+                None => tree.left_out(),
+            }
+        }),
+    };
+    let left_out_ns = stacks
+        .cells
+        .iter()
+        .filter(|(cell, _)| tree.is_left_out(cell.stack) && cell.place / RESTS == Section::DbTime as u8)
+        .map(|(_, amount)| u128::from(amount.ns))
+        .sum();
+    let (nodes, functions) = tree.into_parts();
+    let times = Table {
+        width_s: packer.times.width_s(),
+        cells: packer.times.into_sorted(),
+    };
+    let statements = statements(&packer.statements.into_values(), &times, &dimensions);
+    let sessions = packer
+        .sessions
+        .into_values()
+        .into_iter()
+        .map(|id| dimensions.session(id).clone())
+        .collect();
+    Ok(HtmlPage {
+        gaps: gaps(source, filter),
+        report,
+        sessions,
+        alike,
+        statements,
+        waits: packer.waits.into_values(),
+        nodes,
+        functions,
+        times,
+        stacks,
+        causes,
+        latencies,
+        left_out_ns,
+    })
+}
+
+/// Times of which nothing was recorded; or why there can be no time line.
+fn gaps(source: &Source, filter: &Filter) -> Result<Vec<Period>, String> {
+    let options = TimelineOptions {
+        // Gaps are those of the sessions and seconds that were chosen.
+        filter: filter.clone(),
+        ..TimelineOptions::default()
+    };
+    match timeline(source, &options) {
+        Ok(timeline) => Ok(timeline.gaps),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Cells with the leaves of the call paths in place of the stacks. Those with most time find a place first.
+fn at_leaves(cells: Vec<(Cell, Amount)>, mut leaf_of: impl FnMut(u32) -> u32) -> Vec<(Cell, Amount)> {
+    let mut by_stack: HashMap<u32, u128> = HashMap::new();
+    for (cell, amount) in &cells {
+        *by_stack.entry(cell.stack).or_default() += u128::from(amount.ns);
+    }
+    let mut stacks: Vec<(u32, u128)> = by_stack.into_iter().collect();
+    stacks.sort_unstable_by_key(|(stack, ns)| (Reverse(*ns), *stack));
+    let leaves: HashMap<u32, u32> = stacks
+        .into_iter()
+        .map(|(stack, _)| (stack, leaf_of(stack)))
+        .collect();
+    // Different stacks may read the same.
+    let mut placed: BTreeMap<Cell, Amount> = BTreeMap::new();
+    for (cell, amount) in cells {
+        let cell = Cell {
+            stack: leaves[&cell.stack],
+            ..cell
+        };
+        placed.entry(cell).or_default().add(amount);
+    }
+    placed.into_iter().collect()
+}
+
+/// Statements with their texts, as far as there is room: those with the most time first.
+fn statements(ids: &[u64], times: &Table, dimensions: &Dimensions) -> Vec<Statement> {
+    let mut ns = vec![0u128; ids.len()];
+    for (cell, amount) in &times.cells {
+        ns[cell.statement as usize] += u128::from(amount.ns);
+    }
+    let mut by_time: Vec<usize> = (0..ids.len()).collect();
+    by_time.sort_by_key(|at| Reverse(ns[*at]));
+    let mut texts: Vec<Option<String>> = vec![None; ids.len()];
+    let mut room = MOST_TEXT;
+    for at in by_time {
+        let text = dimensions.statement(ids[at]).map(|text| cut(text, LONGEST_TEXT));
+        if let Some(text) = text.filter(|text| text.len() <= room) {
+            room -= text.len();
+            texts[at] = Some(text);
+        }
+    }
+    ids.iter()
+        .zip(texts)
+        .map(|(id, text)| Statement {
+            id: *id,
+            sql_id: dimensions.sql_id(*id).map(str::to_string),
+            text,
+        })
+        .collect()
+}
+
+/// A text of so many bytes at most, and a mark where there is more.
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_string();
+    }
+    let end = (0..=most)
+        .rev()
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+/// Rows to cells.
+struct Packer {
+    sessions: Numbered<SessionId>,
+    /// For each session the first one of the same kind, user, database and application.
+    alike: Vec<u32>,
+    kinds: HashMap<[String; 4], u32>,
+    statements: Numbered<u64>,
+    waits: Numbered<Named>,
+    paths: Numbered<Path>,
+    times: Cells,
+    stacks: Cells,
+}
+
+/// What a call path is made of.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Path {
+    user: StackId,
+    kernel: StackId,
+    /// [`State::Runnable`] or another: all that frames depend on.
+    state: State,
+}
+
+impl Packer {
+    fn new(resolution_s: u32) -> Packer {
+        let mut statements = Numbered::default();
+        // The first is none.
+        statements.number(0);
+        Packer {
+            sessions: Numbered::default(),
+            alike: Vec::new(),
+            kinds: HashMap::new(),
+            statements,
+            waits: Numbered::default(),
+            paths: Numbered::default(),
+            times: Cells::new(MOST_CELLS, resolution_s),
+            stacks: Cells::new(MOST_CELLS, resolution_s),
+        }
+    }
+
+    fn add(&mut self, activity: &Activity<'_>) {
+        let Activity {
+            row,
+            wait,
+            section,
+            not_sampled,
+            ..
+        } = *activity;
+        if row.ns == 0 && row.samples == 0 {
+            return;
+        }
+        let sampled = match row.fidelity {
+            Fidelity::Sampled if !not_sampled => SAMPLED,
+            _ => 0,
+        };
+        let cell = Cell {
+            window_s: row.time.div_euclid(SECOND_US),
+            session: self.session(activity.session),
+            statement: self.statements.number(row.statement),
+            wait: self.waits.number(Named {
+                wait: wait.clone(),
+                is_without_cpu: section == Section::DbTime && wait.idle,
+            }),
+            stack: LEFT_OUT,
+            place: section as u8 * RESTS + Rest::of(activity) as u8,
+            state: row.state as u8,
+            session_state: row.session_state as u8,
+            flags: sampled | if row.pooled { POOLED } else { 0 },
+        };
+        let amount = Amount {
+            ns: row.ns,
+            samples: row.samples,
+        };
+        self.times.add(cell, amount);
+        let path = Path {
+            user: row.user_stack,
+            kernel: row.kernel_stack,
+            state: match row.state {
+                State::Runnable => State::Runnable,
+                _ => State::Unknown,
+            },
+        };
+        let stack = self.paths.number(path);
+        self.stacks.add(Cell { stack, ..cell }, amount);
+    }
+
+    /// The number of a wait as the recording has it.
+    fn wait(&mut self, wait: Wait) -> u32 {
+        self.waits.number(Named {
+            wait,
+            is_without_cpu: false,
+        })
+    }
+
+    /// The number of a session.
+    fn session(&mut self, session: &Session) -> u32 {
+        let number = self.sessions.number(session.id);
+        if number as usize == self.alike.len() {
+            let kind = [
+                &session.backend_type.0,
+                &session.user,
+                &session.database,
+                &session.application,
+            ];
+            let first = *self.kinds.entry(kind.map(String::clone)).or_insert(number);
+            self.alike.push(first);
+            self.stacks.next_session(first);
+        }
+        number
+    }
+}

@@ -1,0 +1,225 @@
+//! Who was waited for.
+
+use serde::Serialize;
+
+use super::{MetaJson, time_of_day};
+use crate::causes::{Blocker, CausePart, CauseReport, CausedWait, Chain, Waiter, Waiting};
+use crate::group::query_id;
+
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    meta: MetaJson<'a>,
+    from: Option<String>,
+    to: Option<String>,
+    elapsed_ns: u128,
+    /// False: the recording does not say who was waited for.
+    recorded: bool,
+    /// DB time that was blocked: the sum of `causes`.
+    blocked_ns: u128,
+    followed_ns: u128,
+    causes: Vec<WaitJson<'a>>,
+    blockers: Vec<BlockerJson<'a>>,
+    /// Their `behind_ns` sum to `blocked_ns`.
+    chains: Vec<ChainJson<'a>>,
+    problems: &'a [String],
+}
+
+#[derive(Serialize)]
+struct WaitJson<'a> {
+    wait: String,
+    /// As PostgreSQL prints it: signed; none: no statement was known.
+    query: Option<String>,
+    text: Option<&'a str>,
+    sessions: usize,
+    ns: u128,
+    /// They sum to `ns`.
+    by: Vec<PartJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PartJson<'a> {
+    kind: &'static str,
+    /// Of the session where following it ended; none: at no session. So are the next ones.
+    pid: Option<u32>,
+    backend_type: Option<&'a str>,
+    user: Option<&'a str>,
+    query: Option<String>,
+    text: Option<&'a str>,
+    session_state: Option<&'static str>,
+    wait: Option<String>,
+    state: Option<&'static str>,
+    /// How many were waited for one after the other.
+    links: usize,
+    /// Where in the code it was, of the time that it ran and this is known, the ten with most.
+    functions: Vec<FunctionJson<'a>>,
+    ns: u128,
+}
+
+#[derive(Serialize)]
+struct FunctionJson<'a> {
+    name: &'a str,
+    ns: u128,
+}
+
+#[derive(Serialize)]
+struct BlockerJson<'a> {
+    pid: u32,
+    backend_type: &'a str,
+    user: &'a str,
+    application: &'a str,
+    waiters: usize,
+    ns: u128,
+    blocked_ns: u128,
+}
+
+#[derive(Serialize)]
+struct ChainJson<'a> {
+    kind: &'static str,
+    /// None: what was waited for was no session.
+    session: Option<WaiterJson<'a>>,
+    /// What that one did meanwhile. Sums to `behind_ns`.
+    doing: Vec<PartJson<'a>>,
+    behind_ns: u128,
+    behind: Vec<WaitingJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct WaitingJson<'a> {
+    #[serde(flatten)]
+    session: WaiterJson<'a>,
+    /// They sum to `ns`.
+    waits: Vec<OwnWaitJson>,
+    /// Of the first of them.
+    text: Option<&'a str>,
+    ns: u128,
+    /// Of all of those in `behind`.
+    behind_ns: u128,
+    behind: Vec<WaitingJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct OwnWaitJson {
+    wait: String,
+    query: Option<String>,
+    ns: u128,
+}
+
+#[derive(Serialize)]
+struct WaiterJson<'a> {
+    pid: u32,
+    backend_type: &'a str,
+    user: &'a str,
+    application: &'a str,
+}
+
+impl<'a> From<&'a Chain> for ChainJson<'a> {
+    fn from(of: &'a Chain) -> ChainJson<'a> {
+        ChainJson {
+            kind: of.kind.as_str(),
+            session: of.who.as_ref().map(WaiterJson::from),
+            doing: of.doing.iter().map(PartJson::from).collect(),
+            behind_ns: of.behind_ns,
+            behind: of.behind.iter().map(WaitingJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Waiting> for WaitingJson<'a> {
+    fn from(of: &'a Waiting) -> WaitingJson<'a> {
+        let own = |(wait, statement, ns): &(dbtime_model::Wait, u64, u128)| OwnWaitJson {
+            wait: wait.to_string(),
+            query: (*statement != 0).then(|| query_id(*statement)),
+            ns: *ns,
+        };
+        WaitingJson {
+            session: (&of.who).into(),
+            waits: of.waits.iter().map(own).collect(),
+            text: of.text.as_deref(),
+            ns: of.ns,
+            behind_ns: of.behind_ns,
+            behind: of.behind.iter().map(WaitingJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Waiter> for WaiterJson<'a> {
+    fn from(of: &'a Waiter) -> WaiterJson<'a> {
+        WaiterJson {
+            pid: of.pid,
+            backend_type: &of.backend_type,
+            user: &of.user,
+            application: &of.application,
+        }
+    }
+}
+
+impl<'a> From<&'a CauseReport> for Document<'a> {
+    fn from(report: &'a CauseReport) -> Document<'a> {
+        Document {
+            meta: (&report.meta).into(),
+            from: time_of_day(&report.meta, report.period.from_us),
+            to: time_of_day(&report.meta, report.period.to_us),
+            elapsed_ns: report.period.elapsed_ns(),
+            recorded: report.is_recorded(),
+            blocked_ns: report.blocked_ns,
+            followed_ns: report.followed_ns,
+            causes: report.waits.iter().map(WaitJson::from).collect(),
+            blockers: report.blockers.iter().map(BlockerJson::from).collect(),
+            chains: report.chains.iter().map(ChainJson::from).collect(),
+            problems: &report.problems,
+        }
+    }
+}
+
+impl<'a> From<&'a CausedWait> for WaitJson<'a> {
+    fn from(of: &'a CausedWait) -> WaitJson<'a> {
+        WaitJson {
+            wait: of.wait.to_string(),
+            query: (of.statement != 0).then(|| query_id(of.statement)),
+            text: of.text.as_deref(),
+            sessions: of.sessions,
+            ns: of.ns,
+            by: of.by.iter().map(PartJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a CausePart> for PartJson<'a> {
+    fn from(of: &'a CausePart) -> PartJson<'a> {
+        let root = of.root.as_ref();
+        let statement = root.map(|root| root.statement).filter(|id| *id != 0);
+        PartJson {
+            kind: of.kind.as_str(),
+            pid: root.map(|root| root.pid),
+            backend_type: root.map(|root| root.backend_type.as_str()),
+            user: root.map(|root| root.user.as_str()),
+            query: statement.map(query_id),
+            text: root.and_then(|root| root.text.as_deref()),
+            session_state: root.map(|root| root.session_state.as_str()),
+            wait: root.map(|root| root.wait.to_string()),
+            state: root.map(|root| root.state.as_str()),
+            links: of.links,
+            functions: of
+                .functions
+                .iter()
+                .take(10)
+                .map(|(name, ns)| FunctionJson { name, ns: *ns })
+                .collect(),
+            ns: of.ns,
+        }
+    }
+}
+
+impl<'a> From<&'a Blocker> for BlockerJson<'a> {
+    fn from(of: &'a Blocker) -> BlockerJson<'a> {
+        BlockerJson {
+            pid: of.pid,
+            backend_type: &of.backend_type,
+            user: &of.user,
+            application: &of.application,
+            waiters: of.waiters,
+            ns: of.ns,
+            blocked_ns: of.blocked_ns,
+        }
+    }
+}

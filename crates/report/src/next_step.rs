@@ -1,0 +1,179 @@
+//! What to ask next: where an answer points to another view, and the recording has what that one needs.
+
+use dbtime_model::recording::{Clock, Meta};
+use dbtime_model::{CauseRow, LatencyRow, StackRow, State, Table};
+
+use crate::causes::CauseReport;
+use crate::filter::Filter;
+use crate::group::query_id;
+use crate::ledger::Section;
+use crate::number::Amounts;
+use crate::report::Report;
+use crate::sums::percent;
+use crate::timeline::Timeline;
+
+/// More would be a manual.
+const MOST: usize = 2;
+/// Parts of DB time, in percent, from which on a view is worth to be looked at.
+const LOCKS: f64 = 10.0;
+const READS_AND_WRITES: f64 = 20.0;
+const ON_CPU: f64 = 50.0;
+const ONE_STATEMENT: f64 = 50.0;
+/// Times as much as on average is a peak.
+const PEAK: f64 = 1.5;
+
+/// A command, and why it is worth to be typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextStep {
+    command: &'static str,
+    options: String,
+    /// What it answers, and how much that is about.
+    pub why: String,
+}
+
+impl NextStep {
+    fn new(command: &'static str, options: &str, why: String) -> NextStep {
+        NextStep {
+            command,
+            options: options.to_string(),
+            why,
+        }
+    }
+
+    /// What to type, for a recording of this name.
+    pub fn command_line(&self, recording: &str) -> String {
+        let recording = shell_word(recording);
+        match self.options.as_str() {
+            "" => format!("dbtime {} {recording}", self.command),
+            options => format!("dbtime {} {options} {recording}", self.command),
+        }
+    }
+}
+
+/// As a shell takes it for one word: for commands that people copy.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/+:@%=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// True when it has rows of this table.
+fn has<T: Table>(meta: &Meta) -> bool {
+    meta.segments.rows.get(T::NAME).is_some_and(|rows| *rows > 0)
+}
+
+/// Whether it is all of a recording of this program: who has chosen a part knows what to ask.
+fn is_whole(meta: &Meta, filter: &Filter) -> bool {
+    *filter == Filter::default() && meta.files.is_empty() && Amounts::of(meta).are_times()
+}
+
+/// What the ledger points to, that about the most time first.
+pub fn next_steps(report: &Report) -> Vec<NextStep> {
+    let meta = &report.meta;
+    if !is_whole(meta, &report.filter) {
+        return Vec::new();
+    }
+    let db_time = report.db_time_ns();
+    let share = |ns: u128| percent(ns, db_time).unwrap_or(0.0);
+    let of_classes = |classes: &[&str]| {
+        let events = report.database_view.by_event.iter();
+        let taken = events.filter(|event| classes.contains(&&*event.wait.class));
+        share(taken.map(|event| event.wait_ns).sum())
+    };
+    let mut steps = Vec::new();
+    let locks = of_classes(&["Lock", "LWLock", "BufferPin"]);
+    if locks >= LOCKS && has::<CauseRow>(meta) {
+        let why = format!("who held what others waited for ({locks:.0} % of DB time)");
+        steps.push((locks, NextStep::new("report", "--causes", why)));
+    }
+    let io = of_classes(&["IO", "User I/O", "System I/O"]);
+    if io >= READS_AND_WRITES && has::<LatencyRow>(meta) {
+        // Where reads came from is known where every call was timed.
+        let (options, what) = match meta.collector.tier == "calls" {
+            true => ("--io", "where reads came from, page cache or device"),
+            false => ("--latency --kind wait", "how long single waits were"),
+        };
+        let why = format!("{what} (waits for I/O: {io:.0} % of DB time)");
+        steps.push((io, NextStep::new("report", options, why)));
+    }
+    let sums = report.ledger.sum(Section::DbTime);
+    let on_cpu = [State::User, State::Kernel, State::Cpu].map(|state| sums.state_ns(state));
+    let on_cpu = share(on_cpu.iter().sum());
+    if on_cpu >= ON_CPU && has::<StackRow>(meta) {
+        let why = format!("which code used the CPU ({on_cpu:.0} % of DB time)");
+        steps.push((on_cpu, NextStep::new("flame", "", why)));
+    }
+    if let Ok(top) = &report.top_sql
+        && let [first, _, ..] = top.statements.as_slice()
+        && first.id != 0
+        && share(first.sums.total_ns()) >= ONE_STATEMENT
+    {
+        let part = share(first.sums.total_ns());
+        let why = format!("the one statement that {part:.0} % of DB time was in");
+        let options = format!("--query {}", query_id(first.id));
+        steps.push((part, NextStep::new("report", &options, why)));
+    }
+    steps.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    steps.into_iter().take(MOST).map(|(_, step)| step).collect()
+}
+
+/// Of who was waited for, to what that one did.
+pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
+    if !is_whole(&report.meta, &report.filter) {
+        return Vec::new();
+    }
+    let first = report.blockers.first().map(|blocker| {
+        let why = "what the session did for which others waited longest".to_string();
+        NextStep::new("report", &format!("--session {}", blocker.pid), why)
+    });
+    first.into_iter().collect()
+}
+
+/// Of a time line, to its peak.
+pub fn next_steps_of_timeline(timeline: &Timeline) -> Vec<NextStep> {
+    if !is_whole(&timeline.meta, &timeline.filter) || timeline.meta.collector.clock != Clock::Utc {
+        return Vec::new();
+    }
+    let active = |ns: u128, recorded: u128| ns as f64 / recorded.max(1) as f64;
+    let recorded = timeline.buckets.iter().map(|bucket| bucket.recorded_ns).sum();
+    let all = timeline.buckets.iter().map(|bucket| bucket.total_ns()).sum();
+    let of = |bucket: &crate::timeline::TimelineBucket| active(bucket.total_ns(), bucket.recorded_ns);
+    let peak = timeline
+        .buckets
+        .iter()
+        .filter(|bucket| bucket.recorded_ns > 0)
+        .max_by(|one, other| of(one).total_cmp(&of(other)))
+        .filter(|bucket| of(bucket) > PEAK * active(all, recorded));
+    let step = peak.map(|bucket| {
+        let second = |us: i64| (us - timeline.meta.start_us).max(0) / 1_000_000;
+        let options = format!(
+            "--from {} --to {}",
+            second(bucket.period.from_us),
+            second(bucket.period.to_us + 999_999)
+        );
+        let why = format!("the busiest time alone ({:.2} active sessions)", of(bucket));
+        NextStep::new("report", &options, why)
+    });
+    step.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_word_to_a_shell() {
+        let step = NextStep::new("report", "--causes", String::new());
+        assert_eq!(step.command_line("a/b-1.dbt"), "dbtime report --causes a/b-1.dbt");
+        assert_eq!(
+            step.command_line("it's; rm"),
+            "dbtime report --causes 'it'\\''s; rm'"
+        );
+        assert_eq!(
+            NextStep::new("flame", "", String::new()).command_line(""),
+            "dbtime flame ''"
+        );
+    }
+}

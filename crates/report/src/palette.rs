@@ -1,0 +1,49 @@
+//! Colours of what time is told apart by: one for each state and each wait class, the same in every picture.
+
+use dbtime_model::{State, Wait};
+
+/// The line of the CPUs.
+pub(crate) const CPUS: &str = "#b00020";
+/// What is left out.
+pub(crate) const OTHER: &str = "#c9c9c9";
+/// What is not known.
+pub(crate) const NOT_KNOWN: &str = "#9a9a9a";
+
+/// As flame graphs have them: green for code, orange for the kernel; waits by the colours that charts of active sessions have
+/// in most tools.
+pub(crate) const BY_STATE: [(State, &str); 8] = [
+    (State::User, "#8fbf4d"),
+    (State::Kernel, "#e8843c"),
+    (State::Cpu, "#5fae57"),
+    (State::Runnable, "#f2c14e"),
+    (State::Disk, "#3f7fbf"),
+    (State::Sleep, "#a9a3cf"),
+    (State::Stopped, "#7a5c58"),
+    (State::Unknown, NOT_KNOWN),
+];
+/// By wait class, of several databases.
+pub(crate) const BY_CLASS: [(&str, &str); 18] = [
+    (Wait::NONE, "#5fae57"),
+    (Wait::NO_CPU, "#f2c14e"),
+    ("IO", "#3f7fbf"),
+    ("User I/O", "#3f7fbf"),
+    ("System I/O", "#7fb8e0"),
+    ("Lock", "#c0392b"),
+    ("Application", "#c0392b"),
+    ("LWLock", "#8e2f4f"),
+    ("Concurrency", "#8e2f4f"),
+    ("Commit", "#e58b2f"),
+    ("Client", "#a08a5b"),
+    ("Network", "#a08a5b"),
+    ("IPC", "#8a6fb3"),
+    ("Cluster", "#8a6fb3"),
+    ("Timeout", "#c9b8a0"),
+    ("BufferPin", "#d4679a"),
+    ("Configuration", "#7a5c3c"),
+    (Wait::UNKNOWN, NOT_KNOWN),
+];
+/// Of values that have no colour of their own.
+pub(crate) const OTHERS: [&str; 10] = [
+    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f", "#ff9da7",
+    "#86bcb6",
+];

@@ -1,0 +1,165 @@
+//! Who was waited for.
+
+use dbtime_model::{CauseKind, SessionState, State};
+
+use super::page::{Page, Table, percent};
+use super::{header, quality};
+use crate::causes::{
+    Blocker, CauseGroup, CausePart, CauseReport, CausedWait, Root, no_session, why_not_recorded,
+};
+use crate::group::query_id;
+use crate::number::{counted, seconds};
+use crate::statement_text::beginning;
+use crate::sums::percent as percent_of;
+
+/// Characters of a text.
+pub(super) const TEXT: usize = 60;
+
+pub(super) fn render(report: &CauseReport, page: &mut Page) {
+    if !begin(report, page) {
+        return;
+    }
+    page.paragraph(&format!(
+        "Blocked DB time: {} s. {} % of it is followed to whoever had the lock or ended the wait, and further where that one was blocked \
+         too. Times are those of the ledger, divided by samples.",
+        seconds(report.blocked_ns),
+        percent(percent_of(report.followed_ns, report.blocked_ns)),
+    ));
+    for wait in report.waits.iter().take(report.top) {
+        render_wait(wait, report.top, page);
+    }
+    let rest = report.waits.get(report.top..).unwrap_or_default();
+    if !rest.is_empty() {
+        let ns = rest.iter().map(|wait| wait.ns).sum::<u128>();
+        page.paragraph(&format!(
+            "{}: {} s.",
+            counted(rest.len(), "other wait"),
+            seconds(ns)
+        ));
+    }
+    blockers(&report.blockers, report.top, page);
+    quality::problems(&report.problems, page);
+}
+
+/// The head of the page. False: the recording does not say who was waited for, and that is all there is to say.
+pub(super) fn begin(report: &CauseReport, page: &mut Page) -> bool {
+    header::recording(&report.meta, report.period, &report.filter, page);
+    if !report.is_recorded() {
+        page.heading(why_not_recorded(&report.meta));
+        quality::problems(&report.problems, page);
+    }
+    report.is_recorded()
+}
+
+fn render_wait(wait: &CausedWait, top: usize, page: &mut Page) {
+    let of = match (wait.statement, &wait.text) {
+        (0, _) => "no query known".to_string(),
+        (id, Some(text)) => format!("query {} {}", query_id(id), beginning(text, TEXT)),
+        (id, None) => format!("query {}", query_id(id)),
+    };
+    page.heading(&format!(
+        "{}  {} s  waited by {}, {of}",
+        wait.wait,
+        seconds(wait.ns),
+        counted(wait.sessions, "session"),
+    ));
+    let mut table = Table::new(&["waited for", "which was"], &["links", "s", "%"]);
+    for group in wait.by_doing.iter().take(top) {
+        table.row(row(
+            who(group),
+            what(&group.part),
+            group.part.links.to_string(),
+            group.part.ns,
+            wait.ns,
+        ));
+    }
+    let rest = wait.by_doing.get(top..).unwrap_or_default();
+    if !rest.is_empty() {
+        let ns = rest.iter().map(|group| group.part.ns).sum();
+        table.row(row(
+            counted(rest.len(), "other"),
+            String::new(),
+            String::new(),
+            ns,
+            wait.ns,
+        ));
+    }
+    page.table(&table);
+}
+
+fn row(who: String, what: String, links: String, ns: u128, all: u128) -> Vec<String> {
+    vec![who, what, links, seconds(ns), percent(percent_of(ns, all))]
+}
+
+fn who(group: &CauseGroup) -> String {
+    match &group.part.root {
+        Some(root) => session(root, group.pids.len()),
+        None => no_session(group.part.kind).to_string(),
+    }
+}
+
+fn session(root: &Root, sessions: usize) -> String {
+    let who = match (sessions, root.user.as_str()) {
+        (1, "") => format!("pid {}, {}", root.pid, root.backend_type),
+        (1, user) => format!("pid {}, {user}", root.pid),
+        (many, _) => counted(many, "session"),
+    };
+    match (root.statement, &root.text) {
+        (0, _) => who,
+        (_, Some(text)) => format!("{who}: {}", beginning(text, TEXT)),
+        (id, None) => format!("{who}: query {}", query_id(id)),
+    }
+}
+
+/// What it was doing meanwhile.
+pub(super) fn what(part: &CausePart) -> String {
+    let Some(root) = &part.root else {
+        return String::new();
+    };
+    let in_transaction = matches!(
+        root.session_state,
+        SessionState::IdleInTransaction | SessionState::IdleInFailedTransaction
+    );
+    match (part.kind, root.state) {
+        (CauseKind::Client, _) if in_transaction => format!("{} (its client)", root.session_state),
+        (CauseKind::Client, _) => "waiting for its client".to_string(),
+        (CauseKind::Device, _) => format!("{}, on a device", root.wait),
+        (CauseKind::Timer, _) => format!("{}, on a timer", root.wait),
+        (CauseKind::Process, _) => format!("{}, on a process outside of the database", root.wait),
+        (CauseKind::Prepared, _) => format!("{}, on a prepared transaction", root.wait),
+        (CauseKind::Unknown, _) => format!("{}, further on [not known]", root.wait),
+        (CauseKind::Session, State::Runnable) => "waiting for a CPU".to_string(),
+        (CauseKind::Session, _) => match part.functions.first() {
+            Some((function, ns)) => {
+                format!("on a CPU, {} % in {function}", percent(percent_of(*ns, part.ns)))
+            }
+            None => "on a CPU".to_string(),
+        },
+    }
+}
+
+fn blockers(blockers: &[Blocker], top: usize, page: &mut Page) {
+    if blockers.is_empty() {
+        return;
+    }
+    page.heading("Sessions by the time that others waited for them");
+    page.paragraph(
+        "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total.",
+    );
+    let mut table = Table::new(
+        &["pid", "user", "application", "type"],
+        &["waiters", "waited for s", "blocked itself s"],
+    );
+    for blocker in blockers.iter().take(top) {
+        table.row(vec![
+            blocker.pid.to_string(),
+            blocker.user.clone(),
+            blocker.application.clone(),
+            blocker.backend_type.clone(),
+            blocker.waiters.to_string(),
+            seconds(blocker.ns),
+            seconds(blocker.blocked_ns),
+        ]);
+    }
+    page.table(&table);
+}

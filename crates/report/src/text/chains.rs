@@ -1,0 +1,109 @@
+//! Who waited behind whom, as trees.
+
+use super::causes::{TEXT, begin, what};
+use super::page::{Page, Table, percent, time};
+use super::quality;
+use crate::causes::{CauseReport, Chain, Waiter, Waiting, no_session};
+use crate::group::query_id;
+use crate::number::{counted, seconds};
+use crate::statement_text::beginning;
+use crate::sums::percent as percent_of;
+
+pub(super) fn render(report: &CauseReport, page: &mut Page) {
+    if !begin(report, page) {
+        return;
+    }
+    page.paragraph(&format!(
+        "Blocked DB time: {} s. Each session stands under the one that it waited for; 'behind it' is how long all of those below waited. \
+         What stands at the left margin was waited for in the end: the times behind these sum to the total.",
+        seconds(report.blocked_ns),
+    ));
+    for chain in report.chains.iter().take(report.top) {
+        render_chain(chain, report, page);
+    }
+    let rest = report.chains.get(report.top..).unwrap_or_default();
+    if !rest.is_empty() {
+        let ns = rest.iter().map(|chain| chain.behind_ns).sum();
+        page.heading(&format!(
+            "{}: {} s.",
+            counted(rest.len(), "other tree"),
+            seconds(ns)
+        ));
+    }
+    quality::problems(&report.problems, page);
+}
+
+fn render_chain(chain: &Chain, report: &CauseReport, page: &mut Page) {
+    let name = match &chain.who {
+        Some(who) => name(who),
+        None => no_session(chain.kind).to_string(),
+    };
+    page.heading(&format!(
+        "{name}: {} s, {} % of blocked time",
+        seconds(chain.behind_ns),
+        percent(percent_of(chain.behind_ns, report.blocked_ns)),
+    ));
+    let mut table = Table::new(&["session", "was"], &["waited s", "behind it s"]);
+    if chain.who.is_some() {
+        for part in chain.doing.iter().take(report.top) {
+            let statement = part.root.as_ref().map_or(0, |root| root.statement);
+            let text = part.root.as_ref().and_then(|root| root.text.as_deref());
+            let did = of_statement(what(part), statement, text);
+            table.row(vec![name.clone(), did, String::new(), seconds(part.ns)]);
+        }
+    }
+    rows(
+        &chain.behind,
+        usize::from(chain.who.is_some()),
+        report.top,
+        &mut table,
+    );
+    page.table(&table);
+}
+
+/// Those that waited for the same one, and under each of them those behind it.
+fn rows(behind: &[Waiting], level: usize, top: usize, table: &mut Table) {
+    let indent = match level {
+        0 => String::new(),
+        level => format!("{}└ ", "  ".repeat(level - 1)),
+    };
+    for one in behind.iter().take(top) {
+        let was = match one.waits.first() {
+            Some((wait, statement, _)) => of_statement(wait.to_string(), *statement, one.text.as_deref()),
+            None => "met only where others waited for it".to_string(),
+        };
+        table.row(vec![
+            format!("{indent}{}", name(&one.who)),
+            was,
+            seconds(one.ns),
+            time(one.behind_ns),
+        ]);
+        rows(&one.behind, level + 1, top, table);
+    }
+    let rest = behind.get(top..).unwrap_or_default();
+    if !rest.is_empty() {
+        table.row(vec![
+            format!("{indent}{}", counted(rest.len(), "other session")),
+            String::new(),
+            seconds(rest.iter().map(|one| one.ns).sum()),
+            time(rest.iter().map(|one| one.behind_ns).sum()),
+        ]);
+    }
+}
+
+fn of_statement(did: String, statement: u64, text: Option<&str>) -> String {
+    match (statement, text) {
+        (0, _) => did,
+        (_, Some(text)) => format!("{did}: {}", beginning(text, TEXT)),
+        (id, None) => format!("{did}: query {}", query_id(id)),
+    }
+}
+
+fn name(who: &Waiter) -> String {
+    let of = match (who.user.as_str(), who.application.as_str()) {
+        ("", _) => who.backend_type.clone(),
+        (user, "") => user.to_string(),
+        (user, application) => format!("{user}, {application}"),
+    };
+    format!("pid {}, {of}", who.pid)
+}

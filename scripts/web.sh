@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Checks the page in web/: its types, its tests, and that web/dist is what the sources give. (A build of dbtime needs no Node: it takes
+# web/dist as it is.) After a change of the sources: npm run build in web/, and commit web/dist with them.
+set -euo pipefail
+cd "$(dirname "$0")/../web"
+
+# Packages are known by version and checksum; where they come from is npm's to know.
+if grep -q '"resolved"' package-lock.json; then
+    echo "web.sh: package-lock.json names where packages come from: remove it (npm install --omit-lockfile-registry-resolved)" >&2
+    exit 1
+fi
+npm ci --silent --no-audit --no-fund
+npm run --silent check
+npm run --silent test
+checked_in=$(sha256sum dist/*)
+npm run --silent build
+[ "$checked_in" = "$(sha256sum dist/*)" ] || {
+    echo "web.sh: web/dist was not what the sources give; now it is: commit it" >&2
+    exit 1
+}

@@ -1,0 +1,139 @@
+// Opens a page of 'dbtime html' in a headless Chromium without a network, does what it is told, and prints what is to be seen.
+// Usage: node page.js PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER < steps.json
+// Steps: {"go": fragment}, {"click": selector}, {"press": key}, {"fill": [selector, text]}, {"drag": [selector, from, to]} (parts of its
+// width), {"at": [selector, part, pixels down]} (a click), {"hover": selector}, {"focus": selector}, {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true}.
+const fs = require("node:fs");
+const path = require("node:path");
+
+const [core, executablePath, file, folder] = process.argv.slice(2);
+const { chromium } = require(path.resolve(core));
+
+// What stands in the page, in numbers.
+function seen() {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  for (let button; (button = document.querySelector(".ledger > button.more, .causes > button.more, p.more button")); ) button.click();
+  const text = (element) => element?.textContent ?? "";
+  const line = (row) => ({ key: row.dataset.key, cells: [...row.cells].map(text), values: [...row.cells].map((cell) => Number(cell.dataset.value ?? "NaN")) });
+  return {
+    ready: document.documentElement.dataset.ready,
+    fragment: location.hash,
+    title: document.title,
+    text: document.body.innerText,
+    chips: all(".chip").map(text),
+    summary: text(document.querySelector(".summary")),
+    db_time_ns: Number(document.getElementById("db-time")?.dataset.ns ?? "NaN"),
+    ledger: all(".matrix tbody tr").map((row) => ({
+      section: row.dataset.section,
+      wait: row.dataset.wait,
+      rest: Number(row.dataset.rest),
+      total_ns: Number(row.dataset.ns),
+      fidelity: row.dataset.mix,
+      states: Object.fromEntries([...row.querySelectorAll("td[data-state]")].map((cell) => [cell.dataset.state, Number(cell.dataset.ns)])),
+    })),
+    steps: all(".steps tr").map((row) => [text(row.cells[0]), Number(row.dataset.ns)]),
+    causes: {
+      blocked_ns: Number(document.querySelector(".causes > p")?.dataset.ns ?? "NaN"),
+      followed_ns: Number(document.querySelector(".causes > p")?.dataset.followed ?? "NaN"),
+      empty: text(document.querySelector(".causes .empty")),
+      waits: all(".causes tbody").map((body) => ({
+        wait: body.rows[0].dataset.wait,
+        sessions: Number(body.rows[0].dataset.sessions),
+        ns: Number(body.rows[0].dataset.ns),
+        causes: [...body.rows].slice(1).map((row) => ({ kind: row.dataset.kind, depth: Number(row.dataset.depth), ns: Number(row.dataset.ns) })),
+      })),
+      blockers: all("#waited .ranked tbody tr").map(line),
+    },
+    latency: {
+      kinds: all("#latency .tools label:first-child option").map((option) => option.value),
+      ways: all("#latency .tools label:last-child option").map((option) => option.value),
+      rows: all("#latency .ranked tbody tr").map(line),
+      title: text(document.querySelector("#latency h3")),
+      empty: document.querySelector("#latency .empty")?.hidden ? "" : text(document.querySelector("#latency .empty")),
+      status: text(document.querySelector("#latency .heatmap .status")),
+      histogram: all(".histogram tbody tr").map((row) => [row.dataset.from, row.dataset.count, row.dataset.ns].map(Number)),
+    },
+    statements: all("#sql tbody tr").map(line),
+    sessions: all("#who tbody tr").map(line),
+    functions: all("#functions tbody tr").map(line),
+    timeline: {
+      values: all(".timeline canvas thead th").slice(1).map(text),
+      buckets: all(".timeline canvas tbody tr").map((row) => ({ us: Number(row.dataset.us), rates: [...row.cells].slice(1).map((cell) => Number(cell.textContent)) })),
+    },
+    tables: Object.fromEntries(all(".ranked table").map((table) => [text(table.caption), [...table.tBodies[0].rows].map(line)])),
+    flame: text(document.querySelector(".flame .status")),
+    trouble: text(document.querySelector(".trouble")),
+    elements: all("*").length,
+    scripts: all("script").length,
+    ran: window.ran ?? null,
+    measured: window.dbtimePage?.measure() ?? null,
+    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  };
+}
+
+async function main() {
+  const steps = JSON.parse(fs.readFileSync(0, "utf8"));
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light" });
+  await context.setOffline(true);
+  const page = await context.newPage();
+  const troubles = [];
+  page.on("dialog", (dialog) => {
+    troubles.push(`dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on("pageerror", (e) => troubles.push(`error: ${e.message}`));
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) troubles.push(`console: ${message.text()}`);
+  });
+  const own = `file://${path.resolve(file)}`;
+  page.on("request", (request) => {
+    if (!request.url().startsWith(own)) troubles.push(`request: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
+  });
+  const ready = () => page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, { timeout: 30000 });
+  await page.goto(own);
+  await ready();
+  const sights = [];
+  for (const step of steps) {
+    const [[what, how]] = Object.entries(step);
+    if (what === "go") await page.evaluate((fragment) => { location.hash = fragment; }, how);
+    else if (what === "click") await page.locator(how).first().click();
+    else if (what === "press") await page.keyboard.press(how);
+    else if (what === "fill") await page.locator(how[0]).fill(how[1]);
+    else if (what === "hover") await page.locator(how).first().hover();
+    else if (what === "focus") await page.locator(how).first().focus();
+    else if (what === "back") await page.goBack();
+    else if (what === "size") await page.setViewportSize({ width: how[0], height: how[1] });
+    else if (what === "colours") await page.emulateMedia({ colorScheme: how });
+    else if (what === "picture") await page.screenshot({ path: path.join(folder, how), fullPage: true });
+    else if (what === "see") sights.push(await page.evaluate(seen));
+    else if (what === "at" || what === "drag") {
+      const [selector, ...places] = how;
+      await page.locator(selector).first().scrollIntoViewIfNeeded();
+      const box = await page.locator(selector).first().boundingBox();
+      const to = (part, down) => page.mouse.move(box.x + part * box.width, box.y + down);
+      if (what === "at") {
+        await to(places[0], places[1]);
+        await page.mouse.down();
+        await page.mouse.up();
+      } else {
+        await to(places[0], 60);
+        await page.mouse.down();
+        await to((places[0] + places[1]) / 2, 60);
+        await to(places[1], 60);
+        await page.mouse.up();
+      }
+    } else throw new Error(`no such step: ${what}`);
+    // What follows an event is drawn at once; the event itself may come a little later.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
+  }
+  await browser.close();
+  process.stdout.write(JSON.stringify({ sights, troubles }));
+}
+
+main().catch((e) => {
+  console.error(e);
+  process.exit(1);
+});

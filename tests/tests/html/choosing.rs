@@ -1,0 +1,218 @@
+//! What is chosen in a page: by clicks, by keys, in its address.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::alike::assert_is_report;
+use super::browser::{keep, page_of, report, scratch, take};
+use super::made::recording;
+
+#[test]
+fn a_click_chooses_the_address_keeps_it_and_back_takes_it_back() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let read = "tr[data-wait='IO:DataFileRead']";
+    let Some(sights) = take(
+        &page,
+        &json!([
+            {"picture": "light.png"},
+            {"click": format!("{read} td[data-state=kernel] button")}, {"see": true},
+            {"back": true}, {"see": true},
+            {"click": format!("{read} th button")}, {"click": ".chip"}, {"see": true},
+            {"drag": [".timeline canvas", 0.28, 0.42]}, {"see": true},
+            {"press": "Escape"}, {"back": true},
+            {"click": "#who tbody tr"}, {"see": true},
+            {"go": ""},
+            {"press": "/"}, {"fill": ["input[type=search]", "copy_page"]}, {"see": true},
+            {"go": ""},
+            {"at": [".flame canvas", 0.5, 60]}, {"see": true},
+            {"go": ""},
+            {"at": [".timeline canvas", 0.2, 205]}, {"see": true},
+            {"go": "wait=Lock&user=nobody"}, {"see": true},
+            {"go": ""}, {"colours": "dark"}, {"picture": "dark.png"},
+            {"size": [390, 800]}, {"picture": "phone.png"}, {"see": true}
+        ]),
+    ) else {
+        return;
+    };
+    let [
+        cell,
+        back,
+        unchipped,
+        time,
+        session,
+        search,
+        framed,
+        band,
+        nobody,
+        phone,
+    ] = &sights[..]
+    else {
+        panic!("{}", sights.len());
+    };
+    assert_eq!(
+        cell["chips"],
+        json!(["wait event IO:DataFileRead", "state kernel"])
+    );
+    assert_eq!(cell["fragment"], "#wait=IO%3ADataFileRead&state=kernel");
+    assert_is_report(
+        "a cell",
+        cell,
+        &report(&recording, &["--wait", "IO:DataFileRead", "--state", "kernel"]),
+    );
+    let whole = report(&recording, &[]);
+    for (what, sight) in [("back", back), ("the chip removed", unchipped)] {
+        assert_eq!(sight["chips"], json!([]), "{what}");
+        assert_is_report(what, sight, &whole);
+    }
+    let fragment = time["fragment"].as_str().expect("text");
+    assert!(
+        fragment.contains("from=") && fragment.contains("to="),
+        "{fragment}"
+    );
+    let part = |name: &str| {
+        let (_, rest) = fragment.split_once(name).expect("it is there");
+        rest.split('&').next().expect("a part").replace("%3A", ":")
+    };
+    let (from, to) = (part("from="), part("to="));
+    assert_is_report(
+        "a time",
+        time,
+        &report(&recording, &["--from", &from, "--to", &to]),
+    );
+    let chips = session["chips"].to_string();
+    assert!(chips.contains("session 10"), "{chips}");
+    let flame = search["flame"].as_str().expect("text");
+    assert!(
+        flame.contains("copy_page") && !flame.contains("0.000 s, 0.0 %"),
+        "{flame}"
+    );
+    assert_eq!(
+        framed["chips"].as_array().map(Vec::len),
+        Some(1),
+        "{}",
+        framed["chips"]
+    );
+    assert_eq!(
+        band["chips"].as_array().map(Vec::len),
+        Some(1),
+        "{}",
+        band["chips"]
+    );
+    assert!(
+        nobody["summary"]
+            .as_str()
+            .is_some_and(|text| text.contains("in what is chosen")),
+        "{nobody}"
+    );
+    assert!(
+        phone["overflow"].as_i64().is_some_and(|px| px <= 0),
+        "{}",
+        phone["overflow"]
+    );
+    for picture in ["light.png", "dark.png", "phone.png"] {
+        let picture = home.path().join(picture);
+        assert!(
+            fs::metadata(&picture).is_ok_and(|file| file.len() > 10_000),
+            "{picture:?}"
+        );
+        keep(&picture);
+    }
+}
+
+#[test]
+fn who_was_waited_for_can_be_chosen_and_where_it_is_not_known_the_page_says_why() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let Some(sights) = take(
+        &page,
+        &json!([
+            {"click": ".causes tr.event button"}, {"see": true}, {"go": ""},
+            {"click": "#waited .ranked tbody tr"}, {"see": true}, {"go": ""},
+            {"click": ".causes button.statement"}, {"see": true},
+            {"go": "function=read_page"}, {"see": true},
+            {"go": "user=nobody"}, {"see": true}
+        ]),
+    ) else {
+        return;
+    };
+    let chip = |sight: &Value| sight["chips"][0].as_str().expect("a choice").to_string();
+    let [wait, session, query, function, nobody] = &sights[..] else {
+        panic!("{}", sights.len());
+    };
+    assert!(chip(wait).starts_with("wait event "), "{wait}");
+    assert!(chip(session).starts_with("session 10"), "{session}");
+    assert!(chip(query).starts_with("query "), "{query}");
+    let empty = |sight: &Value| sight["causes"]["empty"].as_str().expect("text").to_string();
+    assert!(empty(function).contains("not kept by function"), "{function}");
+    assert!(empty(nobody).contains("Nothing of what is chosen"), "{nobody}");
+}
+
+#[test]
+fn the_address_keeps_the_zoom_and_the_order_of_tables() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let (users, zoom) = (
+        "#who thead th:nth-child(5) button",
+        ["ArrowDown", "ArrowDown", "z"].map(|key| json!({"press": key})),
+    );
+    let mut steps = vec![
+        json!({"see": true}),
+        json!({"click": users}),
+        json!({"see": true}),
+        json!({"click": users}),
+        json!({"see": true}),
+        json!({"back": true}),
+        json!({"see": true}),
+        json!({"focus": ".flame canvas"}),
+    ];
+    steps.extend(zoom);
+    steps.extend([
+        json!({"see": true}),
+        json!({"press": "Escape"}),
+        json!({"see": true}),
+        json!({"back": true}),
+        json!({"see": true}),
+        // What is chosen is another flame graph.
+        json!({"click": ".matrix tbody th button"}),
+        json!({"see": true}),
+    ]);
+    let Some(sights) = take(&page, &steps.into()) else {
+        return;
+    };
+    let [usual, sorted, reversed, back, zoomed, whole, again, chosen] = &sights[..] else {
+        panic!("{}", sights.len());
+    };
+    let users = |sight: &Value| -> Vec<String> {
+        let rows = sight["sessions"].as_array().expect("rows");
+        rows.iter()
+            .map(|row| row["cells"][4].as_str().expect("a user").to_string())
+            .collect()
+    };
+    let fragment = |sight: &Value| sight["fragment"].as_str().expect("text").to_string();
+    assert!(users(sorted).is_sorted() && !users(usual).is_sorted(), "by user");
+    assert!(users(reversed).iter().rev().is_sorted(), "the other way round");
+    assert_eq!(fragment(reversed), "#sort_who=user.reversed");
+    assert_eq!((fragment(back), users(back)), (fragment(sorted), users(sorted)));
+    let is_zoomed = |sight: &Value| sight["flame"].as_str().expect("text").contains("zoomed");
+    assert!(
+        is_zoomed(zoomed) && fragment(zoomed).contains("zoom="),
+        "{zoomed}"
+    );
+    assert!(!is_zoomed(whole) && fragment(whole) == fragment(sorted));
+    assert!(is_zoomed(again) && fragment(again) == fragment(zoomed), "back");
+    assert!(!is_zoomed(chosen) && !fragment(chosen).contains("zoom="));
+    // A link shows the same.
+    let sights = take(&page, &json!([{"go": fragment(zoomed)}, {"see": true}])).expect("it was there before");
+    let part = |sight: &Value| {
+        let text = sight["flame"].as_str().expect("text");
+        let (_, rest) = text.split_once("zoomed: ").expect("it is zoomed");
+        rest.split('%').next().map(str::to_string)
+    };
+    assert_eq!(part(&sights[0]), part(zoomed));
+    assert_eq!(users(&sights[0]), users(sorted));
+}

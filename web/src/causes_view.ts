@@ -1,0 +1,154 @@
+// Who was waited for: under each wait event whom its sessions waited for, whom these waited for, and so on.
+
+import { type CausedWait, type CauseNode, type Causes, notFollowed } from "./causes.ts";
+import * as colours from "./colours.ts";
+import type { Recording } from "./data.ts";
+import { button, make } from "./dom.ts";
+import { type Dimension, DIMENSION_NAMES, factOf, type Filter, isFiltered } from "./filter.ts";
+import { statementLabel } from "./timeline.ts";
+import { amount, cell, counted, oneLine, percent } from "./words.ts";
+
+/** Wait events, and causes below each of them, before the others have to be asked for. */
+const WAITS = 6;
+const CAUSES = 8;
+/** Letters of a statement. */
+const LONGEST = 100;
+
+export class CausesView {
+  readonly element = make("div", { class: "causes" });
+  private showsAll = false;
+
+  constructor(
+    private readonly of: Recording,
+    private readonly choose: (dimension: Dimension, word: string) => void,
+  ) {}
+
+  /** Draws them, or says why there are none; true when there are. */
+  draw(causes: Causes | null, filter: Filter): boolean {
+    const why = this.whyEmpty(causes, filter);
+    if (why !== null || !causes) {
+      this.element.replaceChildren(make("p", { class: "empty" }, why));
+      return false;
+    }
+    const { of } = this;
+    const summary = make("p", {}, make("strong", {}, `Blocked DB time ${amount(of, causes.blocked)}`));
+    summary.append(`, of which ${percent(causes.followed, causes.blocked)} % is followed to whoever had the lock or ended the wait, and further where that one was blocked too.`);
+    summary.append(make("small", {}, " (times of the ledger, divided by samples)"));
+    summary.dataset.ns = String(causes.blocked);
+    summary.dataset.followed = String(causes.followed);
+    const waits = this.showsAll ? causes.waits : causes.waits.slice(0, WAITS);
+    const body = waits.map((wait) => this.wait(wait, causes));
+    const head = ["waited for", "which was", of.are_times ? "time, s" : of.unit, "%"].map((name, at) => make("th", { scope: "col", class: at > 1 ? "number" : "" }, name));
+    const table = make("table", {}, make("caption", { class: "unseen" }, "Who was waited for"), make("thead", {}, make("tr", {}, ...head)), ...body.map(({ rows }) => make("tbody", {}, ...rows)));
+    const hidden = body.reduce((sum, { hidden }) => sum + hidden, 0) + causes.waits.length - waits.length;
+    this.element.replaceChildren(summary, make("div", { class: "scroll" }, table));
+    if (hidden > 0) {
+      this.element.append(
+        button(`Show ${counted(hidden, "smaller row")}`, { class: "more" }, () => {
+          this.showsAll = true;
+          this.draw(causes, filter);
+        }),
+      );
+    }
+    return true;
+  }
+
+  private whyEmpty(causes: Causes | null, filter: Filter): string | null {
+    const names = notFollowed(filter).map((dimension) => DIMENSION_NAMES[dimension]);
+    if (this.of.no_causes !== null) return this.of.no_causes;
+    if (names.length > 0) return `Who was waited for is not kept by ${names.join(" and ")}: take that choice back to see it.`;
+    if (causes && causes.blocked > 0) return null;
+    return isFiltered(filter) ? "Nothing of what is chosen was blocked." : "No session was blocked in DB time.";
+  }
+
+  private wait({ wait, sessions, ns, causes }: CausedWait, all: Causes): { rows: HTMLElement[]; hidden: number } {
+    const { of } = this;
+    const label = of.waits[wait]!.label;
+    const mark = make("i", { class: "swatch", "aria-hidden": "true" });
+    mark.style.background = colours.ofWait(of, label) ?? of.palette.other;
+    const name = button(oneLine(label), { "aria-label": `Only wait event ${oneLine(label)}` }, () => this.choose("wait", label));
+    name.prepend(mark);
+    const first = this.line(make("th", { scope: "rowgroup" }, name), `waited by ${counted(sessions.size, "session")}`, ns, percent(ns, all.blocked), "");
+    first.className = "event";
+    first.dataset.wait = label;
+    first.dataset.sessions = String(sessions.size);
+    const rows = [first];
+    let left = this.showsAll ? Number.POSITIVE_INFINITY : CAUSES;
+    let hidden = 0;
+    const add = (nodes: CauseNode[], depth: number) => {
+      for (const node of nodes) {
+        if (left-- > 0) rows.push(this.cause(node, depth, ns));
+        else hidden++;
+        add(node.children, depth + 1);
+      }
+    };
+    add(causes, 1);
+    return { rows, hidden };
+  }
+
+  private cause(node: CauseNode, depth: number, whole: number): HTMLElement {
+    const who = make("th", { scope: "row" }, ...this.who(node));
+    who.style.setProperty("--depth", String(Math.min(depth, 12)));
+    const row = this.line(who, this.what(node), node.ns, percent(node.ns, whole), String(depth));
+    row.dataset.kind = node.kind ?? "";
+    return row;
+  }
+
+  private line(who: HTMLElement, what: string, ns: number, share: string, depth: string): HTMLElement {
+    const part = make("td", { class: "number share" }, share);
+    part.style.setProperty("--part", `${share}%`);
+    const row = make("tr", {}, who, make("td", {}, what), make("td", { class: "number" }, cell(this.of, ns)), part);
+    row.dataset.ns = String(ns);
+    row.dataset.depth = depth;
+    return row;
+  }
+
+  private who({ kind, link, sessions }: CauseNode): Node[] {
+    const { of } = this;
+    if (!link) {
+      const words = { session: "[not known]", unknown: "[not known]", device: "a device", timer: "a timer", client: "its own client", process: "a process outside of the database", prepared: "a prepared transaction, which no process has", "left out": "[left out of this page]" };
+      return [document.createTextNode(words[kind ?? "unknown"])];
+    }
+    const [session, statement] = link;
+    const parts: Node[] = [];
+    if (sessions.size === 1) {
+      const pid = String(of.sessions.pid[session]);
+      const user = factOf(of, "user", session) || factOf(of, "backend_type", session);
+      parts.push(button(pid === "0" ? "[unknown]" : `pid ${pid}`, { "aria-label": `Only session ${pid}` }, () => this.choose("session", pid)));
+      parts.push(document.createTextNode(`, ${oneLine(user)}`));
+    } else parts.push(document.createTextNode(counted(sessions.size, "session")));
+    const { query } = of.statements[statement]!;
+    if (query !== "0") {
+      const text = statementLabel(of, statement);
+      const short = text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
+      parts.push(document.createTextNode(": "), button(short, { class: "statement", "aria-label": `Only query ${query}`, title: text }, () => this.choose("query", query)));
+    }
+    return parts;
+  }
+
+  /** What it was doing meanwhile. */
+  private what({ kind, link }: CauseNode): string {
+    if (!link) return "";
+    const { of } = this;
+    const wait = oneLine(of.waits[link[2]]!.label);
+    const sessionState = of.session_states[link[3]]!;
+    switch (kind) {
+      case null:
+        return `${wait}, waiting itself`;
+      case "client":
+        return sessionState.startsWith("idle in ") ? `${sessionState} (its client)` : "waiting for its client";
+      case "device":
+        return `${wait}, on a device`;
+      case "timer":
+        return `${wait}, on a timer`;
+      case "process":
+        return `${wait}, on a process outside of the database`;
+      case "prepared":
+        return `${wait}, on a prepared transaction`;
+      case "session":
+        return of.state_groups[link[4]] === "queue" ? "waiting for a CPU" : "on a CPU";
+      default:
+        return `${wait}, further on [not known]`;
+    }
+  }
+}

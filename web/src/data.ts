@@ -1,0 +1,256 @@
+// What is in the page of a recording: checked against itself, and given its types. The names of fields are those that the program
+// writes.
+
+import type { Unpacked } from "./unpack.ts";
+
+/** Sections of the ledger; the third is background processes. */
+export const DB_TIME = 0;
+export const IDLE = 1;
+/** Kinds of rest in a section: something to do, idle, idle in a transaction. */
+export const RESTS = 3;
+export const IN_TRANSACTION = 2;
+/** Flags of a cell. */
+export const SAMPLED = 1;
+export const POOLED = 2;
+/** Place in call paths of what has no caller. */
+export const NO_NODE = -1;
+
+export interface Wait {
+  label: string;
+  class: string;
+  event: string;
+  recorded_event: string;
+  class_by_cpu: string;
+  kind: "none" | "event" | "unknown";
+  idle: boolean;
+}
+
+export interface Statement {
+  query: string;
+  sql_id?: string;
+  text?: string;
+}
+
+/** What the names of a kind of events are. */
+export type NamedBy = "wait" | "query" | "other";
+
+interface LatencyDictionaries extends Windows {
+  /** Where there are none: what to do for them. */
+  how_to_record: string | null;
+  quantiles: string;
+  lost: number;
+  /** By what sessions are told apart. */
+  apart: "each" | "alike" | "none";
+  /** For each session the one that stands for it; empty when each stands for itself. */
+  alike: number[];
+  kinds: { kind: string; words: string; explanation: string; names: NamedBy }[];
+  /** Kind, name, device, source. */
+  series: [number, string, string, string][];
+  /** Bounds in nanoseconds, the upper one exclusive. */
+  buckets: [number, number][];
+}
+
+/** Events, in cells. */
+export interface Latencies extends LatencyDictionaries {
+  rows: number;
+  window: Uint32Array;
+  /** From 1; 0 = of none, or it is not told. */
+  session: Uint32Array;
+  of_series: Uint32Array;
+  bucket: Uint32Array;
+  count: Float64Array;
+  sum: Float64Array;
+  max: Float64Array;
+}
+
+interface Windows {
+  width_s: number;
+  first_s: number;
+}
+
+interface Dictionaries {
+  dbtime: string;
+  cpus: number;
+  first_lines: string[];
+  sentences: string[];
+  quality: string[];
+  unit: "time" | "samples" | "counts";
+  clock: "utc" | "relative" | "none";
+  start_us: number;
+  from_us: number;
+  to_us: number;
+  are_times: boolean;
+  /** If not, programs are told apart. */
+  knows_database: boolean;
+  is_trace_without_states: boolean;
+  /** What a session has in a window may have begun before it. */
+  may_be_long: boolean;
+  gaps: [number, number][];
+  no_timeline: string | null;
+  no_statements: string | null;
+  left_out_ns: number;
+  /** Why it is not known who was waited for. */
+  no_causes: string | null;
+  cause_kinds: ("session" | "device" | "timer" | "client" | "process" | "prepared" | "unknown" | "left out")[];
+  /** Kind, and places in links. */
+  chains: number[][];
+  /** Session, statement, wait, state of the session, state. */
+  links: [number, number, number, number, number][];
+  states: string[];
+  state_groups: ("cpu" | "queue" | "blocked" | "unknown")[];
+  session_states: string[];
+  waits: Wait[];
+  statements: Statement[];
+  names: string[];
+  sessions: Record<SessionColumn, number[]>;
+  /** For each session the one that stands for it among the stacks; empty when each stands for itself. */
+  alike: number[];
+  functions: string[];
+  modules: number[];
+  names_of_modules: string[];
+  kernel: number[];
+  preempted: number | null;
+  times: Windows;
+  stacks: Windows;
+  causes: Windows;
+  latencies: LatencyDictionaries;
+  palette: {
+    states: [string, string][];
+    classes: [string, string][];
+    others: string[];
+    other: string;
+    not_known: string;
+    cpus: string;
+    /** From few to many. */
+    heat: string[];
+  };
+}
+
+export type SessionFact = "user" | "database" | "application" | "client" | "backend_type" | "program";
+type SessionColumn = SessionFact | "pid" | "foreground";
+
+/** Cells, in order of time. */
+export interface Table {
+  rows: number;
+  width_s: number;
+  first_s: number;
+  window: Uint32Array;
+  session: Uint32Array;
+  statement: Uint32Array;
+  wait: Uint32Array;
+  /** Leaf of the call path; none where stacks are not told apart. */
+  leaf: Uint32Array | null;
+  /** Who was waited for, of the causes; none in the others. */
+  chain: Uint32Array | null;
+  ns: Float64Array;
+  samples: Uint32Array;
+  place: Uint8Array;
+  state: Uint8Array;
+  session_state: Uint8Array;
+  flags: Uint8Array;
+}
+
+export interface Recording extends Omit<Dictionaries, "times" | "stacks" | "causes" | "latencies"> {
+  times: Table;
+  stacks: Table;
+  causes: Table;
+  latencies: Latencies;
+  /** Of each place in call paths: the place of its caller, or NO_NODE, and its function. */
+  callers: Int32Array;
+  function_of: Uint32Array;
+}
+
+/** A recording of what was unpacked. */
+export function recordingOf({ json, long, short, wide }: Unpacked): Recording {
+  const of = json as Dictionaries;
+  const table = (name: "times" | "stacks" | "causes"): Table => {
+    const ns = wide(`${name}.ns`);
+    const found: Table = {
+      rows: ns.length,
+      width_s: of[name].width_s,
+      first_s: of[name].first_s,
+      window: long(`${name}.window`),
+      session: long(`${name}.session`),
+      statement: long(`${name}.statement`),
+      wait: long(`${name}.wait`),
+      leaf: name === "stacks" ? long("stacks.leaf") : null,
+      chain: name === "causes" ? long("causes.chain") : null,
+      ns,
+      samples: long(`${name}.samples`),
+      place: short(`${name}.place`),
+      state: short(`${name}.state`),
+      session_state: short(`${name}.session_state`),
+      flags: short(`${name}.flags`),
+    };
+    within(found.session, of.sessions.pid.length);
+    within(found.statement, of.statements.length);
+    within(found.wait, of.waits.length);
+    within(found.state, of.states.length);
+    within(found.session_state, of.session_states.length);
+    within(found.place, 3 * RESTS);
+    if (found.leaf) within(found.leaf, function_of.length);
+    if (found.chain) within(found.chain, of.chains.length);
+    return found;
+  };
+  const { callers, function_of } = callPaths(of.functions, long);
+  for (const [kind = -1, ...links] of of.chains) {
+    within([kind], of.cause_kinds.length);
+    within(links, of.links.length);
+  }
+  const lengths = [of.sessions.pid.length, of.statements.length, of.waits.length, of.session_states.length, of.states.length];
+  for (const link of of.links) link.forEach((place, at) => within([place], lengths[at]!));
+  return { ...of, times: table("times"), stacks: table("stacks"), causes: table("causes"), latencies: latencies(of, long, wide), callers, function_of };
+}
+
+/** Callers and functions of the places in call paths. */
+export function callPaths(functions: string[], long: Unpacked["long"]): Pick<Recording, "callers" | "function_of"> {
+  const function_of = long("nodes.function");
+  within(function_of, functions.length);
+  const callers = Int32Array.from(long("nodes.caller"), (back, node) => (back === 0 ? NO_NODE : node - back));
+  if (callers.some((caller) => caller < NO_NODE)) throw new Error("its call paths have no begin");
+  return { callers, function_of };
+}
+
+function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: (name: string) => Float64Array): Latencies {
+  const found: Latencies = {
+    ...of.latencies,
+    rows: long("latencies.window").length,
+    window: long("latencies.window"),
+    session: long("latencies.session"),
+    of_series: long("latencies.series"),
+    bucket: long("latencies.bucket"),
+    count: wide("latencies.count"),
+    sum: wide("latencies.sum"),
+    max: wide("latencies.max"),
+  };
+  within(found.session, of.sessions.pid.length + 1);
+  within(found.of_series, found.series.length);
+  within(found.bucket, found.buckets.length);
+  within(found.series.map(([kind]) => kind), found.kinds.length);
+  return found;
+}
+
+/** Fails when a number is none of so many places. */
+export function within(column: Iterable<number>, length: number): void {
+  for (const value of column) if (!(value >= 0 && value < length)) throw new Error("its data does not fit together");
+}
+
+/** What of a recording a flame graph is drawn of. */
+export type FlameSource = Pick<
+  Recording,
+  "waits" | "states" | "state_groups" | "statements" | "functions" | "modules" | "names_of_modules" | "kernel" | "callers" | "function_of" | "palette" | "are_times" | "unit"
+>;
+
+/** Cells of which a flame graph is drawn. */
+export interface FlameTable {
+  rows: number;
+  wait: Uint32Array;
+  state: Uint8Array;
+  statement: Uint32Array;
+  leaf: Uint32Array | null;
+  place: Uint8Array;
+  ns: Float64Array;
+  /** The same on the other side of a comparison. */
+  other?: Float64Array;
+  samples: Uint32Array;
+}

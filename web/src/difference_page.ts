@@ -1,0 +1,172 @@
+// The page of two recordings: what changed, where, and how sure that is.
+
+import { Address } from "./address.ts";
+import { amountOf, type Difference, PLACES, type PlaceKind, SIDES, signedOf } from "./difference.ts";
+import { DifferenceLook } from "./difference_look.ts";
+import { counterTable, latencyChangeTable, placeTable, statementChangeTable, statementWord } from "./difference_tables.ts";
+import { type DifferenceTable, type DifferenceView, read, written } from "./difference_view.ts";
+import { choice, make, Tip } from "./dom.ts";
+import { flame } from "./flame.ts";
+import { FlameView } from "./flame_view.ts";
+import type { Order } from "./ranked_table.ts";
+import { SearchBox } from "./search_box.ts";
+import type { Zoom } from "./view.ts";
+import { oneLine, shown } from "./words.ts";
+
+const TITLES: Record<PlaceKind, string> = { cells: "Wait events and states", waits: "Wait events", functions: "Functions, by the difference in themselves", paths: "Call paths, down to where the difference spreads out", modules: "Modules" };
+
+export class DifferencePage {
+  private view: DifferenceView = read(location.hash);
+  private readonly address = new Address(() => written(this.view));
+  private readonly search: SearchBox;
+  private readonly flameView: FlameView;
+  private readonly widths;
+  private readonly direction;
+  private readonly statements;
+  private readonly latencies;
+  private readonly counters;
+  private readonly places;
+  private readonly statementCells = make("div", { class: "cells" });
+
+  constructor(private readonly of: Difference) {
+    const tip = new Tip();
+    const sorted = (table: DifferenceTable) => (order: Order | null) => this.sorted(table, order);
+    this.flameView = new FlameView(of.frames, tip, null, () => `There is no time in ${this.view.widths.toUpperCase()}.`, (zoom, isQuick) => this.zoomed(zoom, isQuick), new DifferenceLook(of, () => this.view.widths));
+    this.search = new SearchBox((text) => {
+      this.view = { ...this.view, search: text };
+      this.address.replace();
+      this.flameView.find(text);
+    });
+    const change = (part: Partial<DifferenceView>) => this.go({ ...this.view, ...part });
+    this.widths = choice("widths", SIDES, (side) => `of ${side.toUpperCase()}`, (widths) => change({ widths, zoom: null }));
+    this.direction = choice("root", ["top", "bottom"] as const, (at) => `at the ${at}`, (at) => change({ icicle: at === "top" }));
+    this.statements = statementChangeTable(of, (word) => this.view.statement === word, (word) => change({ statement: this.view.statement === word ? null : word }), sorted("statements"));
+    this.latencies = latencyChangeTable(of, sorted("latencies"));
+    this.counters = counterTable(of, sorted("counters"));
+    const find = (frame: string) => change({ search: this.view.search === frame ? "" : frame });
+    this.places = PLACES.map((kind) => ({ kind, table: placeTable(of, kind, (frame) => this.view.search === frame, find, sorted(kind)) }));
+    addEventListener("hashchange", () => this.follow());
+    addEventListener("popstate", () => this.follow());
+  }
+
+  show(into: HTMLElement): void {
+    const { diff, lines } = this.of;
+    document.title = "dbtime: GOOD against BAD";
+    const section = (id: string, title: string, ...children: (Node | string)[]) =>
+      make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
+    const sides = lines.filter((line) => line.startsWith("GOOD: ") || line.startsWith("BAD: "));
+    const how = lines.slice(1).filter((line) => line !== diff.whole && !sides.includes(line));
+    const answer = [diff.headline, diff.statement].filter((line) => line !== "").map((line) => make("p", {}, shown(line)));
+    const trust = make("details", { id: "trust" }, make("summary", {}, shown(how[0] ?? "How they were compared")));
+    trust.append(make("ul", {}, ...[...how.slice(1), ...diff.problems.map((problem) => `Not read: ${problem}`)].map((line) => make("li", {}, shown(line)))));
+    into.replaceChildren(
+      make("header", {}, make("h1", {}, "What changed from GOOD to BAD"), ...sides.map((line) => make("p", {}, shown(line)))),
+      make("div", { class: "top" }, trust),
+      section("answer", "The answer", make("p", { class: "summary" }, make("strong", {}, shown(diff.conclusion))), ...answer, diff.whole === "" ? "" : make("p", {}, shown(diff.whole))),
+      section("ledger", "Where is the difference?", this.total(), ...this.tablesOf("cells", "waits")),
+      section("code", "In which code?", this.legend(), make("div", { class: "tools" }, this.search.element, this.widths.element, this.direction.element), this.flameView.element),
+      section("sql", "Which SQL?", this.whyNoStatements(), this.statements.element, this.statementCells),
+      section("functions", "Which functions?", ...this.tablesOf("functions", "paths", "modules")),
+      section("latency", "How long did single events take?", make("p", { class: "note" }, "Exact. GOOD → BAD; ~ = the change is noise or small."), this.latencies.element, this.emptyUnless(diff.latencies.length > 0, "One of the recordings has no latencies of single events: 'dbtime record --exact' records them.")),
+      section("counters", "What was counted?", make("p", { class: "note" }, `Per ${diff.per}.`), this.counters.element, this.emptyUnless(diff.counters.length > 0, "The recordings have no counter in common.")),
+      make("footer", {}, `Written by dbtime ${this.of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.of.left_out > 0 ? `${this.of.left_out.toLocaleString("en")} smaller differences found no place in it.` : ""}`),
+    );
+    this.draw();
+  }
+
+  /** For who measures: how long drawing the flame graph takes, and of how many frames. */
+  measure(): { frames: number; ms: number } {
+    return { frames: this.flameView.count, ms: this.flameView.measure() };
+  }
+
+  private total(): HTMLElement {
+    const { good, bad, difference, percent } = this.of.diff.db_time;
+    const line = make("p", { id: "db-time" }, make("strong", {}, `DB time per ${this.of.diff.per}: ${amountOf(this.of, good)} in GOOD, ${amountOf(this.of, bad)} in BAD`));
+    line.append(`, ${signedOf(this.of, difference)} (${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)} % of the larger). A click on a row lights up its frames in the flame graph.`);
+    return line;
+  }
+
+  private tablesOf(...kinds: PlaceKind[]): Node[] {
+    return this.places
+      .filter(({ kind }) => kinds.includes(kind))
+      .flatMap(({ kind, table }) => [make("h3", {}, `${TITLES[kind]}, per ${this.of.diff.per}`), table.element, this.emptyUnless(this.of.diff[kind].some(({ difference }) => difference !== 0), "No difference.")]);
+  }
+
+  private legend(): HTMLElement {
+    const mark = (kind: string) => make("i", { class: `swatch ${kind}`, "aria-hidden": "true" });
+    return make("p", { class: "note" }, mark("more-time"), "▲ red: more time in the frame itself in BAD, ", mark("less-time"), "▼ blue: less, for as much work; the stronger the more. Marked is what is 0.5 % of DB time or more. The width is the time of one side; the other is said of each frame.");
+  }
+
+  private whyNoStatements(): HTMLElement {
+    return this.emptyUnless(this.of.diff.statements_per !== null, "Which SQL is not known: one of the recordings does not tell to which statements time belongs.", `Per ${this.of.diff.statements_per}. A click shows where in its ledger.`);
+  }
+
+  private emptyUnless(isThere: boolean, why: string, otherwise = ""): HTMLElement {
+    const line = make("p", { class: isThere ? "note" : "empty" }, isThere ? otherwise : why);
+    line.hidden = isThere && otherwise === "";
+    return line;
+  }
+
+  private follow(): void {
+    this.address.forget();
+    const next = read(location.hash);
+    if (written(next) === written(this.view)) return;
+    this.view = next;
+    this.draw();
+  }
+
+  private go(view: DifferenceView): void {
+    this.address.settle();
+    this.view = view;
+    this.address.push();
+    this.draw();
+  }
+
+  private zoomed(zoom: Zoom | null, isQuick: boolean): void {
+    if (!isQuick) this.address.settle();
+    this.view = { ...this.view, zoom };
+    if (isQuick) this.address.pushSoon();
+    else this.address.push();
+  }
+
+  private sorted(table: DifferenceTable, order: Order | null): void {
+    const orders = new Map(this.view.orders);
+    if (order) orders.set(table, order);
+    else orders.delete(table);
+    this.go({ ...this.view, orders });
+  }
+
+  private draw(): void {
+    const { of, view } = this;
+    this.search.set(view.search);
+    this.widths.set(view.widths);
+    this.direction.set(view.icicle ? "top" : "bottom");
+    const other = view.widths === "bad" ? "good" : "bad";
+    const table = { ...of.stacks, ns: of.sides[view.widths], other: of.sides[other] };
+    this.flameView.draw(flame(of.frames, table, new Uint8Array(table.rows).fill(1), "all", ["wait", "state"]), view.icicle, view.zoom, view.search);
+    for (const { kind, table } of this.places) {
+      table.sortBy(view.orders.get(kind));
+      table.redraw();
+    }
+    this.latencies.sortBy(view.orders.get("latencies"));
+    this.counters.sortBy(view.orders.get("counters"));
+    this.statements.sortBy(view.orders.get("statements"));
+    this.statements.update(of.diff.statements.filter(({ difference }) => difference !== 0));
+    this.drawStatement();
+  }
+
+  /** Where the difference of the statement that is chosen is. */
+  private drawStatement(): void {
+    const { of, view } = this;
+    const at = of.diff.statements.findIndex((row) => statementWord(row) === view.statement);
+    this.statementCells.replaceChildren();
+    if (at < 0) return;
+    const head = ["wait event, state", "GOOD", "BAD", "difference"].map((name, n) => make("th", { scope: "col", class: n > 0 ? "number" : "" }, name));
+    const rows = of.diff.statements[at]!.cells.map((cell, n) => {
+      const number = (text: string, kind = "") => make("td", { class: `number ${kind}`.trim() }, text);
+      const tone = cell.difference > 0 ? "worse" : cell.difference < 0 ? "better" : "";
+      return make("tr", {}, make("th", { scope: "row" }, oneLine(of.places.of_statements[at]?.[n] ?? "")), number(amountOf(of, cell.good)), number(amountOf(of, cell.bad)), number(signedOf(of, cell.difference), tone));
+    });
+    this.statementCells.append(make("h3", {}, "The ledger of the statement that is chosen"), make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))));
+  }
+}

@@ -1,0 +1,119 @@
+// Tables of what differs between two recordings, the largest difference first.
+
+import { amountOf, type Change, type CounterChange, type Difference, type LatencyChange, type PlaceKind, signedOf, type StatementChange } from "./difference.ts";
+import { type Column, type Order, RankedTable } from "./ranked_table.ts";
+import { duration, oneLine } from "./words.ts";
+
+/** A difference with its place in words. */
+export interface Placed {
+  /** Among those of its kind: of long call paths only the ends are named, which may be the same. */
+  at: number;
+  place: string;
+  change: Change;
+}
+
+const TITLES: Record<PlaceKind, string> = { cells: "wait event, state", waits: "wait event", functions: "function", paths: "call path", modules: "module" };
+
+type Sorted = (order: Order | null) => void;
+
+function verdict(word: string): string {
+  return word === "significant" ? "yes" : word;
+}
+
+/** GOOD, BAD, difference, part of DB time, verdict. Of functions the difference is that of the time in themselves. */
+function numbers<Row>(of: Difference, change: (row: Row) => Change, areFunctions = false): Column<Row>[] {
+  const value = (number: number) => (number === 0 ? "–" : amountOf(of, number));
+  return [
+    { word: "good", name: areFunctions ? "total GOOD" : "GOOD", number: (row) => change(row).good, text: (row) => value(change(row).good) },
+    { word: "bad", name: areFunctions ? "total BAD" : "BAD", number: (row) => change(row).bad, text: (row) => value(change(row).bad) },
+    { word: "difference", name: areFunctions ? "in itself" : "difference", number: (row) => Math.abs(change(row).difference), text: (row) => signedOf(of, change(row).difference), tone: (row) => Math.sign(change(row).difference) },
+    { word: "percent", name: "% of DB time", number: (row) => Math.abs(change(row).percent), text: (row) => signedPercent(change(row).percent) },
+    { word: "significant", name: "significant", text: (row) => verdict(change(row).verdict) },
+  ];
+}
+
+function signedPercent(percent: number): string {
+  return `${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)}`;
+}
+
+/** The name that a place has in the flame graph. */
+function frameOf(kind: PlaceKind, place: string): string {
+  const name = kind === "cells" ? place.slice(0, place.lastIndexOf(", ")) : kind === "paths" ? place.split(" > ").at(-1)! : place;
+  return name.replace(/ \[k\]$/, "");
+}
+
+/** The differences of a kind of places. Those that are frames can be searched for in the flame graph. */
+export function placeTable(of: Difference, kind: PlaceKind, isFound: (frame: string) => boolean, find: (frame: string) => void, sorted: Sorted): RankedTable<Placed> {
+  const columns: Column<Placed>[] = [
+    { word: "place", name: TITLES[kind], text: ({ place }) => oneLine(place), isWide: true },
+    ...numbers<Placed>(of, ({ change }) => change, kind === "functions"),
+  ];
+  const table = new RankedTable<Placed>(`Differences by ${TITLES[kind]}`, columns, "difference", ({ at }) => String(at), ({ place }) => isFound(frameOf(kind, place)), kind === "modules" ? null : ({ place }) => find(frameOf(kind, place)), sorted);
+  const rows = of.places[kind].map((place, at) => ({ at, place, change: of.diff[kind][at]! }));
+  table.update(rows.filter(({ change }) => change.difference !== 0));
+  return table;
+}
+
+/** What a statement is called in the address; "" = what belongs to none. */
+export function statementWord({ query }: StatementChange): string {
+  return query ?? "";
+}
+
+export function statementChangeTable(of: Difference, isChosen: (word: string) => boolean, choose: (word: string) => void, sorted: Sorted): RankedTable<StatementChange> {
+  const text = (row: StatementChange) => (row.query === null ? "[none: parsing, or no command yet]" : row.text === null ? `${row.sql_id ?? row.query} [text not kept]` : oneLine(row.text.slice(0, 300)));
+  const columns: Column<StatementChange>[] = [
+    { word: "statement", name: "statement", text, isWide: true },
+    { word: "most", name: "most of it in", text: (row) => oneLine(mostOf(of, row)) },
+    ...numbers<StatementChange>(of, (row) => row),
+    { word: "query", name: "query", text: (row) => row.sql_id ?? row.query ?? "" },
+  ];
+  return new RankedTable<StatementChange>("Differences by statement", columns, "difference", statementWord, (row) => isChosen(statementWord(row)), (row) => choose(statementWord(row)), sorted);
+}
+
+/** The cell in which the difference goes furthest in the direction of the whole. */
+function mostOf(of: Difference, row: StatementChange): string {
+  const at = row.cells.findIndex((cell) => cell.difference * row.difference > 0);
+  return of.places.of_statements[of.diff.statements.indexOf(row)]?.[at] ?? "";
+}
+
+export function latencyChangeTable(of: Difference, sorted: Sorted): RankedTable<LatencyChange> {
+  const time = (ns: number | null) => (ns === null ? "–" : duration(Math.round(ns)));
+  const quantity = (name: string): Column<LatencyChange> => {
+    const get = (row: LatencyChange) => row.quantities.find((one) => one.name === name);
+    return {
+      word: name,
+      name,
+      number: (row) => Math.abs((get(row)?.bad_ns ?? 0) - (get(row)?.good_ns ?? 0)),
+      text: (row) => {
+        const found = get(row);
+        return found ? `${time(found.good_ns)} → ${found.verdict === "significant" ? "" : "~"}${time(found.bad_ns)}` : "";
+      },
+    };
+  };
+  const columns: Column<LatencyChange>[] = [
+    { word: "kind", name: "kind", text: (row) => row.kind },
+    { word: "event", name: "event", text: (row) => oneLine(row.name), isWide: true },
+    { word: "events", name: `per ${of.diff.per}`, number: (row) => Math.abs(row.bad_per_unit - row.good_per_unit), text: (row) => `${row.good_per_unit.toFixed(2)} → ${row.bad_per_unit.toFixed(2)}` },
+    ...["mean", "p50", "p95", "p99"].map(quantity),
+    { word: "difference", name: "time", number: (row) => Math.abs(row.difference_ns_per_unit), text: (row) => (row.difference_ns_per_unit === 0 ? "–" : `${row.difference_ns_per_unit > 0 ? "+" : "−"}${time(Math.abs(row.difference_ns_per_unit))}`), tone: (row) => Math.sign(row.difference_ns_per_unit) },
+  ];
+  const table = new RankedTable<LatencyChange>("Latencies of both sides", columns, "difference", (row) => `${row.kind} ${row.name}`, () => false, null, sorted);
+  table.update(of.diff.latencies);
+  return table;
+}
+
+export function counterTable(of: Difference, sorted: Sorted): RankedTable<CounterChange> {
+  // As 'dbtime diff' has them: by how many times as much.
+  const times = ({ good, bad }: CounterChange) => Math.abs(Math.log((Math.abs(bad) + 1e-9) / (Math.abs(good) + 1e-9)));
+  const columns: Column<CounterChange>[] = [
+    { word: "source", name: "source", text: (row) => oneLine(row.source) },
+    { word: "counter", name: "counter", text: (row) => oneLine(row.name), isWide: true },
+    { word: "good", name: "GOOD", number: (row) => row.good, text: (row) => row.good.toFixed(2) },
+    { word: "bad", name: "BAD", number: (row) => row.bad, text: (row) => row.bad.toFixed(2) },
+    { word: "times", name: "times", number: times, text: ({ good, bad }) => (good > 0 && bad > 0 ? (bad / good).toFixed(2) : "–") },
+    { word: "significant", name: "significant", text: (row) => verdict(row.verdict) },
+  ];
+  const table = new RankedTable<CounterChange>("Counters of both sides", columns, "times", (row) => `${row.source} ${row.name}`, () => false, null, sorted);
+  table.update(of.diff.counters.filter((row) => row.good !== row.bad));
+  return table;
+}

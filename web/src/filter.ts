@@ -1,0 +1,186 @@
+// Which cells count: the same words as on the command line, with the same meaning.
+
+import { NO_NODE, type Recording, type SessionFact, type Table, type Wait } from "./data.ts";
+
+/** What can be chosen, in the order in which it is shown. */
+export const DIMENSIONS = [
+  "wait",
+  "wait_class",
+  "state",
+  "session_state",
+  "query",
+  "session",
+  "user",
+  "database",
+  "application",
+  "client",
+  "backend_type",
+  "program",
+  "function",
+] as const;
+export type Dimension = (typeof DIMENSIONS)[number];
+
+/** What they are called. */
+export const DIMENSION_NAMES: Record<Dimension, string> = {
+  wait: "wait event",
+  wait_class: "wait class",
+  state: "state",
+  session_state: "session state",
+  query: "query",
+  session: "session",
+  user: "user",
+  database: "database",
+  application: "application",
+  client: "client",
+  backend_type: "process",
+  program: "program",
+  function: "function",
+};
+
+const FACTS: readonly SessionFact[] = ["user", "database", "application", "client", "backend_type", "program"];
+
+export interface Filter {
+  /** First second, and first one that does not count any more. */
+  from: number | null;
+  to: number | null;
+  /** Of one dimension one of the words, of several all; of functions all. */
+  words: Map<Dimension, string[]>;
+}
+
+export function noFilter(): Filter {
+  return { from: null, to: null, words: new Map() };
+}
+
+export function isFiltered(filter: Filter): boolean {
+  return filter.words.size > 0 || filter.from !== null || filter.to !== null;
+}
+
+/** The same with a word more, or without it if it was there. */
+export function toggled(filter: Filter, dimension: Dimension, word: string): Filter {
+  const words = new Map(filter.words);
+  const before = words.get(dimension) ?? [];
+  const after = before.includes(word) ? before.filter((other) => other !== word) : [...before, word];
+  if (after.length > 0) words.set(dimension, after);
+  else words.delete(dimension);
+  return { ...filter, words };
+}
+
+/** The cells to look at: those with stacks when functions are chosen, else those with the finer windows. */
+export function tableOf(of: Recording, filter: Filter): Table {
+  return filter.words.has("function") ? of.stacks : of.times;
+}
+
+/** Whether what is chosen tells sessions apart that the stacks do not. */
+export function isFinerThanStacks(of: Recording, filter: Filter): boolean {
+  return of.alike.length > 0 && (["session", "client", "program"] as const).some((dimension) => filter.words.has(dimension));
+}
+
+/** The time of these windows that a filter chooses: whole windows. */
+export function windowsOf(table: { first_s: number; width_s: number }, filter: Filter): [number, number] {
+  const number = (second: number) => (second - table.first_s) / table.width_s;
+  return [
+    filter.from === null ? 0 : Math.floor(number(filter.from)),
+    filter.to === null ? Number.POSITIVE_INFINITY : Math.ceil(number(filter.to)),
+  ];
+}
+
+/** For each cell 1 when it counts. Without times where all of time is shown. */
+export function chosen(of: Recording, table: Table, filter: Filter, withTimes = true): Uint8Array {
+  const takes = new Uint8Array(table.rows);
+  const [first, end] = withTimes ? windowsOf(table, filter) : [0, Number.POSITIVE_INFINITY];
+  const sessions = alikeTaken(of, filter, table.leaf ? of.alike : []);
+  const statements = flags(filter, "query", of.statements, (statement, word) => statement.query === word);
+  const waits = waitsTaken(of.waits, filter);
+  const states = flags(filter, "state", of.states, (state, word) => state.toLowerCase() === word.toLowerCase());
+  const sessionStates = flags(filter, "session_state", of.session_states, (state, word) => state === word);
+  const nodes = table.leaf ? nodesTaken(of, filter) : null;
+  for (let row = 0; row < table.rows; row++) {
+    const window = table.window[row]!;
+    const isTaken =
+      window >= first &&
+      window < end &&
+      sessions[table.session[row]!] &&
+      statements[table.statement[row]!] &&
+      waits[table.wait[row]!] &&
+      states[table.state[row]!] &&
+      sessionStates[table.session_state[row]!] &&
+      (!nodes || nodes[table.leaf![row]!]);
+    takes[row] = isTaken ? 1 : 0;
+  }
+  return takes;
+}
+
+/** The name of a dimension that a session has. */
+export function factOf(of: Recording, fact: SessionFact, session: number): string {
+  return of.names[of.sessions[fact][session]!]!;
+}
+
+function flags<T>(filter: Filter, dimension: Dimension, values: T[], is: (value: T, word: string) => boolean) {
+  const words = filter.words.get(dimension);
+  return Uint8Array.from(values, (value) => (!words || words.some((word) => is(value, word)) ? 1 : 0));
+}
+
+/** Dimensions that tell sessions apart. */
+const OF_SESSIONS: readonly Dimension[] = ["session", ...FACTS];
+
+/** Whether sessions are chosen. */
+export function choosesSessions(filter: Filter): boolean {
+  return OF_SESSIONS.some((dimension) => filter.words.has(dimension));
+}
+
+/** For each session 1 when one that is told apart from it by nothing that is kept is chosen. */
+export function alikeTaken(of: Recording, filter: Filter, alike: readonly number[]): Uint8Array {
+  const each = sessionsTaken(of, filter);
+  if (alike.length === 0) return each;
+  const taken = each.map(() => 0);
+  each.forEach((isTaken, session) => {
+    if (isTaken) taken[alike[session]!] = 1;
+  });
+  return taken;
+}
+
+function sessionsTaken(of: Recording, filter: Filter): Uint8Array {
+  const taken = flags(filter, "session", of.sessions.pid, (pid, word) => String(pid) === word);
+  for (const fact of FACTS) {
+    const words = filter.words.get(fact);
+    if (!words) continue;
+    const names = new Set(words.map((word) => of.names.indexOf(word)));
+    of.sessions[fact].forEach((name, session) => {
+      if (!names.has(name)) taken[session] = 0;
+    });
+  }
+  return taken;
+}
+
+/** As the command line takes a name: class, event, or both, in capitals or not; that of the idle wait, too. */
+export function isCalled(wait: Pick<Wait, "class" | "event" | "recorded_event" | "label">, word: string): boolean {
+  const name = word.toLowerCase();
+  const recorded = `${wait.class}:${wait.recorded_event}`;
+  return [wait.class, wait.event, wait.recorded_event, wait.label, recorded].some((called) => called.toLowerCase() === name);
+}
+
+function waitsTaken(waits: Wait[], filter: Filter): Uint8Array {
+  const taken = flags(filter, "wait", waits, isCalled);
+  const classes = filter.words.get("wait_class");
+  if (classes) {
+    waits.forEach((wait, at) => {
+      if (!classes.includes(wait.class_by_cpu)) taken[at] = 0;
+    });
+  }
+  return taken;
+}
+
+/** Places in call paths on whose way from the root all of the functions are. */
+function nodesTaken(of: Recording, filter: Filter): Uint8Array {
+  const taken = new Uint8Array(of.function_of.length).fill(1);
+  for (const word of filter.words.get("function") ?? []) {
+    const isIt = Uint8Array.from(of.functions, (name) => (name === word ? 1 : 0));
+    const has = new Uint8Array(taken.length);
+    for (let node = 0; node < taken.length; node++) {
+      const caller = of.callers[node]!;
+      has[node] = isIt[of.function_of[node]!] || (caller !== NO_NODE && has[caller]) ? 1 : 0;
+      if (!has[node]) taken[node] = 0;
+    }
+  }
+  return taken;
+}

@@ -1,0 +1,350 @@
+// The flame graph on a canvas: only what can be seen is drawn, however many frames there are.
+
+import * as colours from "./colours.ts";
+import type { FlameSource } from "./data.ts";
+import { canvas, cleared, colour, make, type Tip } from "./dom.ts";
+import type { Dimension } from "./filter.ts";
+import { type Flame, found, frameAt } from "./flame.ts";
+import { statementLabel } from "./timeline.ts";
+import type { Zoom } from "./view.ts";
+import { amount, oneLine, percent, shown } from "./words.ts";
+
+const ROW = 18;
+/** Narrower frames are not drawn. */
+const LEAST_PX = 0.1;
+/** Room for a letter, of the font below. */
+const LETTER_PX = 6.6;
+const FONT = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
+/** More rows than this would be no picture: the page scrolls inside of it. */
+const TALLEST = 640;
+
+/** How frames are shown where that is not as usual: by what differs between two sides. */
+export interface Look {
+  /** Stands before the name: what is seen without colours. */
+  mark(flame: Flame, frame: number): string;
+  words(flame: Flame, frame: number): string[];
+  colour(flame: Flame, frame: number): number;
+  /** All of it. */
+  total(flame: Flame): string;
+  /** Time by the width of this side. */
+  amount(ns: number): string;
+}
+
+export class FlameView {
+  readonly element = make("div", { class: "flame" });
+  /** What is drawn, in words. */
+  readonly status = make("p", { class: "status", role: "status" });
+  private readonly canvas: HTMLCanvasElement;
+  private readonly box = make("div", { class: "flamebox" });
+  private flame: Flame | null = null;
+  private isIcicle = true;
+  private search = "";
+  private is: Uint8Array | null = null;
+  private foundNs = 0;
+  /** What of the width is shown: from so many nanoseconds on, so many. */
+  private from = 0;
+  private span = 0;
+  private current = -1;
+  /** Colours of functions, once they were asked for; 0 = not yet. */
+  private readonly ofFunction: Uint32Array;
+  /** What is drawn, but for the names: filled line by line, which is faster than rectangles by far. */
+  private pixels: ImageData | null = null;
+
+  constructor(
+    private readonly of: FlameSource,
+    private readonly tip: Tip,
+    /** Without it a click zooms. */
+    private readonly choose: ((dimension: Dimension, word: string) => void) | null,
+    private readonly whyEmpty: () => string,
+    /** Is told what is zoomed to; of steps that follow each other quickly only the last need be kept. */
+    private readonly zoomed: (zoom: Zoom | null, isQuick: boolean) => void,
+    private readonly look: Look | null = null,
+  ) {
+    this.ofFunction = new Uint32Array(of.functions.length);
+    this.canvas = canvas(
+      "Flame graph. Arrow keys go from frame to frame, Enter chooses one, Z zooms to it, Escape shows all.",
+      "img",
+      () => this.paint(),
+    );
+    this.box.append(this.canvas);
+    this.element.append(this.status, this.box);
+    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    this.canvas.addEventListener("pointerleave", () => this.tip.hide());
+    this.canvas.addEventListener("click", (event) => {
+      const frame = this.frameUnder(event);
+      if (frame < 0) return;
+      if (event.shiftKey || event.altKey) this.zoom(frame);
+      else this.pick(frame);
+    });
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  draw(flame: Flame, isIcicle: boolean, zoom: Zoom | null, search: string): void {
+    this.flame = flame;
+    this.isIcicle = isIcicle;
+    this.search = search;
+    this.current = -1;
+    // What is not in the graph (the link is of another page) shows all of it.
+    const isInside = zoom !== null && zoom.from + zoom.span <= flame.total;
+    this.from = isInside ? zoom.from : 0;
+    this.span = isInside ? zoom.span : flame.total;
+    this.searchAndPaint();
+  }
+
+  /** Lights up what has this text in its name. */
+  find(search: string): void {
+    this.search = search;
+    this.searchAndPaint();
+  }
+
+  /** Draws and says how long it took, in milliseconds. */
+  measure(): number {
+    const begin = performance.now();
+    this.paint();
+    return performance.now() - begin;
+  }
+
+  /** How many frames there are. */
+  get count(): number {
+    return this.flame?.count ?? 0;
+  }
+
+  private searchAndPaint(): void {
+    const flame = this.flame;
+    if (flame && this.search !== "") {
+      const match = found(this.of, flame, this.search);
+      this.is = match.is;
+      this.foundNs = match.ns;
+    } else this.is = null;
+    this.say();
+    this.paint();
+  }
+
+  private say(): void {
+    const flame = this.flame;
+    if (!flame || flame.count <= 1) {
+      this.status.textContent = this.whyEmpty();
+      this.status.classList.add("empty");
+      return;
+    }
+    this.status.classList.remove("empty");
+    const parts = [`${this.look?.total(flame) ?? amount(this.of, flame.total)} in ${(flame.count - 1).toLocaleString("en")} frames`];
+    if (this.span < flame.total) parts.push(`zoomed: ${percent(this.span, flame.total)} % of the width (Escape shows all)`);
+    if (this.is) parts.push(`“${shown(this.search)}” is in ${this.look?.amount(this.foundNs) ?? amount(this.of, this.foundNs)}, ${percent(this.foundNs, flame.total) || "0.0"} %`);
+    if (this.current >= 0) parts.push(this.words(this.current).join(", "));
+    this.status.textContent = `${parts.join(" · ")}.`;
+  }
+
+  private name(frame: number): string {
+    const flame = this.flame!;
+    const value = flame.value[frame]!;
+    switch (flame.kinds[flame.kind[frame]!]!) {
+      case "all":
+        return "all";
+      case "wait":
+        return this.of.waits[value]!.label;
+      case "state":
+        return this.of.states[value]!;
+      case "query":
+        return statementLabel(this.of, value);
+      default:
+        return this.of.functions[value]!;
+    }
+  }
+
+  private words(frame: number): string[] {
+    const flame = this.flame!;
+    const kind = flame.kinds[flame.kind[frame]!]!;
+    const module = kind === "function" ? this.of.names_of_modules[this.of.modules[flame.value[frame]!]!]! : "";
+    const lines = [oneLine(this.name(frame)).slice(0, 300) + (module === "" ? "" : ` (${oneLine(module)})`)];
+    if (this.look) return [...lines, ...this.look.words(flame, frame)];
+    lines.push(`${amount(this.of, flame.ns[frame]!)}, ${percent(flame.ns[frame]!, flame.total)} %`);
+    const samples = flame.samples[frame]!;
+    lines.push(samples > 0 ? `${samples.toLocaleString("en")} samples` : "no samples of its own: exact, or pooled");
+    return lines;
+  }
+
+  private colourOf(frame: number): number {
+    const flame = this.flame!;
+    if (this.look) return this.look.colour(flame, frame);
+    const value = flame.value[frame]!;
+    switch (flame.kinds[flame.kind[frame]!]!) {
+      case "all":
+        return colours.packed("#d8d8d8");
+      case "wait":
+        return colours.packed(colours.ofWait(this.of, this.of.waits[value]!.label) ?? "#b9c3ee");
+      case "state":
+        return colours.packed(colours.ofState(this.of, this.of.states[value]!));
+      case "query":
+        return colours.packed("#b9c3ee");
+      default:
+        this.ofFunction[value] ||= colours.packed(colours.ofFunction(this.of.functions[value]!, this.of.kernel[value] === 1));
+        return this.ofFunction[value]!;
+    }
+  }
+
+  private y(depth: number): number {
+    return this.isIcicle ? depth * ROW : ((this.flame?.rows.length ?? 0) - 1 - depth) * ROW;
+  }
+
+  private paint(): void {
+    const flame = this.flame;
+    this.canvas.hidden = !flame || flame.count <= 1;
+    if (!flame || flame.count <= 1) return;
+    this.box.style.maxHeight = `${TALLEST}px`;
+    const place = cleared(this.canvas, flame.rows.length * ROW);
+    if (!place) return;
+    const { context, width } = place;
+    const names = this.fill(flame, context, width);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    for (const { frame, left, right, ink } of names) {
+      const y = this.y(flame.depth[frame]!);
+      const room = Math.floor((right - left - 6) / LETTER_PX);
+      const name = (this.look?.mark(flame, frame) ?? "") + oneLine(this.name(frame));
+      context.fillStyle = ink;
+      context.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, left + 3, y + ROW / 2);
+    }
+    if (this.current < 0) return;
+    const px = width / this.span;
+    const left = (flame.from[this.current]! - this.from) * px;
+    context.strokeStyle = colour("accent");
+    context.lineWidth = 2;
+    context.strokeRect(left + 1, this.y(flame.depth[this.current]!) + 1, Math.max(1, flame.ns[this.current]! * px - 2), ROW - 3);
+  }
+
+  /** Fills the frames that can be seen, and says which have room for a name. */
+  private fill(flame: Flame, context: CanvasRenderingContext2D, width: number): { frame: number; left: number; right: number; ink: string }[] {
+    const names = [];
+    const { width: across, height: down } = this.canvas;
+    if (this.pixels?.width !== across || this.pixels.height !== down) this.pixels = context.createImageData(across, down);
+    const pixels = new Uint32Array(this.pixels.data.buffer).fill(0);
+    const ratio = across / width;
+    const px = width / this.span;
+    const lines = Math.round((ROW - 1) * ratio);
+    const faint = colours.packed(colour("faint"));
+    const pale = colour("pale");
+    for (const [depth, row] of flame.rows.entries()) {
+      const begin = Math.round(this.y(depth) * ratio) * across;
+      for (let at = firstFrom(flame, row, this.from); at < row.length; at++) {
+        const frame = row[at]!;
+        const left = Math.max(0, (flame.from[frame]! - this.from) * px);
+        if (left >= width) break;
+        const right = Math.min(width, (flame.from[frame]! + flame.ns[frame]! - this.from) * px);
+        if (right - left < LEAST_PX) continue;
+        const isFound = !this.is || this.is[frame] === 1;
+        const fill = isFound ? this.colourOf(frame) : faint;
+        const first = Math.floor(left * ratio);
+        const end = Math.floor((right - (right - left > 3 ? 1 : 0)) * ratio);
+        pixels.fill(fill, begin + first, begin + Math.min(across, Math.max(first + 1, end)));
+        if (right - left > 6 + 3 * LETTER_PX) names.push({ frame, left, right, ink: isFound ? colours.inkOn(fill) : pale });
+      }
+      for (let line = 1; line < lines; line++) pixels.copyWithin(begin + line * across, begin, begin + across);
+    }
+    context.putImageData(this.pixels, 0, 0);
+    return names;
+  }
+
+  private frameUnder(event: MouseEvent): number {
+    const flame = this.flame;
+    if (!flame) return -1;
+    const row = Math.floor(event.offsetY / ROW);
+    const depth = this.isIcicle ? row : flame.rows.length - 1 - row;
+    return frameAt(flame, this.from + (event.offsetX / Math.max(1, this.canvas.clientWidth)) * this.span, depth);
+  }
+
+  private hover(event: MouseEvent): void {
+    const frame = this.frameUnder(event);
+    this.canvas.style.cursor = frame >= 0 ? "pointer" : "default";
+    if (frame < 0) return this.tip.hide();
+    this.tip.show(event, [...this.words(frame), frame === 0 ? "click: show all" : this.choose ? "click: only this; with Shift: zoom" : "click: zoom"]);
+  }
+
+  /** Has the frame be a filter; the lowest shows all. */
+  private pick(frame: number): void {
+    const flame = this.flame!;
+    const value = flame.value[frame]!;
+    this.tip.hide();
+    if (!this.choose) return this.zoom(frame);
+    switch (flame.kinds[flame.kind[frame]!]!) {
+      case "all":
+        return this.show(0, flame.total);
+      case "wait":
+        return this.choose("wait", this.of.waits[value]!.label);
+      case "state":
+        return this.choose("state", this.of.states[value]!);
+      case "query":
+        return this.choose("query", this.of.statements[value]!.query);
+      default:
+        return this.choose("function", this.of.functions[value]!);
+    }
+  }
+
+  private zoom(frame: number): void {
+    this.show(this.flame!.from[frame]!, this.flame!.ns[frame]!);
+  }
+
+  /** Shows a part of the width, of whole nanoseconds: what is drawn is what the address says. */
+  private show(from: number, span: number, isQuick = false): void {
+    const { total } = this.flame!;
+    this.span = Math.min(total, Math.max(1, Math.round(span)));
+    this.from = Math.min(total - this.span, Math.max(0, Math.round(from)));
+    this.say();
+    this.paint();
+    this.zoomed(this.span < total ? { from: this.from, span: this.span } : null, isQuick);
+  }
+
+  private wheel(event: WheelEvent): void {
+    const flame = this.flame;
+    // Without a key the wheel scrolls the page, as everywhere.
+    if (!flame || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    const part = event.offsetX / Math.max(1, this.canvas.clientWidth);
+    const span = Math.min(flame.total, Math.max(flame.total / 1e7, this.span * 1.0015 ** event.deltaY));
+    this.show(this.from + part * (this.span - span), span, true);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const flame = this.flame;
+    if (!flame || flame.count <= 1) return;
+    this.tip.hide();
+    const at = this.current;
+    const row = at >= 0 ? flame.rows[flame.depth[at]!]! : null;
+    const place = row ? row.indexOf(at) : -1;
+    const inward = this.isIcicle ? "ArrowDown" : "ArrowUp";
+    const outward = this.isIcicle ? "ArrowUp" : "ArrowDown";
+    let next = at;
+    if (event.key === "Escape" && (this.span < flame.total || at >= 0)) {
+      this.current = -1;
+      this.show(0, flame.total);
+      event.preventDefault();
+      return;
+    }
+    if (event.key === "Enter" && at >= 0) return this.pick(at);
+    if (event.key === "z" && at >= 0) return this.zoom(at);
+    if (at < 0 && event.key.startsWith("Arrow")) next = 0;
+    else if (event.key === outward) next = Math.max(0, flame.caller[at]!);
+    else if (event.key === inward) next = Math.max(at, frameAt(flame, flame.from[at]!, flame.depth[at]! + 1));
+    else if (event.key === "ArrowLeft" && place > 0) next = row![place - 1]!;
+    else if (event.key === "ArrowRight" && row && place < row.length - 1) next = row[place + 1]!;
+    else return;
+    event.preventDefault();
+    this.current = next;
+    this.say();
+    this.paint();
+  }
+}
+
+/** The first frame of a row that reaches beyond a place. */
+function firstFrom(flame: Flame, row: Int32Array, from: number): number {
+  let low = 0;
+  let high = row.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const frame = row[middle]!;
+    if (flame.from[frame]! + flame.ns[frame]! <= from) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,149 @@
+// Latencies of single events: which of them count, grouped, and over time.
+
+import type { Latencies, Recording } from "./data.ts";
+import { period } from "./elapsed.ts";
+import { alikeTaken, choosesSessions, type Dimension, type Filter, isCalled, noFilter, windowsOf } from "./filter.ts";
+import { Histogram, middle } from "./histogram.ts";
+
+/** By what the events of a kind can be told apart, in the order of their places in a series. */
+export const LATENCY_BY = ["name", "device", "source"] as const;
+export type LatencyBy = (typeof LATENCY_BY)[number];
+
+/** What is looked at. */
+export interface LatencyChoice {
+  kind: number;
+  by: LatencyBy[];
+  /** Labels of the group whose distribution is shown, one for each of `by`; none = all of the kind. */
+  of: string[] | null;
+}
+
+/** By what the events of a kind differ, and combinations of it. */
+export function waysToGroup(of: Latencies, kind: number): LatencyBy[][] {
+  const series = of.series.filter(([ofKind]) => ofKind === kind);
+  const different = LATENCY_BY.filter((_, at) => new Set(series.map((one) => one[at + 1])).size > 1);
+  const [first, ...others] = different;
+  if (!first) return [["name"]];
+  return [...different.map((by) => [by]), ...others.map((by) => [first, by])];
+}
+
+/** What is chosen that the events of a kind cannot be told apart by. */
+export function notToldApart(of: Recording, kind: number, filter: Filter): Dimension[] {
+  const { names } = of.latencies.kinds[kind]!;
+  const told: Dimension[] = names === "wait" ? ["wait", "wait_class"] : names === "query" ? ["query"] : [];
+  const never: Dimension[] = ["wait", "wait_class", "query", "state", "session_state", "function"];
+  return never.filter((dimension) => filter.words.has(dimension) && !told.includes(dimension));
+}
+
+/** For each cell 1 when its event is of this kind and chosen. Without times where all of time is shown. */
+export function eventsTaken(of: Recording, kind: number, filter: Filter, withTimes = true): Uint8Array {
+  const all = of.latencies;
+  const takes = new Uint8Array(all.rows);
+  const [first, end] = withTimes ? windowsOf(all, filter) : [0, Number.POSITIVE_INFINITY];
+  const sessions = choosesSessions(filter) && all.apart !== "none" ? alikeTaken(of, filter, all.alike) : null;
+  const series = all.series.map((one) => one[0] === kind && isNamed(of, kind, one[1], filter));
+  for (let row = 0; row < all.rows; row++) {
+    const window = all.window[row]!;
+    const session = all.session[row]!;
+    const isOfSession = !sessions || (session > 0 && sessions[session - 1]);
+    takes[row] = window >= first && window < end && series[all.of_series[row]!] && isOfSession ? 1 : 0;
+  }
+  return takes;
+}
+
+function isNamed(of: Recording, kind: number, name: string, filter: Filter): boolean {
+  const { names } = of.latencies.kinds[kind]!;
+  const queries = filter.words.get("query");
+  if (names === "query") return !queries || queries.includes(name);
+  if (names === "other") return true;
+  const [first = "", event = first] = name.split(":");
+  const wait = { class: first, event, recorded_event: event, label: name };
+  const is = (dimension: Dimension, test: (word: string) => boolean) => filter.words.get(dimension)?.some(test) ?? true;
+  return is("wait", (word) => isCalled(wait, word)) && is("wait_class", (word) => word === first);
+}
+
+export interface Group {
+  labels: string[];
+  histogram: Histogram;
+}
+
+/** The events by what tells them apart, those with the most time first. */
+export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[]): Group[] {
+  const found = new Map<string, Group>();
+  const ofSeries: Group[] = of.series.map((series) => {
+    const labels = by.map((name) => series[LATENCY_BY.indexOf(name) + 1] as string);
+    const key = JSON.stringify(labels);
+    const group = found.get(key) ?? { labels, histogram: new Histogram(of.buckets) };
+    found.set(key, group);
+    return group;
+  });
+  for (let row = 0; row < of.rows; row++) {
+    if (takes[row]) ofSeries[of.of_series[row]!]!.histogram.add(of.bucket[row]!, of.count[row]!, of.sum[row]!, of.max[row]!);
+  }
+  const all = [...found.values()].filter(({ histogram }) => histogram.count > 0);
+  return all.sort((one, other) => other.histogram.sum - one.histogram.sum || (one.labels.join() < other.labels.join() ? -1 : 1));
+}
+
+/** The same cells, but of one group only. */
+export function ofGroup(of: Latencies, takes: Uint8Array, { by, of: labels }: LatencyChoice): Uint8Array {
+  if (!labels) return takes;
+  const is = of.series.map((series) => by.every((name, at) => series[LATENCY_BY.indexOf(name) + 1] === labels[at]));
+  return takes.map((isTaken, row) => (isTaken && is[of.of_series[row]!] ? 1 : 0));
+}
+
+/** Events over time: columns of time, rows of a power of two of microseconds each. */
+export interface HeatMap {
+  /** Begin of the first column in seconds, and length of each. */
+  from_s: number;
+  width_s: number;
+  columns: number;
+  /** The lowest row begins at this power of two of microseconds. */
+  lowest: number;
+  powers: number;
+  perPower: number;
+  /** By column and row, the lowest being 0. */
+  cells: Map<number, { count: number; sum: number; max: number }>;
+  largest: number;
+}
+
+const MOST_COLUMNS = 240;
+/** Rows of a power of two, and of all; powers below the lowest are in it. */
+const FINEST = 8;
+const MOST_ROWS = 96;
+const LOWEST = -4;
+
+export function heatMap(of: Recording, takes: Uint8Array): HeatMap | null {
+  const all = of.latencies;
+  const [from, to] = period(of, noFilter()).map((us) => us / 1e6) as [number, number];
+  let width_s = all.width_s;
+  while ((to - from) / width_s > MOST_COLUMNS) width_s += all.width_s;
+  const from_s = Math.floor(from / width_s) * width_s;
+  const rowOf = all.buckets.map((bounds) => Math.max(LOWEST * FINEST, Math.floor(Math.log2(middle(bounds) / 1000) * FINEST)));
+  let [lowest, highest] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (let row = 0; row < all.rows; row++) {
+    if (!takes[row]) continue;
+    lowest = Math.min(lowest, rowOf[all.bucket[row]!]!);
+    highest = Math.max(highest, rowOf[all.bucket[row]!]!);
+  }
+  if (highest < lowest || to <= from) return null;
+  lowest = Math.floor(lowest / FINEST);
+  const powers = Math.floor(highest / FINEST) - lowest + 1;
+  let perPower = FINEST;
+  while (perPower > 1 && powers * perPower > MOST_ROWS) perPower /= 2;
+  const columns = Math.max(1, Math.ceil((to - from_s) / width_s));
+  const rows = powers * perPower;
+  const cells: HeatMap["cells"] = new Map();
+  for (let row = 0; row < all.rows; row++) {
+    if (!takes[row]) continue;
+    const second = all.first_s + all.window[row]! * all.width_s;
+    const column = Math.min(columns - 1, Math.max(0, Math.floor((second - from_s) / width_s)));
+    const place = Math.floor((rowOf[all.bucket[row]!]! - lowest * FINEST) / (FINEST / perPower));
+    const cell = cells.get(column * rows + place) ?? { count: 0, sum: 0, max: 0 };
+    cell.count += all.count[row]!;
+    cell.sum += all.sum[row]!;
+    cell.max = Math.max(cell.max, all.max[row]!);
+    cells.set(column * rows + place, cell);
+  }
+  let largest = 0;
+  for (const { count } of cells.values()) largest = Math.max(largest, count);
+  return { from_s, width_s, columns, lowest, powers, perPower, cells, largest };
+}

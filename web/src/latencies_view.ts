@@ -1,0 +1,161 @@
+// How long single events took: a kind of them, by what tells them apart; of what is chosen among these a heat map and a histogram.
+
+import type { Recording } from "./data.ts";
+import { choice, make, type Tip } from "./dom.ts";
+import { choosesSessions, DIMENSION_NAMES, type Filter, isFiltered } from "./filter.ts";
+import { HeatMapView } from "./heat_map_view.ts";
+import type { Histogram } from "./histogram.ts";
+import { eventsTaken, type Group, groups, heatMap, LATENCY_BY, type LatencyBy, type LatencyChoice, notToldApart, ofGroup, waysToGroup } from "./latencies.ts";
+import { type Column, type Order, RankedTable } from "./ranked_table.ts";
+import { statementLabel } from "./timeline.ts";
+import type { LatencyWords } from "./view.ts";
+import { counted, duration, nameOr, oneLine, percent, seconds } from "./words.ts";
+
+const BY_NAMES: Record<LatencyBy, string> = { name: "name", device: "device", source: "source" };
+
+export class LatenciesView {
+  readonly element = make("div", { class: "latencies" });
+  private readonly what = make("p", { class: "note" });
+  private readonly note = make("p", { class: "note" });
+  private readonly empty = make("p", { class: "empty", role: "status" });
+  private readonly shown = make("div", {});
+  private readonly title = make("h3");
+  private readonly histogram = make("div", { class: "scroll" });
+  private readonly heat: HeatMapView;
+  private readonly table: RankedTable<Group>;
+  private readonly tools = make("div", { class: "tools" });
+  private readonly kinds;
+  private choice: LatencyChoice = { kind: 0, by: ["name"], of: null };
+  private elapsed = 0;
+  private words: LatencyWords = { kind: null, by: null, of: null };
+
+  constructor(
+    private readonly of: Recording,
+    tip: Tip,
+    chooseTime: (range: [number, number] | null) => void,
+    private readonly choose: (words: LatencyWords) => void,
+    sorted: (order: Order | null) => void,
+  ) {
+    const { kinds } = of.latencies;
+    this.heat = new HeatMapView(of, tip, chooseTime);
+    this.kinds = choice("of", kinds.map(({ kind }) => kind), (kind) => kinds.find((known) => known.kind === kind)!.words, (kind) => choose({ kind, by: null, of: null }));
+    const key = (group: Group) => JSON.stringify(group.labels);
+    this.table = new RankedTable<Group>("Latencies", this.columns(), "total", key, (group) => this.isChosen(group), (group) => this.choose({ ...this.words, of: this.isChosen(group) ? null : group.labels }), sorted);
+    this.shown.append(this.table.element, this.title, this.heat.element, this.histogram);
+    this.element.append(this.tools, this.what, this.note, this.empty, this.shown);
+  }
+
+  sortBy(order: Order | undefined): void {
+    this.table.sortBy(order);
+  }
+
+  /** `otherTime` says what to say where windows are longer than the time that is chosen. */
+  draw(words: LatencyWords, filter: Filter, elapsed: number, otherTime: string): void {
+    const { of } = this;
+    const all = of.latencies;
+    this.words = words;
+    this.elapsed = elapsed;
+    this.tools.hidden = all.kinds.length === 0;
+    if (all.kinds.length === 0) return this.say(`No latencies are in this recording. ${all.how_to_record ?? ""}`);
+    const kind = Math.max(0, all.kinds.findIndex((known) => known.kind === words.kind));
+    const ways = waysToGroup(all, kind);
+    const by = ways.find((way) => way.join() === words.by) ?? ways[0]!;
+    const isOne = words.of?.length === by.length;
+    this.choice = { kind, by, of: isOne ? words.of : null };
+    const { words: called, explanation, kind: word } = all.kinds[kind]!;
+    this.kinds.set(word);
+    const way = choice("by", ways.map((each) => each.join()), (each) => each.split(",").map((name) => BY_NAMES[name as LatencyBy]).join(", "), (each) => this.choose({ ...this.words, by: each, of: null }));
+    way.set(by.join());
+    way.element.hidden = ways.length < 2;
+    this.tools.replaceChildren(this.kinds.element, way.element);
+    this.what.textContent = [explanation, `All events are counted; ${all.quantiles}.`, all.lost > 0 ? `${all.lost} events of the whole recording are missing, because the recorder had no room for them.` : ""].join(" ").trim();
+    const names = notToldApart(of, kind, filter).map((dimension) => DIMENSION_NAMES[dimension]);
+    if (choosesSessions(filter) && all.apart === "none") names.push("session");
+    if (names.length > 0) return this.say(`${called} are not told apart by ${names.join(" and ")} in this page: take that choice back to see them.`);
+    const alike = choosesSessions(filter) && all.apart === "alike" ? "Latencies are kept for all sessions of the same kind, user, database and application: they are those of all that are like the chosen ones." : "";
+    this.note.textContent = `${otherTime} ${alike}`.trim();
+    this.note.hidden = this.note.textContent === "";
+    const takes = eventsTaken(of, kind, filter);
+    const found = groups(all, takes, by);
+    if (found.length === 0) return this.say(isFiltered(filter) ? "Nothing of what is chosen was such an event." : "There was no such event.");
+    this.empty.hidden = true;
+    this.shown.hidden = false;
+    this.table.update(found);
+    const [one] = groups(all, ofGroup(all, takes, this.choice), []);
+    const name = this.choice.of ? this.choice.of.map((label) => nameOr(label)).join(", ") : called;
+    this.title.textContent = one ? `${oneLine(name)}: ${summary(one.histogram)}` : `${oneLine(name)}: no event in what is chosen`;
+    const chosen = filter.from === null && filter.to === null ? null : ([filter.from ?? of.from_us / 1e6, filter.to ?? of.to_us / 1e6] as [number, number]);
+    this.heat.draw(heatMap(of, ofGroup(all, eventsTaken(of, kind, filter, false), this.choice)), chosen);
+    this.histogram.replaceChildren(...(one ? [histogramTable(one.histogram)] : []));
+  }
+
+  private say(why: string): void {
+    this.empty.textContent = why;
+    this.empty.hidden = false;
+    this.shown.hidden = true;
+    this.note.hidden = true;
+    this.what.hidden = this.of.latencies.kinds.length === 0;
+    this.table.update([]);
+  }
+
+  private isChosen({ labels }: Group): boolean {
+    return this.choice.of !== null && JSON.stringify(this.choice.of) === JSON.stringify(labels);
+  }
+
+  private columns(): Column<Group>[] {
+    const { of } = this;
+    const number = (word: string, name: string, get: (histogram: Histogram) => number, text: (value: number) => string): Column<Group> => ({
+      word,
+      name,
+      number: (group) => get(group.histogram),
+      text: (group) => text(get(group.histogram)),
+    });
+    const perSecond = (count: number) => (this.elapsed > 0 && of.are_times ? ((count * 1e9) / this.elapsed).toFixed(1) : "");
+    return [
+      { word: "event", name: "event", text: ({ labels }) => labels.map((label, at) => this.label(this.choice.by[at]!, label)).join(", "), isWide: true },
+      number("events", "events", (all) => all.count, (count) => count.toLocaleString("en")),
+      number("per_second", "per s", (all) => all.count, perSecond),
+      number("total", "total, s", (all) => all.sum, seconds),
+      number("mean", "mean", (all) => all.mean, duration),
+      number("p50", "p50", (all) => all.quantile(0.5), duration),
+      number("p95", "p95", (all) => all.quantile(0.95), duration),
+      number("p99", "p99", (all) => all.quantile(0.99), duration),
+      number("p99.9", "p99.9", (all) => all.quantile(0.999), duration),
+      number("max", "max", (all) => all.max, duration),
+    ];
+  }
+
+  private label(by: LatencyBy, label: string): string {
+    if (by !== LATENCY_BY[0] || this.of.latencies.kinds[this.choice.kind]!.names !== "query") return nameOr(label);
+    const at = this.of.statements.findIndex((statement) => statement.query === label);
+    return label === "0" ? "[no query]" : at >= 0 ? statementLabel(this.of, at) : label;
+  }
+}
+
+function summary(of: Histogram): string {
+  const quantiles = [0.5, 0.99, 0.999].map((q) => `p${(q * 100).toFixed(q > 0.99 ? 1 : 0)} ${duration(of.quantile(q))}`);
+  return `${of.count === 1 ? "1 event" : `${of.count.toLocaleString("en")} events`}, ${duration(of.sum)} in all; ${quantiles.join(", ")}, max ${duration(of.max)}`;
+}
+
+/** How often, and where the time went: the buckets that people know. */
+function histogramTable(of: Histogram): HTMLTableElement {
+  const buckets = of.powersOfTwo();
+  const largest = Math.max(...buckets.map(({ count }) => count));
+  const names = ["from us", "to us", "events", "% events", "", "mean", "time, s", "% time", ""];
+  const head = make("tr", {}, ...names.map((name) => make("th", { scope: "col", class: name === "" ? "part-of" : "number" }, name)));
+  const bar = (part: number, kind: string) => {
+    const mark = make("i", { class: kind });
+    mark.style.width = `${part * 100}%`;
+    return make("td", { class: "part-of", "aria-hidden": "true" }, mark);
+  };
+  const rows = buckets.map(({ from_us, to_us, count, sum }) => {
+    const cell = (text: string) => make("td", { class: "number" }, text);
+    const row = make("tr", {}, cell(String(from_us)), cell(String(to_us)), cell(count.toLocaleString("en")), cell(percent(count, of.count)), bar(count / largest, "events"));
+    row.append(cell(count > 0 ? duration(Math.floor(sum / count)) : "–"), cell(count > 0 ? seconds(sum) : "–"), cell(percent(sum, of.sum)), bar(of.sum > 0 ? sum / of.sum : 0, "time"));
+    row.dataset.from = String(from_us);
+    row.dataset.count = String(count);
+    row.dataset.ns = String(sum);
+    return row;
+  });
+  return make("table", { class: "histogram" }, make("caption", { class: "unseen" }, counted(buckets.length, "bucket")), make("thead", {}, head), make("tbody", {}, ...rows));
+}

@@ -1,0 +1,28 @@
+// Unpacks what is in the page, and shows it as what it is of.
+
+import { recordingOf } from "./data.ts";
+import { differenceOf } from "./difference.ts";
+import { DifferencePage } from "./difference_page.ts";
+import { make } from "./dom.ts";
+import { RecordingPage } from "./recording_page.ts";
+import { unpack } from "./unpack.ts";
+import { shown } from "./words.ts";
+
+async function start(): Promise<void> {
+  const into = document.getElementById("page")!;
+  into.replaceChildren(make("p", { role: "status" }, "Unpacking …"));
+  const data = document.getElementById("data");
+  try {
+    const unpacked = await unpack(data?.textContent ?? "");
+    const page = unpacked.page === "difference" ? new DifferencePage(differenceOf(unpacked)) : new RecordingPage(recordingOf(unpacked));
+    page.show(into);
+    Object.assign(window, { dbtimePage: page });
+    document.documentElement.dataset.ready = "yes";
+  } catch (e) {
+    const why = e instanceof Error ? e.message : String(e);
+    into.replaceChildren(make("p", { class: "trouble", role: "alert" }, `This page is damaged: ${shown(why)}. Ask for it again, or make it anew with 'dbtime html'.`));
+    document.documentElement.dataset.ready = "no";
+  }
+}
+
+void start();

@@ -1,0 +1,184 @@
+// A table that can be sorted, whose rows can be chosen. While the pointer or the focus is in it, rows stay where they are: their numbers
+// change, their order does not. By what it is sorted is the page's to keep.
+
+import { button, make } from "./dom.ts";
+
+export interface Column<Row> {
+  /** What stands for it in the address of the page. */
+  word: string;
+  name: string;
+  /** Numbers are sorted the largest first and stand at the right. */
+  number?: (row: Row) => number;
+  text: (row: Row) => string;
+  /** Above 0 more, below less: coloured so. */
+  tone?: (row: Row) => number;
+  isWide?: boolean;
+}
+
+/** By which column, and whether the other way round than usual. */
+export interface Order {
+  column: string;
+  isReversed: boolean;
+}
+
+const SHOWN = 15;
+
+export class RankedTable<Row> {
+  readonly element = make("div", { class: "ranked" });
+  private readonly head = make("tr");
+  private readonly body = make("tbody");
+  private readonly more = make("p", { class: "more" });
+  private rows = new Map<string, Row>();
+  private order: string[] = [];
+  private sort: number;
+  private isReversed = false;
+  private isHeld = false;
+  private shown = SHOWN;
+
+  constructor(
+    name: string,
+    private readonly columns: Column<Row>[],
+    private readonly usual: string,
+    private readonly keyOf: (row: Row) => string,
+    private readonly isChosen: (row: Row) => boolean,
+    /** Without it nothing can be chosen. */
+    private readonly choose: ((row: Row) => void) | null,
+    private readonly sorted: (order: Order | null) => void,
+  ) {
+    this.sort = this.place(usual);
+    const table = make("table", {}, make("caption", { class: "unseen" }, name), make("thead", {}, this.head), this.body);
+    this.element.append(make("div", { class: "scroll" }, table), this.more);
+    const hold = (isHeld: boolean) => () => {
+      this.isHeld = isHeld;
+      if (!isHeld) this.rank();
+    };
+    this.body.addEventListener("pointerenter", hold(true));
+    this.body.addEventListener("pointerleave", hold(false));
+    this.body.addEventListener("focusin", hold(true));
+    this.body.addEventListener("focusout", (event) => {
+      if (!this.body.contains(event.relatedTarget as Node | null) && !this.body.matches(":hover")) hold(false)();
+    });
+  }
+
+  update(rows: Row[]): void {
+    this.rows = new Map(rows.map((row) => [this.keyOf(row), row]));
+    if (!this.isHeld) {
+      this.rank();
+      return;
+    }
+    // What is new comes last; what has gone leaves an empty place.
+    const known = new Set(this.order);
+    for (const key of this.rows.keys()) if (!known.has(key)) this.order.push(key);
+    this.draw();
+  }
+
+  /** Shows anew what is chosen. */
+  redraw(): void {
+    this.draw();
+  }
+
+  /** Sorts it so; as usual without an order, or by a column that it does not have. */
+  sortBy(order: Order | undefined): void {
+    const isKnown = order !== undefined && this.columns.some((column) => column.word === order.column);
+    const sort = this.place(isKnown ? order.column : this.usual);
+    const isReversed = isKnown && order.isReversed;
+    if (sort === this.sort && isReversed === this.isReversed) return;
+    this.sort = sort;
+    this.isReversed = isReversed;
+    this.rank();
+  }
+
+  private place(word: string): number {
+    return this.columns.findIndex((column) => column.word === word);
+  }
+
+  private rank(): void {
+    const column = this.columns[this.sort]!;
+    const sign = this.isReversed ? -1 : 1;
+    // Equal ones stay in the order in which they came.
+    const rows = [...this.rows].sort(([, one], [, other]) =>
+      column.number
+        ? (column.number(other) - column.number(one)) * sign
+        : compare(column.text(one), column.text(other)) * sign,
+    );
+    this.order = rows.map(([key]) => key);
+    this.draw();
+  }
+
+  private draw(): void {
+    const wasOnHead = this.head.contains(document.activeElement);
+    this.head.replaceChildren(
+      ...this.columns.map((column, at) => {
+        const isSorted = at === this.sort;
+        const isRising = this.isReversed === (column.number !== undefined);
+        const cell = make("th", {
+          scope: "col",
+          class: column.number ? "number" : "",
+          "aria-sort": isSorted ? (isRising ? "ascending" : "descending") : "none",
+        });
+        cell.append(
+          button(`${column.name}${isSorted ? (isRising ? " ▲" : " ▼") : ""}`, {}, () => {
+            const isReversed = isSorted && !this.isReversed;
+            this.sorted(column.word === this.usual && !isReversed ? null : { column: column.word, isReversed });
+          }),
+        );
+        return cell;
+      }),
+    );
+    if (wasOnHead) this.head.cells[this.sort]?.querySelector("button")?.focus();
+    const focused = (document.activeElement as HTMLElement | null)?.dataset.key;
+    const wasInside = this.body.contains(document.activeElement);
+    this.body.replaceChildren(...this.order.slice(0, this.shown).map((key) => this.line(key)));
+    if (wasInside && focused !== undefined) {
+      for (const row of this.body.rows) if (row.dataset.key === focused) row.focus();
+    }
+    const hidden = this.order.length - this.shown;
+    this.more.replaceChildren();
+    if (hidden > 0) {
+      const step = Math.min(hidden, 100);
+      this.more.append(
+        button(`Show ${step} more of ${this.order.length}`, {}, () => {
+          this.shown += step;
+          this.draw();
+        }),
+      );
+    }
+  }
+
+  private line(key: string): HTMLTableRowElement {
+    const row = this.rows.get(key);
+    const line = make("tr", { tabindex: "0" });
+    line.dataset.key = key;
+    if (!row) {
+      line.className = "gone";
+      line.append(make("td", { colspan: String(this.columns.length) }, "no time in what is chosen"));
+      return line;
+    }
+    if (this.choose) line.setAttribute("aria-selected", String(this.isChosen(row)));
+    else line.className = "still";
+    for (const column of this.columns) {
+      const text = column.text(row);
+      const cell = make("td", { class: column.number ? "number" : column.isWide ? "wide" : "" }, text);
+      const tone = column.tone?.(row) ?? 0;
+      if (tone !== 0) cell.classList.add(tone > 0 ? "worse" : "better");
+      if (column.number) cell.dataset.value = String(column.number(row));
+      else if (text.length > 40) cell.title = text;
+      line.append(cell);
+    }
+    line.addEventListener("click", () => {
+      if (getSelection()?.isCollapsed !== false) this.choose?.(row);
+    });
+    line.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        this.choose?.(row);
+      } else if (event.key === "ArrowDown") (line.nextElementSibling as HTMLElement | null)?.focus();
+      else if (event.key === "ArrowUp") (line.previousElementSibling as HTMLElement | null)?.focus();
+    });
+    return line;
+  }
+}
+
+function compare(one: string, other: string): number {
+  return one < other ? -1 : one > other ? 1 : 0;
+}

@@ -1,0 +1,338 @@
+// The page of a recording: draws it as the address says.
+
+import { Address } from "./address.ts";
+import { causes, notFollowed } from "./causes.ts";
+import { CausesView } from "./causes_view.ts";
+import { DB_TIME, type Recording } from "./data.ts";
+import { button, choice, make, Tip } from "./dom.ts";
+import { elapsedNs } from "./elapsed.ts";
+import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, tableOf, toggled } from "./filter.ts";
+import { FIRST, flame, functions, MODES } from "./flame.ts";
+import { FlameView } from "./flame_view.ts";
+import { LatenciesView } from "./latencies_view.ts";
+import { databaseView, type Ledger, ledger } from "./ledger.ts";
+import { drawDatabaseView, LedgerView } from "./ledger_view.ts";
+import type { Order } from "./ranked_table.ts";
+import { blockerTable, functionTable, sessionTable, sessionTimes, statementTable, statementTimes, type Whole } from "./tables.ts";
+import { statementLabel, TIMELINE_BY, timeline } from "./timeline.ts";
+import { TimelineView } from "./timeline_view.ts";
+import { SearchBox } from "./search_box.ts";
+import { LEVEL_CHOICES, levelsOf, read, type TableName, type View, type Zoom, written } from "./view.ts";
+import { amount, clockTime, counted, oneLine, percent, seconds, shown } from "./words.ts";
+
+/** Words of a chip are cut here. */
+const LONGEST_CHIP = 60;
+
+export class RecordingPage {
+  private view: View;
+  private readonly address: Address;
+  private whole: Whole = { dbTime: 0, elapsed: 0 };
+  private isEmptyByFilter = false;
+  private readonly tip = new Tip();
+  private readonly chips = make("div", { class: "chips", role: "group", "aria-label": "What is chosen" });
+  private readonly summary = make("p", { class: "summary", role: "status" });
+  private readonly sentences = make("div", { class: "sentences" });
+  private readonly database = make("div", { class: "database" });
+  private readonly searchBox: SearchBox;
+  private readonly stacksNote = make("p", { class: "note" });
+  private readonly sessionsNote = make("p", { class: "empty" }, "Functions are chosen, and this page is too full to have stacks by session: take the functions back to see sessions.");
+  private readonly sqlNote = make("p", { class: "empty" });
+  private readonly ledgerView: LedgerView;
+  private readonly timelineView: TimelineView;
+  private readonly flameView: FlameView;
+  private readonly causesView: CausesView;
+  private readonly latenciesView: LatenciesView;
+  private readonly causesNote = make("p", { class: "note" });
+  private readonly blockersTitle = make("h3", {}, "Sessions by the time that others waited for them");
+  private readonly blockersNote = make("p", { class: "note" }, "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total.");
+  private readonly blockers;
+  private readonly statements;
+  private readonly sessions;
+  private readonly functions;
+  private readonly by;
+  private readonly mode;
+  private readonly levels;
+  private readonly first;
+  private readonly direction;
+
+  constructor(private readonly of: Recording) {
+    this.view = read(of, location.hash);
+    this.address = new Address(() => written(of, this.view));
+    const choose = (dimension: Dimension, word: string) => this.toggle([[dimension, word]]);
+    this.ledgerView = new LedgerView(of, (words) => this.toggle(words));
+    this.timelineView = new TimelineView(of, this.tip, (range) => this.chooseTime(range), choose);
+    this.flameView = new FlameView(of, this.tip, choose, () => this.whyNoStacks(), (zoom, isQuick) => this.zoomed(zoom, isQuick));
+    this.causesView = new CausesView(of, choose);
+    const has = (dimension: Dimension) => (word: string) => this.view.filter.words.get(dimension)?.includes(word) ?? false;
+    const whole = () => this.whole;
+    const acts = (table: TableName, dimension: Dimension) => ({
+      isChosen: has(dimension),
+      choose: (word: string) => choose(dimension, word),
+      sorted: (order: Order | null) => this.sorted(table, order),
+    });
+    this.blockers = blockerTable(of, acts("waited", "session"));
+    this.statements = statementTable(of, whole, acts("sql", "query"));
+    this.sessions = sessionTable(of, whole, acts("who", "session"));
+    this.functions = functionTable(of, whole, acts("functions", "function"));
+    this.searchBox = new SearchBox((search) => {
+      this.view = { ...this.view, search };
+      this.address.replace();
+      this.flameView.find(search);
+    });
+    const change = (part: Partial<View>) => this.go({ ...this.view, ...part });
+    this.latenciesView = new LatenciesView(of, this.tip, (range) => this.chooseTime(range), (latency) => change({ latency }), (order) => this.sorted("latency", order));
+    this.by = choice("by", TIMELINE_BY.filter((by) => by !== "program" || !of.knows_database), (by) => DIMENSION_NAMES[by], (by) => change({ by }));
+    this.mode = choice("time", MODES, (mode) => ({ all: "on CPU and off CPU", "on-cpu": "on CPU", "off-cpu": "off CPU" })[mode], (mode) => change({ mode, zoom: null }));
+    this.levels = choice("levels", LEVEL_CHOICES, (levels) => (levels === "none" ? "call paths only" : levels.replaceAll(",", ", ")), (levels) => change({ levels, zoom: null }));
+    this.first = choice("paths", FIRST, (first) => `${first} first`, (first) => change({ first, zoom: null }));
+    this.direction = choice("root", ["top", "bottom"] as const, (at) => `at the ${at}`, (at) => change({ icicle: at === "top" }));
+    addEventListener("hashchange", () => this.follow());
+    addEventListener("popstate", () => this.follow());
+  }
+
+  show(into: HTMLElement): void {
+    const { of } = this;
+    const [what, ...how] = of.first_lines;
+    document.title = `dbtime: ${shown(what ?? "")}`;
+    const section = (id: string, title: string, ...children: (Node | string)[]) =>
+      make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
+    const trust = make("details", { id: "trust" }, make("summary", {}, shown(of.quality[0] ?? "How far to trust it")));
+    trust.append(make("ul", {}, ...of.quality.slice(1).map((line) => make("li", {}, shown(line)))));
+    into.replaceChildren(
+      make("header", {}, make("h1", {}, shown(what ?? "")), ...how.map((line) => make("p", {}, shown(line)))),
+      make("div", { class: "top" }, this.chips, trust),
+      section("ledger", "Where did the time go?", this.summary, this.sentences, make("div", { class: "side" }, this.ledgerView.element, this.database)),
+      section("when", "When was it?", make("p", { class: "hint" }, of.are_times ? "Average active sessions. " : "Per second. ", "Drag to choose a time, click to choose what."), this.by.element, this.timelineView.element),
+      section("waited", "Who was waited for?", this.causesNote, this.causesView.element, this.blockersTitle, this.blockersNote, this.blockers.element),
+      section("code", "In which code?", make("div", { class: "tools" }, this.searchBox.element, this.mode.element, this.levels.element, this.first.element, this.direction.element), this.stacksNote, this.flameView.element),
+      section("sql", "Which SQL?", this.sqlNote, this.statements.element),
+      section("who", "Who was it?", this.sessionsNote, this.sessions.element),
+      section("functions", "Which functions?", this.functions.element),
+      section("latency", "How long did single events take?", this.latenciesView.element),
+      make("footer", {}, `Written by dbtime ${of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.bounds()}`),
+    );
+    this.draw();
+  }
+
+  /** What the page had to leave out. */
+  private bounds(): string {
+    const { of } = this;
+    const widths = [`those of stacks by ${counted(of.stacks.width_s, "second")}`];
+    if (of.causes.rows > 0) widths.push(`of who was waited for by ${counted(of.causes.width_s, "second")}`);
+    if (of.latencies.rows > 0) widths.push(`of single events by ${counted(of.latencies.width_s, "second")}`);
+    const parts = [`It tells seconds apart by ${counted(of.times.width_s, "second")}, ${widths.join(", ")}.`];
+    if (of.alike.length > 0) parts.push("Its stacks are not told apart by session, but by kind of session, user, database and application.");
+    if (of.left_out_ns > 0) parts.push(`The stacks of ${amount(of, of.left_out_ns)} of DB time found no place in it.`);
+    return parts.join(" ");
+  }
+
+  private follow(): void {
+    this.address.forget();
+    const next = read(this.of, location.hash);
+    if (written(this.of, next) === written(this.of, this.view)) return;
+    this.view = next;
+    this.draw();
+  }
+
+  /** Goes to a view; back leads to the one before. */
+  private go(view: View): void {
+    this.address.settle();
+    this.view = view;
+    this.address.push();
+    this.draw();
+  }
+
+  /** Another choice: the flame graph of it begins without a zoom. */
+  private choose(filter: Filter): void {
+    this.go({ ...this.view, filter, zoom: null });
+  }
+
+  private zoomed(zoom: Zoom | null, isQuick: boolean): void {
+    if (!isQuick) this.address.settle();
+    this.view = { ...this.view, zoom };
+    if (isQuick) this.address.pushSoon();
+    else this.address.push();
+  }
+
+  private sorted(table: TableName, order: Order | null): void {
+    const orders = new Map(this.view.orders);
+    if (order) orders.set(table, order);
+    else orders.delete(table);
+    this.address.settle();
+    this.view = { ...this.view, orders };
+    this.address.push();
+    this.orderTables();
+  }
+
+  private orderTables(): void {
+    const { orders } = this.view;
+    this.blockers.sortBy(orders.get("waited"));
+    this.statements.sortBy(orders.get("sql"));
+    this.sessions.sortBy(orders.get("who"));
+    this.functions.sortBy(orders.get("functions"));
+    this.latenciesView.sortBy(orders.get("latency"));
+  }
+
+  private toggle(words: [Dimension, string][]): void {
+    let filter = this.view.filter;
+    // Of several words those that are there stay, unless all are.
+    const isThere = ([dimension, word]: [Dimension, string]) => filter.words.get(dimension)?.includes(word) ?? false;
+    const changed = words.every(isThere) ? words : words.filter((word) => !isThere(word));
+    for (const [dimension, word] of changed) filter = toggled(filter, dimension, word);
+    this.choose(filter);
+  }
+
+  private chooseTime(range: [number, number] | null): void {
+    const [from, to] = range ?? [null, null];
+    this.choose({ ...this.view.filter, from, to });
+  }
+
+  /** The filter with whole windows of a table. */
+  private inWindows(filter: Filter, table: { width_s: number }): Filter {
+    const { width_s } = table;
+    return {
+      ...filter,
+      from: filter.from === null ? null : Math.floor(filter.from / width_s) * width_s,
+      to: filter.to === null ? null : Math.ceil(filter.to / width_s) * width_s,
+    };
+  }
+
+  private draw(): void {
+    const { of, view } = this;
+    const table = tableOf(of, view.filter);
+    const filter = this.inWindows(view.filter, table);
+    const takes = chosen(of, table, filter);
+    const sums = ledger(of, table, takes);
+    this.isEmptyByFilter = isFiltered(view.filter);
+    this.whole = { dbTime: sums.sums[DB_TIME]!, elapsed: elapsedNs(of, filter) };
+    this.drawChips();
+    this.drawSummary(sums, filter);
+    this.ledgerView.draw(sums);
+    drawDatabaseView(of, sums, this.database);
+    this.by.set(view.by);
+    const period = filter.from === null && filter.to === null ? null : ([filter.from ?? of.from_us / 1e6, filter.to ?? of.to_us / 1e6] as [number, number]);
+    this.timelineView.draw(timeline(of, view.filter, view.by), period);
+    this.drawCauses();
+    this.statements.update(of.no_statements === null ? statementTimes(of, table, takes) : []);
+    this.sqlNote.textContent = of.no_statements ?? "";
+    this.sqlNote.hidden = of.no_statements === null;
+    this.statements.element.hidden = of.no_statements !== null;
+    const isBySession = table.leaf === null || of.alike.length === 0;
+    this.sessionsNote.hidden = isBySession;
+    this.sessions.element.hidden = !isBySession;
+    this.sessions.update(isBySession ? sessionTimes(of, table, takes) : []);
+    this.functions.update(functions(of, of.stacks, this.takesOfStacks()));
+    this.latenciesView.draw(view.latency, this.inWindows(view.filter, of.latencies), elapsedNs(of, this.inWindows(view.filter, of.latencies)), this.otherTime(of.latencies, "Latencies are kept", "they are those"));
+    this.orderTables();
+    this.drawFlame();
+  }
+
+  private drawCauses(): void {
+    const { of, view } = this;
+    const found = of.no_causes === null && notFollowed(view.filter).length === 0 ? causes(of, chosen(of, of.causes, view.filter)) : null;
+    const isDrawn = this.causesView.draw(found, view.filter);
+    const blockers = isDrawn && found ? found.blockers : [];
+    for (const part of [this.blockersTitle, this.blockersNote, this.blockers.element]) part.hidden = blockers.length === 0;
+    this.blockers.update(blockers);
+    this.causesNote.textContent = isDrawn ? this.otherTime(of.causes, "Causes are kept", "they are those") : "";
+    this.causesNote.hidden = this.causesNote.textContent === "";
+  }
+
+  /** What to say where the windows of a table are longer than the time that is chosen; nothing where they are not. */
+  private otherTime(table: { width_s: number }, areKept: string, areThose: string): string {
+    const { of, view } = this;
+    const rounded = this.inWindows(view.filter, table);
+    if (rounded.from === view.filter.from && rounded.to === view.filter.to) return "";
+    const moment = (second: number | null, usual_us: number) => clockTime(of, second ?? usual_us / 1e6);
+    return `${areKept} by windows of ${table.width_s} s: ${areThose} of ${moment(rounded.from, of.from_us)} to ${moment(rounded.to, of.to_us)}.`;
+  }
+
+  private takesOfStacks(): Uint8Array {
+    return chosen(this.of, this.of.stacks, this.inWindows(this.view.filter, this.of.stacks));
+  }
+
+  private drawFlame(): void {
+    const { of, view } = this;
+    this.searchBox.set(view.search);
+    this.mode.set(view.mode);
+    this.levels.set(view.levels);
+    this.first.set(view.first);
+    this.direction.set(view.icicle ? "top" : "bottom");
+    const notes = [this.otherTime(of.stacks, "Stacks are kept", "flame graph and functions are those")];
+    if (isFinerThanStacks(of, view.filter)) {
+      notes.push("Stacks are kept for all sessions of the same kind, user, database and application: flame graph and functions are those of all that are like the chosen ones.");
+    }
+    this.stacksNote.textContent = notes.join(" ").trim();
+    this.stacksNote.hidden = this.stacksNote.textContent === "";
+    this.flameView.draw(flame(of, of.stacks, this.takesOfStacks(), view.mode, levelsOf(view.levels), view.first), view.icicle, view.zoom, view.search);
+  }
+
+  private drawChips(): void {
+    const { filter } = this.view;
+    const chips: HTMLElement[] = [];
+    const chip = (what: string, value: string, remove: () => void) => {
+      const short = value.length > LONGEST_CHIP ? `${value.slice(0, LONGEST_CHIP - 1)}…` : value;
+      const text = make("span", {}, make("b", {}, what), " ", short);
+      chips.push(button(text, { class: "chip", "aria-label": `Remove ${what} ${value}`, title: "Remove" }, remove));
+    };
+    if (filter.from !== null || filter.to !== null) {
+      const from = filter.from === null ? "the begin" : clockTime(this.of, filter.from);
+      const to = filter.to === null ? "the end" : clockTime(this.of, filter.to);
+      chip("time", `${from} to ${to}`, () => this.chooseTime(null));
+    }
+    for (const dimension of DIMENSIONS) {
+      for (const word of filter.words.get(dimension) ?? []) {
+        chip(DIMENSION_NAMES[dimension], this.valueOf(dimension, word), () => this.toggle([[dimension, word]]));
+      }
+    }
+    if (chips.length > 1) chips.push(button("Show all", { class: "all" }, () => this.choose(noFilter())));
+    if (chips.length === 0) chips.push(make("span", { class: "hint" }, "All of it is shown. A click on anything chooses it; / searches the flame graph."));
+    this.chips.replaceChildren(...chips);
+  }
+
+  private valueOf(dimension: Dimension, word: string): string {
+    if (dimension === "query") {
+      const at = this.of.statements.findIndex((statement) => statement.query === word);
+      if (at >= 0) return statementLabel(this.of, at);
+    }
+    return word === "" ? "[none]" : oneLine(word);
+  }
+
+  private drawSummary(sums: Ledger, filter: Filter): void {
+    const { of } = this;
+    const dbTime = sums.sums[DB_TIME]!;
+    const { elapsed } = this.whole;
+    this.summary.replaceChildren();
+    if (dbTime === 0) {
+      const why = this.isEmptyByFilter
+        ? "There is no DB time in what is chosen: take a choice back to see more."
+        : "There is no DB time in this recording: its sessions waited for work.";
+      this.summary.append(make("span", { class: "empty" }, why));
+    } else {
+      const sessions = of.are_times && elapsed > 0 ? ` in ${seconds(elapsed)} s: ${(dbTime / elapsed).toFixed(2)} average active sessions` : "";
+      const [first] = sums.rows;
+      const main = first ? `. Most of it: ${oneLine(of.waits[first.wait]!.label)}, ${percent(first.total, dbTime)} %` : "";
+      this.summary.append(make("strong", {}, `DB time ${amount(of, dbTime)}`), `${sessions}${main}.`);
+      const trust = [sums.mix === "mixed" ? "partly exact, partly sampled" : (sums.mix ?? ""), `${sums.samples.toLocaleString("en")} samples`];
+      if (sums.pooled > 0) trust.push(`${percent(sums.pooled, dbTime)} % pooled: of short sessions, by the samples of their kind`);
+      this.summary.append(make("small", {}, ` (${trust.join("; ")})`));
+    }
+    const view = databaseView(of, sums);
+    const own =
+      of.is_trace_without_states || view.dbTime === 0
+        ? []
+        : [`CPU and waits add up to ${(((view.cpu + view.wait) / view.dbTime) * 100).toFixed(0)} % of DB time; ${amount(of, view.doubleCounted)} are counted twice.`];
+    const sentences = isFiltered(filter) ? own : of.sentences;
+    this.sentences.replaceChildren(...sentences.map((sentence) => make("p", {}, shown(sentence))));
+  }
+
+  private whyNoStacks(): string {
+    if (this.whole.dbTime === 0) return this.isEmptyByFilter ? "There is no DB time in what is chosen." : "There is no DB time in this recording.";
+    return this.view.mode === "all" ? "No time to draw." : `Nothing of what is chosen was ${this.view.mode === "on-cpu" ? "on" : "off"} a CPU.`;
+  }
+
+  /** For who measures: how long drawing the flame graph takes, and of how many frames. */
+  measure(): { frames: number; ms: number } {
+    return { frames: this.flameView.count, ms: this.flameView.measure() };
+  }
+}

@@ -1,0 +1,167 @@
+// Statements, sessions and functions by their time.
+
+import type { Blocker } from "./causes.ts";
+import { DB_TIME, RESTS, type Recording, type SessionFact, type Table } from "./data.ts";
+import { factOf } from "./filter.ts";
+import type { FunctionTime } from "./flame.ts";
+import { type Column, type Order, RankedTable } from "./ranked_table.ts";
+import { statementLabel } from "./timeline.ts";
+import { cell, nameOr, oneLine, percent } from "./words.ts";
+
+export interface StatementTime {
+  statement: number;
+  ns: number;
+  mainWait: number;
+  mainWaitNs: number;
+  mainState: number;
+  mainStateNs: number;
+}
+
+export interface SessionTime {
+  session: number;
+  /** DB time of a client's session, time outside of idle waits of another. */
+  active: number;
+  mainWait: number;
+}
+
+/** What is shown of sessions of a database. */
+const FACTS: readonly SessionFact[] = ["user", "database", "application", "client", "backend_type"];
+
+/** What all shares are shares of. */
+export interface Whole {
+  dbTime: number;
+  elapsed: number;
+}
+
+/** DB time by statement. */
+export function statementTimes(of: Recording, table: Table, takes: Uint8Array): StatementTime[] {
+  const times = new Map<number, { waits: Map<number, number>; states: Map<number, number> }>();
+  for (let row = 0; row < table.rows; row++) {
+    if (!takes[row] || Math.floor(table.place[row]! / RESTS) !== DB_TIME) continue;
+    const statement = table.statement[row]!;
+    let time = times.get(statement);
+    if (!time) {
+      time = { waits: new Map(), states: new Map() };
+      times.set(statement, time);
+    }
+    add(time.waits, table.wait[row]!, table.ns[row]!);
+    add(time.states, table.state[row]!, table.ns[row]!);
+  }
+  return [...times].map(([statement, { waits, states }]) => {
+    const [mainWait, mainWaitNs] = most(waits, (wait) => of.waits[wait]!.label);
+    const [mainState, mainStateNs] = most(states, (state) => String(state));
+    let ns = 0;
+    for (const part of states.values()) ns += part;
+    return { statement, ns, mainWait, mainWaitNs, mainState, mainStateNs };
+  });
+}
+
+/** Time by session. */
+export function sessionTimes(of: Recording, table: Table, takes: Uint8Array): SessionTime[] {
+  const times = new Map<number, Map<number, number>>();
+  for (let row = 0; row < table.rows; row++) {
+    if (!takes[row]) continue;
+    const session = table.session[row]!;
+    let waits = times.get(session);
+    if (!waits) {
+      waits = new Map();
+      times.set(session, waits);
+    }
+    const wait = table.wait[row]!;
+    const isActive = Math.floor(table.place[row]! / RESTS) === DB_TIME || !of.waits[wait]!.idle;
+    if (isActive) add(waits, wait, table.ns[row]!);
+  }
+  const found = [...times].map(([session, waits]) => {
+    let active = 0;
+    for (const part of waits.values()) active += part;
+    return { session, active, mainWait: most(waits, (wait) => of.waits[wait]!.label)[0] };
+  });
+  return found.sort((one, other) => other.active - one.active || one.session - other.session);
+}
+
+function add(sums: Map<number, number>, key: number, ns: number): void {
+  sums.set(key, (sums.get(key) ?? 0) + ns);
+}
+
+function most(sums: Map<number, number>, name: (key: number) => string): [number, number] {
+  let found: [number, number] = [-1, 0];
+  for (const [key, ns] of sums) {
+    if (found[0] < 0 || ns > found[1] || (ns === found[1] && name(key) < name(found[0]))) found = [key, ns];
+  }
+  return found;
+}
+
+const sessionsOf = (whole: Whole, ns: number) => (whole.elapsed > 0 ? (ns / whole.elapsed).toFixed(2) : "");
+
+/** What a table does with a row that is clicked, and with another order. */
+export interface Acts {
+  isChosen: (word: string) => boolean;
+  choose: (word: string) => void;
+  sorted: (order: Order | null) => void;
+}
+
+/** The tables. `whole` is asked whenever one is drawn. */
+export function statementTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
+  const query = (row: StatementTime) => of.statements[row.statement]!.query;
+  const columns: Column<StatementTime>[] = [
+    { word: "db_time", name: of.are_times ? "DB time, s" : of.unit, number: (row) => row.ns, text: (row) => cell(of, row.ns) },
+    { word: "share", name: "%", number: (row) => row.ns, text: (row) => percent(row.ns, whole().dbTime) },
+    { word: "aas", name: "AAS", number: (row) => row.ns, text: (row) => (of.are_times ? sessionsOf(whole(), row.ns) : "") },
+    { word: "main_wait", name: "main wait", text: (row) => (row.mainWait < 0 ? "" : `${oneLine(of.waits[row.mainWait]!.label)} ${percent(row.mainWaitNs, row.ns)} %`) },
+    { word: "main_state", name: "main state", text: (row) => (row.mainState < 0 ? "" : `${of.states[row.mainState]} ${percent(row.mainStateNs, row.ns)} %`) },
+    { word: "statement", name: "statement", text: (row) => statementLabel(of, row.statement), isWide: true },
+    { word: "query", name: "query", text: (row) => of.statements[row.statement]!.sql_id ?? (query(row) === "0" ? "" : query(row)) },
+  ];
+  return new RankedTable<StatementTime>("Statements by DB time", columns, "db_time", query, (row) => isChosen(query(row)), (row) => choose(query(row)), sorted);
+}
+
+export function sessionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
+  const pid = (row: SessionTime) => String(of.sessions.pid[row.session]);
+  const fact = (name: SessionFact) => ({
+    word: name,
+    name: name === "backend_type" ? "process" : name,
+    text: (row: SessionTime) => nameOr(factOf(of, name, row.session)),
+  });
+  const isForeground = (row: SessionTime) => of.sessions.foreground[row.session] === 1;
+  const ofClient = (row: SessionTime) => (isForeground(row) ? row.active : 0);
+  const ofServer = (row: SessionTime) => (isForeground(row) ? 0 : row.active);
+  const columns: Column<SessionTime>[] = [
+    { word: "pid", name: "pid", text: (row) => (pid(row) === "0" ? "[unknown]" : pid(row)) },
+    { word: "db_time", name: of.are_times ? "DB time, s" : of.unit, number: ofClient, text: (row) => cell(of, ofClient(row)) },
+    { word: "share", name: "%", number: ofClient, text: (row) => percent(ofClient(row), isForeground(row) ? whole().dbTime : 0) },
+    { word: "main_wait", name: "main wait", text: (row) => (row.mainWait < 0 ? "" : oneLine(of.waits[row.mainWait]!.label)) },
+    ...(of.knows_database ? FACTS : (["program"] as const)).map(fact),
+    { word: "background", name: "background", number: ofServer, text: (row) => cell(of, ofServer(row)) },
+  ];
+  return new RankedTable<SessionTime>("Sessions by DB time", columns, "db_time", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted);
+}
+
+export function functionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
+  const name = (row: FunctionTime) => of.functions[row.function]!;
+  const columns: Column<FunctionTime>[] = [
+    { word: "self", name: of.are_times ? "self, s" : "self", number: (row) => row.self, text: (row) => cell(of, row.self) },
+    { word: "self_share", name: "self %", number: (row) => row.self, text: (row) => percent(row.self, whole().dbTime) },
+    { word: "total", name: of.are_times ? "total, s" : "total", number: (row) => row.total, text: (row) => cell(of, row.total) },
+    { word: "total_share", name: "total %", number: (row) => row.total, text: (row) => percent(row.total, whole().dbTime) },
+    { word: "function", name: "function", text: (row) => oneLine(name(row)) + (of.kernel[row.function] ? " [k]" : ""), isWide: true },
+    { word: "module", name: "module", text: (row) => oneLine(of.names_of_modules[of.modules[row.function]!]!) },
+  ];
+  return new RankedTable<FunctionTime>("Functions by time in them", columns, "self", (row) => String(row.function), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
+}
+
+export function blockerTable(of: Recording, { isChosen, choose, sorted }: Acts) {
+  const pid = (row: Blocker) => String(of.sessions.pid[row.session]);
+  const facts = (["user", "application", "backend_type"] as const).map((name) => ({
+    word: name,
+    name: name === "backend_type" ? "process" : name,
+    text: (row: Blocker) => nameOr(factOf(of, name, row.session)),
+  }));
+  const columns: Column<Blocker>[] = [
+    { word: "pid", name: "pid", text: (row) => (pid(row) === "0" ? "[unknown]" : pid(row)) },
+    { word: "waited_for", name: of.are_times ? "waited for, s" : of.unit, number: (row) => row.ns, text: (row) => cell(of, row.ns) },
+    { word: "blocked", name: "blocked itself, s", number: (row) => row.blocked, text: (row) => cell(of, row.blocked) },
+    { word: "waiters", name: "waiters", number: (row) => row.waiters.size, text: (row) => String(row.waiters.size) },
+    ...facts,
+  ];
+  return new RankedTable<Blocker>("Sessions by the time that others waited for them", columns, "waited_for", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted);
+}

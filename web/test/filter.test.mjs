@@ -1,0 +1,321 @@
+// What is computed in the page, on a recording small enough to be added up by hand.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { build } from "esbuild";
+
+/** The sources as a module that Node can import. */
+async function sources(code) {
+  const built = await build({ stdin: { contents: code, resolveDir: "src" }, bundle: true, format: "esm", write: false });
+  return import(`data:text/javascript;base64,${Buffer.from(built.outputFiles[0].contents).toString("base64")}`);
+}
+
+const of = await sources(`
+  export * from "./filter.ts";
+  export * from "./ledger.ts";
+  export * from "./flame.ts";
+  export * from "./view.ts";
+  export * as difference_view from "./difference_view.ts";
+  export * from "./words.ts";
+  export { causes } from "./causes.ts";
+  export { Histogram } from "./histogram.ts";
+  export { eventsTaken, groups, heatMap, waysToGroup } from "./latencies.ts";
+  export { timeline } from "./timeline.ts";
+  export { unpack } from "./unpack.ts";
+`);
+
+const wait = (label, kind, idle = false, recorded = undefined) => {
+  const [first, event = first] = label.split(":");
+  return { label, class: first, event, recorded_event: recorded ?? event, class_by_cpu: first, kind, idle };
+};
+
+/** Two sessions, two seconds. Rows: window, session, statement, wait, leaf, ms, place, state. */
+function recording(rows) {
+  const column = (at) => Uint32Array.from(rows, (row) => row[at]);
+  const table = {
+    rows: rows.length,
+    width_s: 1,
+    first_s: 100,
+    window: column(0),
+    session: column(1),
+    statement: column(2),
+    wait: column(3),
+    leaf: null,
+    ns: Float64Array.from(rows, (row) => row[5] * 1e6),
+    samples: column(5),
+    place: Uint8Array.from(rows, (row) => row[6]),
+    state: Uint8Array.from(rows, (row) => row[7]),
+    session_state: new Uint8Array(rows.length),
+    flags: new Uint8Array(rows.length),
+  };
+  return {
+    are_times: true,
+    knows_database: true,
+    unit: "time",
+    clock: "utc",
+    cpus: 2,
+    start_us: 100e6,
+    from_us: 100e6,
+    to_us: 102e6,
+    gaps: [],
+    may_be_long: true,
+    no_timeline: null,
+    states: ["user", "kernel", "runnable", "sleep"],
+    state_groups: ["cpu", "cpu", "queue", "blocked"],
+    session_states: [""],
+    waits: [
+      wait("CPU", "none"),
+      wait("IO:DataFileRead", "event"),
+      wait("Client:ClientRead", "event", true),
+      { ...wait("Client:ClientRead (no CPU)", "event", true, "ClientRead"), class_by_cpu: "Client (no CPU)" },
+    ],
+    statements: [{ query: "0" }, { query: "-7", text: "select 1" }],
+    names: ["", "alice", "bob"],
+    sessions: { pid: [11, 12], foreground: [1, 1], user: [1, 2], database: [0, 0], application: [0, 0], client: [0, 0], backend_type: [0, 0], program: [0, 0] },
+    alike: [],
+    functions: ["main", "read", "vfs_read", "[preempted]"],
+    modules: [0, 0, 1, 2],
+    names_of_modules: ["postgres", "[kernel]", ""],
+    kernel: [0, 0, 1, 0],
+    preempted: 3,
+    callers: Int32Array.from([-1, 0, 1, 0]),
+    function_of: Uint32Array.from([0, 1, 2, 3]),
+    times: table,
+    stacks: { ...table, leaf: column(4) },
+    causes: { ...table, chain: column(4) },
+    latencies: {
+      ...{ how_to_record: null, quantiles: "", lost: 0, apart: "each", alike: [], width_s: 1, first_s: 100, rows: 4 },
+      kinds: [{ kind: "wait", words: "Waits", explanation: "", names: "wait" }, { kind: "block", words: "Block requests", explanation: "", names: "other" }],
+      series: [[0, "IO:DataFileRead", "", ""], [0, "Lock:tuple", "", ""], [1, "read", "sda", ""], [1, "read", "sdb", ""]],
+      buckets: [[1000, 1008], [5_000_000, 5_080_000]],
+      window: [0, 0, 1, 1],
+      session: [1, 2, 1, 0],
+      of_series: [0, 1, 0, 2],
+      bucket: [0, 1, 1, 0],
+      count: [99, 1, 1, 3],
+      sum: [99_200, 5_050_000, 5_010_000, 3_012],
+      max: [1007, 5_050_000, 5_010_000, 1005],
+    },
+    cause_kinds: ["session", "device", "timer", "client", "process", "unknown", "left out"],
+    // A waits for B, B for its client; nobody knows; no place.
+    chains: [[6], [3, 0, 1], [3, 1], [5]],
+    links: [[0, 1, 1, 0, 3], [1, 0, 2, 0, 3]],
+  };
+}
+
+const DB = 0;
+const IDLE = 4;
+const ROWS = [
+  [0, 0, 1, 0, 1, 500, DB, 0],
+  [0, 0, 1, 1, 2, 300, DB, 1],
+  [0, 0, 0, 2, 0, 200, IDLE, 3],
+  [0, 1, 1, 1, 2, 100, DB, 3],
+  [1, 1, 0, 3, 0, 50, DB, 2],
+  [1, 1, 1, 0, 3, 20, DB, 2],
+];
+
+const sums = (recorded, filter) => of.ledger(recorded, recorded.times, of.chosen(recorded, recorded.times, filter));
+const choose = (...words) => words.reduce((filter, [dimension, word]) => of.toggled(filter, dimension, word), of.noFilter());
+const ms = (ns) => ns / 1e6;
+
+test("the ledger is in sections, and its sums are those of its rows", () => {
+  const ledger = sums(recording(ROWS), of.noFilter());
+  assert.deepEqual(ledger.sums.map(ms), [970, 200, 0]);
+  assert.deepEqual(
+    ledger.rows.map((row) => [row.section, row.wait, ms(row.total)]),
+    [
+      [0, 0, 520],
+      [0, 1, 400],
+      [0, 3, 50],
+      [1, 2, 200],
+    ],
+  );
+});
+
+test("the steps lead from what the database says to DB time, whatever is chosen", () => {
+  const recorded = recording(ROWS);
+  for (const filter of [of.noFilter(), choose(["user", "bob"]), choose(["wait", "io"]), choose(["state", "runnable"])]) {
+    const view = of.databaseView(recorded, sums(recorded, filter));
+    const steps = view.steps.reduce((sum, [, ns]) => sum + ns, view.cpu + view.wait);
+    assert.equal(steps, view.dbTime);
+  }
+  const view = of.databaseView(recorded, sums(recorded, of.noFilter()));
+  assert.deepEqual([view.cpu, view.wait, view.doubleCounted].map(ms), [800, 400, 300]);
+});
+
+test("words choose as on the command line", () => {
+  const recorded = recording(ROWS);
+  const dbTime = (filter) => ms(sums(recorded, filter).sums[0]);
+  assert.equal(dbTime(choose(["wait", "DataFileRead"])), 400);
+  assert.equal(dbTime(choose(["wait", "datafileread"], ["wait", "CPU"])), 920);
+  // Of an idle wait both rows, of a command without a CPU its own.
+  assert.equal(dbTime(choose(["wait", "Client:ClientRead"])), 50);
+  assert.equal(ms(sums(recorded, choose(["wait", "ClientRead"])).sums[1]), 200);
+  assert.equal(ms(sums(recorded, choose(["wait", "ClientRead (no CPU)"])).sums[1]), 0);
+  assert.equal(dbTime(choose(["user", "bob"], ["query", "-7"])), 120);
+  assert.equal(dbTime(choose(["session", "11"], ["state", "KERNEL"])), 300);
+  assert.equal(dbTime({ ...of.noFilter(), from: 101 }), 70);
+  assert.equal(dbTime({ ...of.noFilter(), to: 101 }), 900);
+  assert.equal(dbTime(choose(["user", "nobody"])), 0);
+  assert.deepEqual(of.toggled(choose(["user", "bob"]), "user", "bob").words.size, 0);
+});
+
+test("functions have the time of their stacks, each once, and preemption is the interrupted function's", () => {
+  const recorded = recording(ROWS);
+  const takes = of.chosen(recorded, recorded.stacks, of.noFilter());
+  const found = Object.fromEntries(of.functions(recorded, recorded.stacks, takes).map((time) => [recorded.functions[time.function], [ms(time.self), ms(time.total)]]));
+  assert.deepEqual(found, { main: [70, 970], read: [500, 900], vfs_read: [400, 400], "[preempted]": [0, 20] });
+  const inside = of.chosen(recorded, recorded.stacks, choose(["function", "vfs_read"]));
+  assert.equal(ms(of.ledger(recorded, recorded.stacks, inside).sums[0]), 400);
+});
+
+test("stacks that are kept for sessions that are alike are those of all of them", () => {
+  const recorded = { ...recording(ROWS.map((row) => [row[0], 0, ...row.slice(2)])), alike: [0, 0] };
+  const dbTime = (filter) => ms(of.ledger(recorded, recorded.stacks, of.chosen(recorded, recorded.stacks, filter)).sums[0]);
+  assert.equal(dbTime(choose(["session", "12"])), 970);
+  assert.equal(dbTime(choose(["session", "13"])), 0);
+  assert.deepEqual([choose(["session", "12"]), choose(["user", "bob"])].map((filter) => of.isFinerThanStacks(recorded, filter)), [true, false]);
+});
+
+test("frames are as wide as their time, and lie inside of their callers", () => {
+  const recorded = recording(ROWS);
+  const takes = of.chosen(recorded, recorded.stacks, of.noFilter());
+  for (const [mode, total] of [["all", 970], ["on-cpu", 800], ["off-cpu", 170]]) {
+    const flame = of.flame(recorded, recorded.stacks, takes, mode, ["wait", "state"]);
+    assert.equal(ms(flame.total), total);
+    for (let frame = 1; frame < flame.count; frame++) {
+      const caller = flame.caller[frame];
+      assert.ok(flame.from[frame] >= flame.from[caller]);
+      assert.ok(flame.from[frame] + flame.ns[frame] <= flame.from[caller] + flame.ns[caller]);
+      assert.equal(of.frameAt(flame, flame.from[frame] + 1, flame.depth[frame]), frame);
+    }
+  }
+  const flame = of.flame(recorded, recorded.stacks, takes, "all", []);
+  assert.equal(ms(of.found(recorded, flame, "READ").ns), 900);
+});
+
+test("with callees first a path begins with its leaf, and paths that end alike are one there", () => {
+  const recorded = recording([
+    [0, 0, 1, 0, 2, 500, DB, 0],
+    [0, 0, 1, 0, 1, 300, DB, 0],
+    [0, 1, 1, 0, 2, 100, DB, 0],
+  ]);
+  const drawn = of.flame(recorded, recorded.stacks, new Uint8Array(3).fill(1), "all", [], "callees");
+  const names = (row) => [...row].map((frame) => [frame === 0 ? "all" : recorded.functions[drawn.value[frame]], ms(drawn.ns[frame])]);
+  assert.deepEqual(drawn.rows.map(names), [
+    [["all", 900]],
+    [["read", 300], ["vfs_read", 600]],
+    [["main", 300], ["read", 600]],
+    [["main", 600]],
+  ]);
+});
+
+test("a frame of a comparison has the time of both sides, and width by one of them", () => {
+  const recorded = recording(ROWS);
+  const { stacks } = recorded;
+  const other = Float64Array.from(stacks.ns, (ns, row) => (row === 0 ? 0 : row === 1 ? 2 * ns : ns));
+  const takes = new Uint8Array(stacks.rows).fill(1);
+  const both = of.flame(recorded, { ...stacks, other }, takes, "all", []);
+  const mirrored = of.flame(recorded, { ...stacks, ns: other, other: stacks.ns }, takes, "all", []);
+  assert.equal(both.other[0], mirrored.total);
+  assert.equal(mirrored.other[0], both.total);
+  assert.equal(both.own[1].reduce((sum, ns) => sum + ns), both.other[0], "what is in frames themselves sums to all");
+  // What is on the other side only has no width, and is in no row.
+  for (const row of mirrored.rows) for (const frame of row) assert.ok(mirrored.ns[frame] > 0);
+});
+
+test("the buckets of a time line sum to DB time", () => {
+  const recorded = recording(ROWS);
+  for (const by of ["wait_class", "wait", "state", "query", "user"]) {
+    const line = of.timeline(recorded, of.noFilter(), by);
+    const sum = line.rates.reduce((all, rates, bucket) => all + rates.reduce((one, rate) => one + rate, 0) * (line.bounds[bucket][1] - line.bounds[bucket][0]), 0);
+    assert.equal(Math.round(sum * 1000), 970e6);
+  }
+});
+
+test("what is longer than its window began before it", () => {
+  const recorded = recording([
+    [1, 0, 1, 1, 2, 1500, DB, 1],
+    [1, 0, 1, 0, 1, 200, DB, 0],
+  ]);
+  const drawn = (of_recording) => {
+    const { values, rates, before } = of.timeline(of_recording, of.noFilter(), "wait");
+    return [values.map((value) => value.label), rates.map((bucket) => bucket.map((rate) => Math.round(rate * 1000))), Math.round(ms(before))];
+  };
+  assert.deepEqual(drawn(recorded), [["CPU", "IO:DataFileRead"], [[0, 700], [200, 800]], 0]);
+  assert.deepEqual(drawn({ ...recorded, may_be_long: false }), [["CPU", "IO:DataFileRead"], [[0, 0], [200, 1500]], 0]);
+  assert.deepEqual(drawn({ ...recorded, from_us: 100_500_000 })[2], 200);
+});
+
+test("chains that begin alike are one, and each of their links was waited for", () => {
+  const recorded = recording([
+    [0, 0, 1, 1, 1, 500, DB, 3],
+    [0, 1, 1, 1, 2, 300, DB, 3],
+    [1, 0, 1, 1, 1, 100, DB, 3],
+    [1, 0, 1, 0, 3, 50, DB, 3],
+    [1, 0, 1, 0, 0, 7, DB, 3],
+  ]);
+  const found = of.causes(recorded, of.chosen(recorded, recorded.causes, of.noFilter()));
+  assert.deepEqual([found.blocked, found.followed].map(ms), [957, 900]);
+  const tree = (node) => [node.kind, ms(node.ns), node.children.map(tree)];
+  assert.deepEqual(
+    found.waits.map(({ wait, ns, sessions, causes }) => [wait, ms(ns), sessions.size, causes.map(tree)]),
+    [
+      [1, 900, 2, [[null, 600, [["client", 600, []]]], ["client", 300, []]]],
+      [0, 57, 1, [["unknown", 50, []], ["left out", 7, []]]],
+    ],
+  );
+  assert.deepEqual(
+    found.blockers.map(({ session, waiters, ns, blocked }) => [session, waiters.size, ms(ns), ms(blocked)]),
+    [
+      [1, 2, 900, 0],
+      [0, 1, 600, 600],
+    ],
+  );
+});
+
+test("events are grouped by what is chosen, and a heat map has each of them once", () => {
+  const recorded = recording(ROWS);
+  const taken = (kind, filter) => of.eventsTaken(recorded, kind, filter);
+  const found = (kind, filter, by) => of.groups(recorded.latencies, taken(kind, filter), by).map(({ labels, histogram }) => [...labels, histogram.count, histogram.max]);
+  assert.deepEqual(found(0, of.noFilter(), ["name"]), [["IO:DataFileRead", 100, 5_010_000], ["Lock:tuple", 1, 5_050_000]]);
+  assert.deepEqual(found(0, choose(["wait", "lock"]), []), [[1, 5_050_000]]);
+  assert.deepEqual(found(0, { ...of.noFilter(), from: 101 }, []), [[1, 5_010_000]]);
+  assert.deepEqual(found(0, choose(["user", "bob"]), ["name"]), [["Lock:tuple", 1, 5_050_000]]);
+  assert.deepEqual([found(1, of.noFilter(), ["device"]), found(1, choose(["user", "bob"]), [])], [[["sda", 3, 1005]], []]);
+  assert.deepEqual(of.waysToGroup(recorded.latencies, 1), [["device"]]);
+  const [{ histogram }] = of.groups(recorded.latencies, taken(0, of.noFilter()), []);
+  assert.deepEqual([0.5, 0.99, 1].map((q) => histogram.quantile(q)), [1003, 5_039_999, 5_050_000]);
+  assert.deepEqual(histogram.powersOfTwo().filter(({ count }) => count > 0).map(({ from_us, count }) => [from_us, count]), [[1, 99], [4096, 2]]);
+  const map = of.heatMap(recorded, taken(0, of.noFilter()));
+  const cells = [...map.cells].map(([key, { count }]) => [Math.floor(key / (map.powers * map.perPower)), count]);
+  assert.deepEqual(cells.sort(), [[0, 1], [0, 99], [1, 1]]);
+});
+
+test("a view is read as it is written", () => {
+  const recorded = recording(ROWS);
+  const view = { ...of.usualView(recorded), filter: { ...choose(["wait", "a&b=c#d"], ["user", ""], ["function", "operator<<(é)"]), from: 100, to: 102 }, by: "query", mode: "off-cpu", levels: "query", first: "callees", icicle: false, zoom: { from: 5, span: 12_345_678_901 }, search: "x y", orders: new Map([["who", { column: "user", isReversed: true }], ["functions", { column: "total", isReversed: false }]]), latency: { kind: "read", by: "name,source", of: ["IO:DataFileRead", ""] } };
+  assert.deepEqual(of.read(recorded, `#${of.written(recorded, view)}`), view);
+  const compared = { widths: "good", icicle: false, zoom: { from: 1, span: 2 }, search: "é&", statement: "", orders: new Map([["paths", { column: "good", isReversed: true }]]) };
+  assert.deepEqual(of.difference_view.read(`#${of.difference_view.written(compared)}`), compared);
+  assert.deepEqual(of.read(recorded, "#by=nothing&zzz=1&from=never&zoom=9-9&sort_nothing=user"), of.usualView(recorded));
+});
+
+test("foreign text is shown without what controls, reorders or hides", () => {
+  assert.equal(of.shown("a\u202eb\u200bc\u0007d\u2028e\u{e0041}"), "a?b?c?d?e?");
+  assert.equal(of.shown("größe 漢字 🐘"), "größe 漢字 🐘");
+  assert.deepEqual([0, 499_999, 500_000, 12_345_678_901].map(of.seconds), ["0.000", "0.000", "0.001", "12.346"]);
+});
+
+test("data that is damaged is refused with words", async () => {
+  for (const text of ["", "%%%", "AAAA", Buffer.from("no zlib").toString("base64")]) {
+    await assert.rejects(of.unpack(text), /its data|it has no data/, text);
+  }
+});
+
+test("the page has no way to take text for markup or code", () => {
+  const page = readFileSync("dist/page.html", "utf8");
+  for (const sink of ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "createContextualFragment", "srcdoc", "parseFromString", ".src =", "javascript:", "http://", "https://"]) {
+    assert.ok(!page.includes(sink), sink);
+  }
+});
