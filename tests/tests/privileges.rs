@@ -240,7 +240,7 @@ fn servers_in_namespaces_of_their_own_are_found_named_and_symbolised() {
         let data_directory = cluster.data_dir().to_path_buf();
         let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&data_directory).expect("it is there"));
         let start = format!(
-            "exec setpriv --reuid {owner} --clear-groups unshare {namespaces} --fork --kill-child {} -D {} -c listen_addresses= -k {}",
+            "exec setpriv --reuid {owner} --clear-groups unshare {namespaces} --fork --kill-child {} -D {} -c listen_addresses= -c jit=off -k {}",
             server.display(),
             data_directory.display(),
             cluster.socket_dir().display(),
@@ -249,7 +249,7 @@ fn servers_in_namespaces_of_their_own_are_found_named_and_symbolised() {
             start
         } else {
             format!(
-                "exec unshare {namespaces} --fork --kill-child setpriv --reuid {owner} --clear-groups {} -D {} -c listen_addresses= -k {}",
+                "exec unshare {namespaces} --fork --kill-child setpriv --reuid {owner} --clear-groups {} -D {} -c listen_addresses= -c jit=off -k {}",
                 server.display(),
                 data_directory.display(),
                 cluster.socket_dir().display()

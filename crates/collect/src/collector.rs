@@ -790,6 +790,11 @@ impl Collector {
         for of_wait in sums.iter().flat_map(|sums| &sums.waits) {
             self.see_statement(session.pid, of_wait.executing.statement);
         }
+        if let Some(causes) = &mut self.causes
+            && let Some(queued_ns) = session.has_queued(run_queue_ns)
+        {
+            causes.queued(session.pid, queued_ns);
+        }
         let totals = Totals {
             now: time_ns,
             on_cpu: on_cpu_ns,

@@ -259,6 +259,12 @@ impl LiveSession {
         self.is_application_unknown() || self.account.as_ref().is_some_and(has_run)
     }
 
+    /// How long it was in run queues since the last totals, nanoseconds.
+    pub(crate) fn has_queued(&self, run_queue_ns: u64) -> Option<u64> {
+        let account = self.account.as_ref()?;
+        Some(run_queue_ns.saturating_sub(account.last().run_queue))
+    }
+
     /// True as long as nothing is known of its application, although it may have one.
     pub(crate) fn is_application_unknown(&self) -> bool {
         self.application.is_empty() && !self.described && self.role == Role::Backend

@@ -128,6 +128,13 @@ impl Causes {
         }
     }
 
+    /// So long it was in run queues since this was said last, nanoseconds.
+    pub(crate) fn queued(&mut self, pid: u32, ns: u64) {
+        if let Some(track) = self.tracks.get_mut(&pid) {
+            track.queued(ns, self.period_ns);
+        }
+    }
+
     /// The sleep in which it was found last has ended.
     pub(crate) fn woken(&mut self, pid: u32, now: u64, waker: Waker) {
         if let Some(track) = self.tracks.get_mut(&pid) {

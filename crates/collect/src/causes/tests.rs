@@ -278,3 +278,32 @@ fn a_wait_that_outlasts_what_is_remembered_is_followed_while_it_goes_on() {
     assert_eq!(of(CauseKind::Client) + of(CauseKind::Unknown), hours);
     assert!(of(CauseKind::Client) > hours - 3, "{}", of(CauseKind::Unknown));
 }
+
+#[test]
+fn who_was_pushed_off_by_the_sampler_was_on_its_cpu() {
+    let mut causes = four();
+    let runnable = |stack| Found {
+        state: State::Runnable,
+        user_stack: StackId(stack),
+        ..found(1, ("CPU", "CPU", false), State::Runnable)
+    };
+    causes.off_cpu(2, moment(10), locked(2), true);
+    // Twice in a row in a run queue; then pushed off four times, of which it waited once, as the kernel has counted three passes.
+    causes.off_cpu(1, moment(10), runnable(1), true);
+    causes.repeat(1, 1);
+    for pass in [13, 14, 16, 18] {
+        causes.off_cpu(1, moment(pass), runnable(1), true);
+    }
+    causes.repeat(2, 9);
+    causes.off_cpu(1, moment(20), idle(1), true);
+    causes.woken(2, moment(19).1 + 1, Waker::Process(1, 7));
+    causes.queued(1, 3 * PERIOD);
+    let mut rows = Vec::new();
+    causes.settle(moment(10_000).1, true, Clock::start(), &mut rows);
+    let of = |state: State, stack: u64| -> u64 {
+        let links = rows.iter().map(|row| (&row.chain[0], row.samples));
+        let of = links.filter(|(link, _)| (link.state, link.user_stack) == (state, StackId(stack)));
+        of.map(|(_, samples)| samples).sum()
+    };
+    assert_eq!((of(State::Runnable, 1), of(State::Cpu, 1)), (3, 3), "{rows:?}");
+}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use dbtime_model::{SessionId, SessionState, StackId, State};
+use dbtime_model::{NO_STACK, SessionId, SessionState, StackId, State};
 
 /// As [`super::Found`], in little room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +66,8 @@ pub(super) struct Seen {
     held: Vec<Held>,
     /// Passes before this one have been followed already.
     pub(super) followed: u32,
+    /// The kernel's time in run queues has been held against it.
+    is_judged: bool,
     /// When it was over at the latest, CLOCK_MONOTONIC; none while it goes on.
     pub(super) closed_ns: Option<u64>,
 }
@@ -80,6 +82,7 @@ impl Seen {
             woken: None,
             held: Vec::new(),
             followed: pass,
+            is_judged: false,
             closed_ns: None,
         }
     }
@@ -138,6 +141,8 @@ pub(super) struct Track {
     pub(super) settled: usize,
     /// When its last sleep ended that was sampled, and who ended it.
     last_woken: Option<(u64, Waker)>,
+    /// Time in run queues in which no pass has found it yet.
+    queued_ns: u64,
     /// What the timer found on a CPU, and when.
     pub(super) on_cpu: VecDeque<(u64, Doing)>,
 }
@@ -178,6 +183,43 @@ impl Track {
         if let Some(seen) = self.seen.back_mut() {
             seen.closed_ns.get_or_insert(now);
         }
+    }
+
+    /// So long it was in run queues since this was said last, as the kernel counts. The sampler's own threads push sessions off
+    /// their CPU at just the moment of a pass: what was found in a run queue only once, and beyond that time, was on its CPU, in
+    /// the code where it was pushed off.
+    pub(super) fn queued(&mut self, ns: u64, period_ns: u64) {
+        let new = self.seen.iter().rev().take_while(|seen| !seen.is_judged).count();
+        let first = self.seen.len() - new;
+        // What goes on is judged when it is over.
+        let over = self
+            .seen
+            .iter()
+            .skip(first)
+            .filter(|seen| seen.closed_ns.is_some())
+            .count();
+        let mut left = self.queued_ns + ns;
+        let mut once = Vec::new();
+        for seen in self.seen.range_mut(first..first + over) {
+            seen.is_judged = true;
+            if seen.doing.state != State::Runnable {
+                continue;
+            }
+            match seen.passes {
+                1 => once.push(&mut seen.doing),
+                passes => left = left.saturating_sub(u64::from(passes) * period_ns),
+            }
+        }
+        for doing in once {
+            if left >= period_ns / 2 {
+                left = left.saturating_sub(period_ns);
+            } else {
+                doing.state = State::Cpu;
+                doing.kernel_stack = NO_STACK;
+            }
+        }
+        // Of a second in which all was found there is less than a pass left.
+        self.queued_ns = if over == new { left.min(period_ns) } else { left };
     }
 
     /// How much is remembered.
