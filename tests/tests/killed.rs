@@ -81,6 +81,19 @@ impl Random {
     }
 }
 
+/// Where the threads of a process are in the kernel.
+fn kernel_stacks(pid: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let file = |thread: &Path, name: &str| fs::read_to_string(thread.join(name)).unwrap_or_default();
+    threads
+        .map(|thread| thread.path())
+        .map(|thread| format!("{}{}", file(&thread, "comm"), file(&thread, "stack")))
+        .collect()
+}
+
 /// A command that is about to be killed.
 struct Victim {
     name: &'static str,
@@ -168,8 +181,9 @@ impl Victim {
         let since = self.killed.map_or(self.started, |(at, _)| at);
         assert!(
             since.elapsed() < PATIENCE,
-            "{self:#?} does not begin, or end: {}",
-            self.said()
+            "{self:#?} does not begin, or end: {}\n{}",
+            self.said(),
+            kernel_stacks(self.child.id())
         );
         false
     }

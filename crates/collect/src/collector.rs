@@ -11,7 +11,7 @@ use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
-use crate::bpf::{Event, Events, OracleProbes, Programs, Sampler, StackEnd, Tier, Visit};
+use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, StackEnd, Tier, Visit};
 use crate::causes::Causes;
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
@@ -321,11 +321,12 @@ impl Collector {
         let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
         let is_reading = self.unwinding.as_ref().is_some_and(Unwinding::is_reading);
         if self.waiting.is_empty() {
-            self.waiting = self.engine.wait(if nameless || is_reading {
+            let longest = if nameless || is_reading {
                 longest.min(LOOK_FOR_TITLE)
             } else {
                 longest
-            });
+            };
+            self.waiting = self.engine.wait(longest)?.into();
         }
         // What is left is looked at once rows have been taken: what the kernel keeps meanwhile has a bound too.
         while !self.has_much_to_take()
@@ -394,7 +395,7 @@ impl Collector {
         self.count_transactions(end, true);
         self.take_latencies(end)?;
         let mut last = std::mem::take(&mut self.waiting);
-        last.append(&mut self.engine.wait(Duration::ZERO));
+        last.extend(self.engine.wait(Duration::ZERO)?);
         for event in last {
             self.take(event)?;
         }
@@ -1153,7 +1154,7 @@ fn start_programs(
     let only = options.task_iterator.then_some(Visit::Iterator);
     let (mut programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
     let events =
-        Events::new(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
+        Ring::of_events(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
     if let (Some(unwinding), Some(maps)) = (unwinding, programs.unwind_maps.take()) {
         unwinding.attach(maps);
     }

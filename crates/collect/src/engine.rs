@@ -1,12 +1,11 @@
 //! What looks at the sessions: the programs in the kernel, or, where these cannot be had, a thread that reads /proc.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use dbtime_model::recording::ProgramCost;
 
 use crate::CollectError;
-use crate::bpf::{Event, Events, Losses, Programs, READY_SLOTS, Sampler, SamplerStatistics};
+use crate::bpf::{Event, Losses, Programs, READY_SLOTS, Ring, Sampler, SamplerStatistics};
 use crate::database::{WaitSource, WaitTraits};
 use crate::session::Unused;
 
@@ -79,8 +78,11 @@ pub(crate) trait Engine {
     /// Totals of all sessions are wanted now, whatever second it is.
     fn want_totals(&mut self);
 
-    /// Waits at most this long for a session to begin or end, then takes all that was seen.
-    fn wait(&mut self, longest: Duration) -> VecDeque<Event>;
+    /// Waits at most this long for a session to begin or end, then takes what was seen.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, CollectError>;
 
     /// Ends looking, after last totals of all sessions.
     fn stop(&mut self);
@@ -107,7 +109,7 @@ const LAST_SUMS: Duration = Duration::from_millis(1);
 /// The programs in the kernel.
 pub(crate) struct BpfEngine {
     pub(crate) programs: Programs,
-    pub(crate) events: Events,
+    pub(crate) events: Ring<Event>,
     pub(crate) sampler: Sampler,
 }
 
@@ -174,7 +176,7 @@ impl Engine for BpfEngine {
         self.sampler.want_totals();
     }
 
-    fn wait(&mut self, longest: Duration) -> VecDeque<Event> {
+    fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, CollectError> {
         self.events.wait(longest)
     }
 

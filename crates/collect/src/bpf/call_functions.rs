@@ -14,7 +14,7 @@ use super::fentry;
 use super::kernel_functions::KernelFunctions;
 use super::messages::refusals;
 use super::plain::{Plain, globals};
-use super::rows::Rows;
+use super::ring::Ring;
 use crate::CollectError;
 
 /// What happened.
@@ -68,7 +68,7 @@ enum Attached {
 
 /// The attached programs; dropping them detaches them.
 pub(crate) struct CallFunctions {
-    rows: Rows<FunctionRow>,
+    rows: Ring<FunctionRow>,
     bss: MapHandle,
     _attached: Vec<Attached>,
 }
@@ -117,7 +117,7 @@ impl CallFunctions {
             }
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
-        let rows = Rows::of("functions", &skel.maps.rows, row).map_err(|e| failed("ring buffer", e))?;
+        let rows = Ring::of("functions", &skel.maps.rows, row).map_err(|e| failed("ring buffer", e))?;
         let on_switch = skel.progs.on_switch.attach_trace();
         let mut attached = vec![Attached::ByLibbpf(
             on_switch.map_err(|e| failed("sched_switch", e))?,

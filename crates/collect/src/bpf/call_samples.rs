@@ -11,7 +11,7 @@ use super::call_samples_skeleton::types::bss;
 use super::load::{attach_iterator, run_iterator, task_clock};
 use super::messages::refusals;
 use super::plain::{Plain, globals};
-use super::rows::Rows;
+use super::ring::Ring;
 use crate::CollectError;
 
 /// A sample.
@@ -40,7 +40,7 @@ impl CallSample {
 
 /// The attached program; dropping it ends the timer and detaches it.
 pub(crate) struct CallSamples {
-    samples: Rows<CallSample>,
+    samples: Ring<CallSample>,
     bss: MapHandle,
     timer_address: u64,
     link: Option<Link>,
@@ -63,7 +63,7 @@ impl CallSamples {
             constants.timer_descriptor = timer.as_raw_fd().cast_unsigned();
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
-        let samples = Rows::of("samples", &skel.maps.call_samples, CallSample::read)
+        let samples = Ring::of("samples", &skel.maps.call_samples, CallSample::read)
             .map_err(|e| failed("ring buffer", e))?;
         let bss = MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?;
         attach_iterator(&skel.progs.find_timer)

@@ -10,7 +10,7 @@ use super::call_waits_skeleton::types::bss;
 use super::load::source_to;
 use super::messages::refusals;
 use super::plain::{Plain, globals};
-use super::rows::Rows;
+use super::ring::Ring;
 use crate::CollectError;
 use crate::database::WaitSource;
 
@@ -25,7 +25,7 @@ pub(crate) struct CallWait {
 
 /// The attached program; dropping it detaches it.
 pub(crate) struct CallWaits {
-    calls: Rows<CallWait>,
+    calls: Ring<CallWait>,
     bss: MapHandle,
     _link: Link,
 }
@@ -51,7 +51,7 @@ impl CallWaits {
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let calls =
-            Rows::of("calls", &skel.maps.call_waits, call_wait).map_err(|e| failed("ring buffer", e))?;
+            Ring::of("calls", &skel.maps.call_waits, call_wait).map_err(|e| failed("ring buffer", e))?;
         Ok(CallWaits {
             calls,
             bss: MapHandle::try_from(&skel.maps.bss).map_err(|e| failed("maps", e))?,

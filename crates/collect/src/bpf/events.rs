@@ -1,19 +1,16 @@
 //! What the kernel sends, in the order in which it happened.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::mem::{offset_of, size_of};
-use std::rc::Rc;
-use std::time::Duration;
 
 use dbtime_model::{Frame, State};
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 
 use super::load::source_from;
 use super::plain::{Plain, read};
 use super::recorder::types::{
     dbt_activity, dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums, dbt_woken,
 };
+use super::ring::Ring;
 
 use crate::alike::Numbers;
 use crate::causes::Waker;
@@ -202,33 +199,13 @@ pub(crate) enum Event {
     },
 }
 
-/// The stream of events.
-pub(crate) struct Events {
-    ring: RingBuffer<'static>,
-    queue: Rc<RefCell<VecDeque<Event>>>,
-}
-
-impl Events {
-    pub(crate) fn new(map: &MapHandle) -> libbpf_rs::Result<Events> {
-        let queue = Rc::new(RefCell::new(VecDeque::new()));
-        let into = Rc::clone(&queue);
-        let mut builder = RingBufferBuilder::new();
-        builder.add(map, move |bytes| {
-            into.borrow_mut().extend(decode(bytes));
-            0
-        })?;
-        Ok(Events {
-            ring: builder.build()?,
-            queue,
-        })
-    }
-
-    /// Waits at most this long for a session to begin or end, then takes all that has come.
-    pub(crate) fn wait(&self, timeout: Duration) -> VecDeque<Event> {
-        // A signal ends the wait early; what has come is taken all the same.
-        let _ = self.ring.poll(timeout);
-        let _ = self.ring.consume();
-        std::mem::take(&mut *self.queue.borrow_mut())
+impl Ring<Event> {
+    /// The events of the recorder's programs.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn of_events(map: &MapHandle) -> libbpf_rs::Result<Ring<Event>> {
+        Ring::of("events", map, decode)
     }
 }
 

@@ -1,18 +1,16 @@
 //! Loads and attaches the programs of `bpf/sched.bpf.c`; takes the turns that they send.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::rc::Rc;
 use std::time::Duration;
 
 use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use super::messages::refusals;
 use super::plain::{Plain, globals, read};
+use super::ring::Ring;
 use super::run_time::RunTimes;
 use super::sched_skeleton::SchedSkelBuilder;
 use super::sched_skeleton::types::{
@@ -100,8 +98,7 @@ pub(crate) enum SchedEvent {
 pub(crate) struct SchedPrograms {
     tasks: MapHandle,
     bss: MapHandle,
-    ring: RingBuffer<'static>,
-    queue: Rc<RefCell<VecDeque<SchedEvent>>>,
+    events: Ring<SchedEvent>,
     run_times: RunTimes,
     _links: Vec<Link>,
 }
@@ -126,20 +123,10 @@ impl SchedPrograms {
         let skel = open.load().map_err(|e| failed("load", e))?;
         let handle = |map: &libbpf_rs::MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
         let events = handle(&skel.maps.events)?;
-        let queue = Rc::new(RefCell::new(VecDeque::new()));
-        let into = Rc::clone(&queue);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&events, move |bytes| {
-                into.borrow_mut().extend(decode(bytes));
-                0
-            })
-            .map_err(|e| failed("events", e))?;
         let mut programs = SchedPrograms {
             tasks: handle(&skel.maps.sched_tasks)?,
             bss: handle(&skel.maps.bss)?,
-            ring: builder.build().map_err(|e| failed("events", e))?,
-            queue,
+            events: Ring::of("events", &events, decode).map_err(|e| failed("events", e))?,
             run_times: RunTimes::new(monotonic_ns()),
             _links: Vec::new(),
         };
@@ -203,13 +190,14 @@ impl SchedPrograms {
         }
     }
 
-    /// Waits at most this long, then takes all that has come.
-    pub(crate) fn wait(&mut self, longest: Duration) -> VecDeque<SchedEvent> {
-        // A signal ends the wait early; what has come is taken all the same.
-        let _ = self.ring.poll(longest);
-        let _ = self.ring.consume();
+    /// Waits at most this long, then takes what has come.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn wait(&mut self, longest: Duration) -> Result<Vec<SchedEvent>, CollectError> {
+        let come = self.events.wait(longest);
         self.run_times.step(monotonic_ns());
-        std::mem::take(&mut *self.queue.borrow_mut())
+        come
     }
 
     /// Events for which there was no room so far.

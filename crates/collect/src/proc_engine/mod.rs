@@ -171,12 +171,12 @@ impl Engine for ProcEngine {
         self.order(Order::Totals);
     }
 
-    fn wait(&mut self, longest: Duration) -> VecDeque<Event> {
+    fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, CollectError> {
         // Nothing here is so urgent that it would have to be taken before the time is over.
         if !longest.is_zero() {
             std::thread::sleep(longest);
         }
-        self.first.drain(..).chain(self.events.try_iter()).collect()
+        Ok(self.first.drain(..).chain(self.events.try_iter()).collect())
     }
 
     fn stop(&mut self) {

@@ -159,7 +159,7 @@ impl SwitchCollector {
     /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
     ///
     /// # Errors
-    /// None so far; the kernel may refuse what is new.
+    /// The kernel refuses.
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
         let is_nameless = self.sessions.values().any(Live::is_about_to_be_named);
         let longest = if is_nameless {
@@ -167,7 +167,7 @@ impl SwitchCollector {
         } else {
             longest
         };
-        for event in self.programs.wait(longest) {
+        for event in self.programs.wait(longest)? {
             match event {
                 SchedEvent::Turn(turn) => self.turn(&turn),
                 SchedEvent::Begin { pid, start_ns } => {
@@ -306,7 +306,7 @@ impl SwitchCollector {
 
     /// Takes what has come until now; nothing is taken after.
     pub fn finish(&mut self) {
-        for event in self.programs.wait(Duration::ZERO) {
+        for event in self.programs.wait(Duration::ZERO).unwrap_or_default() {
             if let SchedEvent::Turn(turn) = event {
                 self.turn(&turn);
             }
