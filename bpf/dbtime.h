@@ -32,10 +32,18 @@ struct dbt_wait_source {
 			       * 32-bit number that is odd while it is written */
 	__u16 type_offset;    /* of the 32-bit kind of process */
 	__u16 whose_offset;   /* of 64 bits that are equal for sessions of the same user in the same database */
-	__u16 pad;
+	__u16 text_offset;    /* of the address of the text, whose fingerprint stands for an id that is 0; 0 = none does */
+	__u16 since_offset;   /* of 64 bits that change with the text */
+	__u16 pad[3];
 	__u64 event;
 	__u64 on_cpu;
 	__u64 statement; /* SOURCE_NUMBERS: of the 32-bit hash of the statement it executes; 0 = there is none */
+};
+
+/* The fingerprint of the text that a session had last. */
+struct dbt_text {
+	__u64 since; /* 0 = none has been read */
+	__u64 fingerprint;
 };
 
 /* What the database says of a session at one moment. */
@@ -67,6 +75,7 @@ struct dbt_slot {
 	__u64 turns;           /* on a CPU, up to the last look */
 	__u64 run_delay;       /* in the run queue, up to then */
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
+	struct dbt_text text;
 	struct dbt_activity activity; /* of the row that this pass found, as the next two of it */
 	__u32 is_new;          /* this pass found a state that the last row does not hold for */
 	__u32 in_iowait;       /* it went to sleep for block I/O */

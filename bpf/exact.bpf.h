@@ -102,6 +102,7 @@ struct dbt_account {
 	struct dbt_activity activity; /* when it was last read */
 	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
 	__u64 record;       /* the same of the record that says what it executes */
+	struct dbt_text text;
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
 	__u32 wait_histograms[MAX_WAITS];     /* by cell, as the next */
@@ -164,6 +165,7 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool i
 			account->record = 0;
 	}
 	read_record(0, &account->source, account->record, &account->activity);
+	name_by_record(0, &account->source, account->record, &account->text, &account->activity);
 	if (account->record && !account->sums.type)
 		read_own_kind(&account->source, account->record, &account->sums);
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;

@@ -125,6 +125,7 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
 		return false;
 	account->activity = activity_of(task, &slot->source);
+	name_statement(task, &slot->source, &account->text, &account->activity);
 	account->mode = MODE_OFF;
 	account->off_state = exact_state(BPF_CORE_READ(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
 	open_account(account, task, bpf_ktime_get_ns());
@@ -198,8 +199,10 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 	}
 	if (trace_calls) {
 		/* What it executes is noted at its boundaries only, and it may have begun something since. */
-		if (!copy->in_call && copy->source.kind != SOURCE_NONE && !is_memory_busy(task))
+		if (!copy->in_call && copy->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
 			copy->activity = activity_of(task, &copy->source);
+			name_statement(task, &copy->source, &copy->text, &copy->activity);
+		}
 		settle_calls(copy, task, totals->event.time_ns, totals->run_queue_ns, 0, switches_of(task), false);
 	} else {
 		settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
@@ -348,6 +351,11 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->pass = visit->pass;
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = slot->activity;
+	if (!is_memory_busy(task))
+		name_statement(task, &slot->source, &slot->text, &sample->activity);
+	/* What it executes now may be another one. */
+	if (slot->state != TASK_RAN_SINCE && has_run(task, switches))
+		sample->activity.statement = slot->activity.statement;
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 

@@ -45,6 +45,12 @@ fn main() {
         .cargo_metadata(false)
         .compile("unwind_in_user_space");
     println!("cargo:rustc-link-search=native={}", out.display());
+    // The kernel's programs and dbtime itself give texts the same numbers.
+    cc::Build::new()
+        .file(bpf.join("fingerprint_in_user_space.c"))
+        .opt_level(2)
+        .warnings_into_errors(true)
+        .compile("fingerprint_in_user_space");
     let clang = clang();
     for object in OBJECTS {
         SkeletonBuilder::new()

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -129,6 +129,14 @@ impl Victim {
             }
         }
         let file = |name: &str| File::create(home.join(name)).expect("an own file");
+        // Where the tests run in the background Ctrl-C is ignored, and a command would not be ended by it before it asks for it.
+        // SAFETY: signal is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
         let child = command
             .env("TMPDIR", &target.temporary)
             .stdin(Stdio::null())

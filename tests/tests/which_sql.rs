@@ -337,21 +337,3 @@ fn time_can_be_grouped_and_filtered_by_statement() {
         .expect_code(2)
         .expect_stderr(&["--query"]);
 }
-
-#[test]
-fn without_query_ids_the_time_is_there_and_nothing_is_invented() {
-    needs_recording!();
-    let cluster = distribution().start(Options::default().set("compute_query_id", "off"));
-    let mut session = Session::connect(&cluster);
-    let recorder = Recorder::server(&cluster, &["--exact"]);
-    session.run("SELECT pg_sleep(0.3)");
-    session.wait_until_idle();
-    let recorded = recorder.stop();
-    let report = recorded.json(&["--by", "query"]);
-    assert!(number(&report["db_time_ns"]) > 0.29e9);
-    assert_eq!(report["not_recorded"], serde_json::json!(["query"]));
-    assert!(report.get("statements").is_none());
-    // What to do about it is said.
-    let text = recorded.text(&[]);
-    assert!(text.contains("'compute_query_id = on'"), "{text}");
-}

@@ -52,6 +52,10 @@ pub(crate) struct StatusRecord {
     pub(crate) kind: u16,
     /// Of 64 bits that are equal for sessions of the same user in the same database.
     pub(crate) whose: u16,
+    /// Of the address of the text, whose fingerprint stands for an id that is 0; 0 = none does.
+    pub(crate) text: u16,
+    /// Of 64 bits that change with the text.
+    pub(crate) since: u16,
 }
 
 /// What a session says it executes, as it was read.

@@ -25,6 +25,7 @@ mod ending;
 mod engine;
 mod error;
 mod executable;
+mod fingerprint;
 mod host;
 mod latencies;
 mod memory;

@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use crate::process;
 
+/// Bytes of a text that are read at a time: the rest of a buffer is not touched, reading it might allocate it.
+const PIECE: usize = 512;
+
 /// Fills all parts, each from an address of the process, in one system call as far as the kernel offers it.
 ///
 /// # Errors
@@ -48,6 +51,26 @@ pub(crate) fn read(pid: u32, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
     } else {
         io::Error::from_raw_os_error(libc::EFAULT)
     })
+}
+
+/// The bytes at an address, up to a zero, and not beyond so many by more than a piece.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_text(pid: u32, address: u64, most: usize) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    while text.len() < most {
+        let mut piece = [0; PIECE];
+        let piece = &mut piece[..PIECE.min(most)];
+        let at = address.saturating_add(text.len() as u64);
+        read(pid, &mut [(at, &mut *piece)])?;
+        let end = memchr::memchr(0, piece);
+        text.extend(&piece[..end.unwrap_or(piece.len())]);
+        if end.is_some() {
+            break;
+        }
+    }
+    Ok(text)
 }
 
 /// A 32-bit number.

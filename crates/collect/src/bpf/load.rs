@@ -575,6 +575,8 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             process_offset: status.map_or(0, |record| record.process),
             type_offset: status.map_or(0, |record| record.kind),
             whose_offset: status.map_or(0, |record| record.whose),
+            text_offset: status.map_or(0, |record| record.text),
+            since_offset: status.map_or(0, |record| record.since),
             ..dbt_wait_source::default()
         },
         WaitSource::Numbers {
@@ -602,6 +604,8 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
                 process: source.process_offset,
                 kind: source.type_offset,
                 whose: source.whose_offset,
+                text: source.text_offset,
+                since: source.since_offset,
             }),
         },
         SOURCE_NUMBERS => WaitSource::Numbers {

@@ -4,9 +4,9 @@ use std::fs;
 
 use super::{Finding, ServerFindings, Verdict, trial};
 use crate::executable::Executable;
-use crate::postgres::Server;
+use crate::postgres::{Server, gives_query_ids};
 use crate::small_code::keeps_frame_pointer;
-use crate::{Target, memory, process};
+use crate::{Target, process};
 
 /// Functions that every server exports, and that call others: whether code keeps frame pointers is seen at their beginning.
 const FUNCTIONS: [&str; 3] = ["PostgresMain", "standard_ExecutorRun", "exec_replication_command"];
@@ -40,25 +40,10 @@ pub(super) fn findings(pid: u32, is_allowed: bool) -> ServerFindings {
     }
 }
 
-/// Whether the server gives statements ids, as its own variables say; none when they cannot be read.
+/// Whether the server gives statements ids; none when that cannot be read.
 fn query_ids(pid: u32) -> Option<Finding> {
-    /// `ComputeQueryIdType` in nodes/queryjumble.h.
-    const OFF: u32 = 0;
-    const ON: u32 = 1;
     let executable = Executable::of(pid).ok()?;
-    let [setting, enabled] = executable
-        .symbols(["compute_query_id", "query_id_enabled"])
-        .ok()?;
-    let setting = memory::read_u32(pid, setting?.address).ok()?;
-    let mut is_enabled = [0];
-    memory::read(pid, &mut [(enabled?.address, &mut is_enabled)]).ok()?;
-    let is_on = match setting {
-        OFF => false,
-        ON => true,
-        // auto, regress: where an extension has asked for them.
-        _ => is_enabled != [0],
-    };
-    Some(match is_on {
+    Some(match gives_query_ids(pid, &executable)? {
         true => Finding::good(
             "query ids",
             "the server gives statements ids: time is known by SQL",
@@ -66,7 +51,7 @@ fn query_ids(pid: u32) -> Option<Finding> {
         false => Finding::new(
             "query ids",
             Verdict::Less,
-            "the server gives statements no ids: which SQL took the time is not known",
+            "the server gives statements no ids: they are told apart by dbtime's fingerprint of their text",
         )
         .with_remedy("compute_query_id = on (a reload is enough), or pg_stat_statements"),
     })

@@ -235,6 +235,7 @@ impl Database for Instance {
             data_directory: String::new(),
             executable: executable.unwrap_or_default().to_string_lossy().into_owned(),
             target: format!("{} by {}", self.name, self.path.display()),
+            statement_ids: String::new(),
         }
     }
 

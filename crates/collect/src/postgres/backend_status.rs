@@ -5,8 +5,10 @@
 //! and does nothing but return it; in PostgreSQL 14 to 18 that is the same place on 64-bit machines, and with it all that lies
 //! before it. A server with another layout is refused, and so is one whose entries name other processes.
 
+use super::query_ids::gives_query_ids;
 use crate::database::StatusRecord;
 use crate::executable::Executable;
+use crate::fingerprint::fingerprint;
 use crate::small_code::{Operand, operands_of};
 use crate::{memory, process};
 
@@ -18,6 +20,8 @@ const CHANGE_COUNT: u64 = 0;
 const PROCESS_ID: u64 = 4;
 /// `st_backendType`.
 const KIND: u64 = 8;
+/// `st_activity_start_timestamp`: set with the text.
+const SINCE: u64 = 32;
 /// `st_databaseid` and, behind it, `st_userid`.
 const WHOSE: u64 = 48;
 /// `st_state`: a 32-bit number.
@@ -32,14 +36,14 @@ const MOST_NAME: usize = 64;
 const LEAST_CUT: usize = 99;
 /// Bytes of a text that are read at most.
 const MOST_TEXT: usize = 64 << 10;
-/// Bytes that are read at a time: the rest of a buffer is not touched, reading it might allocate it.
-const PIECE: usize = 512;
 
 /// Where the sessions of one server have their entries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BackendStatus {
     /// Address of `MyBEEntry`, the same in all processes.
     pointer: u64,
+    /// What has no id has the fingerprint of its text instead: the server gives none.
+    pub(super) fingerprints: bool,
     /// Address of `debug_query_string`: of the pointer to the whole text of what a client has sent.
     whole_text: Option<u64>,
 }
@@ -65,6 +69,7 @@ impl BackendStatus {
                 let [symbol] = executable.symbols(["debug_query_string"]).unwrap_or_default();
                 BackendStatus {
                     pointer: address,
+                    fingerprints: gives_query_ids(postmaster, &executable) == Some(false),
                     whole_text: symbol.map(|symbol| symbol.address),
                 }
             }
@@ -92,6 +97,8 @@ impl BackendStatus {
             process: PROCESS_ID as u16,
             kind: KIND as u16,
             whose: WHOSE as u16,
+            text: if self.fingerprints { ACTIVITY as u16 } else { 0 },
+            since: SINCE as u16,
         }
     }
 
@@ -105,8 +112,15 @@ impl BackendStatus {
                 &mut [(entry + ACTIVITY, &mut address), (entry + QUERY_ID, &mut id)],
             )
             .ok()?;
-            let is_it = u64::from_ne_bytes(id) == statement;
-            let shown = is_it.then(|| text_at(pid, u64::from_ne_bytes(address), MOST_TEXT))??;
+            let id = u64::from_ne_bytes(id);
+            if id != statement && !(id == 0 && self.fingerprints) {
+                return None;
+            }
+            let shown = memory::read_text(pid, u64::from_ne_bytes(address), MOST_TEXT).ok()?;
+            if id == 0 && fingerprint(&shown) != statement {
+                return None;
+            }
+            let shown = text_of(&shown);
             let whole = || text_at(pid, memory::read_u64(pid, self.whole_text?).ok()?, MOST_TEXT);
             // A text may be cut inside a character.
             let is_whole_of_it = |whole: &String| whole.starts_with(shown.trim_end_matches('\u{FFFD}'));
@@ -151,19 +165,13 @@ impl BackendStatus {
     }
 }
 
-/// The text at an address, up to a zero, and not beyond so many bytes by more than a piece.
 fn text_at(pid: u32, address: u64, most: usize) -> Option<String> {
-    let mut text = Vec::new();
-    while text.len() < most {
-        let mut piece = [0; PIECE];
-        let piece = &mut piece[..PIECE.min(most)];
-        memory::read(pid, &mut [(address.checked_add(text.len() as u64)?, &mut *piece)]).ok()?;
-        let end = memchr::memchr(0, piece);
-        text.extend(&piece[..end.unwrap_or(piece.len())]);
-        if end.is_some() {
-            break;
-        }
-    }
-    // Of a server with another encoding what is no UTF-8 is shown as such; a text may be cut inside a character.
-    Some(String::from_utf8_lossy(&text).into_owned())
+    memory::read_text(pid, address, most)
+        .ok()
+        .map(|bytes| text_of(&bytes))
+}
+
+/// Of a server with another encoding what is no UTF-8 is shown as such; a text may be cut inside a character.
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -64,6 +64,14 @@ impl PostgresDatabase {
         })
     }
 
+    fn statement_ids(&self) -> &'static str {
+        match self.status {
+            Some(Ok(status)) if status.fingerprints => FINGERPRINT,
+            Some(Ok(_)) => QUERY_ID,
+            _ => "",
+        }
+    }
+
     /// A process that is no database's, and its children.
     ///
     /// # Errors
@@ -104,6 +112,10 @@ impl PostgresDatabase {
     }
 }
 
+/// What the ids of statements are: [`DatabaseMeta::statement_ids`].
+const QUERY_ID: &str = "query_id";
+const FINGERPRINT: &str = "fingerprint";
+
 impl Database for PostgresDatabase {
     fn describe(&self) -> DatabaseMeta {
         DatabaseMeta {
@@ -115,6 +127,7 @@ impl Database for PostgresDatabase {
                 Some(pid) => format!("pid {pid}"),
                 None => "server".to_string(),
             },
+            statement_ids: self.statement_ids().to_string(),
         }
     }
 
@@ -134,6 +147,12 @@ impl Database for PostgresDatabase {
         }
         if let Some(Err(why)) = self.status {
             reasons.push(format!("query ids are not recorded: {why}"));
+        }
+        if self.statement_ids() == FINGERPRINT {
+            reasons.push(
+                "the server gives statements no ids (compute_query_id): they have dbtime's fingerprint of their text instead"
+                    .to_string(),
+            );
         }
         reasons
     }

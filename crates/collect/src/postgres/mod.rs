@@ -4,6 +4,7 @@ mod backend_status;
 mod database;
 mod locks;
 mod normal;
+mod query_ids;
 pub(crate) mod server;
 pub(crate) mod title;
 pub(crate) mod titles;
@@ -12,4 +13,5 @@ pub(crate) mod wait_events;
 mod wait_symbol;
 
 pub(crate) use database::PostgresDatabase;
+pub(crate) use query_ids::gives_query_ids;
 pub(crate) use server::Server;

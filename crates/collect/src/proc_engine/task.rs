@@ -10,7 +10,7 @@ use syscalls::Sysno;
 use crate::bpf::{Event, Listed, SampleEvent};
 use crate::clock::monotonic_ns;
 use crate::database::{Executing, NO_NUMBER, NUMBERED, WaitSource};
-use crate::{memory, process};
+use crate::{fingerprint, memory, process};
 
 /// Files are read with one call each; a kernel stack has 64 frames of less than 100 bytes.
 const BYTES: usize = 8192;
@@ -174,7 +174,10 @@ impl Task {
                     ];
                     memory::read(self.pid, &mut parts).ok()?;
                     Some(Executing {
-                        statement: u64::from_ne_bytes(statement),
+                        statement: match u64::from_ne_bytes(statement) {
+                            0 if record.text != 0 => self.fingerprint(field(record.text)?),
+                            id => id,
+                        },
                         session_state: u32::from_ne_bytes(session_state),
                     })
                 });
@@ -205,6 +208,13 @@ impl Task {
                 (Some(wait), executing)
             }
         }
+    }
+
+    /// Of the text whose address is there; 0 when it cannot be read.
+    fn fingerprint(&self, pointer: u64) -> u64 {
+        memory::read_u64(self.pid, pointer)
+            .and_then(|at| memory::read_text(self.pid, at, fingerprint::BYTES))
+            .map_or(0, |text| fingerprint::fingerprint(&text))
     }
 
     /// The kernel stack, leaf first; where it is not shown, the system call alone.

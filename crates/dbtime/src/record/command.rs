@@ -24,6 +24,8 @@ use crate::usage::Usage;
 /// # Errors
 /// Recording cannot begin, or the recording or the page cannot be written.
 pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+    // First of all: whoever is started in the background has Ctrl-C ignored until then.
+    let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
     let plan = Plan {
         collect: Options {
@@ -46,7 +48,6 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         owner: caller_of_sudo(),
         alone: true,
     };
-    let stop = stop_on_signals(Second::Ends)?;
     let mut line = ProgressLine::new();
     line.show("attaching …");
     let outcome = record(&plan, &stop, &mut |progress| match progress {

@@ -18,6 +18,8 @@ pub(super) struct Comparability {
     pub(super) refusals: Vec<String>,
     /// The comparison is doubtful.
     pub(super) warnings: Vec<String>,
+    /// A statement has the same id on both sides.
+    pub(super) statements_match: bool,
 }
 
 pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
@@ -55,6 +57,13 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         &good.database.version,
         &bad.database.version,
     ));
+    let (good_ids, bad_ids) = (&good.database.statement_ids, &bad.database.statement_ids);
+    let statements_match = good_ids.is_empty() || bad_ids.is_empty() || good_ids == bad_ids;
+    if !statements_match {
+        warnings.push(
+            "one server gives statements ids, of the other they have fingerprints: statements are not compared".to_string(),
+        );
+    }
     warnings.extend(differ("the host", &good.host.name, &bad.host.name));
     warnings.extend(differ("the kernel", &good.host.kernel, &bad.host.kernel));
     let units = [good, bad].map(WaitUnit::of);
@@ -109,7 +118,11 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             other as f64 / 1e9
         ));
     }
-    Comparability { refusals, warnings }
+    Comparability {
+        refusals,
+        warnings,
+        statements_match,
+    }
 }
 
 fn named(value: &str) -> &str {

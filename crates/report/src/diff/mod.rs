@@ -117,7 +117,10 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     let factor = common_factor::estimate(&changes, &per, &functions);
     let tested = changes.test(&per, factor);
     let newcomers = newcomers::newcomers(&changes, &functions, &per, sides[0].total.samples);
-    let statements = statements::compare(&sides, &changes, &functions, &per);
+    let statements = match comparability.statements_match {
+        true => statements::compare(&sides, &changes, &functions, &per),
+        false => None,
+    };
     let names_statement = statements.as_ref().is_some_and(|of| !of.sentence.is_empty());
     let conclusion = conclusion::conclude(
         &changes,

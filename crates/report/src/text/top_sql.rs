@@ -31,8 +31,12 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         "SQL by DB time ({}; AAS = average active sessions)",
         amounts.unit()
     ));
+    let id_is = match &*report.meta.database.statement_ids {
+        "fingerprint" => "fingerprint",
+        _ => "query",
+    };
     let mut table = Table::new(
-        &["query", "statement", "main wait"],
+        &[id_is, "statement", "main wait"],
         &["DB time", "%", "AAS", "on CPU", "disk"],
     );
     let elapsed = report.elapsed_ns();

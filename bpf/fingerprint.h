@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* A number for all texts of one SQL statement, whatever its literals are: what stands in the place of the database's own id where
+ * it gives none. Byte after byte, so that the kernel can do it; user space is compiled from the same lines.
+ *
+ * Left out: comments, space that separates nothing, the case of letters outside of quotes, a last semicolon. Literals and parameters
+ * are all the same, and several with commas between them are one; a sign before a literal is part of it where an operator or a
+ * parenthesis comes before. The words in double quotes, and all that is no literal, are taken as they are.
+ *
+ * It is the 64-bit FNV-1a hash of what is left, of the first FINGERPRINT_BYTES bytes: what a server keeps of a text by default
+ * (track_activity_query_size less the zero). 0 = there is no text. */
+#ifndef FINGERPRINT_H
+#define FINGERPRINT_H
+
+#define FINGERPRINT_BYTES 1023
+#define FNV_OFFSET 0xcbf29ce484222325ULL
+#define FNV_PRIME 0x100000001b3ULL
+
+enum fingerprint_state {
+	FINGERPRINT_PLAIN,
+	FINGERPRINT_NUMBER,
+	FINGERPRINT_STRING,        /* in '…' */
+	FINGERPRINT_STRING_END,    /* behind a quote that ends it, or is doubled */
+	FINGERPRINT_NAME,          /* in "…" */
+	FINGERPRINT_DOLLAR,        /* behind a dollar: a parameter, or the tag of a string */
+	FINGERPRINT_DOLLAR_STRING, /* in $tag$…$tag$ */
+	FINGERPRINT_DOLLAR_END,    /* behind a dollar in it */
+	FINGERPRINT_LINE,          /* behind two dashes */
+	FINGERPRINT_COMMENT,       /* between slash and star */
+};
+
+struct dbt_fingerprint {
+	__u64 hash;
+	__u64 tag;      /* FNV-1a of the tag of a string between dollars */
+	__u64 end_tag;  /* of the word behind a dollar in it */
+	__u32 state;    /* enum fingerprint_state */
+	__u32 comments; /* so many are open, one in the other */
+	__u8 before;    /* the byte before this one */
+	__u8 last;      /* the byte that was hashed last; 0 = none, '?' = a literal */
+	__u8 held;      /* a comma, semicolon or slash of which the next bytes tell whether it counts; 0 = none */
+	__u8 sign;      /* the same of a plus or minus, behind it */
+	__u8 word;      /* bytes of the word that is read: 0, 1, 2 = more */
+	__u8 has_space; /* since the byte that was hashed last */
+	__u8 escapes;   /* of the string that is read a backslash escapes the next byte */
+	__u8 escaped;
+};
+
+static __always_inline void fingerprint_begin(struct dbt_fingerprint *of)
+{
+	__builtin_memset(of, 0, sizeof(*of));
+	of->hash = FNV_OFFSET;
+}
+
+static __always_inline __u64 fnv(__u64 hash, __u8 byte)
+{
+	return (hash ^ byte) * FNV_PRIME;
+}
+
+static __always_inline _Bool is_digit(__u8 byte)
+{
+	return byte >= '0' && byte <= '9';
+}
+
+/* Of a name or a number: letters, and all that is not ASCII. */
+static __always_inline _Bool is_word(__u8 byte)
+{
+	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || is_digit(byte) || byte == '_' || byte >= 0x80;
+}
+
+/* Ends an operand: a sign behind it is an operator. */
+static __always_inline _Bool ends_operand(__u8 byte)
+{
+	return is_word(byte) || byte == '?' || byte == ')' || byte == ']' || byte == '"';
+}
+
+/* What was held back counts. */
+static __always_inline void fingerprint_release(struct dbt_fingerprint *of)
+{
+	if (of->held)
+		of->hash = fnv(of->hash, of->last = of->held);
+	if (of->sign)
+		of->hash = fnv(of->hash, of->last = of->sign);
+	of->held = of->sign = 0;
+}
+
+static __always_inline void fingerprint_add(struct dbt_fingerprint *of, __u8 byte)
+{
+	fingerprint_release(of);
+	if (of->has_space && is_word(of->last) && is_word(byte))
+		of->hash = fnv(of->hash, ' ');
+	of->hash = fnv(of->hash, byte);
+	of->last = byte;
+	of->has_space = 0;
+}
+
+static __always_inline void fingerprint_literal(struct dbt_fingerprint *of)
+{
+	if (of->held || !ends_operand(of->last))
+		of->sign = 0; /* the literal's own */
+	if (of->held == ',' && of->last == '?')
+		of->held = 0; /* one more of a list */
+	else
+		fingerprint_add(of, '?');
+}
+
+/* A byte outside of literals, comments and quotes. */
+static __always_inline void fingerprint_plain(struct dbt_fingerprint *of, __u8 byte)
+{
+	__u8 before = of->before, word = of->word;
+
+	of->state = FINGERPRINT_PLAIN;
+	of->before = byte;
+	of->word = 0;
+	if (byte == ' ' || (byte >= '\t' && byte <= '\r')) {
+		of->has_space = 1;
+	} else if (is_digit(byte) && !word) {
+		fingerprint_literal(of);
+		of->state = FINGERPRINT_NUMBER;
+	} else if (is_word(byte)) {
+		fingerprint_add(of, byte >= 'A' && byte <= 'Z' ? byte + ('a' - 'A') : byte);
+		of->word = word ? 2 : 1;
+	} else if (byte == '\'') {
+		of->escapes = word == 1 && (before == 'e' || before == 'E');
+		fingerprint_literal(of);
+		of->state = FINGERPRINT_STRING;
+	} else if (byte == '"') {
+		fingerprint_add(of, byte);
+		of->state = FINGERPRINT_NAME;
+	} else if (byte == '$' && word) {
+		fingerprint_add(of, byte); /* in a name */
+		of->word = 2;
+	} else if (byte == '$') {
+		of->tag = FNV_OFFSET;
+		of->state = FINGERPRINT_DOLLAR;
+	} else if (byte == '-' && before == '-' && of->sign == '-') {
+		of->sign = 0;
+		of->has_space = 1;
+		of->state = FINGERPRINT_LINE;
+	} else if (byte == '*' && before == '/' && of->held == '/' && !of->sign) {
+		of->held = 0;
+		of->has_space = 1;
+		of->before = 0; /* a slash behind it ends nothing */
+		of->comments = 1;
+		of->state = FINGERPRINT_COMMENT;
+	} else if (byte == '-' || byte == '+') {
+		if (of->sign)
+			fingerprint_release(of);
+		of->sign = byte;
+	} else if (byte == ',' || byte == ';' || byte == '/') {
+		fingerprint_release(of);
+		of->held = byte;
+	} else {
+		fingerprint_add(of, byte);
+	}
+}
+
+/* Inside of a comment, which may have others in it. */
+static __always_inline void fingerprint_comment(struct dbt_fingerprint *of, __u8 byte)
+{
+	__u8 before = of->before;
+
+	of->before = byte;
+	if (before == '/' && byte == '*') {
+		of->comments++;
+		of->before = 0;
+	} else if (before == '*' && byte == '/') {
+		of->comments--;
+		of->before = 0;
+	}
+	if (!of->comments)
+		of->state = FINGERPRINT_PLAIN;
+}
+
+/* Behind a dollar that is in no name and no string. */
+static __always_inline void fingerprint_dollar(struct dbt_fingerprint *of, __u8 byte)
+{
+	if (byte == '$') {
+		fingerprint_literal(of);
+		of->state = FINGERPRINT_DOLLAR_STRING;
+	} else if (is_digit(byte) && of->tag == FNV_OFFSET) {
+		fingerprint_literal(of);
+		of->state = FINGERPRINT_NUMBER;
+	} else if (is_word(byte)) {
+		of->tag = fnv(of->tag, byte);
+	} else {
+		fingerprint_plain(of, byte);
+	}
+}
+
+/* Takes the next byte of the text, which is not 0. */
+static __always_inline void fingerprint_next(struct dbt_fingerprint *of, __u8 byte)
+{
+	switch (of->state) {
+	case FINGERPRINT_NUMBER:
+		if (is_word(byte) || byte == '.' ||
+		    ((byte == '-' || byte == '+') && (of->before == 'e' || of->before == 'E')))
+			of->before = byte;
+		else
+			fingerprint_plain(of, byte);
+		break;
+	case FINGERPRINT_STRING:
+		if (of->escaped)
+			of->escaped = 0;
+		else if (of->escapes && byte == '\\')
+			of->escaped = 1;
+		else if (byte == '\'')
+			of->state = FINGERPRINT_STRING_END;
+		break;
+	case FINGERPRINT_STRING_END:
+		if (byte == '\'')
+			of->state = FINGERPRINT_STRING;
+		else
+			fingerprint_plain(of, byte);
+		break;
+	case FINGERPRINT_NAME:
+		of->hash = fnv(of->hash, of->last = byte);
+		if (byte == '"')
+			of->state = FINGERPRINT_PLAIN;
+		break;
+	case FINGERPRINT_DOLLAR:
+		fingerprint_dollar(of, byte);
+		break;
+	case FINGERPRINT_DOLLAR_STRING:
+		if (byte == '$') {
+			of->end_tag = FNV_OFFSET;
+			of->state = FINGERPRINT_DOLLAR_END;
+		}
+		break;
+	case FINGERPRINT_DOLLAR_END:
+		if (byte == '$' && of->end_tag == of->tag)
+			of->state = FINGERPRINT_PLAIN;
+		else if (byte == '$')
+			of->end_tag = FNV_OFFSET; /* it may be the one that begins the end */
+		else if (is_word(byte))
+			of->end_tag = fnv(of->end_tag, byte);
+		else
+			of->state = FINGERPRINT_DOLLAR_STRING;
+		break;
+	case FINGERPRINT_LINE:
+		if (byte == '\n')
+			of->state = FINGERPRINT_PLAIN;
+		break;
+	case FINGERPRINT_COMMENT:
+		fingerprint_comment(of, byte);
+		break;
+	default:
+		fingerprint_plain(of, byte);
+	}
+}
+
+static __always_inline __u64 fingerprint_end(struct dbt_fingerprint *of)
+{
+	if (of->held == ';' && !of->sign)
+		of->held = 0;
+	fingerprint_release(of);
+	/* 0 stands for no statement. */
+	return of->last && !of->hash ? 1 : of->last ? of->hash : 0;
+}
+
+#endif

@@ -1,0 +1,122 @@
+//! A number for all texts of one statement, whatever its literals are (bpf/fingerprint.h): it stands in the place of the database's
+//! own id where it gives none. The kernel's programs make it too; both are compiled from the same lines.
+
+/// Bytes of a text that count: `FINGERPRINT_BYTES`.
+pub(crate) const BYTES: usize = 1023;
+
+#[link(name = "fingerprint_in_user_space", kind = "static")]
+unsafe extern "C" {
+    fn dbtime_fingerprint(text: *const u8, length: u64) -> u64;
+}
+
+/// Of a text up to its first zero; 0 = there is none.
+pub(crate) fn fingerprint(text: &[u8]) -> u64 {
+    // SAFETY: it reads so many bytes, and keeps nothing.
+    unsafe { dbtime_fingerprint(text.as_ptr(), text.len() as u64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn assert_alike(texts: &[&str]) {
+        for text in texts {
+            assert_eq!(
+                fingerprint(text.as_bytes()),
+                fingerprint(texts[0].as_bytes()),
+                "{text} | {}",
+                texts[0]
+            );
+        }
+    }
+
+    #[test]
+    fn what_differs_in_literals_space_case_and_comments_is_alike() {
+        assert_alike(&[
+            "UPDATE t SET a = a + 1 WHERE b = 'x'",
+            "update T set a = a + -5 where b = '';",
+            "UPDATE t\n\tSET a=a+1.5e-3 WHERE b='it''s' ; ",
+            "/* app */ UPDATE t /* a /* b */ c */ SET a = a + $1 -- to the end\n WHERE b = $2",
+            "UPDATE t SET a = a + 0xff WHERE b = $$x'y$$",
+            "UPDATE t SET a = a + 1 WHERE b = $tag$ $$ $ta $tag$",
+        ]);
+        assert_alike(&[
+            "select 1 in (1)",
+            "select 2 in (1, 2,3)",
+            "select 3 in (1, -2, 'x', $4)",
+        ]);
+        assert_alike(&["select E'a\\'b' , x", "select E'\\\\', x", "select e'' ,x"]);
+    }
+
+    #[test]
+    fn what_differs_otherwise_is_not() {
+        let texts = [
+            "select a from t where b = 1",
+            "select a from t where b = c",
+            "select a from t where b - 1",
+            "select a from t where b + 1",
+            "select a from t where b = 1 - 1",
+            "select a from t1 where b = 1",
+            "select a from \"T\" where b = 1",
+            "select a from \"t\" where b = 1",
+            "select a from t where b < 1",
+            "select a/1 from t where b = 1",
+            "select a, 1 from t where b = 1",
+            "select a 1 from t where b = 1",
+            "select a; select a from t where b = 1",
+            "select a, b from t where b = 1",
+            "select ab from t where b = 1",
+            "select a from t$1 where b = 1",
+            "select ä from t where b = 1",
+            "select ö from t where b = 1",
+            "",
+        ];
+        let numbers: std::collections::HashSet<u64> =
+            texts.iter().map(|text| fingerprint(text.as_bytes())).collect();
+        assert_eq!(numbers.len(), texts.len());
+        assert_eq!(fingerprint(b""), 0);
+        assert_eq!(fingerprint(b" -- nothing\n /* at */ ;"), 0);
+        assert_eq!(fingerprint(b"select 1\0 and more"), fingerprint(b"select 2"));
+    }
+
+    #[test]
+    fn it_is_the_same_in_every_version() {
+        // FNV-1a of "select?": recordings of different versions are compared by it.
+        let fnv = b"select?".iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        assert_eq!(fingerprint(b"SELECT 42"), fnv);
+    }
+
+    #[test]
+    fn what_lies_behind_what_servers_keep_does_not_count() {
+        let long = |end: &str| format!("select {}{end}", "a,".repeat(508));
+        assert_eq!(long("").len(), BYTES);
+        assert_eq!(
+            fingerprint(long("b").as_bytes()),
+            fingerprint(long("").as_bytes())
+        );
+        assert_ne!(
+            fingerprint(&long("b").as_bytes()[..BYTES - 1]),
+            fingerprint(long("").as_bytes())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_in_a_literal_does_not_count(a in "[a-z \\\\$\"/*;,-]{0,20}", b in "[^'\0]{0,20}", n in any::<f64>()) {
+            let text = |literal: &str, number: &str| format!("select x, '{literal}' = y or z<{number}");
+            prop_assert_eq!(
+                fingerprint(text(&a, "1").as_bytes()),
+                fingerprint(text(&b, &n.abs().to_string()).as_bytes())
+            );
+        }
+
+        #[test]
+        fn any_bytes_are_taken(text in prop::collection::vec(any::<u8>(), 0..2000)) {
+            fingerprint(&text);
+        }
+    }
+}

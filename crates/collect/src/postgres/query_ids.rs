@@ -1,0 +1,24 @@
+//! Whether a server gives its statements ids.
+
+use crate::executable::Executable;
+use crate::memory;
+
+/// `ComputeQueryIdType` in src/include/nodes/queryjumble.h.
+const OFF: u32 = 0;
+const ON: u32 = 1;
+
+/// As the postmaster's own variables say, with which its sessions begin; none when they cannot be read.
+pub(crate) fn gives_query_ids(postmaster: u32, executable: &Executable) -> Option<bool> {
+    let [setting, enabled] = executable
+        .symbols(["compute_query_id", "query_id_enabled"])
+        .ok()?;
+    let setting = memory::read_u32(postmaster, setting?.address).ok()?;
+    let mut is_enabled = [0];
+    memory::read(postmaster, &mut [(enabled?.address, &mut is_enabled)]).ok()?;
+    Some(match setting {
+        OFF => false,
+        ON => true,
+        // auto, regress: where an extension has asked for them.
+        _ => is_enabled != [0],
+    })
+}

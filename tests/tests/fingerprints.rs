@@ -1,0 +1,206 @@
+//! Which SQL where the server gives statements no ids: by fingerprint, against the client's clock and against the ids that the server
+//! gives when it is asked to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use dbtime::throwaway::{Cluster, Options};
+use dbtime_tests::{
+    Recorded, Recorder, Server, Session, assert_close, builds, distribution, needs_recording, number, say,
+};
+
+/// How they begin when they are normalised, and two of each, with literals that nobody may find in a recording.
+const STATEMENTS: [(&str, [&str; 2]); 3] = [
+    (
+        "select pg_sleep",
+        [
+            "SELECT pg_sleep(0.2), 'ZQ4711'",
+            "select  pg_sleep( 0.3 ), $$it's ZQ4711$$ /* ZQ4711 */;",
+        ],
+    ),
+    (
+        "select count",
+        [
+            "SELECT count(DISTINCT md5(n::text)) FROM generate_series(1, 250000) n",
+            "SELECT count(DISTINCT md5(n::text)) FROM generate_series(1, 200000) N -- ZQ4711",
+        ],
+    ),
+    (
+        "insert into t",
+        [
+            "INSERT INTO t (SELECT n, 'ZQ4711' FROM generate_series(1, 150000) n)",
+            "insert into T (select n, 'x' from generate_series(1, 100000) n)",
+        ],
+    ),
+];
+
+/// Texts whose constants are of the same types wherever only they differ: the server tells types apart.
+const TEXTS: [&str; 24] = [
+    "SELECT * FROM c WHERE a = 1",
+    "select * from C where a = -22",
+    "SELECT *\n FROM c -- a comment 'x'\n WHERE a=3;",
+    "SELECT * FROM c WHERE a <> 1",
+    "SELECT * FROM c WHERE b = 'x'",
+    "SELECT * FROM c WHERE b = 'it''s; -- no comment'",
+    "SELECT * FROM c WHERE b = $$'x$$",
+    "SELECT * FROM c WHERE b = $tag$ $$ $ta $tag$",
+    "SELECT a + 5 FROM c",
+    "SELECT a+-5 FROM c",
+    "SELECT a - 5 FROM c",
+    "SELECT a FROM c AS d",
+    "SELECT a, b FROM c",
+    "/* x */ SELECT a, /* 'y /* nested */ */ b FROM c",
+    "SELECT b, a FROM c",
+    "UPDATE c SET a = a + 1 WHERE b = 'x'",
+    "UPDATE c SET a = a + 0x1 WHERE b = ''",
+    "UPDATE c SET a = a + 1 WHERE b > 'x'",
+    "INSERT INTO c VALUES (1, 'a')",
+    "INSERT INTO c VALUES (2,'b') ;",
+    "DELETE FROM c WHERE a IN (1, 2)",
+    "DELETE FROM c WHERE a IN (3,4)",
+    "DELETE FROM c WHERE a IN (b::int, 4)",
+    "ANALYZE c",
+];
+
+fn servers() -> Vec<Server> {
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    servers
+}
+
+fn without_ids(server: &Server) -> Cluster {
+    let options = Options::default()
+        .set("compute_query_id", "off")
+        .set("max_parallel_workers_per_gather", "0")
+        .set("jit", "off")
+        .set("autovacuum", "off");
+    let cluster = server.start(options);
+    cluster
+        .psql("CREATE TABLE t (a int, b text); CREATE TABLE c (a int, b text)")
+        .expect("tables");
+    cluster
+}
+
+/// DB time in seconds and the text, by id.
+fn statements(recorded: &Recorded) -> BTreeMap<String, (f64, String)> {
+    assert_eq!(recorded.meta.database.statement_ids, "fingerprint");
+    let report = recorded.json(&[]);
+    assert_eq!(report["meta"]["database"]["statement_ids"], "fingerprint");
+    let statements = report["statements"].as_array().expect("statements");
+    let sum: f64 = statements.iter().map(|of| number(&of["total_ns"])).sum();
+    assert_close("all statements, s", sum, number(&report["db_time_ns"]), 1e-9, 0.0);
+    let known = statements.iter().filter_map(|of| {
+        let text = of["text"].as_str().unwrap_or_default().to_string();
+        Some((
+            of["query"].as_str()?.to_string(),
+            (number(&of["total_ns"]) / 1e9, text),
+        ))
+    });
+    known.collect()
+}
+
+#[test]
+fn time_by_fingerprint_is_the_clients_in_every_version_and_tier() {
+    needs_recording!();
+    let mut ids: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for server in servers() {
+        let cluster = without_ids(&server);
+        let mut session = Session::connect_with(&cluster, "-c synchronous_commit=off");
+        let recorders = [
+            (&["--exact=calls"][..], 0.02, 0.01),
+            (&[], 0.04, 0.03),
+            (&["--collector", "proc"], 0.04, 0.06),
+        ]
+        .map(|(options, share, floor)| (Recorder::server(&cluster, options), share, floor));
+        let mut truth: BTreeMap<&str, f64> = BTreeMap::new();
+        for round in 0..2 {
+            for (begins, texts) in STATEMENTS {
+                let begin = Instant::now();
+                session.run(texts[round]);
+                *truth.entry(begins).or_default() += begin.elapsed().as_secs_f64();
+            }
+        }
+        session.wait_until_idle();
+        for (recorder, share, floor) in recorders {
+            let recorded = recorder.stop();
+            assert!(recorded.stderr.contains("fingerprint"), "{}", recorded.stderr);
+            let found = statements(&recorded);
+            for (begins, seconds) in &truth {
+                let alike =
+                    |(_, (_, text)): &(&String, &(f64, String))| text.to_lowercase().starts_with(begins);
+                let (id, (ns, text)) = found
+                    .iter()
+                    .find(alike)
+                    .unwrap_or_else(|| panic!("{begins} is not in {found:#?}"));
+                let what = format!("{}: {begins}", server.name);
+                say(&format!("{what}: {seconds:.4} s, found {ns:.4}: {id} {text}"));
+                assert_close(&what, *ns, *seconds, share, floor);
+                ids.entry(begins).or_default().insert(id.clone());
+            }
+            for (_, text) in found.values() {
+                assert!(!text.contains("ZQ") && !text.contains("4711"), "{text}");
+            }
+        }
+    }
+    // One of each, wherever it ran and however it was recorded.
+    for (begins, ids) in ids {
+        assert_eq!(ids.len(), 1, "{begins}: {ids:?}");
+    }
+}
+
+#[test]
+fn what_is_one_statement_to_the_server_has_one_fingerprint() {
+    needs_recording!();
+    for server in servers() {
+        let cluster = without_ids(&server);
+        let [mut with_ids, mut asks] = std::array::from_fn(|_| Session::connect(&cluster));
+        with_ids.run("SET compute_query_id = on");
+        // Not every version can read each. Every text has a session of its own.
+        let mut texts: Vec<(&str, String, Session)> = Vec::new();
+        for text in TEXTS {
+            if with_ids.try_run(text).is_ok() {
+                let pid = with_ids.pid();
+                let id = asks.ask(&format!(
+                    "SELECT query_id::text FROM pg_stat_activity WHERE pid = {pid}"
+                ));
+                texts.push((text, id, Session::connect(&cluster)));
+            }
+        }
+        assert!(texts.len() > 20, "{}", server.name);
+        let recorder = Recorder::server(&cluster, &["--exact=calls"]);
+        for (text, _, session) in &mut texts {
+            session.run(text);
+            session.wait_until_idle();
+        }
+        let recorded = recorder.stop();
+        let report = recorded.json(&["--by", "session,query"]);
+        let mut fingerprints: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for (.., session) in &texts {
+            fingerprints.insert(session.pid().to_string(), BTreeSet::new());
+        }
+        for row in report["ledger"].as_array().expect("rows") {
+            let group = |name: &str| row["group"][name].as_str();
+            if let (Some(pid), Some(id)) = (group("session"), group("query"))
+                && let Some(ids) = fingerprints.get_mut(pid)
+            {
+                ids.insert(id);
+            }
+        }
+        // All of them had asked for the same when they had connected.
+        let mut alike: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        let own = |pid: u32| -> BTreeSet<&str> {
+            let all = &fingerprints[&pid.to_string()];
+            let is_own = |id: &&&str| !fingerprints.values().all(|ids| ids.contains(**id));
+            all.iter().filter(is_own).copied().collect()
+        };
+        for (text, id, session) in &texts {
+            let own = own(session.pid());
+            assert_eq!(own.len(), 1, "{}: {text}: {own:?}", server.name);
+            alike.entry(id.clone()).or_default().extend(own);
+        }
+        let several: Vec<_> = alike.iter().filter(|(_, ids)| ids.len() > 1).collect();
+        assert!(several.is_empty(), "{}: {several:?}", server.name);
+        let all: BTreeSet<&str> = alike.values().flatten().copied().collect();
+        assert_eq!(all.len(), alike.len(), "{}: {alike:?}", server.name);
+    }
+}
