@@ -375,6 +375,19 @@ fn no_statement_is_named_where_none_changed_or_none_is_known() {
     // One side does not know any.
     let half = compare(&good(), &of_one(with_checksums()));
     assert_eq!(half.statements, None);
+    // The same number is another statement where one server gave it and of the other it is a fingerprint.
+    let numbered = |ids: &str, (mut meta, rows): (Meta, Rows)| {
+        meta.database.statement_ids = ids.into();
+        of_one((meta, rows))
+    };
+    let [ids, fingerprints] = [numbered("query_id", good()), numbered("fingerprint", good())];
+    let mixed = compare(&ids, &fingerprints);
+    assert_eq!(mixed.statements, None);
+    assert!(mixed.warnings[0].contains("fingerprints"), "{:?}", mixed.warnings);
+    for alike in [&ids, &fingerprints] {
+        let diff = compare(alike, alike);
+        assert!(diff.statements.is_some() && diff.warnings.is_empty());
+    }
 }
 
 #[test]
