@@ -33,7 +33,7 @@ struct dbt_wait_source {
 	__u16 type_offset;    /* of the 32-bit kind of process */
 	__u16 whose_offset;   /* of 64 bits that are equal for sessions of the same user in the same database */
 	__u16 text_offset;    /* of the address of the text, whose fingerprint stands for an id that is 0; 0 = none does */
-	__u16 since_offset;   /* of 64 bits that change with the text */
+	__u16 since_offset;   /* of the moment at which it began to execute that: 64 bits */
 	__u16 pad[3];
 	__u64 event;
 	__u64 on_cpu;
@@ -60,6 +60,7 @@ struct dbt_activity {
 /* Value of the map `targets`: the tasks that are sampled. */
 struct dbt_target {
 	struct dbt_wait_source source;
+	struct dbt_text text; /* the task itself writes it when the timer finds it */
 	__u32 is_parent;    /* its children become targets too: a postmaster */
 	__u32 slot;         /* where the sampler keeps it, counted from 1; 0 = not yet assigned */
 	__u32 space;        /* its address space in `unwind_spaces`; 0 = not known */

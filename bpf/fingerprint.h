@@ -3,8 +3,8 @@
  * it gives none. Byte after byte, so that the kernel can do it; user space is compiled from the same lines.
  *
  * Left out: comments, space that separates nothing, the case of letters outside of quotes, a last semicolon. Literals and parameters
- * are all the same, and several with commas between them are one; a sign before a literal is part of it where an operator or a
- * parenthesis comes before. The words in double quotes, and all that is no literal, are taken as they are.
+ * are all the same, and several with commas between them are one; a sign before a literal is part of it where an operator, a
+ * parenthesis or a word like AND comes before. The words in double quotes, and all that is no literal, are taken as they are.
  *
  * It is the 64-bit FNV-1a hash of what is left, of the first FINGERPRINT_BYTES bytes: what a server keeps of a text by default
  * (track_activity_query_size less the zero). 0 = there is no text. */
@@ -18,6 +18,7 @@
 enum fingerprint_state {
 	FINGERPRINT_PLAIN,
 	FINGERPRINT_NUMBER,
+	FINGERPRINT_PARAMETER,     /* the number behind a dollar */
 	FINGERPRINT_STRING,        /* in '…' */
 	FINGERPRINT_STRING_END,    /* behind a quote that ends it, or is doubled */
 	FINGERPRINT_NAME,          /* in "…" */
@@ -30,18 +31,23 @@ enum fingerprint_state {
 
 struct dbt_fingerprint {
 	__u64 hash;
-	__u64 tag;      /* FNV-1a of the tag of a string between dollars */
-	__u64 end_tag;  /* of the word behind a dollar in it */
-	__u32 state;    /* enum fingerprint_state */
-	__u32 comments; /* so many are open, one in the other */
-	__u8 before;    /* the byte before this one */
-	__u8 last;      /* the byte that was hashed last; 0 = none, '?' = a literal */
-	__u8 held;      /* a comma, semicolon or slash of which the next bytes tell whether it counts; 0 = none */
-	__u8 sign;      /* the same of a plus or minus, behind it */
-	__u8 word;      /* bytes of the word that is read: 0, 1, 2 = more */
-	__u8 has_space; /* since the byte that was hashed last */
-	__u8 escapes;   /* of the string that is read a backslash escapes the next byte */
+	__u64 word_hash; /* FNV-1a of the word that was read last, outside of quotes */
+	__u64 tag;       /* the same of the tag of a string between dollars */
+	__u64 end_tag;   /* and of the word behind a dollar in it */
+	__u32 state;     /* enum fingerprint_state */
+	__u32 comments;  /* so many are open, one in the other */
+	__u8 before;     /* the byte before this one */
+	__u8 last;       /* the byte that was hashed last; 0 = none, '?' = a literal */
+	__u8 held;       /* these four are hashed in this order, once it is known that they count: a comma or semicolon; 0 = none */
+	__u8 sign;       /* a plus or minus */
+	__u8 slash;
+	__u8 dot;
+	__u8 word;       /* bytes of the word that is read: 0, 1, 2 = more */
+	__u8 has_space;  /* since the byte that was hashed last */
+	__u8 escapes;    /* of the string that is read a backslash escapes the next byte */
 	__u8 escaped;
+	__u8 is_hex;     /* the number that is read */
+	__u8 pad[5];
 };
 
 static __always_inline void fingerprint_begin(struct dbt_fingerprint *of)
@@ -72,14 +78,64 @@ static __always_inline _Bool ends_operand(__u8 byte)
 	return is_word(byte) || byte == '?' || byte == ')' || byte == ']' || byte == '"';
 }
 
+/* A word behind which an operand begins. */
+static __always_inline _Bool is_keyword(__u64 word)
+{
+	switch (word) {
+	case 0xe6f09b190519daa4ULL: /* all */
+	case 0xe6f79719051ff286ULL: /* and */
+	case 0xe6f7b419052023cdULL: /* any */
+	case 0x13f5793e33ebda4fULL: /* between */
+	case 0x08a64b07b54df8d4ULL: /* by */
+	case 0xb55e6190e8792fd1ULL: /* case */
+	case 0xebada5168620c5feULL: /* default */
+	case 0x65a59df633133c8dULL: /* distinct */
+	case 0x7f2b6c605332dd30ULL: /* else */
+	case 0x9c68c3ffbacc25dcULL: /* having */
+	case 0x0073427d9c2d46c7ULL: /* ilike */
+	case 0x08b73807b55c4bbeULL: /* in */
+	case 0x08b74507b55c61d5ULL: /* is */
+	case 0xbf5c99ad695db7d6ULL: /* like */
+	case 0x760d7da9ffd99754ULL: /* limit */
+	case 0x215ad619258e9f4aULL: /* not */
+	case 0x0268b0f8129435caULL: /* offset */
+	case 0x08b05807b5566370ULL: /* on */
+	case 0x08b05407b5565ca4ULL: /* or */
+	case 0xc5c7b983377cad5fULL: /* return */
+	case 0xa8522ce8e79d8979ULL: /* returning */
+	case 0xbd76100bd58c9c0dULL: /* select */
+	case 0x823b87195ce20e23ULL: /* set */
+	case 0x2579c7ef323d0d96ULL: /* then */
+	case 0x08c83907b56ac0a4ULL: /* to */
+	case 0x21277bcf1a4d67fbULL: /* values */
+	case 0x9bf6bff64f32f639ULL: /* when */
+	case 0x379d6b8893e8fc78ULL: /* where */
+	case 0xa66b06f655a0c2e9ULL: /* with */
+		return 1;
+	}
+	return 0;
+}
+
+/* A literal may begin here: a sign or dot before it is its own. */
+static __always_inline _Bool begins_operand(struct dbt_fingerprint *of)
+{
+	return of->held || of->slash || !ends_operand(of->last) || (is_word(of->last) && is_keyword(of->word_hash));
+}
+
+static __always_inline void fingerprint_held(struct dbt_fingerprint *of, __u8 byte)
+{
+	if (byte)
+		of->hash = fnv(of->hash, of->last = byte);
+}
+
 /* What was held back counts. */
 static __always_inline void fingerprint_release(struct dbt_fingerprint *of)
 {
-	if (of->held)
-		of->hash = fnv(of->hash, of->last = of->held);
-	if (of->sign)
-		of->hash = fnv(of->hash, of->last = of->sign);
-	of->held = of->sign = 0;
+	fingerprint_held(of, of->held);
+	fingerprint_held(of, of->sign);
+	fingerprint_held(of, of->slash);
+	fingerprint_held(of, of->dot);
+	of->held = of->sign = of->slash = of->dot = 0;
 }
 
 static __always_inline void fingerprint_add(struct dbt_fingerprint *of, __u8 byte)
@@ -94,9 +150,10 @@ static __always_inline void fingerprint_add(struct dbt_fingerprint *of, __u8 byt
 
 static __always_inline void fingerprint_literal(struct dbt_fingerprint *of)
 {
-	if (of->held || !ends_operand(of->last))
+	of->dot = of->is_hex = 0;
+	if (begins_operand(of) && !of->slash)
 		of->sign = 0; /* the literal's own */
-	if (of->held == ',' && of->last == '?')
+	if (of->held == ',' && of->last == '?' && !of->sign && !of->slash)
 		of->held = 0; /* one more of a list */
 	else
 		fingerprint_add(of, '?');
@@ -116,7 +173,10 @@ static __always_inline void fingerprint_plain(struct dbt_fingerprint *of, __u8 b
 		fingerprint_literal(of);
 		of->state = FINGERPRINT_NUMBER;
 	} else if (is_word(byte)) {
-		fingerprint_add(of, byte >= 'A' && byte <= 'Z' ? byte + ('a' - 'A') : byte);
+		if (byte >= 'A' && byte <= 'Z')
+			byte += 'a' - 'A';
+		of->word_hash = fnv(word ? of->word_hash : FNV_OFFSET, byte);
+		fingerprint_add(of, byte);
 		of->word = word ? 2 : 1;
 	} else if (byte == '\'') {
 		of->escapes = word == 1 && (before == 'e' || before == 'E');
@@ -126,6 +186,7 @@ static __always_inline void fingerprint_plain(struct dbt_fingerprint *of, __u8 b
 		fingerprint_add(of, byte);
 		of->state = FINGERPRINT_NAME;
 	} else if (byte == '$' && word) {
+		of->word_hash = fnv(of->word_hash, byte);
 		fingerprint_add(of, byte); /* in a name */
 		of->word = 2;
 	} else if (byte == '$') {
@@ -135,17 +196,23 @@ static __always_inline void fingerprint_plain(struct dbt_fingerprint *of, __u8 b
 		of->sign = 0;
 		of->has_space = 1;
 		of->state = FINGERPRINT_LINE;
-	} else if (byte == '*' && before == '/' && of->held == '/' && !of->sign) {
-		of->held = 0;
+	} else if (byte == '*' && before == '/' && of->slash) {
+		of->slash = 0;
 		of->has_space = 1;
 		of->before = 0; /* a slash behind it ends nothing */
 		of->comments = 1;
 		of->state = FINGERPRINT_COMMENT;
 	} else if (byte == '-' || byte == '+') {
-		if (of->sign)
+		if (of->sign || of->slash || of->dot)
 			fingerprint_release(of);
 		of->sign = byte;
-	} else if (byte == ',' || byte == ';' || byte == '/') {
+	} else if (byte == '/') {
+		if (of->slash || of->dot)
+			fingerprint_release(of);
+		of->slash = byte;
+	} else if (byte == '.' && !of->dot && begins_operand(of)) {
+		of->dot = byte;
+	} else if (byte == ',' || byte == ';') {
 		fingerprint_release(of);
 		of->held = byte;
 	} else {
@@ -178,7 +245,7 @@ static __always_inline void fingerprint_dollar(struct dbt_fingerprint *of, __u8 
 		of->state = FINGERPRINT_DOLLAR_STRING;
 	} else if (is_digit(byte) && of->tag == FNV_OFFSET) {
 		fingerprint_literal(of);
-		of->state = FINGERPRINT_NUMBER;
+		of->state = FINGERPRINT_PARAMETER;
 	} else if (is_word(byte)) {
 		of->tag = fnv(of->tag, byte);
 	} else {
@@ -191,10 +258,16 @@ static __always_inline void fingerprint_next(struct dbt_fingerprint *of, __u8 by
 {
 	switch (of->state) {
 	case FINGERPRINT_NUMBER:
+		if (byte == 'x' || byte == 'X')
+			of->is_hex = 1;
 		if (is_word(byte) || byte == '.' ||
-		    ((byte == '-' || byte == '+') && (of->before == 'e' || of->before == 'E')))
+		    ((byte == '-' || byte == '+') && !of->is_hex && (of->before == 'e' || of->before == 'E')))
 			of->before = byte;
 		else
+			fingerprint_plain(of, byte);
+		break;
+	case FINGERPRINT_PARAMETER:
+		if (!is_digit(byte))
 			fingerprint_plain(of, byte);
 		break;
 	case FINGERPRINT_STRING:
@@ -236,7 +309,7 @@ static __always_inline void fingerprint_next(struct dbt_fingerprint *of, __u8 by
 			of->state = FINGERPRINT_DOLLAR_STRING;
 		break;
 	case FINGERPRINT_LINE:
-		if (byte == '\n')
+		if (byte == '\n' || byte == '\r')
 			of->state = FINGERPRINT_PLAIN;
 		break;
 	case FINGERPRINT_COMMENT:
@@ -247,13 +320,13 @@ static __always_inline void fingerprint_next(struct dbt_fingerprint *of, __u8 by
 	}
 }
 
+/* What is still held back does not count: a semicolon, or what a text ends with that was cut. */
 static __always_inline __u64 fingerprint_end(struct dbt_fingerprint *of)
 {
-	if (of->held == ';' && !of->sign)
-		of->held = 0;
-	fingerprint_release(of);
+	if (!of->last)
+		return 0;
 	/* 0 stands for no statement. */
-	return of->last && !of->hash ? 1 : of->last ? of->hash : 0;
+	return of->hash ? of->hash : 1;
 }
 
 #endif

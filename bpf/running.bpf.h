@@ -75,7 +75,6 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct dbt_sample *sample;
-	struct dbt_text text = {};
 	__u64 kernel = 0, user, cs;
 
 	if (!target)
@@ -90,7 +89,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	sample->repeats = 0;
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = own_activity(&target->source);
-	name_statement(0, &target->source, &text, &sample->activity);
+	name_statement(0, &target->source, &target->text, &sample->activity, false);
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 	if (exact && is_in_call(task, sample))

@@ -5,14 +5,18 @@
 
 #include "fingerprint.h"
 
-/* Bytes of a text that are read at a time. */
+/* Bytes that are read at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
+ * that may not sleep may be unable to read. */
 #define TEXT_PIECE 64
+#define TEXT_PIECES (FINGERPRINT_BYTES / TEXT_PIECE + 2) /* of a text that begins anywhere */
 
 struct dbt_text_reader {
 	struct dbt_fingerprint fingerprint;
 	struct task_struct *task; /* as in read_memory() */
-	__u64 address;
+	__u64 address; /* of the first piece */
 	__u8 piece[TEXT_PIECE];
+	__u32 from; /* bytes of this piece that are before the text */
+	__u32 left; /* bytes of the text that count */
 	__u32 is_over;
 	__u32 has_failed;
 };
@@ -27,12 +31,13 @@ __noinline int take_byte(struct dbt_fingerprint *fingerprint, __u32 byte)
 
 static long read_byte(__u32 i, struct dbt_text_reader *reader)
 {
-	__u8 byte = reader->piece[i & (TEXT_PIECE - 1)];
+	__u8 byte = reader->piece[(reader->from + i) & (TEXT_PIECE - 1)];
 
-	if (!byte) {
+	if (!byte || !reader->left) {
 		reader->is_over = 1;
 		return 1;
 	}
+	reader->left--;
 	take_byte(&reader->fingerprint, byte);
 	return 0;
 }
@@ -43,10 +48,8 @@ static __always_inline long read_piece(struct task_struct *task, __u32 i, struct
 		reader->has_failed = 1;
 		return 1;
 	}
-	/* What a text is cut to in other servers is no multiple of a piece. */
-	if (i == FINGERPRINT_BYTES / TEXT_PIECE)
-		reader->piece[FINGERPRINT_BYTES % TEXT_PIECE] = 0;
-	bpf_loop(TEXT_PIECE, read_byte, reader, 0);
+	bpf_loop((TEXT_PIECE - reader->from) & (2 * TEXT_PIECE - 1), read_byte, reader, 0);
+	reader->from = 0;
 	return reader->is_over ? 1 : 0;
 }
 
@@ -60,47 +63,71 @@ static long read_other_piece(__u32 i, struct dbt_text_reader *reader)
 	return read_piece(reader->task, i, reader);
 }
 
-/* The fingerprint of the text at this address; 0 = there is none, or it cannot be read. */
-static __always_inline __u64 fingerprint_at(struct task_struct *task, __u64 address)
+static __always_inline struct dbt_text_reader reader_at(struct task_struct *task, __u64 address)
 {
-	struct dbt_text_reader reader = { .task = task, .address = address };
+	struct dbt_text_reader reader = {
+		.task = task,
+		.address = address & ~(TEXT_PIECE - 1ULL),
+		.from = address & (TEXT_PIECE - 1),
+		.left = FINGERPRINT_BYTES,
+	};
 
 	fingerprint_begin(&reader.fingerprint);
-	if (task)
-		bpf_loop(FINGERPRINT_BYTES / TEXT_PIECE + 1, read_other_piece, &reader, 0);
-	else
-		bpf_loop(FINGERPRINT_BYTES / TEXT_PIECE + 1, read_own_piece, &reader, 0);
-	return reader.has_failed ? 0 : fingerprint_end(&reader.fingerprint);
+	return reader;
 }
 
-/* Where the database gives no ids: puts the fingerprint of the text in the place of that of the statement. `record`: what says what
- * the session executes; `text`: what is known of its text. */
-static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
-					   struct dbt_text *text, struct dbt_activity *activity)
+/* The fingerprint of the text at this address. False = it cannot be read. A function of its own, as is the next one, so that the
+ * reader is on the stack only as long as it reads. */
+static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
 {
-	__u64 since = 0, address = 0;
-	__u32 changes = 1;
+	struct dbt_text_reader reader = reader_at(0, address);
+
+	bpf_loop(TEXT_PIECES, read_own_piece, &reader, 0);
+	*fingerprint = fingerprint_end(&reader.fingerprint);
+	return !reader.has_failed;
+}
+
+/* The same of another task. */
+static __noinline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
+{
+	struct dbt_text_reader reader = reader_at(task, address);
+
+	bpf_loop(TEXT_PIECES, read_other_piece, &reader, 0);
+	*fingerprint = fingerprint_end(&reader.fingerprint);
+	return !reader.has_failed;
+}
+
+/* Where the database gives no ids: puts the fingerprint of the text in the place of the statement's id. `record`: what says what the
+ * session executes; `text`: what is known of its text; `only_known`: the text itself is not read. */
+static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
+					   struct dbt_text *text, struct dbt_activity *activity, bool only_known)
+{
+	__u64 since = 0, address = 0, fingerprint;
+	__u32 before = 1, after = 1;
 
 	if (activity->statement || !source->text_offset || !record ||
 	    read_memory(task, &since, sizeof(since), record + source->since_offset) || !since)
 		return;
 	if (since != text->since) {
-		if (read_memory(task, &changes, sizeof(changes), record) || changes & 1 ||
-		    read_memory(task, &address, sizeof(address), record + source->text_offset))
+		/* The session may write another one meanwhile. */
+		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
+		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
+		    !(task ? other_fingerprint(task, address, &fingerprint) : own_fingerprint(address, &fingerprint)) ||
+		    read_memory(task, &after, sizeof(after), record) || after != before)
 			return;
-		text->fingerprint = fingerprint_at(task, address);
+		text->fingerprint = fingerprint;
 		text->since = since;
 	}
 	activity->statement = text->fingerprint;
 }
 
 static __always_inline void name_statement(struct task_struct *task, struct dbt_wait_source *source, struct dbt_text *text,
-					   struct dbt_activity *activity)
+					   struct dbt_activity *activity, bool only_known)
 {
 	__u64 record = 0;
 
 	if (!activity->statement && source->text_offset && !read_memory(task, &record, sizeof(record), source->statement))
-		name_by_record(task, source, record, text, activity);
+		name_by_record(task, source, record, text, activity, only_known);
 }
 
 #endif

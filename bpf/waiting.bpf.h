@@ -125,7 +125,7 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
 		return false;
 	account->activity = activity_of(task, &slot->source);
-	name_statement(task, &slot->source, &account->text, &account->activity);
+	name_statement(task, &slot->source, &account->text, &account->activity, false);
 	account->mode = MODE_OFF;
 	account->off_state = exact_state(BPF_CORE_READ(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
 	open_account(account, task, bpf_ktime_get_ns());
@@ -201,7 +201,7 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 		/* What it executes is noted at its boundaries only, and it may have begun something since. */
 		if (!copy->in_call && copy->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
 			copy->activity = activity_of(task, &copy->source);
-			name_statement(task, &copy->source, &copy->text, &copy->activity);
+			name_statement(task, &copy->source, &copy->text, &copy->activity, false);
 		}
 		settle_calls(copy, task, totals->event.time_ns, totals->run_queue_ns, 0, switches_of(task), false);
 	} else {
@@ -263,8 +263,10 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 {
 	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
 
-	if (slot->source.kind != SOURCE_NONE && !is_memory_busy(task))
+	if (slot->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
 		activity = activity_of(task, &slot->source);
+		name_statement(task, &slot->source, &slot->text, &activity, true);
+	}
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
 	slot->activity = activity;
@@ -304,8 +306,10 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 			return;
 		}
 		slot->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
-		if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task))
+		if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task)) {
 			activity = activity_of(task, &slot->source);
+			name_statement(task, &slot->source, &slot->text, &activity, true);
+		}
 		if (has_run(task, switches))
 			continue;
 		slot->activity = activity;
@@ -352,7 +356,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = slot->activity;
 	if (!is_memory_busy(task))
-		name_statement(task, &slot->source, &slot->text, &sample->activity);
+		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
 	/* What it executes now may be another one. */
 	if (slot->state != TASK_RAN_SINCE && has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;

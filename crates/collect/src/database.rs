@@ -54,7 +54,7 @@ pub(crate) struct StatusRecord {
     pub(crate) whose: u16,
     /// Of the address of the text, whose fingerprint stands for an id that is 0; 0 = none does.
     pub(crate) text: u16,
-    /// Of 64 bits that change with the text.
+    /// Of the moment at which the statement with this text began, 64 bits.
     pub(crate) since: u16,
 }
 

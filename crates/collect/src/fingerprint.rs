@@ -47,6 +47,16 @@ mod tests {
             "select 2 in (1, 2,3)",
             "select 3 in (1, -2, 'x', $4)",
         ]);
+        assert_alike(&[
+            "select a between 1 and 5 limit 1",
+            "select a BETWEEN -1 and - 5 limit /* none */ +1",
+        ]);
+        assert_alike(&[
+            "select 1 where x=.5 and y in (.5, .25)",
+            "SELECT -1 where x=0.5 and y in (1, /* two */ -.2,3);",
+            "SELECT -1 where x=$1 and y in (1) ; /* end */",
+            "SELECT -1 -- to\rwhere x= -- x\n - /* y */ 1 and y in (1); -- end",
+        ]);
         assert_alike(&["select E'a\\'b' , x", "select E'\\\\', x", "select e'' ,x"]);
     }
 
@@ -68,6 +78,13 @@ mod tests {
             "select a; select a from t where b = 1",
             "select a, b from t where b = 1",
             "select ab from t where b = 1",
+            "select $1.a from t where b = 1",
+            "select $1.b from t where b = 1",
+            "select 0x1e+a from t where b = 1",
+            "select 0x1e+b from t where b = 1",
+            "select a.b from t where b = 1",
+            "select a / 1 - 1 from t where b = 1",
+            "select a / 1 / 1 from t where b = 1",
             "select a from t$1 where b = 1",
             "select ä from t where b = 1",
             "select ö from t where b = 1",
@@ -91,8 +108,18 @@ mod tests {
     }
 
     #[test]
+    fn where_a_list_is_cut_does_not_count() {
+        let text = b"select a from t where b in (1, -2, 3.5, 'x', $4, /* c */ 5";
+        let whole = fingerprint(text);
+        let begin = text.iter().position(|byte| *byte == b'1').expect("a list");
+        for end in begin + 1..text.len() {
+            assert_eq!(fingerprint(&text[..end]), whole, "{end}");
+        }
+    }
+
+    #[test]
     fn what_lies_behind_what_servers_keep_does_not_count() {
-        let long = |end: &str| format!("select {}{end}", "a,".repeat(508));
+        let long = |end: &str| format!("select {}{end}", ",a".repeat(508));
         assert_eq!(long("").len(), BYTES);
         assert_eq!(
             fingerprint(long("b").as_bytes()),

@@ -269,7 +269,7 @@ pub struct Selection {
     /// Only time in this state (user, kernel, runnable, disk, sleep …); may be repeated
     #[arg(long, value_name = "STATE")]
     pub state: Vec<State>,
-    /// Only time in the statement with this id (PostgreSQL: queryid); may be repeated
+    /// Only time in the statement with this id (PostgreSQL: queryid, or the fingerprint); may be repeated
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub query: Vec<i64>,
 }

@@ -90,8 +90,7 @@ pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use causes::{
-    Blocker, CauseGroup, CauseOptions, CausePart, CauseReport, CausedWait, Chain, Root, Waiter, Waiting,
-    causes,
+    Blocker, CauseGroup, CauseOptions, CausePart, CauseReport, CausedWait, Chain, Root, Waiting, Who, causes,
 };
 pub use commands::{
     Cause, CauseTime, CommandOptions, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands,

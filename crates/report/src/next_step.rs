@@ -126,7 +126,7 @@ pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
     }
     let first = report.blockers.first().map(|blocker| {
         let why = "what the session did for which others waited longest".to_string();
-        NextStep::new("report", &format!("--session {}", blocker.pid), why)
+        NextStep::new("report", &format!("--session {}", blocker.who.pid), why)
     });
     first.into_iter().collect()
 }

@@ -15,7 +15,7 @@ use crate::sums::Sums;
 /// DB time of one statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatementTime {
-    /// The database's id of it; 0 = none was known at that moment.
+    /// Its id, or fingerprint; 0 = none was known at that moment.
     pub id: u64,
     /// Its name in the database, where it has one (Oracle: `sql_id`).
     pub sql_id: Option<String>,

@@ -131,7 +131,7 @@ fn time_is_divided_by_the_samples_of_its_second_and_where_there_are_none_by_thos
     assert_eq!(by, [(CauseKind::Client, 1_095), (CauseKind::Unknown, 255)]);
     let blocker = &report.blockers[0];
     assert_eq!(
-        (blocker.pid, blocker.waiters, blocker.ns, blocker.blocked_ns),
+        (blocker.who.pid, blocker.waiters, blocker.ns, blocker.blocked_ns),
         (22, 1, 1_095, 0)
     );
     let printed = text::render_causes(&report, 120);
@@ -166,7 +166,7 @@ fn the_root_of_a_chain_is_named_and_each_link_was_waited_for() {
     let blockers: Vec<_> = report
         .blockers
         .iter()
-        .map(|b| (b.pid, b.ns, b.blocked_ns))
+        .map(|b| (b.who.pid, b.ns, b.blocked_ns))
         .collect();
     assert_eq!(blockers, [(20, 900, 900), (30, 600, 0), (40, 300, 0)]);
     // 10 waits behind 20, which was not seen waiting itself, behind 30 and behind 40.

@@ -380,14 +380,15 @@ fn no_statement_is_named_where_none_changed_or_none_is_known() {
         meta.database.statement_ids = ids.into();
         of_one((meta, rows))
     };
-    let [ids, fingerprints] = [numbered("query_id", good()), numbered("fingerprint", good())];
-    let mixed = compare(&ids, &fingerprints);
-    assert_eq!(mixed.statements, None);
-    assert!(mixed.warnings[0].contains("fingerprints"), "{:?}", mixed.warnings);
-    for alike in [&ids, &fingerprints] {
-        let diff = compare(alike, alike);
-        assert!(diff.statements.is_some() && diff.warnings.is_empty());
+    let [older, ids, fingerprints] = ["", "query_id", "fingerprint"].map(|ids| numbered(ids, good()));
+    for server_gives_them in [&older, &ids] {
+        let mixed = compare(server_gives_them, &fingerprints);
+        assert_eq!(mixed.statements, None);
+        assert!(mixed.warnings[0].contains("fingerprints"), "{:?}", mixed.warnings);
+        let alike = compare(server_gives_them, &ids);
+        assert!(alike.statements.is_some() && alike.warnings.is_empty());
     }
+    assert!(compare(&fingerprints, &fingerprints).statements.is_some());
 }
 
 #[test]

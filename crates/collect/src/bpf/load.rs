@@ -403,7 +403,7 @@ impl Programs {
             is_parent: is_parent.into(),
             slot,
             space: self.target(pid).map_or(space, |forked| forked.space),
-            pad: 0,
+            ..dbt_target::default()
         };
         put(&self.targets, pid, &target)
     }

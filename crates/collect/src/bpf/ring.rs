@@ -15,7 +15,7 @@ const HEADER: usize = 8;
 pub(crate) struct Ring<T> {
     ring: RingBuffer<'static>,
     come: Rc<RefCell<Vec<T>>>,
-    /// Bytes that are taken yet in this step.
+    /// Bytes that may still be taken in this step.
     left: Rc<Cell<usize>>,
     bytes: usize,
     of: &'static str,

@@ -131,7 +131,8 @@ impl Causes {
     /// So long it was in run queues since this was said last, nanoseconds.
     pub(crate) fn queued(&mut self, pid: u32, ns: u64) {
         if let Some(track) = self.tracks.get_mut(&pid) {
-            track.queued(ns, self.period_ns);
+            let waits = |wait| self.waits.get(wait).kind() == WaitKind::Event;
+            track.queued(ns, self.period_ns, waits);
         }
     }
 

@@ -68,6 +68,8 @@ pub(super) struct Seen {
     pub(super) followed: u32,
     /// The kernel's time in run queues has been held against it.
     is_judged: bool,
+    /// Its passes when that time was told last, while it went on.
+    passes_told: Option<u32>,
     /// When it was over at the latest, CLOCK_MONOTONIC; none while it goes on.
     pub(super) closed_ns: Option<u64>,
 }
@@ -83,6 +85,7 @@ impl Seen {
             held: Vec::new(),
             followed: pass,
             is_judged: false,
+            passes_told: None,
             closed_ns: None,
         }
     }
@@ -187,20 +190,21 @@ impl Track {
 
     /// So long it was in run queues since this was said last, as the kernel counts. The sampler's own threads push sessions off
     /// their CPU at just the moment of a pass: what was found in a run queue only once, and beyond that time, was on its CPU, in
-    /// the code where it was pushed off.
-    pub(super) fn queued(&mut self, ns: u64, period_ns: u64) {
+    /// the code where it was pushed off. Whoever is in a wait event was woken, so it did wait for a CPU. `waits`: whether a number
+    /// is that of a wait event.
+    pub(super) fn queued(&mut self, ns: u64, period_ns: u64, waits: impl Fn(u16) -> bool) {
         let new = self.seen.iter().rev().take_while(|seen| !seen.is_judged).count();
         let first = self.seen.len() - new;
-        // What goes on is judged when it is over.
-        let over = self
-            .seen
-            .iter()
-            .skip(first)
-            .filter(|seen| seen.closed_ns.is_some())
-            .count();
         let mut left = self.queued_ns + ns;
-        let mut once = Vec::new();
-        for seen in self.seen.range_mut(first..first + over) {
+        let mut once: Vec<&mut Doing> = Vec::new();
+        let mut open_passes = 0;
+        for seen in self.seen.range_mut(first..) {
+            // It may go on: then more passes find it until this is said again.
+            if seen.closed_ns.is_none() && seen.passes_told != Some(seen.passes) {
+                seen.passes_told = Some(seen.passes);
+                open_passes = seen.passes;
+                continue;
+            }
             seen.is_judged = true;
             if seen.doing.state != State::Runnable {
                 continue;
@@ -210,6 +214,7 @@ impl Track {
                 passes => left = left.saturating_sub(u64::from(passes) * period_ns),
             }
         }
+        once.sort_by_key(|doing| !waits(doing.wait));
         for doing in once {
             if left >= period_ns / 2 {
                 left = left.saturating_sub(period_ns);
@@ -218,8 +223,8 @@ impl Track {
                 doing.kernel_stack = NO_STACK;
             }
         }
-        // Of a second in which all was found there is less than a pass left.
-        self.queued_ns = if over == new { left.min(period_ns) } else { left };
+        // Time that is left was between passes. It may stand for the row that goes on, and for one more.
+        self.queued_ns = left.min(period_ns * (1 + u64::from(open_passes)));
     }
 
     /// How much is remembered.

@@ -20,7 +20,8 @@ const CHANGE_COUNT: u64 = 0;
 const PROCESS_ID: u64 = 4;
 /// `st_backendType`.
 const KIND: u64 = 8;
-/// `st_activity_start_timestamp`: set with the text.
+/// `st_activity_start_timestamp`: set with the text, to when the statement began. What a process that runs none says of itself in
+/// several texts has the fingerprint of the first.
 const SINCE: u64 = 32;
 /// `st_databaseid` and, behind it, `st_userid`.
 const WHOSE: u64 = 48;

@@ -15,7 +15,7 @@ pub struct Chain {
     /// What the waits ended at.
     pub kind: CauseKind,
     /// Who it is; none = no session.
-    pub who: Option<Waiter>,
+    pub who: Option<Who>,
     /// What that one did while others waited for it, the most first: parts of [`Chain::behind_ns`].
     pub doing: Vec<CausePart>,
     /// How long all of those behind waited, nanoseconds.
@@ -28,7 +28,7 @@ pub struct Chain {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// Who it is.
-    pub who: Waiter,
+    pub who: Who,
     /// Its wait events and statements, by time; statement 0 = not known. They sum to `ns`.
     pub waits: Vec<(Wait, u64, u128)>,
     /// Text of the first statement; none when it was not read.
@@ -43,7 +43,7 @@ pub struct Waiting {
 
 /// Who a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiter {
+pub struct Who {
     /// Its pid.
     pub pid: u32,
     /// Kind of process.
@@ -100,7 +100,7 @@ impl Trees {
                 let doing = tree.doing.finish();
                 Chain {
                     kind: doing.first().map_or(CauseKind::Unknown, |part| part.kind),
-                    who: session.map(|id| waiter(id, dimensions)),
+                    who: session.map(|id| who(id, dimensions)),
                     doing,
                     behind_ns: behind.iter().map(|one| one.ns + one.behind_ns).sum(),
                     behind,
@@ -125,7 +125,7 @@ fn waiting(nodes: BTreeMap<SessionId, Node>, dimensions: &mut Dimensions) -> Vec
             waits.sort_by_key(|(.., ns)| Reverse(*ns));
             let statement = waits.first().map_or(0, |(_, statement, _)| *statement);
             Waiting {
-                who: waiter(id, dimensions),
+                who: who(id, dimensions),
                 ns: waits.iter().map(|(.., ns)| ns).sum(),
                 waits,
                 text: dimensions.statement(statement).map(str::to_string),
@@ -138,9 +138,9 @@ fn waiting(nodes: BTreeMap<SessionId, Node>, dimensions: &mut Dimensions) -> Vec
     all
 }
 
-fn waiter(id: SessionId, dimensions: &mut Dimensions) -> Waiter {
+pub(super) fn who(id: SessionId, dimensions: &mut Dimensions) -> Who {
     let session = dimensions.session(id);
-    Waiter {
+    Who {
         pid: session.pid,
         backend_type: session.backend_type.0.clone(),
         user: session.user.clone(),

@@ -21,7 +21,7 @@ use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, Scan, scan};
 use chains::Trees;
-pub use chains::{Chain, Waiter, Waiting};
+pub use chains::{Chain, Waiting, Who};
 use divide::Samples;
 pub(crate) use divide::{Blocked, Divided};
 pub(crate) use flame_frames::CauseFrames;
@@ -127,14 +127,8 @@ pub(crate) fn no_session(kind: CauseKind) -> &'static str {
 /// A session for which others waited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocker {
-    /// Its pid.
-    pub pid: u32,
-    /// Kind of process.
-    pub backend_type: String,
-    /// Who was logged in.
-    pub user: String,
-    /// The program at its other end, by its own word.
-    pub application: String,
+    /// Which session it is.
+    pub who: Who,
     /// Sessions that waited for it.
     pub waiters: usize,
     /// For how long, nanoseconds.
@@ -273,20 +267,14 @@ impl Builder {
         let mut blockers: Vec<Blocker> = self
             .blockers
             .iter()
-            .map(|(id, of)| {
-                let session = dimensions.session(*id);
-                Blocker {
-                    pid: session.pid,
-                    backend_type: session.backend_type.0.clone(),
-                    user: session.user.clone(),
-                    application: session.application.clone(),
-                    waiters: of.waiters.len(),
-                    ns: of.ns,
-                    blocked_ns: of.blocked_ns,
-                }
+            .map(|(id, of)| Blocker {
+                who: chains::who(*id, dimensions),
+                waiters: of.waiters.len(),
+                ns: of.ns,
+                blocked_ns: of.blocked_ns,
             })
             .collect();
-        blockers.sort_by_key(|blocker| (Reverse(blocker.ns), blocker.pid));
+        blockers.sort_by_key(|blocker| (Reverse(blocker.ns), blocker.who.pid));
         blockers
     }
 }

@@ -57,9 +57,10 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         &good.database.version,
         &bad.database.version,
     ));
-    let (good_ids, bad_ids) = (&good.database.statement_ids, &bad.database.statement_ids);
-    let statements_match = good_ids.is_empty() || bad_ids.is_empty() || good_ids == bad_ids;
-    if !statements_match {
+    // Before 1.9 there were no others than the server's own.
+    let are_fingerprints = [good, bad].map(|meta| meta.database.statement_ids == "fingerprint");
+    let statements_match = are_fingerprints[0] == are_fingerprints[1];
+    if !statements_match && sides.iter().all(Side::knows_statements) {
         warnings.push(
             "one server gives statements ids, of the other they have fingerprints: statements are not compared".to_string(),
         );

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{MetaJson, time_of_day};
-use crate::causes::{Blocker, CausePart, CauseReport, CausedWait, Chain, Waiter, Waiting};
+use crate::causes::{Blocker, CausePart, CauseReport, CausedWait, Chain, Waiting, Who};
 use crate::group::query_id;
 
 #[derive(Serialize)]
@@ -63,10 +63,8 @@ struct FunctionJson<'a> {
 
 #[derive(Serialize)]
 struct BlockerJson<'a> {
-    pid: u32,
-    backend_type: &'a str,
-    user: &'a str,
-    application: &'a str,
+    #[serde(flatten)]
+    session: WhoJson<'a>,
     waiters: usize,
     ns: u128,
     blocked_ns: u128,
@@ -76,7 +74,7 @@ struct BlockerJson<'a> {
 struct ChainJson<'a> {
     kind: &'static str,
     /// None: what was waited for was no session.
-    session: Option<WaiterJson<'a>>,
+    session: Option<WhoJson<'a>>,
     /// What that one did meanwhile. Sums to `behind_ns`.
     doing: Vec<PartJson<'a>>,
     behind_ns: u128,
@@ -86,7 +84,7 @@ struct ChainJson<'a> {
 #[derive(Serialize)]
 struct WaitingJson<'a> {
     #[serde(flatten)]
-    session: WaiterJson<'a>,
+    session: WhoJson<'a>,
     /// They sum to `ns`.
     waits: Vec<OwnWaitJson>,
     /// Of the first of them.
@@ -105,7 +103,7 @@ struct OwnWaitJson {
 }
 
 #[derive(Serialize)]
-struct WaiterJson<'a> {
+struct WhoJson<'a> {
     pid: u32,
     backend_type: &'a str,
     user: &'a str,
@@ -116,7 +114,7 @@ impl<'a> From<&'a Chain> for ChainJson<'a> {
     fn from(of: &'a Chain) -> ChainJson<'a> {
         ChainJson {
             kind: of.kind.as_str(),
-            session: of.who.as_ref().map(WaiterJson::from),
+            session: of.who.as_ref().map(WhoJson::from),
             doing: of.doing.iter().map(PartJson::from).collect(),
             behind_ns: of.behind_ns,
             behind: of.behind.iter().map(WaitingJson::from).collect(),
@@ -142,9 +140,9 @@ impl<'a> From<&'a Waiting> for WaitingJson<'a> {
     }
 }
 
-impl<'a> From<&'a Waiter> for WaiterJson<'a> {
-    fn from(of: &'a Waiter) -> WaiterJson<'a> {
-        WaiterJson {
+impl<'a> From<&'a Who> for WhoJson<'a> {
+    fn from(of: &'a Who) -> WhoJson<'a> {
+        WhoJson {
             pid: of.pid,
             backend_type: &of.backend_type,
             user: &of.user,
@@ -213,10 +211,7 @@ impl<'a> From<&'a CausePart> for PartJson<'a> {
 impl<'a> From<&'a Blocker> for BlockerJson<'a> {
     fn from(of: &'a Blocker) -> BlockerJson<'a> {
         BlockerJson {
-            pid: of.pid,
-            backend_type: &of.backend_type,
-            user: &of.user,
-            application: &of.application,
+            session: (&of.who).into(),
             waiters: of.waiters,
             ns: of.ns,
             blocked_ns: of.blocked_ns,

@@ -152,10 +152,10 @@ fn blockers(blockers: &[Blocker], top: usize, page: &mut Page) {
     );
     for blocker in blockers.iter().take(top) {
         table.row(vec![
-            blocker.pid.to_string(),
-            blocker.user.clone(),
-            blocker.application.clone(),
-            blocker.backend_type.clone(),
+            blocker.who.pid.to_string(),
+            blocker.who.user.clone(),
+            blocker.who.application.clone(),
+            blocker.who.backend_type.clone(),
             blocker.waiters.to_string(),
             seconds(blocker.ns),
             seconds(blocker.blocked_ns),

@@ -3,7 +3,7 @@
 use super::causes::{TEXT, begin, what};
 use super::page::{Page, Table, percent, time};
 use super::quality;
-use crate::causes::{CauseReport, Chain, Waiter, Waiting, no_session};
+use crate::causes::{CauseReport, Chain, Waiting, Who, no_session};
 use crate::group::query_id;
 use crate::number::{counted, seconds};
 use crate::statement_text::beginning;
@@ -99,7 +99,7 @@ fn of_statement(did: String, statement: u64, text: Option<&str>) -> String {
     }
 }
 
-fn name(who: &Waiter) -> String {
+fn name(who: &Who) -> String {
     let of = match (who.user.as_str(), who.application.as_str()) {
         ("", _) => who.backend_type.clone(),
         (user, "") => user.to_string(),
