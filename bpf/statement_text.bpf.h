@@ -12,13 +12,25 @@
 
 struct dbt_text_reader {
 	struct dbt_fingerprint fingerprint;
-	struct task_struct *task; /* as in read_memory() */
 	__u64 address; /* of the first piece */
 	__u8 piece[TEXT_PIECE];
 	__u32 from; /* bytes of this piece that are before the text */
 	__u32 left; /* bytes of the text that count */
 	__u32 is_over;
 	__u32 has_failed;
+};
+
+/* Programs have 512 bytes of stack, and those that look at other tasks need them. Only the sampler thread runs these: one is enough. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_text_reader);
+} text_scratch SEC(".maps");
+
+struct dbt_text_context {
+	struct dbt_text_reader *reader;
+	struct task_struct *task; /* as in read_memory() */
 };
 
 /* Not static, so that the verifier looks at it once and for itself, whatever it is called with. */
@@ -29,8 +41,9 @@ __noinline int take_byte(struct dbt_fingerprint *fingerprint, __u32 byte)
 	return 0;
 }
 
-static long read_byte(__u32 i, struct dbt_text_reader *reader)
+static long read_byte(__u32 i, struct dbt_text_context *context)
 {
+	struct dbt_text_reader *reader = context->reader;
 	__u8 byte = reader->piece[(reader->from + i) & (TEXT_PIECE - 1)];
 
 	if (!byte || !reader->left) {
@@ -42,59 +55,64 @@ static long read_byte(__u32 i, struct dbt_text_reader *reader)
 	return 0;
 }
 
-static __always_inline long read_piece(struct task_struct *task, __u32 i, struct dbt_text_reader *reader)
+static __always_inline long read_piece(struct task_struct *task, __u32 i, struct dbt_text_context *context)
 {
+	struct dbt_text_reader *reader = context->reader;
+
 	if (read_memory(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
 		reader->has_failed = 1;
 		return 1;
 	}
-	bpf_loop((TEXT_PIECE - reader->from) & (2 * TEXT_PIECE - 1), read_byte, reader, 0);
+	bpf_loop((TEXT_PIECE - reader->from) & (2 * TEXT_PIECE - 1), read_byte, context, 0);
 	reader->from = 0;
 	return reader->is_over ? 1 : 0;
 }
 
-static long read_own_piece(__u32 i, struct dbt_text_reader *reader)
+static long read_own_piece(__u32 i, struct dbt_text_context *context)
 {
-	return read_piece(0, i, reader);
+	return read_piece(0, i, context);
 }
 
-static long read_other_piece(__u32 i, struct dbt_text_reader *reader)
+static long read_other_piece(__u32 i, struct dbt_text_context *context)
 {
-	return read_piece(reader->task, i, reader);
+	return read_piece(context->task, i, context);
 }
 
-static __always_inline struct dbt_text_reader reader_at(struct task_struct *task, __u64 address)
+static __always_inline void begin_reading(struct dbt_text_reader *reader, __u64 address)
 {
-	struct dbt_text_reader reader = {
-		.task = task,
-		.address = address & ~(TEXT_PIECE - 1ULL),
-		.from = address & (TEXT_PIECE - 1),
-		.left = FINGERPRINT_BYTES,
-	};
-
-	fingerprint_begin(&reader.fingerprint);
-	return reader;
+	__builtin_memset(reader, 0, sizeof(*reader));
+	reader->address = address & ~(TEXT_PIECE - 1ULL);
+	reader->from = address & (TEXT_PIECE - 1);
+	reader->left = FINGERPRINT_BYTES;
+	fingerprint_begin(&reader->fingerprint);
 }
 
-/* The fingerprint of the text at this address. False = it cannot be read. A function of its own, as is the next one, so that the
- * reader is on the stack only as long as it reads. */
+/* The fingerprint of the text at this address. False = it cannot be read. A function of its own, so that the reader is on the stack
+ * only as long as it reads. */
 static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
 {
-	struct dbt_text_reader reader = reader_at(0, address);
+	struct dbt_text_reader reader;
+	struct dbt_text_context context = { .reader = &reader };
 
-	bpf_loop(TEXT_PIECES, read_own_piece, &reader, 0);
+	begin_reading(&reader, address);
+	bpf_loop(TEXT_PIECES, read_own_piece, &context, 0);
 	*fingerprint = fingerprint_end(&reader.fingerprint);
 	return !reader.has_failed;
 }
 
 /* The same of another task. */
-static __noinline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
+static __always_inline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
 {
-	struct dbt_text_reader reader = reader_at(task, address);
+	__u32 zero = 0;
+	struct dbt_text_reader *reader = bpf_map_lookup_elem(&text_scratch, &zero);
+	struct dbt_text_context context = { .reader = reader, .task = task };
 
-	bpf_loop(TEXT_PIECES, read_other_piece, &reader, 0);
-	*fingerprint = fingerprint_end(&reader.fingerprint);
-	return !reader.has_failed;
+	if (!reader)
+		return false;
+	begin_reading(reader, address);
+	bpf_loop(TEXT_PIECES, read_other_piece, &context, 0);
+	*fingerprint = fingerprint_end(&reader->fingerprint);
+	return !reader->has_failed;
 }
 
 /* Where the database gives no ids: puts the fingerprint of the text in the place of the statement's id. `record`: what says what the
