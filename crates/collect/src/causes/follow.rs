@@ -259,11 +259,20 @@ impl Causes {
         }
         let mut end = seen.end();
         for later in track.seen.iter().skip(place + 1).take(MOST_SLEEPS) {
-            // Whatever its state is: it may be found before it has a CPU to look whether it goes on.
-            if !later.doing.is_in_wait_of(&seen.doing) || later.pass > end.saturating_add(MOST_BETWEEN) {
+            if later.pass > end.saturating_add(MOST_BETWEEN) {
                 break;
             }
             end = later.end();
+            // Whatever its state is: it may be found before it has a CPU to look whether it goes on, or while it looks (for a
+            // deadlock), which is in no wait event.
+            if !later.doing.is_in_wait_of(&seen.doing) {
+                if later.doing.is_of_statement_of(&seen.doing)
+                    && later.doing.state.group() != Some(StateGroup::Blocked)
+                {
+                    continue;
+                }
+                break;
+            }
             if let Some(held) = later.held().next() {
                 return Ender::Held(held);
             }

@@ -19,9 +19,13 @@ pub(super) struct Doing {
 }
 
 impl Doing {
+    pub(super) fn is_of_statement_of(&self, other: &Doing) -> bool {
+        (self.session, self.statement) == (other.session, other.statement)
+    }
+
     /// True in the same wait event of the same statement.
     pub(super) fn is_in_wait_of(&self, other: &Doing) -> bool {
-        (self.session, self.statement, self.wait) == (other.session, other.statement, other.wait)
+        self.is_of_statement_of(other) && self.wait == other.wait
     }
 }
 
