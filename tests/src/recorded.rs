@@ -11,7 +11,7 @@ use dbtime_model::{
 };
 use tempfile::TempDir;
 
-use crate::{Latencies, Report, dbtime};
+use crate::{Latencies, Report, dbtime, number};
 
 /// A recording that a test made.
 #[derive(Debug)]
@@ -172,6 +172,24 @@ impl Recorded {
         let path = self.path.to_str().expect("a plain path");
         let outcome = dbtime(&[&["report", path, "--format", "json"], arguments].concat()).expect_code(0);
         serde_json::from_str(&outcome.stdout).expect("JSON")
+    }
+
+    /// DB time in seconds, and the text, by the id of the statement. That of all statements sums to DB time.
+    #[track_caller]
+    pub fn statements(&self) -> BTreeMap<String, (f64, String)> {
+        let report = self.json(&[]);
+        let statements = report["statements"].as_array().expect("statements");
+        let sum: f64 = statements
+            .iter()
+            .map(|statement| number(&statement["total_ns"]))
+            .sum();
+        assert_close("all statements, s", sum, number(&report["db_time_ns"]), 1e-9, 0.0);
+        let known = statements.iter().filter_map(|statement| {
+            let id = statement["query"].as_str()?.to_string();
+            let text = statement["text"].as_str().unwrap_or_default().to_string();
+            Some((id, (number(&statement["total_ns"]) / 1e9, text)))
+        });
+        known.collect()
     }
 
     /// What `dbtime report` prints about it.

@@ -38,6 +38,15 @@ impl Home {
         command
     }
 
+    /// A recording of four seconds that has begun.
+    fn record_through_sudo(&self, cluster: &Cluster, name: &str) -> Child {
+        self.through_sudo(&["record", "--postgres", data_dir(cluster), "-d", "4", "-o", name])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be run")
+    }
+
     fn sudo(&self, arguments: &[&str]) -> Outcome {
         let done = self.through_sudo(arguments).output();
         done.expect("the command can be run").into()
@@ -198,20 +207,7 @@ fn only_the_recording_is_given_away_whatever_has_its_name() {
     let home = Home::new();
     let roots = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
     fs::write(roots.path().join("meta.json"), "precious").expect("room");
-    let child = home
-        .through_sudo(&[
-            "record",
-            "--postgres",
-            data_dir(&cluster),
-            "-d",
-            "4",
-            "-o",
-            "x.dbt",
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command can be run");
+    let child = home.record_through_sudo(&cluster, "x.dbt");
     let recording = home.path("x.dbt");
     wait_for(&recording.join("activity"));
     assert_gives_away_only_chown(&child);
@@ -271,20 +267,7 @@ fn a_lock_that_is_waited_for_points_to_who_held_it() {
     }
     let waiting = std::thread::spawn(move || waiter.try_run("SELECT * FROM t"));
     let home = Home::new();
-    let recorder = home
-        .through_sudo(&[
-            "record",
-            "--postgres",
-            data_dir(&cluster),
-            "-d",
-            "4",
-            "-o",
-            "it's.dbt",
-        ])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command can be run");
+    let recorder = home.record_through_sudo(&cluster, "it's.dbt");
     wait_for(&home.path("it's.dbt/activity"));
     // Who is followed is who ends the wait.
     std::thread::sleep(Duration::from_secs(2));

@@ -77,23 +77,6 @@ fn truth(cluster: &Cluster) -> BTreeMap<String, f64> {
     seconds.collect()
 }
 
-/// DB time in seconds, and the text, by query id.
-fn statements(recorded: &Recorded) -> BTreeMap<String, (f64, String)> {
-    let report = recorded.json(&[]);
-    let statements = report["statements"].as_array().expect("statements");
-    let sum: f64 = statements
-        .iter()
-        .map(|statement| number(&statement["total_ns"]))
-        .sum();
-    assert_close("all statements, s", sum, number(&report["db_time_ns"]), 1e-9, 0.0);
-    let known = statements.iter().filter_map(|statement| {
-        let id = statement["query"].as_str()?.to_string();
-        let text = statement["text"].as_str().unwrap_or_default().to_string();
-        Some((id, (number(&statement["total_ns"]) / 1e9, text)))
-    });
-    known.collect()
-}
-
 /// CPU in seconds by query id.
 fn cpu(recorded: &Recorded) -> BTreeMap<String, f64> {
     let report = recorded.json(&[]);
@@ -129,7 +112,7 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
         for recorded in [&exact, &sampled] {
             assert!(!recorded.stderr.contains("query ids"), "{}", recorded.stderr);
         }
-        let (by_exact, by_samples) = (statements(&exact), statements(&sampled));
+        let (by_exact, by_samples) = (exact.statements(), sampled.statements());
         for (id, seconds) in &truth {
             let (found, text) = by_exact
                 .get(id)
@@ -162,7 +145,7 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
         }
         // Of everything that was read, nothing of the literals is anywhere in the recordings.
         for recorded in [&exact, &sampled] {
-            for (_, text) in statements(recorded).values() {
+            for (_, text) in recorded.statements().values() {
                 assert!(!text.contains("ZQ") && !text.contains("4711"), "{text}");
             }
         }
@@ -213,7 +196,7 @@ fn every_sort_of_statement_has_its_time_and_its_cpu() {
         )
         .expect("they are there");
     assert!(answer.lines().count() >= SORTS.len(), "{answer}");
-    let (time, time_by_samples) = (statements(&exact), statements(&sampled));
+    let (time, time_by_samples) = (exact.statements(), sampled.statements());
     let (on_cpu, on_cpu_by_samples) = (cpu(&exact), cpu(&sampled));
     let mut with_cpu = 0;
     for line in answer.lines() {
@@ -273,7 +256,9 @@ fn a_text_that_the_server_cuts_is_whole_in_every_version() {
         session.run(&statement);
         session.run("SELECT pg_sleep(0.3), 'short'");
         session.wait_until_idle();
-        let texts: Vec<String> = statements(&recorder.stop())
+        let texts: Vec<String> = recorder
+            .stop()
+            .statements()
             .into_values()
             .map(|(_, text)| text)
             .collect();

@@ -297,6 +297,11 @@ pub(crate) fn query_id(statement: u64) -> String {
     statement.cast_signed().to_string()
 }
 
+/// The same where it is known: 0 = none.
+pub(crate) fn known_query_id(statement: u64) -> Option<String> {
+    (statement != 0).then(|| query_id(statement))
+}
+
 /// A moment in UTC, to the second: `2026-10-10 12:00:00`.
 pub(crate) fn moment(us: i64) -> String {
     match jiff::Timestamp::from_second(us.div_euclid(SECOND_US)) {

@@ -66,8 +66,8 @@ impl PostgresDatabase {
 
     fn statement_ids(&self) -> &'static str {
         match self.status {
-            Some(Ok(status)) if status.fingerprints => FINGERPRINT,
-            Some(Ok(_)) => QUERY_ID,
+            Some(Ok(status)) if status.fingerprints => DatabaseMeta::FINGERPRINT,
+            Some(Ok(_)) => DatabaseMeta::QUERY_ID,
             _ => "",
         }
     }
@@ -112,10 +112,6 @@ impl PostgresDatabase {
     }
 }
 
-/// What the ids of statements are: [`DatabaseMeta::statement_ids`].
-const QUERY_ID: &str = "query_id";
-const FINGERPRINT: &str = "fingerprint";
-
 impl Database for PostgresDatabase {
     fn describe(&self) -> DatabaseMeta {
         DatabaseMeta {
@@ -148,7 +144,7 @@ impl Database for PostgresDatabase {
         if let Some(Err(why)) = self.status {
             reasons.push(format!("query ids are not recorded: {why}"));
         }
-        if self.statement_ids() == FINGERPRINT {
+        if self.statement_ids() == DatabaseMeta::FINGERPRINT {
             reasons.push(
                 "the server gives statements no ids (compute_query_id): they have dbtime's fingerprint of their text instead"
                     .to_string(),

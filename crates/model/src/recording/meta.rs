@@ -74,8 +74,20 @@ pub struct DatabaseMeta {
     /// What was asked for: `server`, or `pid N`.
     pub target: String,
     /// What the ids of statements are: the server's own (`query_id`), or dbtime's number of the text where that gives none
-    /// (`fingerprint`); empty = not known. Since 1.9.
+    /// (`fingerprint`); empty = not known, and then the server's own: before 1.9 there were no others. Since 1.9.
     pub statement_ids: String,
+}
+
+impl DatabaseMeta {
+    /// [`DatabaseMeta::statement_ids`]: the server's own.
+    pub const QUERY_ID: &'static str = "query_id";
+    /// [`DatabaseMeta::statement_ids`]: dbtime's number of the text.
+    pub const FINGERPRINT: &'static str = "fingerprint";
+
+    /// True where statements have dbtime's numbers in place of the server's ids.
+    pub fn has_fingerprints(&self) -> bool {
+        self.statement_ids == DatabaseMeta::FINGERPRINT
+    }
 }
 
 /// How it was recorded.

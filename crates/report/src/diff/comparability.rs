@@ -57,9 +57,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         &good.database.version,
         &bad.database.version,
     ));
-    // Before 1.9 there were no others than the server's own.
-    let are_fingerprints = [good, bad].map(|meta| meta.database.statement_ids == "fingerprint");
-    let statements_match = are_fingerprints[0] == are_fingerprints[1];
+    let statements_match = good.database.has_fingerprints() == bad.database.has_fingerprints();
     if !statements_match && sides.iter().all(Side::knows_statements) {
         warnings.push(
             "one server gives statements ids, of the other they have fingerprints: statements are not compared".to_string(),

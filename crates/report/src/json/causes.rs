@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{MetaJson, time_of_day};
 use crate::causes::{Blocker, CausePart, CauseReport, CausedWait, Chain, Waiting, Who};
-use crate::group::query_id;
+use crate::group::known_query_id;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -126,7 +126,7 @@ impl<'a> From<&'a Waiting> for WaitingJson<'a> {
     fn from(of: &'a Waiting) -> WaitingJson<'a> {
         let own = |(wait, statement, ns): &(dbtime_model::Wait, u64, u128)| OwnWaitJson {
             wait: wait.to_string(),
-            query: (*statement != 0).then(|| query_id(*statement)),
+            query: known_query_id(*statement),
             ns: *ns,
         };
         WaitingJson {
@@ -173,7 +173,7 @@ impl<'a> From<&'a CausedWait> for WaitJson<'a> {
     fn from(of: &'a CausedWait) -> WaitJson<'a> {
         WaitJson {
             wait: of.wait.to_string(),
-            query: (of.statement != 0).then(|| query_id(of.statement)),
+            query: known_query_id(of.statement),
             text: of.text.as_deref(),
             sessions: of.sessions,
             ns: of.ns,
@@ -185,13 +185,12 @@ impl<'a> From<&'a CausedWait> for WaitJson<'a> {
 impl<'a> From<&'a CausePart> for PartJson<'a> {
     fn from(of: &'a CausePart) -> PartJson<'a> {
         let root = of.root.as_ref();
-        let statement = root.map(|root| root.statement).filter(|id| *id != 0);
         PartJson {
             kind: of.kind.as_str(),
             pid: root.map(|root| root.pid),
             backend_type: root.map(|root| root.backend_type.as_str()),
             user: root.map(|root| root.user.as_str()),
-            query: statement.map(query_id),
+            query: root.and_then(|root| known_query_id(root.statement)),
             text: root.and_then(|root| root.text.as_deref()),
             session_state: root.map(|root| root.session_state.as_str()),
             wait: root.map(|root| root.wait.to_string()),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{MetaJson, time_of_day};
 use crate::commands::{CauseTime, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands};
-use crate::group::query_id;
+use crate::group::known_query_id;
 use crate::histogram::Histogram;
 
 #[derive(Serialize)]
@@ -100,7 +100,7 @@ impl<'a> From<&'a CommandReport> for Document<'a> {
 impl<'a> From<&'a StatementCommands> for StatementJson<'a> {
     fn from(of: &'a StatementCommands) -> StatementJson<'a> {
         StatementJson {
-            query: (of.id != 0).then(|| query_id(of.id)),
+            query: known_query_id(of.id),
             text: of.text.as_deref(),
             commands: (&of.commands).into(),
         }

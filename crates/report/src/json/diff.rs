@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{MetaJson, timestamp};
 use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange};
 use crate::function::Function;
-use crate::group::query_id;
+use crate::group::known_query_id;
 use crate::histogram::Histogram;
 use crate::work::WorkUnit;
 
@@ -260,7 +260,7 @@ impl<'a> From<&'a StatementChange> for StatementJson<'a> {
     fn from(statement: &'a StatementChange) -> StatementJson<'a> {
         StatementJson {
             query: match statement.change.place {
-                Place::Statement(id) if id != 0 => Some(query_id(id)),
+                Place::Statement(id) => known_query_id(id),
                 _ => None,
             },
             sql_id: statement.sql_id.as_deref(),

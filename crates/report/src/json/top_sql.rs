@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use dbtime_model::State;
 
-use crate::group::query_id;
+use crate::group::known_query_id;
 use crate::top_sql::StatementTime;
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ impl<'a> From<&'a StatementTime> for StatementTimeJson<'a> {
     fn from(statement: &'a StatementTime) -> StatementTimeJson<'a> {
         let sums = &statement.sums;
         StatementTimeJson {
-            query: (statement.id != 0).then(|| query_id(statement.id)),
+            query: known_query_id(statement.id),
             sql_id: statement.sql_id.as_deref(),
             text: statement.text.as_deref(),
             databases: &statement.databases,

@@ -31,9 +31,9 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         "SQL by DB time ({}; AAS = average active sessions)",
         amounts.unit()
     ));
-    let id_is = match &*report.meta.database.statement_ids {
-        "fingerprint" => "fingerprint",
-        _ => "query",
+    let id_is = match report.meta.database.has_fingerprints() {
+        true => "fingerprint",
+        false => "query",
     };
     let mut table = Table::new(
         &[id_is, "statement", "main wait"],
