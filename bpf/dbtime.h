@@ -38,6 +38,8 @@ struct dbt_wait_source {
 	__u64 event;
 	__u64 on_cpu;
 	__u64 statement; /* SOURCE_NUMBERS: of the 32-bit hash of the statement it executes; 0 = there is none */
+	__u64 lock_count; /* SOURCE_POINTER: of the 32-bit number of internal locks that it has; 0 = not known */
+	__u64 lock_list;  /* of the list of them: held_locks.bpf.h */
 };
 
 /* The fingerprint of the text that a session had last. */
@@ -56,6 +58,19 @@ struct dbt_activity {
 #define WAIT_NOT_READ 0xffffffff /* in the place of a wait event */
 #define WAIT_NUMBERED 0x80000000 /* SOURCE_NUMBERS: it waits, in the event of the number in the other bits */
 #define WAIT_NO_NUMBER 0x7ffffffe /* in those bits: too large for one */
+
+#define MAX_LOCKS 8
+#define LOCKS_NOT_READ 0xffffffff /* in the place of their number */
+#define LOCK_MODE 3ULL                     /* bits of a lock: how it is had, 0 = alone, 1 = with others that read */
+#define LOCK_ADDRESS 0x0000fffffffffffcULL /* where it lies */
+#define LOCK_KIND_SHIFT 48                 /* what it is */
+
+/* The internal locks that a session has at one moment. */
+struct dbt_locks {
+	__u32 count; /* may be more than there is room for */
+	__u32 pad;
+	__u64 locks[MAX_LOCKS];
+};
 
 /* Value of the map `targets`: the tasks that are sampled. */
 struct dbt_target {
@@ -144,6 +159,7 @@ struct dbt_sample {
 	__u16 user_frames;
 	__u32 user_end;      /* enum dbt_unwind_end */
 	__u32 pass;          /* EVENT_WAITING: its number */
+	struct dbt_locks locks;
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
 };
 

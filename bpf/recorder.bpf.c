@@ -11,6 +11,7 @@
 #include "latency.bpf.h"
 #include "own_latency.bpf.h"
 #include "wait_source.bpf.h"
+#include "held_locks.bpf.h"
 #include "statement_text.bpf.h"
 #include "targets.bpf.h"
 #include "unwind.bpf.h"

@@ -92,6 +92,9 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	name_statement(0, &target->source, &target->text, &sample->activity, false);
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
+	sample->locks.count = 0;
+	if (target->source.lock_count)
+		read_own_locks(&target->source, &sample->locks);
 	if (exact && is_in_call(task, sample))
 		sample->flags |= SAMPLE_IN_CALL;
 

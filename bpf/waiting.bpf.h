@@ -334,6 +334,26 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 	slot->run_delay = BPF_CORE_READ(task, sched_info.run_delay);
 }
 
+/* The locks that a session has. They are those of the first look as long as it has not run since; or is in the same wait: while a
+ * session waits it neither takes nor gives back such a lock. */
+static __always_inline void take_locks(struct task_struct *task, struct dbt_slot *slot, struct dbt_sample *sample)
+{
+	struct dbt_activity activity;
+
+	sample->locks.count = 0;
+	if (!slot->source.lock_count)
+		return;
+	sample->locks.count = LOCKS_NOT_READ;
+	if (is_memory_busy(task))
+		return;
+	read_other_locks(task, &slot->source, &sample->locks);
+	if (slot->state != TASK_RAN_SINCE && !has_run(task, slot->switches))
+		return;
+	activity = activity_of(task, &slot->source);
+	if (!activity.wait || activity.wait == WAIT_NOT_READ || activity.wait != slot->activity.wait)
+		sample->locks.count = LOCKS_NOT_READ;
+}
+
 /* Second look, at what is new: the stacks. They are those of the first look as long as the task has not run since; it may have
  * been woken. */
 static __always_inline void take(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
@@ -362,6 +382,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		sample->activity.statement = slot->activity.statement;
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
+
+	take_locks(task, slot, sample);
 
 	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->activity.wait)) {
 		sample->flags |= SAMPLE_STACK_SKIPPED;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, Quality, SCHEMA_VERSION};
+use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
 use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
@@ -17,6 +17,7 @@ use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
 use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
+use crate::held_locks::{HeldId, HeldLocks};
 use crate::latencies::Latencies;
 use crate::oracle::Instance;
 use crate::postgres::titles::Titles;
@@ -123,6 +124,7 @@ pub struct Collector {
     database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
+    held_locks: Rc<HeldLocks>,
     /// Of those that have named themselves.
     alike: Alike,
     statements: Statements,
@@ -241,6 +243,7 @@ impl Collector {
             probes,
             names: database.names(),
             titles: Rc::default(),
+            held_locks: Rc::default(),
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             told_of_statements: false,
@@ -503,6 +506,7 @@ impl Collector {
             .as_ref()
             .map(Unwinding::statistics)
             .unwrap_or_default();
+        let described = self.database.describe();
         Meta {
             schema: SCHEMA_VERSION.to_string(),
             dbtime: env!("CARGO_PKG_VERSION").to_string(),
@@ -510,7 +514,10 @@ impl Collector {
             end_us: self.clock.wall_us(monotonic_ns()),
             complete: false,
             host: host::description(),
-            database: self.database.describe(),
+            database: DatabaseMeta {
+                held_locks: described.held_locks && self.options.means == Means::Bpf,
+                ..described
+            },
             collector: CollectorMeta {
                 tier: self.options.tier.name().to_string(),
                 rate_hz: self.options.rate_hz,
@@ -569,7 +576,14 @@ impl Collector {
                 {
                     unwinding.look_again(sample.pid, Instant::now());
                 }
-                let found = session.sample(&sample, (kernel, user));
+                let name = |lock| self.database.lock_name(lock);
+                let held = match (&sample.locks, self.options.means) {
+                    (Some(locks), Means::Bpf) => self.held_locks.number(locks, name),
+                    (None, Means::Bpf) => HeldId::NOT_READ,
+                    // They are not looked for: the recording says so as a whole.
+                    (_, Means::Proc) => HeldId::NONE,
+                };
+                let found = session.sample(&sample, (kernel, user), held);
                 if let Some(causes) = &mut self.causes {
                     causes.repeat(sample.pid, sample.repeats);
                     let moment = (sample.pass, sample.time_ns);
@@ -886,6 +900,7 @@ impl Collector {
             slot,
             names: Rc::clone(&self.names),
             titles: Rc::clone(&self.titles),
+            held_locks: Rc::clone(&self.held_locks),
             source: member.source,
             role: member.role,
             tier: self.options.tier,
@@ -990,6 +1005,7 @@ impl Collector {
             None => Ok(()),
             Some(Change::Restarted(text)) => {
                 self.note(text);
+                self.held_locks.forget_addresses();
                 if let Some(parent) = self.database.parent() {
                     self.symbolizer.set_parent(parent);
                     if let Some(unwinding) = &mut self.unwinding {

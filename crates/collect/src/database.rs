@@ -6,6 +6,7 @@ use std::rc::Rc;
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait};
 
+use crate::held_locks::{LockName, RawLock};
 use crate::session::Role;
 
 /// Where a session says what it is doing: addresses in its own memory.
@@ -18,6 +19,7 @@ pub(crate) enum WaitSource {
     Pointer {
         event: u64,
         status: Option<StatusRecord>,
+        locks: Option<LockList>,
     },
     /// Of the 32-bit number of an event, of another number that is above 0 while the session does not wait, and of the
     /// 32-bit hash of its statement (0 = there is none).
@@ -56,6 +58,15 @@ pub(crate) struct StatusRecord {
     pub(crate) text: u16,
     /// Of the moment at which the statement with this text began, 64 bits.
     pub(crate) since: u16,
+}
+
+/// Where a session lists the internal locks that it has: addresses in its own memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LockList {
+    /// Of their 32-bit number.
+    pub(crate) count: u64,
+    /// Of the list: each has the address of the lock, which begins with its 16-bit kind, and 32 bits that say how it is had.
+    pub(crate) list: u64,
 }
 
 /// What a session says it executes, as it was read.
@@ -187,6 +198,11 @@ pub(crate) trait Database {
     /// What the application of a session calls itself, which may be nothing. None when the database does not tell, or not yet.
     fn application(&self, _pid: u32) -> Option<String> {
         None
+    }
+
+    /// What an internal lock is.
+    fn lock_name(&self, _lock: RawLock) -> LockName {
+        LockName::default()
     }
 
     /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.

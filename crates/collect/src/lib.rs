@@ -26,6 +26,7 @@ mod engine;
 mod error;
 mod executable;
 mod fingerprint;
+mod held_locks;
 mod host;
 mod latencies;
 mod memory;

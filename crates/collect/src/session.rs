@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, SessionState, State, StateGroup, Wait,
-    counter,
+    ActivityRow, BackendType, CounterRow, HeldLockRow, Rows, Session, SessionId, SessionState, StackId,
+    State, StateGroup, Wait, counter,
 };
 
 use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
@@ -13,6 +13,7 @@ use crate::bpf::{Event, ExactSums, Listed, SampleEvent, Tier};
 use crate::causes::Found;
 use crate::clock::Clock;
 use crate::database::{Member, WaitNames, WaitSource};
+use crate::held_locks::{HeldId, HeldLocks};
 use crate::postgres::title::Title;
 use crate::postgres::titles::Titles;
 use crate::process;
@@ -81,6 +82,7 @@ pub(crate) struct Identity {
     pub(crate) slot: u32,
     pub(crate) names: Rc<dyn WaitNames>,
     pub(crate) titles: Rc<Titles>,
+    pub(crate) held_locks: Rc<HeldLocks>,
     pub(crate) source: WaitSource,
     pub(crate) role: Role,
     pub(crate) tier: Tier,
@@ -97,6 +99,7 @@ pub(crate) struct LiveSession {
     pub(crate) adopted_ns: u64,
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
+    held_locks: Rc<HeldLocks>,
     source: WaitSource,
     role: Role,
     title: Option<Title>,
@@ -138,6 +141,7 @@ impl LiveSession {
             adopted_ns: now,
             names: identity.names,
             titles: identity.titles,
+            held_locks: identity.held_locks,
             source: identity.source,
             role: identity.role,
             title: None,
@@ -339,7 +343,8 @@ impl LiveSession {
     pub(crate) fn sample(
         &mut self,
         event: &SampleEvent,
-        stacks: (dbtime_model::StackId, dbtime_model::StackId),
+        stacks: (StackId, StackId),
+        held: HeldId,
     ) -> Option<Found> {
         self.repeat(event.repeats);
         if self.end.is_some() {
@@ -376,6 +381,7 @@ impl LiveSession {
                 state,
                 kernel_stack: stacks.0,
                 user_stack: stacks.1,
+                held,
             };
             if event.off_cpu_state.is_some() && state.group() == Some(StateGroup::Blocked) {
                 if self.blocked_as.len() >= REMEMBERED {
@@ -467,6 +473,14 @@ impl LiveSession {
                     fidelity: share.fidelity,
                     pooled: false,
                 });
+                // Who has no work has none: what could not be read of it does not matter.
+                if share.cell.held != HeldId::NONE
+                    && !(spent.wait.idle && share.cell.held == HeldId::NOT_READ)
+                {
+                    let row = held_lock_row(self.id, time, &spent, ns, samples);
+                    self.held_locks
+                        .add_rows(share.cell.held, &row, &mut rows.held_locks);
+                }
             }
         }
         if !advance.unsplit.is_empty() {
@@ -630,6 +644,26 @@ impl LiveSession {
     }
 }
 
+/// A row of the time in which a session had locks, without what is said of each of them.
+fn held_lock_row(session: SessionId, time: i64, spent: &Spent, ns: u64, samples: u64) -> HeldLockRow {
+    HeldLockRow {
+        time,
+        session,
+        statement: spent.statement,
+        lock: String::new(),
+        number: None,
+        address: 0,
+        exclusive: false,
+        wait_class: spent.wait.class.to_string(),
+        wait_event: spent.wait.event.to_string(),
+        state: spent.state,
+        kernel_stack: spent.kernel_stack,
+        user_stack: spent.user_stack,
+        ns,
+        samples,
+    }
+}
+
 /// State of a task that is off CPU, from its raw `__state` (include/linux/sched.h). Modifier bits (killable, noload,
 /// freezable …) are left aside.
 pub(crate) fn off_cpu_state(raw: u32, in_iowait: bool) -> State {
@@ -672,6 +706,7 @@ mod tests {
             slot: 0,
             names: names(),
             titles: Rc::default(),
+            held_locks: Rc::default(),
             source: WaitSource::None,
             role: Role::Backend,
             tier: Tier::Sampled,

@@ -3,7 +3,7 @@
 //!
 //! x86-64 only.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpAccess, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::executable::Executable;
 
@@ -28,6 +28,54 @@ pub(crate) fn operands_of(executable: &Executable, function: &str) -> Option<Vec
     let [function] = executable.symbols([function]).ok()?;
     let function = function?;
     operands(&executable.bytes(function.offset, CODE).ok()?, function.address)
+}
+
+/// Data that an instruction names by an address that is fixed once the executable is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StaticData {
+    pub(crate) address: u64,
+    /// That it reads or writes there; 0 = it only takes the address.
+    pub(crate) bytes: usize,
+}
+
+/// The data that a function of this name refers to, whatever else it does, each once. None when there is no such function, or it is
+/// not small.
+pub(crate) fn static_data_of(executable: &Executable, function: &str) -> Option<Vec<StaticData>> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let [function] = executable.symbols([function]).ok()?;
+    let function = function?;
+    let bytes = usize::try_from(function.size)
+        .ok()
+        .filter(|bytes| (1..=CODE).contains(bytes))?;
+    Some(static_data(
+        &executable.bytes(function.offset, bytes).ok()?,
+        function.address,
+    ))
+}
+
+/// The same of code that lies at an address.
+fn static_data(code: &[u8], address: u64) -> Vec<StaticData> {
+    let mut found = Vec::new();
+    for instruction in Decoder::with_ip(64, code, address, DecoderOptions::NONE) {
+        let is_static = instruction.is_ip_rel_memory_operand()
+            || (instruction.memory_base() == Register::None && instruction.memory_index() == Register::None);
+        if !(0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory) || !is_static {
+            continue;
+        }
+        let data = StaticData {
+            address: instruction.memory_displacement64(),
+            bytes: match instruction.mnemonic() {
+                Mnemonic::Lea => 0,
+                _ => instruction.memory_size().size(),
+            },
+        };
+        if !found.contains(&data) {
+            found.push(data);
+        }
+    }
+    found
 }
 
 /// Whether a function that begins with this code makes its frame the first thing it does: `push rbp; mov rbp, rsp`, perhaps behind the
@@ -145,6 +193,23 @@ mod tests {
         ] {
             assert_eq!(operands(code, 0x457640), None, "{code:x?}");
         }
+    }
+
+    #[test]
+    fn data_is_found_in_code_that_loops() {
+        // Debian's PostgreSQL 15, `LWLockHeldByMe`: movslq, test, jle, lea, shl, add, jmp, nop, add, cmp, je, cmp, jne, mov, ret.
+        let loops = [
+            0x48, 0x63, 0x15, 0x49, 0xa5, 0x42, 0x00, 0x85, 0xd2, 0x7e, 0x2d, 0x48, 0x8d, 0x05, 0xbe, 0x98,
+            0x42, 0x00, 0x48, 0xc1, 0xe2, 0x04, 0x48, 0x01, 0xc2, 0xeb, 0x0e, 0x0f, 0x1f, 0x44, 0x00, 0x00,
+            0x48, 0x83, 0xc0, 0x10, 0x48, 0x39, 0xd0, 0x74, 0x0f, 0x48, 0x39, 0x38, 0x75, 0xf2, 0xb8, 0x01,
+            0, 0, 0, 0xc3,
+        ];
+        let data = |address, bytes| StaticData { address, bytes };
+        assert_eq!(
+            static_data(&loops, 0x462e70),
+            [data(0x88d3c0, 4), data(0x88c740, 0)]
+        );
+        assert_eq!(static_data(&[0x06, 0xc3], 0x462e70), []);
     }
 
     #[test]

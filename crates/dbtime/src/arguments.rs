@@ -375,7 +375,7 @@ const NOT_OF_WAITERS: [&str; 17] = [
 /// `dbtime report`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --from 20s --to 30s --format json"
+    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --latches\n  dbtime report slow.dbt --from 20s --to 30s --format json"
 )]
 pub struct ReportArguments {
     /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several are taken as
@@ -430,6 +430,9 @@ pub struct ReportArguments {
     /// The same at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
     #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "from", "to"])]
     pub at: Option<String>,
+    /// Show who held the server's internal locks (PostgreSQL: LWLocks), doing what and where in the code, beside who waited for them
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at"])]
+    pub latches: bool,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub io: bool,
@@ -488,7 +491,7 @@ pub struct ReportArguments {
     )]
     pub by: Vec<String>,
     /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
-    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits and causes with --causes [10] to show
+    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits and causes with --causes [10], locks and holders with --latches [10] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
@@ -574,6 +577,7 @@ impl ReportArguments {
             || self.switches
             || self.tail
             || self.causes
+            || self.latches
             || self.chains()
             || self.timeline.is_some()
             || by_second()

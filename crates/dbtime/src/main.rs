@@ -32,8 +32,8 @@ use dbtime_model::recording::{self, Compacted};
 use dbtime_report::diff_export::Widths;
 use dbtime_report::{
     CalibrationOf, CauseOptions, CommandOptions, ComparisonOptions, Diff, DiffError, DiffOptions, Dimension,
-    DiveOptions, DiveView, Filter, FlameOptions, IoOptions, LatencyDimension, LatencyOptions, NextStep,
-    ReportError, Sort, Source, StackOptions, StackView, TimelineOptions, ToCompare, TraceOptions,
+    DiveOptions, DiveView, Filter, FlameOptions, IoOptions, LatchOptions, LatencyDimension, LatencyOptions,
+    NextStep, ReportError, Sort, Source, StackOptions, StackView, TimelineOptions, ToCompare, TraceOptions,
     USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace, next_steps, next_steps_of_causes,
     next_steps_of_timeline, parse_moment, printable_lines,
 };
@@ -110,6 +110,7 @@ fn run_report(mut arguments: ReportArguments) -> anyhow::Result<ExitCode> {
         (true, _, Format::Svg) => run_heat_map(arguments),
         _ if arguments.timeline.is_some() => run_timeline(arguments),
         _ if (arguments.causes || arguments.chains()) && arguments.format() != Format::Svg => run_causes(arguments),
+        _ if arguments.latches && arguments.format() != Format::Svg => run_latches(arguments),
         _ if arguments.tail && arguments.format() != Format::Svg => run_tail(arguments),
         (_, _, Format::Svg) => Err(Usage(
             "this report is no picture: draw a time line with --timeline, a heat map with --latency, or a flame graph with \
@@ -216,6 +217,25 @@ fn run_causes(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         &text,
         report.blocked_ns > 0,
         "no DB time was blocked in the part chosen of the recording",
+    )
+}
+
+fn run_latches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let options = LatchOptions {
+        filter: filter(&arguments.selection, &source)?,
+        top: arguments.top.unwrap_or(LatchOptions::default().top),
+    };
+    let report = dbtime_report::latches(&source, &options)?;
+    let text = match arguments.format() {
+        Format::Json => dbtime_report::json::render_latches(&report),
+        Format::Text | Format::Svg => dbtime_report::text::render_latches(&report, output::width()),
+    };
+    answer(
+        arguments,
+        &text,
+        !report.latches.is_empty(),
+        "no sample found who held an internal lock, or waited for one",
     )
 }
 

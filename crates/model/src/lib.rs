@@ -25,8 +25,8 @@ pub use block::BlockOperation;
 pub use resolution::Windows;
 pub use rows::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CounterRow,
-    Fidelity, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow, StatementRow, SwitchRow, Table,
-    Timed, counter, span,
+    Fidelity, HeldLockRow, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow, StatementRow,
+    SwitchRow, Table, Timed, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
 pub use session_state::SessionState;

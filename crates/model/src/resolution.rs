@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::{ActivityRow, CauseRow, CounterRow, LatencyRow, Rows, Timed};
+use crate::{ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, Rows, Timed};
 
 const SECOND_US: i64 = 1_000_000;
 /// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
@@ -21,6 +21,7 @@ pub struct Windows {
     counters: Sums<CounterRow>,
     latency: Sums<LatencyRow>,
     causes: Sums<CauseRow>,
+    held_locks: Sums<HeldLockRow>,
 }
 
 impl Windows {
@@ -38,6 +39,7 @@ impl Windows {
             counters: Sums::default(),
             latency: Sums::default(),
             causes: Sums::default(),
+            held_locks: Sums::default(),
         }
     }
 
@@ -51,6 +53,7 @@ impl Windows {
         rows.counters = self.counters.take(rows.counters, length_us, begin_us);
         rows.latency = self.latency.take(rows.latency, length_us, begin_us);
         rows.causes = self.causes.take(rows.causes, length_us, begin_us);
+        rows.held_locks = self.held_locks.take(rows.held_locks, length_us, begin_us);
         let over = |time: i64| time + length_us + STRAGGLERS_US <= now_us;
         self.hand_on(over, &mut rows);
         rows
@@ -68,6 +71,7 @@ impl Windows {
         rows.counters.append(&mut self.counters.hand_on(&is_over));
         rows.latency.append(&mut self.latency.hand_on(&is_over));
         rows.causes.append(&mut self.causes.hand_on(&is_over));
+        rows.held_locks.append(&mut self.held_locks.hand_on(&is_over));
     }
 }
 
@@ -153,6 +157,24 @@ impl Summable for CauseRow {
     }
 
     fn add(&mut self, other: &CauseRow) {
+        self.samples = self.samples.saturating_add(other.samples);
+    }
+}
+
+impl Summable for HeldLockRow {
+    /// As they come.
+    fn order(&self) -> impl Ord {}
+
+    fn key(&self) -> HeldLockRow {
+        HeldLockRow {
+            ns: 0,
+            samples: 0,
+            ..self.clone()
+        }
+    }
+
+    fn add(&mut self, other: &HeldLockRow) {
+        self.ns = self.ns.saturating_add(other.ns);
         self.samples = self.samples.saturating_add(other.samples);
     }
 }

@@ -216,6 +216,41 @@ pub struct CauseRow {
     pub samples: u64,
 }
 
+/// In this second this session had an internal lock of the server (PostgreSQL: an LWLock) for `ns`, while it was in this wait event
+/// and state at these stacks. Whoever has several at a time has a row for each: only those of one lock can be added up. Since 1.10.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HeldLockRow {
+    /// Start of the second, microseconds since the Unix epoch.
+    pub time: i64,
+    /// Who had it.
+    pub session: SessionId,
+    /// What it executed, as in [`ActivityRow::statement`].
+    pub statement: u64,
+    /// Name of the lock, or of those that are alike: as that of the wait event of who waits for it. Empty: which it had, and whether
+    /// it had one, could not be read; so much of its time is not known.
+    pub lock: String,
+    /// Which of those that are alike, from 0, where the database numbers them (PostgreSQL: partitions).
+    pub number: Option<u32>,
+    /// Where it lies in the server's memory; 0 = not known.
+    pub address: u64,
+    /// Nobody else could have it at the time; else others could that only read.
+    pub exclusive: bool,
+    /// See [`Wait::class`].
+    pub wait_class: String,
+    /// See [`Wait::event`].
+    pub wait_event: String,
+    /// What the operating system says of the session.
+    pub state: State,
+    /// See [`ActivityRow::kernel_stack`].
+    pub kernel_stack: StackId,
+    /// See [`ActivityRow::user_stack`].
+    pub user_stack: StackId,
+    /// Nanoseconds: of the session's time in this wait event and state what the samples with the lock stand for.
+    pub ns: u64,
+    /// Samples.
+    pub samples: u64,
+}
+
 /// What somebody was doing who was waited for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CauseLink {
@@ -737,6 +772,8 @@ pub struct Rows {
     pub switches: Vec<SwitchRow>,
     /// See [`CauseRow`].
     pub causes: Vec<CauseRow>,
+    /// See [`HeldLockRow`].
+    pub held_locks: Vec<HeldLockRow>,
 }
 
 impl Rows {
@@ -751,6 +788,7 @@ impl Rows {
             + self.spans.len()
             + self.switches.len()
             + self.causes.len()
+            + self.held_locks.len()
     }
 
     /// What they weigh in memory, in rows: a frame of a stack is as large as a row.
@@ -771,6 +809,7 @@ impl Rows {
             self.spans.len(),
             self.switches.len(),
             self.causes.len(),
+            self.held_locks.len(),
         ];
         lengths.into_iter().max().unwrap_or(0)
     }
@@ -797,6 +836,7 @@ impl Rows {
         self.spans.append(&mut other.spans);
         self.switches.append(&mut other.switches);
         self.causes.append(&mut other.causes);
+        self.held_locks.append(&mut other.held_locks);
     }
 
     /// True when there is no row at all.
@@ -842,7 +882,7 @@ macro_rules! timed {
     )+};
 }
 
-timed!(ActivityRow, LatencyRow, CounterRow, CauseRow);
+timed!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow);
 
 impl Table for ActivityRow {
     const NAME: &'static str = "activity";
@@ -856,6 +896,11 @@ impl Table for LatencyRow {
 
 impl Table for CauseRow {
     const NAME: &'static str = "causes";
+    const MOMENT: Option<&'static str> = Some("time");
+}
+
+impl Table for HeldLockRow {
+    const NAME: &'static str = "held_locks";
     const MOMENT: Option<&'static str> = Some("time");
 }
 

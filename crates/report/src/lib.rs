@@ -10,6 +10,7 @@
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──causes()───▶ CauseReport ───▶ text::render_causes, text::render_chains, json::render_causes
+//!        ──latches()──▶ LatchReport ───▶ text::render_latches, json::render_latches
 //!        ──commands()─▶ CommandReport ─▶ text::render_commands, json::render_commands
 //!        ──timeline()─▶ Timeline ──────▶ text::render_timeline, json::render_timeline, timeline_svg
 //!        ──switches()─▶ SwitchLine ────▶ text::render_switch, json::render_switch
@@ -53,6 +54,7 @@ pub mod json;
 mod kernel_layers;
 mod known_frame;
 mod lanes;
+mod latches;
 mod latency;
 mod ledger;
 mod load;
@@ -124,6 +126,7 @@ pub use io::{
 };
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use known_frame::KnownFrame;
+pub use latches::{Holding, Latch, LatchOptions, LatchReport, SingleLatch, latches};
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
     heat_map, latency,

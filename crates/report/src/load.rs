@@ -10,8 +10,8 @@ use std::path::Path;
 use dbtime_model::output::Directory;
 use dbtime_model::recording::{Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CauseRow, CounterRow, Frame, LatencyRow, Rows, Session, SessionId, SessionRow,
-    SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
+    ActivityRow, BackendType, CauseRow, CounterRow, Frame, HeldLockRow, LatencyRow, Rows, Session, SessionId,
+    SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
 };
 
 use crate::known_frame::{KnownFrame, KnownFrames};
@@ -102,6 +102,11 @@ impl Source {
     /// Hands on every row of `causes`; returns what could not be read.
     pub fn causes(&self, mut take: impl FnMut(&CauseRow)) -> Vec<Problem> {
         self.read(|rows| &rows.causes, &mut take)
+    }
+
+    /// Hands on every row of `held_locks`; returns what could not be read.
+    pub fn held_locks(&self, mut take: impl FnMut(&HeldLockRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.held_locks, &mut take)
     }
 
     /// Hands on every row of `switches`; returns what could not be read.

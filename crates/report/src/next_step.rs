@@ -1,7 +1,7 @@
 //! What to ask next: where an answer points to another view, and the recording has what that one needs.
 
 use dbtime_model::recording::{Clock, Meta};
-use dbtime_model::{CauseRow, LatencyRow, StackRow, State, Table};
+use dbtime_model::{CauseRow, HeldLockRow, LatencyRow, StackRow, State, Table};
 
 use crate::causes::CauseReport;
 use crate::filter::Filter;
@@ -87,6 +87,13 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     if locks >= LOCKS && has::<CauseRow>(meta) {
         let why = format!("who held what others waited for ({locks:.0} % of DB time)");
         steps.push((locks, NextStep::new("report", "--causes", why)));
+    }
+    let latches = of_classes(&["LWLock"]);
+    if latches >= LOCKS && has::<HeldLockRow>(meta) {
+        let why = format!(
+            "who held LWLocks, doing what and where in the code ({latches:.0} % of DB time was waited for them)"
+        );
+        steps.push((latches, NextStep::new("report", "--latches", why)));
     }
     let io = of_classes(&["IO", "User I/O", "System I/O"]);
     if io >= READS_AND_WRITES && has::<LatencyRow>(meta) {

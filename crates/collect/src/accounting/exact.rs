@@ -13,6 +13,7 @@ use dbtime_model::{Fidelity, NO_STACK, State, StateGroup};
 use super::{Cell, Growth, Pending, RawWait, Share, Totals, not_sampled, split};
 use crate::bpf::{ExactState, ExactSums};
 use crate::database::Executing;
+use crate::held_locks::HeldId;
 
 /// What a session did.
 type Doing = (RawWait, Executing);
@@ -231,6 +232,7 @@ fn unsplit(((wait, executing), state): Key) -> Cell {
         state: state.of_time(),
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
+        held: HeldId::NONE,
     }
 }
 

@@ -11,6 +11,7 @@ use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup};
 
 use crate::bpf::{ExactSums, Tier};
 use crate::database::Executing;
+use crate::held_locks::HeldId;
 use crate::seconds::middle;
 
 mod exact;
@@ -43,6 +44,8 @@ pub(crate) struct Cell {
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,
+    /// The internal locks that it has.
+    pub(crate) held: HeldId,
 }
 
 /// A part of the session's time.
@@ -235,5 +238,6 @@ fn not_sampled(group: StateGroup) -> Cell {
         state,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
+        held: HeldId::NONE,
     }
 }

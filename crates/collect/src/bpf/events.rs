@@ -8,13 +8,14 @@ use libbpf_rs::MapHandle;
 use super::load::source_from;
 use super::plain::{Plain, read};
 use super::recorder::types::{
-    dbt_activity, dbt_begin, dbt_event, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums, dbt_woken,
+    dbt_activity, dbt_begin, dbt_event, dbt_locks, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums, dbt_woken,
 };
 use super::ring::Ring;
 
 use crate::alike::Numbers;
 use crate::causes::Waker;
 use crate::database::{Executing, WaitSource};
+use crate::held_locks::RawLock;
 
 /// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
 const RUNNING: u32 = 1;
@@ -51,6 +52,8 @@ pub(crate) struct SampleEvent {
     /// The 32 bits of the database; none when they could not be read.
     pub(crate) wait: Option<u32>,
     pub(crate) executing: Executing,
+    /// The internal locks that it has; none when they could not be read.
+    pub(crate) locks: Option<Vec<RawLock>>,
     /// Raw `__state` of a task that was off CPU; none for one on a CPU.
     pub(crate) off_cpu_state: Option<u32>,
     /// Where /proc was asked, in place of the above and of what follows on the mode.
@@ -232,6 +235,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 pass: sample.pass,
                 wait: (!is(WAIT_NOT_READ)).then_some(sample.activity.wait),
                 executing: executing(&sample.activity),
+                locks: locks(&sample.locks),
                 listed: None,
                 kernel_names: Vec::new(),
                 off_cpu_state: (event.kind == WAITING).then_some(sample.state),
@@ -285,6 +289,22 @@ fn decode(bytes: &[u8]) -> Option<Event> {
         }
         _ => None,
     }
+}
+
+/// `LOCK_MODE`, `LOCK_ADDRESS` and `LOCK_KIND_SHIFT`.
+const LOCK_MODE: u64 = 3;
+const LOCK_ADDRESS: u64 = 0x0000_ffff_ffff_fffc;
+const LOCK_KIND_SHIFT: u32 = 48;
+
+/// Those that there was room for.
+fn locks(locks: &dbt_locks) -> Option<Vec<RawLock>> {
+    let count = (locks.count != NOT_READ).then_some(locks.count as usize)?;
+    let lock = |packed: &u64| RawLock {
+        kind: (packed >> LOCK_KIND_SHIFT) as u16,
+        address: packed & LOCK_ADDRESS,
+        exclusive: packed & LOCK_MODE == 0,
+    };
+    Some(locks.locks.iter().take(count).map(lock).collect())
 }
 
 fn executing(activity: &dbt_activity) -> Executing {

@@ -23,7 +23,7 @@ use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::{StatusRecord, WaitSource, WaitTraits};
+use crate::database::{LockList, StatusRecord, WaitSource, WaitTraits};
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
@@ -566,7 +566,7 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             kind: SOURCE_NONE,
             ..dbt_wait_source::default()
         },
-        WaitSource::Pointer { event, status } => dbt_wait_source {
+        WaitSource::Pointer { event, status, locks } => dbt_wait_source {
             kind: SOURCE_POINTER,
             event,
             statement: status.map_or(0, |record| record.pointer),
@@ -577,6 +577,8 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             whose_offset: status.map_or(0, |record| record.whose),
             text_offset: status.map_or(0, |record| record.text),
             since_offset: status.map_or(0, |record| record.since),
+            lock_count: locks.map_or(0, |locks| locks.count),
+            lock_list: locks.map_or(0, |locks| locks.list),
             ..dbt_wait_source::default()
         },
         WaitSource::Numbers {
@@ -606,6 +608,10 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
                 whose: source.whose_offset,
                 text: source.text_offset,
                 since: source.since_offset,
+            }),
+            locks: (source.lock_count != 0).then_some(LockList {
+                count: source.lock_count,
+                list: source.lock_list,
             }),
         },
         SOURCE_NUMBERS => WaitSource::Numbers {

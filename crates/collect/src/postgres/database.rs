@@ -9,14 +9,19 @@ use dbtime_model::{SessionState, Wait, counter};
 
 use super::Server;
 use super::backend_status::BackendStatus;
+use super::held_locks::ServerLocks;
 use super::locks::LockTable;
 use super::normal::normalised;
 use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::database::{Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
+use crate::held_locks::{LockName, RawLock};
 use crate::process;
 use crate::session::Role;
+
+/// `PG_WAIT_LWLOCK`: waits for LWLocks, with the kind of lock in the other bits (src/include/utils/wait_event.h).
+const LWLOCK: u32 = 0x0100_0000;
 
 /// See the module.
 pub(crate) struct PostgresDatabase {
@@ -28,6 +33,8 @@ pub(crate) struct PostgresDatabase {
     transactions: Option<Transactions>,
     /// Where its sessions say which statement they execute, or why that is not known; none = it is no server.
     status: Option<Result<BackendStatus, &'static str>>,
+    /// Where its sessions list the LWLocks that they have, or why that is not known; none = it is no server.
+    held_locks: Option<Result<ServerLocks, &'static str>>,
     /// Looked for when a session waits for a lock: by then there are sessions to look at. None inside = it cannot be read.
     locks: OnceCell<Option<LockTable>>,
 }
@@ -37,6 +44,7 @@ impl PostgresDatabase {
     pub(crate) fn whole(server: Server) -> PostgresDatabase {
         PostgresDatabase {
             status: Some(BackendStatus::of(server.postmaster, &server.children())),
+            held_locks: Some(ServerLocks::of(server.postmaster)),
             transactions: Transactions::of(server.postmaster),
             locks: OnceCell::new(),
             server,
@@ -57,11 +65,16 @@ impl PostgresDatabase {
         Ok(PostgresDatabase {
             transactions: Transactions::of(server.postmaster),
             status: Some(BackendStatus::of(server.postmaster, &[pid])),
+            held_locks: Some(ServerLocks::of(server.postmaster)),
             locks: OnceCell::new(),
             server,
             only: Some(pid),
             with_children: false,
         })
+    }
+
+    fn server_locks(&self) -> Option<&ServerLocks> {
+        self.held_locks.as_ref()?.as_ref().ok()
     }
 
     fn statement_ids(&self) -> &'static str {
@@ -83,6 +96,7 @@ impl PostgresDatabase {
             with_children: true,
             transactions: None,
             status: None,
+            held_locks: None,
             locks: OnceCell::new(),
         })
     }
@@ -93,6 +107,7 @@ impl PostgresDatabase {
             WaitSource::Pointer {
                 event: self.server.wait_address,
                 status: status.map(BackendStatus::record),
+                locks: self.server_locks().map(|locks| locks.list),
             }
         } else {
             WaitSource::None
@@ -124,6 +139,7 @@ impl Database for PostgresDatabase {
                 None => "server".to_string(),
             },
             statement_ids: self.statement_ids().to_string(),
+            held_locks: self.server_locks().is_some(),
         }
     }
 
@@ -149,6 +165,9 @@ impl Database for PostgresDatabase {
                 "the server gives statements no ids (compute_query_id): they have dbtime's fingerprint of their text instead"
                     .to_string(),
             );
+        }
+        if let Some(Err(why)) = self.held_locks {
+            reasons.push(format!("it is not recorded who holds LWLocks: {why}"));
         }
         reasons
     }
@@ -226,6 +245,15 @@ impl Database for PostgresDatabase {
         locks.blockers(waiting, |pid| hosts.get(&pid).copied())
     }
 
+    fn lock_name(&self, lock: RawLock) -> LockName {
+        let (names, _) = WaitEventNames::for_major(self.server.major);
+        let name = names.decode(LWLOCK | u32::from(lock.kind));
+        LockName {
+            name: name.map_or_else(Rc::default, |(_, event)| event.into()),
+            number: self.server_locks().and_then(|locks| locks.number(lock)),
+        }
+    }
+
     fn forget(&mut self, pid: u32) {
         if let Some(transactions) = &mut self.transactions {
             transactions.forget(pid);
@@ -239,6 +267,7 @@ impl Database for PostgresDatabase {
         self.server = self.server.successor()?;
         self.transactions = Transactions::of(self.server.postmaster);
         self.status = Some(BackendStatus::of(self.server.postmaster, &self.server.children()));
+        self.held_locks = Some(ServerLocks::of(self.server.postmaster));
         self.locks = OnceCell::new();
         Some(Change::Restarted(format!(
             "the server has started again (postmaster {})",

@@ -2,6 +2,7 @@
 
 mod backend_status;
 mod database;
+mod held_locks;
 mod locks;
 mod normal;
 mod query_ids;

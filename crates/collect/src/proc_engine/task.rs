@@ -160,7 +160,7 @@ impl Task {
     fn read_wait(&self) -> (Option<u32>, Executing) {
         match self.source {
             WaitSource::None => (Some(0), Executing::default()),
-            WaitSource::Pointer { event, status } => {
+            WaitSource::Pointer { event, status, .. } => {
                 let wait = memory::read_u64(self.pid, event).and_then(|at| memory::read_u32(self.pid, at));
                 let executing = status.and_then(|record| {
                     let at = memory::read_u64(self.pid, record.pointer)

@@ -26,6 +26,8 @@ pub(crate) struct Mapping {
     pub(crate) offset: u64,
     /// True when code can be executed from it.
     pub(crate) executable: bool,
+    /// True when other processes see what is written there.
+    pub(crate) shared: bool,
     /// Device of the file, `major << 32 | minor`.
     device: u64,
     /// Inode of the file; 0 = no file.
@@ -122,6 +124,7 @@ fn parse(line: &str) -> Option<Mapping> {
         end: hex(end)?,
         offset: hex(offset)?,
         executable: permissions.as_bytes().get(2) == Some(&b'x'),
+        shared: permissions.as_bytes().get(3) == Some(&b's'),
         device: hex(major)? << 32 | hex(minor)?,
         inode: inode.parse().ok()?,
         name: fields.next().unwrap_or_default().trim_start().to_string(),

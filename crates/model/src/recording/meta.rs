@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.9";
+pub const SCHEMA_VERSION: &str = "1.10";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -76,6 +76,8 @@ pub struct DatabaseMeta {
     /// What the ids of statements are: the server's own (`query_id`), or dbtime's number of the text where that gives none
     /// (`fingerprint`); empty = not known, and then the server's own: before 1.9 there were no others. Since 1.9.
     pub statement_ids: String,
+    /// Samples tell which internal locks a session has ([`crate::HeldLockRow`]). Since 1.10.
+    pub held_locks: bool,
 }
 
 impl DatabaseMeta {

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use super::{META_FILE, Merged, Meta, RecordingError, compaction, segment, segment_name};
 use crate::output::{Directory, Lock, Place};
 use crate::{
-    ActivityRow, CauseRow, CounterRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow, StatementRow,
-    SwitchRow, Table,
+    ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow,
+    StatementRow, SwitchRow, Table,
 };
 
 /// Every table has a folder, written to or not.
-pub(super) const TABLES: [&str; 9] = [
+pub(super) const TABLES: [&str; 10] = [
     ActivityRow::NAME,
     LatencyRow::NAME,
     CounterRow::NAME,
@@ -23,6 +23,7 @@ pub(super) const TABLES: [&str; 9] = [
     SpanRow::NAME,
     SwitchRow::NAME,
     CauseRow::NAME,
+    HeldLockRow::NAME,
 ];
 
 /// An open recording. Dropping it leaves what was committed.
@@ -177,6 +178,7 @@ impl RecordingWriter {
         self.write_table(meta, &rows.spans)?;
         self.write_table(meta, &rows.switches)?;
         self.write_table(meta, &rows.causes)?;
+        self.write_table(meta, &rows.held_locks)?;
         self.write_table(meta, &rows.activity)?;
         write_meta(&self.directory, meta)
     }

@@ -12,6 +12,7 @@ mod diff;
 mod dive;
 mod dive_diff;
 mod io;
+mod latches;
 mod latency;
 mod report;
 mod sched;
@@ -32,6 +33,7 @@ use crate::comparison::Comparison;
 use crate::diff::Diff;
 use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
+use crate::latches::LatchReport;
 use crate::latency::LatencyReport;
 use crate::printable::escaped_json;
 use crate::report::Report;
@@ -71,6 +73,11 @@ pub fn render_stacks(report: &StackReport) -> String {
 /// to its `ns`.
 pub fn render_causes(report: &CauseReport) -> String {
     pretty(&causes::Document::from(report))
+}
+
+/// Who had internal locks as indented JSON, with a line feed at the end, in `latches`: its `holders` sum to its `held_ns`.
+pub fn render_latches(report: &LatchReport) -> String {
+    pretty(&latches::Document::from(report))
 }
 
 /// Commands by statement as indented JSON, with a line feed at the end, in `statements`: each with the ledgers of the middle half

@@ -14,6 +14,7 @@ mod dive;
 mod dive_diff;
 mod header;
 mod io;
+mod latches;
 pub(crate) mod latency;
 mod ledger;
 mod next_step;
@@ -36,6 +37,7 @@ use crate::comparison::Comparison;
 use crate::diff::{Diff, Place};
 use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
+use crate::latches::LatchReport;
 use crate::latency::LatencyReport;
 use crate::next_step::NextStep;
 use crate::report::Report;
@@ -195,6 +197,13 @@ pub fn render_stacks(report: &StackReport, width: usize) -> String {
 pub fn render_causes(report: &CauseReport, width: usize) -> String {
     let mut page = Page::new(width);
     causes::render(report, &mut page);
+    page.finish()
+}
+
+/// Who had internal locks as text; as [`render`].
+pub fn render_latches(report: &LatchReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    latches::render(report, &mut page);
     page.finish()
 }
 

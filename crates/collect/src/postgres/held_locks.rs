@@ -1,0 +1,164 @@
+//! Where a session of PostgreSQL keeps the list of the LWLocks that it has, and which locks these are.
+//!
+//! `held_lwlocks` and `num_held_lwlocks` (src/backend/storage/lmgr/lwlock.c) are static: a stripped server names them nowhere. But
+//! `LWLockHeldByMe`, which is exported, does nothing but look through the list, so its code is read for their addresses. What a
+//! compiler makes of it differs, so each pair of addresses that the code allows for is held against the list of the postmaster.
+
+use crate::database::LockList;
+use crate::executable::Executable;
+use crate::held_locks::RawLock;
+use crate::memory;
+use crate::small_code::{StaticData, static_data_of};
+use crate::symbols::maps;
+
+/// Bytes of an entry of the list: `LWLockHandle`.
+const ENTRY: u64 = 16;
+/// `MAX_SIMUL_LWLOCKS`: so long the list is.
+const MOST_HELD: u32 = 200;
+/// `LWLockMode` has three.
+const MODES: u32 = 3;
+/// Locks of `MainLWLockArray` that are looked at: there are some two hundred, by version, and those of extensions behind them.
+const MAIN_LOCKS: usize = 256;
+/// Bytes from one of them to the next: `LWLOCK_PADDED_SIZE`.
+const MAIN_STEP: u64 = 128;
+
+/// The LWLocks of one server.
+#[derive(Debug)]
+pub(super) struct ServerLocks {
+    /// Where each session has its list.
+    pub(super) list: LockList,
+    /// Address of the first lock of the server's array; 0 = not known.
+    main: u64,
+    /// What these locks are, in order.
+    kinds: Vec<u16>,
+}
+
+impl ServerLocks {
+    /// Of the server whose postmaster this is. It has had locks itself, when it laid out its shared memory.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    pub(super) fn of(postmaster: u32) -> Result<ServerLocks, &'static str> {
+        let executable = Executable::of(postmaster).map_err(|_| "the server's executable cannot be read")?;
+        let data = static_data_of(&executable, "LWLockHeldByMe")
+            .ok_or("the server's code does not tell where its sessions list them")?;
+        let list = candidates(&data)
+            .into_iter()
+            .find(|&list| is_confirmed(list, postmaster))
+            .ok_or("there is something else where the server's code points to")?;
+        let (main, kinds) = main_locks(postmaster, &executable).unwrap_or_default();
+        Ok(ServerLocks { list, main, kinds })
+    }
+
+    /// Which of those that are alike it is, where they lie beside each other.
+    pub(super) fn number(&self, lock: RawLock) -> Option<u32> {
+        let behind = lock.address.checked_sub(self.main).filter(|_| self.main != 0)?;
+        let place = usize::try_from(behind / MAIN_STEP).ok()?;
+        let is_alike = |place: usize| self.kinds.get(place) == Some(&lock.kind);
+        if !behind.is_multiple_of(MAIN_STEP) || !is_alike(place) {
+            return None;
+        }
+        let first = (0..place).rev().take_while(|&place| is_alike(place)).last();
+        let is_alone = first.is_none() && !is_alike(place + 1);
+        (!is_alone).then(|| (place - first.unwrap_or(place)) as u32)
+    }
+}
+
+/// Where count and list may lie, the lowest addresses first.
+fn candidates(data: &[StaticData]) -> Vec<LockList> {
+    let counts = data.iter().filter(|data| data.bytes == 4);
+    let mut candidates: Vec<LockList> = counts
+        .flat_map(|count| {
+            let bases = data.iter().filter(|base| base.bytes == 0);
+            // Code that counts before it looks begins one entry ahead.
+            bases.flat_map(|base| {
+                [base.address, base.address.saturating_add(ENTRY)].map(|list| LockList {
+                    count: count.address,
+                    list,
+                })
+            })
+        })
+        .collect();
+    candidates.sort_unstable_by_key(|list| (list.list, list.count));
+    candidates
+}
+
+/// Whether a process that has had such a lock has its list there. The first entry stays as it is when the lock is given back, so it
+/// names a lock of the server's shared memory.
+fn is_confirmed(list: LockList, pid: u32) -> bool {
+    let (mut count, mut lock, mut mode) = ([0; 4], [0; 8], [0; 4]);
+    let mut parts: [(u64, &mut [u8]); 3] = [
+        (list.count, &mut count),
+        (list.list, &mut lock),
+        (list.list.saturating_add(8), &mut mode),
+    ];
+    memory::read(pid, &mut parts).is_ok()
+        && u32::from_ne_bytes(count) <= MOST_HELD
+        && u32::from_ne_bytes(mode) < MODES
+        && is_shared(pid, u64::from_ne_bytes(lock))
+}
+
+fn is_shared(pid: u32, address: u64) -> bool {
+    let mappings = maps::read(pid).unwrap_or_default();
+    mappings
+        .iter()
+        .any(|mapping| mapping.shared && (mapping.start..mapping.end).contains(&address))
+}
+
+/// Address of the first lock of `MainLWLockArray`, and what the locks there are.
+fn main_locks(postmaster: u32, executable: &Executable) -> Option<(u64, Vec<u16>)> {
+    let [symbol] = executable.symbols(["MainLWLockArray"]).ok()?;
+    let main = memory::read_u64(postmaster, symbol?.address).ok()?;
+    let kind = |place: usize| {
+        let mut kind = [0; 2];
+        let address = main.checked_add(place as u64 * MAIN_STEP)?;
+        memory::read(postmaster, &mut [(address, &mut kind)]).ok()?;
+        Some(u16::from_ne_bytes(kind))
+    };
+    Some((main, (0..MAIN_LOCKS).map_while(kind).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_a_kind_are_numbered_from_their_first() {
+        let locks = ServerLocks {
+            list: LockList { count: 0, list: 0 },
+            main: 0x1000,
+            kinds: vec![0, 1, 7, 7, 7, 2],
+        };
+        let number = |kind, address| {
+            let lock = RawLock {
+                kind,
+                address,
+                exclusive: true,
+            };
+            locks.number(lock)
+        };
+        assert_eq!(
+            [2, 3, 4].map(|n| number(7, 0x1000 + n * MAIN_STEP)),
+            [Some(0), Some(1), Some(2)]
+        );
+        // One of its kind, another kind than there should be, between two, and outside.
+        assert_eq!(number(1, 0x1000 + MAIN_STEP), None);
+        assert_eq!(number(9, 0x1000 + 2 * MAIN_STEP), None);
+        assert_eq!(number(7, 0x1008 + 2 * MAIN_STEP), None);
+        assert_eq!(
+            [0, 0x1000 + 99 * MAIN_STEP].map(|address| number(7, address)),
+            [None, None]
+        );
+    }
+
+    #[test]
+    fn the_list_lies_where_the_code_says_or_an_entry_behind() {
+        let at = |address, bytes| StaticData { address, bytes };
+        let lists: Vec<u64> = candidates(&[at(0x900, 4), at(0x100, 0)])
+            .into_iter()
+            .map(|list| list.list)
+            .collect();
+        assert_eq!(lists, [0x100, 0x110]);
+        assert_eq!(candidates(&[at(0x900, 4)]), []);
+    }
+}

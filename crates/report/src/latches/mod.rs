@@ -1,0 +1,245 @@
+//! Who had the server's internal locks ("latches"; PostgreSQL: LWLocks), what that one was doing meanwhile and where in the code, beside
+//! who waited for them.
+//!
+//! The recorder reads in each sample which of them the session has. So the times are those of the ledger, divided by samples; of whom
+//! it could not be read, or who was not sampled, it is not known.
+
+mod holding;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use dbtime_model::recording::Meta;
+use dbtime_model::{HeldLockRow, SessionId, StateGroup, Wait};
+
+use crate::filter::Filter;
+use crate::load::{Dimensions, Source};
+use crate::report::{ReportError, load};
+use crate::scan::{Period, scan};
+pub use holding::Holding;
+use holding::Holdings;
+
+/// Class of the waits for such a lock.
+const CLASS: &str = "LWLock";
+
+/// Which locks, and how many.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatchOptions {
+    /// Of those who had them, and of those who waited.
+    pub filter: Filter,
+    /// Locks to show, and holders of each: those with the most time.
+    pub top: usize,
+}
+
+impl Default for LatchOptions {
+    fn default() -> LatchOptions {
+        LatchOptions {
+            filter: Filter::default(),
+            top: 10,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatchReport {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// Whose locks count.
+    pub filter: Filter,
+    /// The time it covers.
+    pub period: Period,
+    /// By name, that which was had or waited for longest first.
+    pub latches: Vec<Latch>,
+    /// Time of sessions that were not idle, nanoseconds.
+    pub active_ns: u128,
+    /// Of that, time of which it is not known which locks they had.
+    pub not_known_ns: u128,
+    /// How many locks and holders to show.
+    pub top: usize,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// Locks of the same name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Latch {
+    /// As the wait event of who waits for it.
+    pub name: String,
+    /// Time in which sessions had them so that nobody else could, nanoseconds. Of different ones at the same time it sums.
+    pub exclusive_ns: u128,
+    /// Time in which sessions had them to read, nanoseconds. Of several sessions at the same time it sums.
+    pub shared_ns: u128,
+    /// Of both, time in which those who had them waited for a CPU, nanoseconds.
+    pub queued_ns: u128,
+    /// Of both, time in which those who had them were blocked, nanoseconds.
+    pub blocked_ns: u128,
+    /// Single locks of this name that somebody was seen to have, that which was had longest first.
+    pub single: Vec<SingleLatch>,
+    /// Time of sessions in the wait event of this name, nanoseconds.
+    pub waited_ns: u128,
+    /// Sessions that waited.
+    pub waiters: usize,
+    /// Who had them and did what, the longest first. They sum to [`Latch::held_ns`].
+    pub holdings: Vec<Holding>,
+}
+
+impl Latch {
+    /// Time in which sessions had them in whatever way, nanoseconds.
+    pub fn held_ns(&self) -> u128 {
+        self.exclusive_ns + self.shared_ns
+    }
+}
+
+/// One lock of several of the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SingleLatch {
+    /// Which of them, where the database numbers them.
+    pub number: Option<u32>,
+    /// Where it lies in the server's memory; 0 = not known.
+    pub address: u64,
+    /// For how long somebody had it, nanoseconds.
+    pub ns: u128,
+}
+
+impl SingleLatch {
+    /// As it stands in a text: by number, else by address.
+    pub fn label(&self) -> String {
+        match self.number {
+            Some(number) => format!("[{number}]"),
+            None => format!("{:#x}", self.address),
+        }
+    }
+}
+
+/// What to say where the recorder did not look for them.
+pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
+    match meta.files.is_empty() {
+        true => {
+            "This recording does not say who held internal locks. 'dbtime record' notes it of PostgreSQL, except with '--collector proc'; \
+             older ones did not."
+        }
+        false => {
+            "Files of other tools do not say who held internal locks. 'dbtime record' notes it of PostgreSQL."
+        }
+    }
+}
+
+/// Adds up who had which lock, and who waited for it.
+///
+/// # Errors
+/// The filter names what is not in the recording.
+pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, ReportError> {
+    let filter = &options.filter;
+    let mut dimensions = load(source, filter)?;
+    let mut all = Builder::default();
+    let mut scanned = scan(source, &mut dimensions, filter, |activity| {
+        if activity.wait.idle {
+            return;
+        }
+        let ns = u128::from(activity.row.ns);
+        all.active_ns += ns;
+        if activity.row.samples == 0 {
+            all.not_known_ns += ns;
+        }
+        if &*activity.wait.class == CLASS {
+            let latch = all.latches.entry(activity.wait.event.to_string()).or_default();
+            latch.waited_ns += ns;
+            latch.waiters.insert(activity.row.session);
+        }
+    });
+    scanned.check(filter)?;
+    scanned
+        .problems
+        .extend(source.held_locks(|row| all.add(row, filter, &mut dimensions)));
+    let mut problems: Vec<String> = dimensions
+        .problems
+        .iter()
+        .map(|problem| problem.0.clone())
+        .collect();
+    problems.extend(scanned.problems.into_iter().map(|problem| problem.0));
+    Ok(LatchReport {
+        meta: source.meta().clone(),
+        filter: filter.clone(),
+        period: scanned.period,
+        active_ns: all.active_ns,
+        not_known_ns: all.not_known_ns,
+        latches: all.finish(&dimensions),
+        top: options.top,
+        problems,
+    })
+}
+
+/// Adds rows up.
+#[derive(Default)]
+struct Builder {
+    latches: BTreeMap<String, Sums>,
+    active_ns: u128,
+    not_known_ns: u128,
+}
+
+#[derive(Default)]
+struct Sums {
+    exclusive_ns: u128,
+    shared_ns: u128,
+    queued_ns: u128,
+    blocked_ns: u128,
+    single: HashMap<(Option<u32>, u64), u128>,
+    waited_ns: u128,
+    waiters: BTreeSet<SessionId>,
+    holdings: Holdings,
+}
+
+impl Builder {
+    fn add(&mut self, row: &HeldLockRow, filter: &Filter, dimensions: &mut Dimensions) {
+        let wait = Wait::event(&row.wait_class, &row.wait_event, false);
+        let is_chosen = filter.takes_time(row.time)
+            && filter.takes_session(dimensions.session(row.session))
+            && filter.takes_statement(row.statement)
+            && filter.takes(&wait, row.state);
+        if !is_chosen {
+            return;
+        }
+        let ns = u128::from(row.ns);
+        if row.lock.is_empty() {
+            self.not_known_ns += ns;
+            return;
+        }
+        let latch = self.latches.entry(row.lock.clone()).or_default();
+        match row.exclusive {
+            true => latch.exclusive_ns += ns,
+            false => latch.shared_ns += ns,
+        }
+        match row.state.group() {
+            Some(StateGroup::RunQueue) => latch.queued_ns += ns,
+            Some(StateGroup::Blocked) => latch.blocked_ns += ns,
+            Some(StateGroup::OnCpu) | None => {}
+        }
+        *latch.single.entry((row.number, row.address)).or_default() += ns;
+        latch.holdings.add(row, wait, dimensions);
+    }
+
+    fn finish(self, dimensions: &Dimensions) -> Vec<Latch> {
+        let latches = self.latches.into_iter().map(|(name, sums)| {
+            let singles = sums.single.into_iter();
+            let mut single: Vec<SingleLatch> = singles
+                .map(|((number, address), ns)| SingleLatch { number, address, ns })
+                .collect();
+            single.sort_by_key(|latch| (Reverse(latch.ns), latch.number, latch.address));
+            Latch {
+                name,
+                exclusive_ns: sums.exclusive_ns,
+                shared_ns: sums.shared_ns,
+                queued_ns: sums.queued_ns,
+                blocked_ns: sums.blocked_ns,
+                single,
+                waited_ns: sums.waited_ns,
+                waiters: sums.waiters.len(),
+                holdings: sums.holdings.finish(dimensions),
+            }
+        });
+        let mut latches: Vec<Latch> = latches.collect();
+        latches.sort_by_key(|latch| Reverse(latch.waited_ns.max(latch.held_ns())));
+        latches
+    }
+}

@@ -1,0 +1,169 @@
+//! Who had the server's internal locks.
+
+use dbtime_model::{State, WaitKind};
+
+use super::causes::TEXT;
+use super::page::{Page, Table, percent};
+use super::{header, quality};
+use crate::group::query_id;
+use crate::latches::{Holding, Latch, LatchReport, why_not_recorded};
+use crate::number::{counted, seconds};
+use crate::statement_text::beginning;
+use crate::sums::percent as percent_of;
+
+/// Holders are shown of locks that were held, or waited for, for at least one part in so many of the active time.
+const LEAST: u128 = 200;
+
+pub(super) fn render(report: &LatchReport, page: &mut Page) {
+    header::recording(&report.meta, report.period, &report.filter, page);
+    if !report.meta.database.held_locks {
+        page.heading(why_not_recorded(&report.meta));
+        quality::problems(&report.problems, page);
+        return;
+    }
+    page.paragraph(&format!(
+        "Internal locks of the server (LWLocks). Sampled: times are those of the ledger, divided by samples. Which locks a session had is \
+         not known for {} % of the active time.",
+        percent(percent_of(report.not_known_ns, report.active_ns)),
+    ));
+    if report.latches.is_empty() {
+        page.paragraph("No sample found a session that had one, or waited for one.");
+    } else {
+        overview(report, page);
+    }
+    let matters = |latch: &&Latch| latch.waited_ns.max(latch.held_ns()) * LEAST >= report.active_ns;
+    let held = report.latches.iter().filter(|latch| !latch.holdings.is_empty());
+    for latch in held.take(report.top).filter(matters) {
+        holdings(latch, report.top, page);
+    }
+    quality::problems(&report.problems, page);
+}
+
+fn overview(report: &LatchReport, page: &mut Page) {
+    page.heading("Locks, by the longer of the times held and waited");
+    let mut table = Table::new(
+        &["lock", "longest held"],
+        &[
+            "held s",
+            "exclusive s",
+            "in run queue s",
+            "blocked s",
+            "held by",
+            "waited s",
+            "waiters",
+        ],
+    );
+    let elapsed = report.period.elapsed_ns();
+    for latch in report.latches.iter().take(report.top) {
+        table.row(vec![
+            latch.name.clone(),
+            longest(latch),
+            seconds(latch.held_ns()),
+            seconds(latch.exclusive_ns),
+            seconds(latch.queued_ns),
+            seconds(latch.blocked_ns),
+            format!("{:.2}", latch.held_ns() as f64 / elapsed.max(1) as f64),
+            seconds(latch.waited_ns),
+            latch.waiters.to_string(),
+        ]);
+    }
+    page.table(&table);
+    let rest = report.latches.get(report.top..).unwrap_or_default();
+    if !rest.is_empty() {
+        page.line(&format!(
+            "{}: held {} s, waited {} s",
+            counted(rest.len(), "other lock"),
+            seconds(rest.iter().map(Latch::held_ns).sum()),
+            seconds(rest.iter().map(|latch| latch.waited_ns).sum()),
+        ));
+    }
+    page.paragraph(
+        "in run queue, blocked: what the holder was at meanwhile. held by: sessions that had one of this name at a time, on average; a \
+         name may stand for many locks.",
+    );
+}
+
+/// Of several of the same name that which was had longest, with its part.
+fn longest(latch: &Latch) -> String {
+    match latch.single.as_slice() {
+        [] => String::new(),
+        [only] if only.number.is_none() => String::new(),
+        [first, ..] => format!(
+            "{} ({} % of {})",
+            first.label(),
+            percent(percent_of(first.ns, latch.held_ns())),
+            latch.single.len(),
+        ),
+    }
+}
+
+fn holdings(latch: &Latch, top: usize, page: &mut Page) {
+    let waited = match latch.waiters {
+        0 => "nobody waited".to_string(),
+        waiters => format!(
+            "waited for {} s by {}",
+            seconds(latch.waited_ns),
+            counted(waiters, "session")
+        ),
+    };
+    page.heading(&format!(
+        "{}  held {} s, {waited}",
+        latch.name,
+        seconds(latch.held_ns())
+    ));
+    let mut table = Table::new(&["held by", "which was", "in the code"], &["s", "%"]);
+    let all = latch.held_ns();
+    for holding in latch.holdings.iter().take(top) {
+        table.row(vec![
+            who(holding),
+            what(holding),
+            code(holding),
+            seconds(holding.ns),
+            percent(percent_of(holding.ns, all)),
+        ]);
+    }
+    let rest = latch.holdings.get(top..).unwrap_or_default();
+    if !rest.is_empty() {
+        let ns = rest.iter().map(|holding| holding.ns).sum();
+        table.row(vec![
+            counted(rest.len(), "other"),
+            String::new(),
+            String::new(),
+            seconds(ns),
+            percent(percent_of(ns, all)),
+        ]);
+    }
+    page.table(&table);
+}
+
+fn who(holding: &Holding) -> String {
+    let pids: Vec<&u32> = holding.pids.iter().collect();
+    let who = match pids.as_slice() {
+        [pid] => format!("pid {pid}, {}", holding.backend_type),
+        many => format!("{} ({})", counted(many.len(), "session"), holding.backend_type),
+    };
+    match (holding.statement, &holding.text) {
+        (0, _) => who,
+        (_, Some(text)) => format!("{who}: {}", beginning(text, TEXT)),
+        (id, None) => format!("{who}: query {}", query_id(id)),
+    }
+}
+
+/// What it did meanwhile, and how it had the lock.
+fn what(holding: &Holding) -> String {
+    let how = if holding.exclusive { "" } else { ", shared" };
+    let does = match (holding.wait.kind(), holding.state) {
+        (WaitKind::Event, state) => format!("{}, {state}", holding.wait),
+        (_, State::Runnable) => "waiting for a CPU".to_string(),
+        (_, state) => format!("on a CPU ({state})"),
+    };
+    does + how
+}
+
+fn code(holding: &Holding) -> String {
+    let Some((functions, _)) = holding.code.first() else {
+        return String::new();
+    };
+    let names: Vec<&str> = functions.iter().map(AsRef::as_ref).collect();
+    names.join(" > ")
+}
