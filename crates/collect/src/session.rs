@@ -778,7 +778,7 @@ mod tests {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
         };
-        session.sample(&sleeping, (NO_STACK, NO_STACK));
+        session.sample(&sleeping, (NO_STACK, NO_STACK), HeldId::NONE);
         session.repeat(4);
         // The next row says how often the one before still held.
         let disk = SampleEvent {
@@ -786,7 +786,7 @@ mod tests {
             repeats: 5,
             ..running(0x0A00_0001)
         };
-        session.sample(&disk, (NO_STACK, NO_STACK));
+        session.sample(&disk, (NO_STACK, NO_STACK), HeldId::NONE);
         let totals = Totals {
             now: 12_000,
             on_cpu: 0,
@@ -820,7 +820,7 @@ mod tests {
             ran(0x0900_0001),
         ];
         for sample in samples {
-            session.sample(&sample, (NO_STACK, NO_STACK));
+            session.sample(&sample, (NO_STACK, NO_STACK), HeldId::NONE);
             // It holds for its own moment only.
             session.repeat(u32::from(sample.ran_since) * 7);
         }
@@ -845,7 +845,7 @@ mod tests {
             off_cpu_state: Some(1),
             ..running(0x0900_0001)
         };
-        session.sample(&sleeping, (NO_STACK, NO_STACK));
+        session.sample(&sleeping, (NO_STACK, NO_STACK), HeldId::NONE);
         session.end = Some(Event::Totals {
             pid: 1,
             start_ns: 1_000,
@@ -864,7 +864,7 @@ mod tests {
             repeats: 9,
             ..running(0)
         };
-        session.sample(&exiting, (NO_STACK, NO_STACK));
+        session.sample(&exiting, (NO_STACK, NO_STACK), HeldId::NONE);
         let totals = Totals {
             now: 11_000,
             on_cpu: 0,

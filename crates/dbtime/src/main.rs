@@ -234,8 +234,8 @@ fn run_latches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     answer(
         arguments,
         &text,
-        !report.latches.is_empty(),
-        "no sample found who held an internal lock, or waited for one",
+        report.meta.database.held_locks || !report.latches.is_empty(),
+        "it does not say who held internal locks",
     )
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CounterRow,
-    Fidelity, Frame, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow, SessionState, SpanRow,
-    StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
+    Fidelity, Frame, HeldLockRow, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow, SessionState,
+    SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -192,6 +192,22 @@ prop_compose! {
                 ],
                 samples: 11,
             }).collect(),
+            held_locks: texts.iter().map(|text| HeldLockRow {
+                time: 5,
+                session: SessionId(3),
+                statement: 8,
+                lock: text.clone(),
+                number: (text.len() % 2 == 0).then_some(text.len() as u32),
+                address: u64::MAX,
+                exclusive: text.len() % 3 == 0,
+                wait_class: text.clone(),
+                wait_event: text.clone(),
+                state: State::Disk,
+                kernel_stack: StackId(12),
+                user_stack: StackId(13),
+                ns: 14,
+                samples: 15,
+            }).collect(),
         }
     }
 }
@@ -208,6 +224,7 @@ fn read_all(recording: &Recording) -> Rows {
     problems.extend(recording.read(|batch| rows.spans.extend(batch)));
     problems.extend(recording.read(|batch| rows.switches.extend(batch)));
     problems.extend(recording.read(|batch| rows.causes.extend(batch)));
+    problems.extend(recording.read(|batch| rows.held_locks.extend(batch)));
     assert!(problems.is_empty(), "{problems:?}");
     rows
 }
@@ -232,6 +249,7 @@ proptest! {
             all.spans.extend(rows.spans);
             all.switches.extend(rows.switches);
             all.causes.extend(rows.causes);
+            all.held_locks.extend(rows.held_locks);
         }
         writer.finish().unwrap();
         let recording = Recording::open(&path).unwrap();

@@ -250,6 +250,7 @@ mod tests {
             state,
             kernel_stack: dbtime_model::StackId(kernel_stack),
             user_stack: NO_STACK,
+            held: HeldId::NONE,
         }
     }
 

@@ -203,6 +203,7 @@ mod tests {
 
     use super::super::Share;
     use super::*;
+    use crate::held_locks::HeldId;
 
     fn cell(wait: u32, state: State) -> Cell {
         Cell {
@@ -211,6 +212,7 @@ mod tests {
             state,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            held: HeldId::NONE,
         }
     }
 

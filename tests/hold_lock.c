@@ -1,0 +1,103 @@
+/* A function for PostgreSQL that holds an LWLock of the server for a while and says for how long. What it needs of the server's headers
+ * stands here, so that it can be built for a server without them: -DPG=15.
+ *
+ *	CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'hold_lock' LANGUAGE C STRICT
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* src/include/fmgr.h */
+struct abi {
+	int version, function_arguments, index_keys, name_bytes, float8_by_value;
+#if PG >= 15
+	char extra[32];
+#endif
+};
+
+struct magic {
+	int bytes;
+	struct abi abi;
+#if PG >= 18
+	const char *name, *name_version;
+#endif
+};
+
+struct argument {
+	uintptr_t value;
+	bool is_null;
+};
+
+struct call {
+	void *function, *context, *result;
+	unsigned collation;
+	bool is_null;
+	short count;
+	struct argument arguments[];
+};
+
+struct info {
+	int api;
+};
+
+/* src/include/storage/lwlock.h */
+#define LOCK_BYTES 128
+#define ADDIN_SHMEM_INIT 21 /* nobody needs it once the server runs */
+extern char *MainLWLockArray;
+extern bool LWLockAcquire(void *lock, int mode);
+extern void LWLockRelease(void *lock);
+
+const struct magic *Pg_magic_func(void)
+{
+	static const struct magic magic = {
+		.bytes = sizeof(struct magic),
+		.abi = {
+			.version = PG * 100,
+			.function_arguments = 100,
+			.index_keys = 32,
+			.name_bytes = 64,
+			.float8_by_value = 1,
+#if PG >= 15
+			.extra = "PostgreSQL",
+#endif
+		},
+	};
+	return &magic;
+}
+
+const struct info *pg_finfo_hold_lock(void)
+{
+	static const struct info info = { 1 };
+	return &info;
+}
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+/* Named, and not inlined, so that it is seen in stacks. */
+__attribute__((noinline)) int64_t hold_for(int64_t us, bool spins)
+{
+	int64_t begin = now_us();
+
+	while (now_us() - begin < us)
+		if (!spins)
+			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	return now_us() - begin;
+}
+
+uintptr_t hold_lock(struct call *call)
+{
+	void *lock = MainLWLockArray + LOCK_BYTES * ADDIN_SHMEM_INIT;
+	int64_t held;
+
+	LWLockAcquire(lock, call->arguments[0].value ? 0 : 1);
+	held = hold_for(call->arguments[1].value, call->arguments[2].value);
+	LWLockRelease(lock);
+	return held;
+}

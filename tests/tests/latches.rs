@@ -1,0 +1,325 @@
+//! Who holds LWLocks: against the clock of who holds them, and against what the server's code says.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::{Cluster, Options};
+use dbtime_tests::{
+    Recorded, Recorder, Server, Session, assert_close, builds, dbtime, distribution, needs_recording, number,
+    say,
+};
+use serde_json::Value;
+
+/// What `hold_lock.c` holds.
+const LOCK: &str = "AddinShmemInit";
+/// Seconds of a recording: two hundred samples of each session.
+const RECORDED: f64 = 2.0;
+/// A part of it that samples find has a standard error of 0.07 s at most; some are not read besides.
+const SAMPLED: f64 = 0.21;
+
+/// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock.
+fn server_with_hold(server: &Server) -> Cluster {
+    let cluster = server.start(Options::default());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hold_lock.c");
+    let library = cluster.data_dir().join("hold_lock.so");
+    let built = Command::new("cc")
+        .args([
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-fno-omit-frame-pointer",
+            "-Wl,-z,lazy",
+        ])
+        .arg(format!("-DPG={}", server.major))
+        .arg("-o")
+        .args([&library, &source])
+        .status();
+    assert!(
+        built.is_ok_and(|status| status.success()),
+        "{source:?} can be built"
+    );
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&library, all).expect("it is ours");
+    cluster
+        .psql(&format!(
+            "CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 \
+             AS '{}', 'hold_lock' LANGUAGE C STRICT",
+            library.display()
+        ))
+        .unwrap_or_else(|e| panic!("{}: {e:#}", server.name));
+    cluster
+}
+
+/// Holds the lock again and again, with as long a pause each time; gives the seconds that it was held.
+fn hold(session: &mut Session, exclusive: bool, us: u64, spins: bool) -> f64 {
+    let begin = Instant::now();
+    let mut held = 0.0;
+    while begin.elapsed().as_secs_f64() < RECORDED {
+        let answer = session.ask(&format!("SELECT hold({exclusive}, {us}, {spins})"));
+        held += answer.trim().parse::<f64>().expect("microseconds") / 1e6;
+        std::thread::sleep(Duration::from_micros(us));
+    }
+    held
+}
+
+/// What `--latches` says of this lock.
+fn latch(recorded: &Recorded, name: &str) -> Value {
+    let report = recorded.json(&["--latches"]);
+    assert_eq!(report["recorded"], true, "{}", recorded.stderr);
+    let latches = report["latches"].as_array().expect("latches");
+    let found = latches.iter().find(|latch| latch["name"] == name);
+    let latch = found.unwrap_or_else(|| panic!("{name}: {report:#}")).clone();
+    for parts in ["holders", "single"] {
+        let parts = latch[parts].as_array().expect("parts").iter();
+        let sum: f64 = parts.map(|part| number(&part["ns"])).sum();
+        assert_eq!(sum, number(&latch["held_ns"]), "{latch:#}");
+    }
+    latch
+}
+
+fn seconds(latch: &Value, field: &str) -> f64 {
+    number(&latch[field]) / 1e9
+}
+
+/// Seconds in which holders were in one of these states.
+fn held_in(latch: &Value, states: &[&str]) -> f64 {
+    let holders = latch["holders"].as_array().expect("holders").iter();
+    holders
+        .filter(|holder| states.iter().any(|state| holder["state"] == *state))
+        .map(|holder| number(&holder["ns"]) / 1e9)
+        .sum()
+}
+
+#[test]
+fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
+    needs_recording!();
+    for build in builds(&[]).into_iter().chain([distribution()]) {
+        let cluster = server_with_hold(&build);
+        let (mut sleeper, mut runner) = (Session::connect(&cluster), Session::connect(&cluster));
+        for session in [&mut sleeper, &mut runner] {
+            session.ask("SELECT hold(true, 1, true)");
+        }
+        let recorders = [
+            Recorder::server(&cluster, &[]),
+            Recorder::server(&cluster, &["--exact=calls"]),
+        ];
+        let slept = hold(&mut sleeper, true, 30_000, false);
+        let ran = hold(&mut runner, true, 20_000, true);
+        sleeper.wait_until_idle();
+        for recorder in recorders {
+            let recorded = recorder.stop();
+            let latch = latch(&recorded, LOCK);
+            let what = format!("{}, {}", build.name, recorded.meta.collector.tier);
+            say(&format!(
+                "{what}: asleep {:.3} s of {slept:.3} s, running {:.3} s of {ran:.3} s",
+                held_in(&latch, &["sleep", "disk"]),
+                held_in(&latch, &["user", "kernel", "runnable"]),
+            ));
+            assert_close(
+                &format!("{what}: held, s"),
+                seconds(&latch, "exclusive_ns"),
+                slept + ran,
+                0.0,
+                2.0 * SAMPLED,
+            );
+            assert_close(
+                &format!("{what}: held while it slept, s"),
+                held_in(&latch, &["sleep", "disk"]),
+                slept,
+                0.0,
+                SAMPLED,
+            );
+            assert_eq!(latch["shared_ns"], 0);
+            assert_eq!(latch["waited_ns"], 0, "nobody else wanted it: {latch:#}");
+            // One lock of its own, which has an address and no number.
+            let single = latch["single"].as_array().expect("locks");
+            assert!(single.len() == 1 && single[0]["number"].is_null(), "{single:?}");
+            let holders = latch["holders"].as_array().expect("holders");
+            let pids = [sleeper.pid(), runner.pid()];
+            assert!(
+                holders.iter().all(|holder| {
+                    let by = holder["pids"].as_array().expect("pids");
+                    by.iter().all(|pid| pids.iter().any(|known| pid == known))
+                }),
+                "{holders:#?}"
+            );
+            let in_code = |holder: &&Value| holder["code"].to_string().contains("hold_for");
+            let placed: f64 = holders
+                .iter()
+                .filter(in_code)
+                .map(|holder| number(&holder["ns"]) / 1e9)
+                .sum();
+            assert!(placed > 0.8 * (slept + ran), "{placed} s: {holders:#?}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_and_who_shares_are_told_apart() {
+    needs_recording!();
+    let build = builds(&[18]).pop().unwrap_or_else(distribution);
+    let cluster = server_with_hold(&build);
+    let mut sessions: Vec<Session> = (0..3).map(|_| Session::connect(&cluster)).collect();
+    for session in &mut sessions {
+        session.ask("SELECT hold(true, 1, true)");
+    }
+    let recorder = Recorder::server(&cluster, &[]);
+    // Two read together; then one has it alone, and one waits.
+    let mut held = Vec::new();
+    for (holders, exclusive) in [(2, false), (1, true)] {
+        let threads: Vec<_> = sessions
+            .drain(..)
+            .enumerate()
+            .map(|(n, mut session)| {
+                std::thread::spawn(move || {
+                    // The last one comes when the others have it.
+                    let is_late = n == 2;
+                    if is_late {
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                    let begin = Instant::now();
+                    if n < holders || (is_late && exclusive) {
+                        session.ask(&format!("SELECT hold({exclusive}, {}, false)", 700_000 / (n + 1)));
+                    }
+                    (session, begin.elapsed().as_secs_f64())
+                })
+            })
+            .collect();
+        let ended = threads.into_iter().map(|thread| thread.join().expect("it ends"));
+        let (back, took): (Vec<Session>, Vec<f64>) = ended.unzip();
+        sessions = back;
+        held.push(took);
+    }
+    let recorded = recorder.stop();
+    let latch = latch(&recorded, LOCK);
+    say(&format!("{held:?}: {latch:#}"));
+    // 0.7 s and half of it; then 0.7 s, behind which another one waits from 0.1 s on, and has it for a third of 0.7 s.
+    let (shared, alone) = (0.7 + 0.35, 0.7 + 0.7 / 3.0);
+    assert_close("shared, s", seconds(&latch, "shared_ns"), shared, 0.05, 0.03);
+    assert_close("alone, s", seconds(&latch, "exclusive_ns"), alone, 0.05, 0.03);
+    assert_close("waited, s", seconds(&latch, "waited_ns"), 0.6, 0.05, 0.03);
+    assert_eq!(latch["waiters"], 1);
+    // A filter is for both.
+    let waiter = sessions[2].pid().to_string();
+    let report = recorded.json(&["--latches", "--session", &waiter]);
+    let of_waiter = &report["latches"][0];
+    assert_close("of one, s", seconds(of_waiter, "held_ns"), 0.7 / 3.0, 0.1, 0.03);
+    assert_close(
+        "waited by one, s",
+        seconds(of_waiter, "waited_ns"),
+        0.6,
+        0.05,
+        0.03,
+    );
+}
+
+/// Whoever flushes the log has WALWrite while it does (XLogFlush in src/backend/access/transam/xlog.c), in every version.
+#[test]
+fn every_flush_of_the_log_holds_its_lock_in_every_version() {
+    needs_recording!();
+    for build in builds(&[]).into_iter().chain([distribution()]) {
+        let options = Options::default().set("autovacuum", "off").set("fsync", "on");
+        let cluster = build.start(options);
+        cluster.psql("CREATE TABLE t (a int)").expect("a table");
+        let mut sessions: Vec<Session> = (0..4).map(|_| Session::connect(&cluster)).collect();
+        let recorder = Recorder::server(&cluster, &[]);
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for session in &mut sessions {
+                scope.spawn(move || {
+                    while begin.elapsed().as_secs_f64() < RECORDED {
+                        session.run("INSERT INTO t VALUES (1)");
+                    }
+                });
+            }
+        });
+        let recorded = recorder.stop();
+        let flushes = ["--wait", "IO:WALSync"];
+        let report = recorded.json(&[&["--latches"], &flushes[..]].concat());
+        let write = &report["latches"][0];
+        assert_eq!(write["name"], "WALWrite", "{report:#}");
+        let (all, not_known) = (
+            number(&report["active_ns"]) / 1e9,
+            number(&report["not_known_ns"]) / 1e9,
+        );
+        let held = seconds(write, "exclusive_ns");
+        say(&format!(
+            "{}: {held:.3} s of {all:.3} s in WALSync with the lock, of {not_known:.3} s not known",
+            build.name
+        ));
+        assert!(all > 0.1, "{report:#}");
+        assert_eq!(write["shared_ns"], 0);
+        assert_close("with the lock or not known, s", held + not_known, all, 1e-6, 1e-6);
+        assert!(not_known < 0.15 * all, "{not_known} s of {all} s");
+    }
+}
+
+#[test]
+fn partitions_have_numbers() {
+    needs_recording!();
+    for build in builds(&[]).into_iter().chain([distribution()]) {
+        let options = Options::default()
+            .set("shared_buffers", "1MB")
+            .set("autovacuum", "off");
+        let cluster = build.start(options);
+        cluster
+            .psql("CREATE TABLE t AS SELECT n, repeat('x', 100) FROM generate_series(1, 200000) n")
+            .expect("a table");
+        let mut session = Session::connect(&cluster);
+        let recorder = Recorder::server(&cluster, &["-F", "997"]);
+        let begin = Instant::now();
+        // Every page is read into another buffer, for which the table of buffers is changed.
+        while begin.elapsed().as_secs_f64() < RECORDED {
+            session.run("SELECT count(*) FROM t");
+        }
+        let recorded = recorder.stop();
+        let latch = latch(&recorded, "BufferMapping");
+        let numbers: Vec<u64> = latch["single"]
+            .as_array()
+            .expect("locks")
+            .iter()
+            .map(|single| single["number"].as_u64().unwrap_or(u64::MAX))
+            .collect();
+        say(&format!("{}: {} partitions", build.name, numbers.len()));
+        // NUM_BUFFER_PARTITIONS.
+        assert!(numbers.iter().all(|number| *number < 128), "{numbers:?}");
+        assert!(
+            numbers.iter().max() > Some(&63) && numbers.iter().min() < Some(&64),
+            "{numbers:?}"
+        );
+    }
+}
+
+#[test]
+fn what_nobody_looked_for_is_not_shown_as_nothing() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let mut session = Session::connect(&cluster);
+    let recorders = [
+        Recorder::server(&cluster, &[]),
+        Recorder::server(&cluster, &["--collector", "proc"]),
+    ];
+    session.run("SELECT pg_sleep(1)");
+    let [sampled, proc] = recorders.map(Recorder::stop);
+    let report = sampled.json(&["--latches"]);
+    assert_eq!(report["recorded"], true);
+    assert!(
+        number(&report["not_known_ns"]) < 0.1 * number(&report["active_ns"]),
+        "{report:#}"
+    );
+    // 3: nothing of it is recorded.
+    let path = proc.path.to_str().expect("a plain path");
+    let json = dbtime(&["report", path, "--latches", "--format", "json"]).expect_code(3);
+    let report: Value = serde_json::from_str(&json.stdout).expect("JSON");
+    assert_eq!(
+        (&report["recorded"], &report["latches"]),
+        (&Value::Bool(false), &Value::Array(vec![]))
+    );
+    let said = dbtime(&["report", path, "--latches"]).expect_code(3).stdout;
+    assert!(
+        said.contains("This recording does not say who held internal locks"),
+        "{said}"
+    );
+}
