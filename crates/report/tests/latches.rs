@@ -1,0 +1,184 @@
+//! Who held internal locks, of rows made by hand.
+
+mod hand_made;
+
+use dbtime_model::{HeldLockRow, NO_STACK, Rows, SessionId, State};
+use dbtime_report::{Filter, Latch, LatchOptions, LatchReport, Source, json, latches, text};
+
+use hand_made::{CPU, FIRST_SECOND, MS, meta, row, session, stack};
+
+const SYNC: (&str, &str, bool) = ("IO", "WALSync", false);
+
+fn held(session: u64, lock: &str, wait: (&str, &str, bool), state: State, ms: u64) -> HeldLockRow {
+    HeldLockRow {
+        time: FIRST_SECOND,
+        session: SessionId(session),
+        statement: 0,
+        lock: lock.into(),
+        number: None,
+        address: 64,
+        exclusive: true,
+        wait_class: wait.0.into(),
+        wait_event: wait.1.into(),
+        state,
+        kernel_stack: NO_STACK,
+        user_stack: NO_STACK,
+        ns: ms * MS,
+        samples: ms / 10,
+    }
+}
+
+/// Two sessions: 1 flushes the log for 500 ms, 100 of them in the run queue, and computes for 300 ms, of which 20 are not known; it has a
+/// partition for 40 ms. 2 waits for 200 ms, and has a partition to read for 30 ms.
+fn rows() -> Rows {
+    let mut rows = Rows::default();
+    rows.sessions.push(session(1, 11, "client backend", "a", "d"));
+    rows.sessions.push(session(2, 22, "client backend", "b", "d"));
+    let code = stack(
+        &["main", "XLogFlush", "[postgres+0x1]", "XLogWrite", "fdatasync"],
+        "postgres",
+    );
+    let nameless = stack(&["[postgres+0x1]", "[postgres+0x2]"], "postgres");
+    rows.activity = vec![
+        row(1, SYNC, State::Disk, 400),
+        row(1, SYNC, State::Runnable, 100),
+        row(1, CPU, State::User, 300),
+        row(2, ("LWLock", "WALWrite", false), State::Sleep, 200),
+        row(2, CPU, State::User, 30),
+        row(2, ("Client", "ClientRead", true), State::Sleep, 900),
+    ];
+    rows.held_locks = vec![
+        HeldLockRow {
+            user_stack: code.id,
+            ..held(1, "WALWrite", SYNC, State::Disk, 400)
+        },
+        held(1, "WALWrite", SYNC, State::Runnable, 100),
+        HeldLockRow {
+            number: Some(3),
+            user_stack: nameless.id,
+            ..held(1, "BufferMapping", CPU, State::User, 40)
+        },
+        HeldLockRow {
+            number: Some(7),
+            exclusive: false,
+            ..held(2, "BufferMapping", CPU, State::User, 30)
+        },
+        held(1, "", CPU, State::User, 20),
+    ];
+    rows.stacks = vec![code, nameless];
+    rows
+}
+
+fn asked(filter: Filter) -> LatchReport {
+    let mut meta = meta();
+    meta.database.held_locks = true;
+    let options = LatchOptions {
+        filter,
+        ..LatchOptions::default()
+    };
+    latches(&Source::memory(meta, rows()), &options).expect("nothing is wrong")
+}
+
+fn ms(latch: &Latch) -> [u128; 6] {
+    let ns = [
+        latch.held_ns(),
+        latch.exclusive_ns,
+        latch.shared_ns,
+        latch.queued_ns,
+        latch.blocked_ns,
+        latch.waited_ns,
+    ];
+    ns.map(|ns| ns / u128::from(MS))
+}
+
+#[test]
+fn holders_and_waiters_of_a_lock_stand_together() {
+    let report = asked(Filter::default());
+    let names: Vec<&str> = report.latches.iter().map(|latch| latch.name.as_str()).collect();
+    assert_eq!(names, ["WALWrite", "BufferMapping"]);
+    let [write, mapping] = &report.latches[..] else {
+        panic!("{names:?}")
+    };
+    assert_eq!((ms(write), write.waiters), ([500, 500, 0, 100, 400, 200], 1));
+    assert_eq!((ms(mapping), mapping.waiters), ([70, 40, 30, 0, 0, 0], 0));
+    let labels: Vec<String> = mapping.single.iter().map(|single| single.label()).collect();
+    assert_eq!(labels, ["[3]", "[7]"]);
+    // Idle time is no time in which it could matter.
+    assert_eq!(report.active_ns, 1_030 * u128::from(MS));
+    assert_eq!(report.not_known_ns, 20 * u128::from(MS));
+    let code: Vec<Vec<&str>> = [&write.holdings[0], &mapping.holdings[0]]
+        .map(|holding| holding.code[0].0.iter().map(AsRef::as_ref).collect())
+        .into();
+    // Code without a name stands there only where nothing else does.
+    assert_eq!(
+        code,
+        [
+            vec!["XLogFlush", "XLogWrite", "fdatasync"],
+            vec!["[postgres+0x1]", "[postgres+0x2]"]
+        ]
+    );
+    for latch in &report.latches {
+        assert_eq!(
+            latch.holdings.iter().map(|holding| holding.ns).sum::<u128>(),
+            latch.held_ns()
+        );
+        assert_eq!(
+            latch.single.iter().map(|single| single.ns).sum::<u128>(),
+            latch.held_ns()
+        );
+    }
+}
+
+#[test]
+fn a_filter_chooses_among_holders_and_waiters() {
+    let of_two = asked(Filter {
+        sessions: vec![22],
+        ..Filter::default()
+    });
+    let found: Vec<_> = of_two
+        .latches
+        .iter()
+        .map(|latch| (latch.name.as_str(), ms(latch)))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("WALWrite", [0, 0, 0, 0, 0, 200]),
+            ("BufferMapping", [30, 0, 30, 0, 0, 0])
+        ]
+    );
+    let asleep = asked(Filter {
+        states: vec![State::Disk],
+        ..Filter::default()
+    });
+    assert_eq!(
+        asleep.latches.iter().map(ms).collect::<Vec<_>>(),
+        [[400, 400, 0, 0, 400, 0]]
+    );
+}
+
+#[test]
+fn what_is_said_is_what_was_found() {
+    let report = asked(Filter::default());
+    let said = text::render_latches(&report, 120);
+    for part in [
+        "not known for 1.9 % of the active time",
+        "WALWrite  held 0.500 s, waited for 0.200 s by 1 session",
+        "BufferMapping  held 0.070 s, nobody waited",
+        "[3] (57.1 % of 2)",
+        "XLogFlush > XLogWrite > fdatasync",
+        "IO:WALSync, disk",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let document: serde_json::Value = serde_json::from_str(&json::render_latches(&report)).expect("JSON");
+    assert_eq!(document["latches"][0]["run_queue_ns"], 100 * MS);
+    assert_eq!(document["latches"][1]["single"][0]["number"], 3);
+    assert_eq!(document["latches"][0]["holders"][0]["pids"][0], 11);
+    // Of a recording that lacks them nothing is said but that.
+    let older = latches(&Source::memory(meta(), Rows::default()), &LatchOptions::default())
+        .expect("nothing is wrong");
+    let said = text::render_latches(&older, 120);
+    assert!(said.contains("does not say who held internal locks"), "{said}");
+    assert!(!said.contains("Locks, by"), "{said}");
+}
