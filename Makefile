@@ -51,16 +51,21 @@ demo:
 	cargo build --release --locked
 	$(SUDO) target/release/dbtime demo
 
-# The end-to-end tests run one at a time: they measure time on a machine that they would otherwise share. All packages are
-# selected at once: without the tests' PostgreSQL client a crate that serde is made with has other features, and every
-# dependency would be compiled a second time.
+# Packages whose tests come to the same result whatever else the machine does: as many run at once as there are CPUs. Those of all
+# others, of which a new package is one, run one at a time: they measure time on a machine that they would otherwise share.
+UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-untimed-tests
+
+# All packages are built at once, and each selection below has the tests' PostgreSQL client: without it a crate that serde is made
+# with has other features, and every dependency would be compiled a second time. What the tests use besides is fetched meanwhile.
 test:
 	scripts/deps.sh build demo test
-	scripts/postgres-builds.sh
-	scripts/python-env.sh
-	scripts/readers.sh
-	cargo build --workspace --locked
-	cargo test --workspace --locked --no-fail-fast -- --test-threads=1
+	(scripts/postgres-builds.sh && scripts/python-env.sh && scripts/readers.sh) & fetched=$$!; \
+	cargo build --workspace --all-targets --locked && wait $$fetched
+	@failed=0; \
+	run() { echo "$$*"; "$$@" || failed=1; }; \
+	run cargo test --locked --no-fail-fast $(UNTIMED:%=--package %); \
+	run cargo test --locked --no-fail-fast --workspace $(UNTIMED:%=--exclude %) -- --test-threads=1; \
+	exit $$failed
 
 test-kernels:
 	scripts/deps.sh build demo kernels

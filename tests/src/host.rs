@@ -36,6 +36,16 @@ pub fn stolen() -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
+/// The folder of all sources.
+///
+/// # Panics
+/// Never: the tests lie in a folder of it.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is inside the repository")
+}
+
 /// Prints what a test has measured; seen with `--nocapture`, or when it fails.
 #[expect(
     clippy::print_stderr,

@@ -2,7 +2,7 @@
 //!
 //! The tests run the command as a user would. They need root and BPF; without them a test says so loudly and
 //! ends, except under `CI=true`, where being skipped is a failure. Time is measured: run them one at a time
-//! (`--test-threads=1`).
+//! (`--test-threads=1`). Tests that measure none are in `untimed/`, a package of its own, and run beside each other.
 
 mod block_trace;
 mod blocks;
@@ -33,7 +33,7 @@ pub use blocks::{BLOCK_BYTES, TableOfBlocks};
 pub use books::Books;
 pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary, dbtime_with_memory};
 pub use diving::{Diving, instances, trace_settings};
-pub use host::{can_record, say, skip, stolen};
+pub use host::{can_record, repository, say, skip, stolen};
 pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};
 pub use kernel_objects::KernelObjects;
 pub use latencies::Latencies;

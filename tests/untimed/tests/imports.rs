@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dbtime_tests::{Outcome, dbtime, dbtime_binary, say};
+use dbtime_tests::{Outcome, dbtime, dbtime_binary, repository, say};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -230,7 +230,7 @@ fn hostile_names_reach_no_terminal_and_break_no_format() {
 
 #[test]
 fn the_published_samples_have_their_counts_through_the_command() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/stack_profiling");
+    let folder = repository().join("../shared/data/stack_profiling");
     let Ok(entries) = fs::read_dir(&folder) else {
         say("SKIPPED: ../shared/data/stack_profiling is not there");
         return;

@@ -5,15 +5,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use dbtime_tests::{dbtime, say};
+use dbtime_tests::{dbtime, repository, say};
 use serde_json::Value;
 
 /// A trace of our own making, whose numbers are worked out in the tests of the importer.
 fn fixture(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the repository");
-    let path = root.join("crates/import/tests/fixtures").join(name);
+    let path = repository().join("crates/import/tests/fixtures").join(name);
     path.to_str().expect("a plain path").to_string()
 }
 
@@ -44,7 +41,7 @@ fn number(value: &Value) -> i64 {
 
 /// What awk works out of a trace, by name: see `crates/import/tests/breakdown.awk`.
 fn by_awk(path: &Path) -> BTreeMap<String, i64> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/import/tests/breakdown.awk");
+    let script = repository().join("crates/import/tests/breakdown.awk");
     let output = std::process::Command::new("awk")
         .arg("-f")
         .arg(script)

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use dbtime_tests::{dbtime, say};
+use dbtime_tests::{dbtime, repository, say};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ fn by_name<'a>(list: &'a Value, name: &str) -> BTreeMap<&'a str, &'a Value> {
 
 /// The real pair: a session of Oracle 19c that was traced by both; says so loudly when it is not there.
 fn real_pair() -> Option<[String; 2]> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let data = repository().join("../shared/data");
     let find = |folder: &str, ending: &str| -> Option<PathBuf> {
         let mut entries = fs::read_dir(data.join(folder)).ok()?.flatten();
         entries.find_map(|entry| entry.path().to_str()?.ends_with(ending).then(|| entry.path()))
@@ -54,7 +54,7 @@ fn the_matrix_of_a_real_session_is_that_of_a_second_computation() {
     let Some([trace, strace]) = real_pair() else {
         return;
     };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("waits_beside_calls.py");
+    let script = repository().join("tests/waits_beside_calls.py");
     let output = match Command::new("python3")
         .arg(script)
         .args([&trace, &strace])

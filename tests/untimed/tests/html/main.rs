@@ -13,13 +13,13 @@ use std::fs;
 use std::time::Duration;
 
 use dbtime::throwaway::Options;
-use dbtime_tests::{Recorder, Session, dbtime, distribution, needs_recording};
+use dbtime_tests::{Recorder, Session, dbtime, distribution, needs_recording, repository};
 use serde_json::{Value, json};
 
 use alike::{
     assert_are_causes, assert_are_functions, assert_are_latencies, assert_is_report, assert_is_timeline,
 };
-use browser::{keep, page_of, plain, report, repository, scratch, take};
+use browser::{keep, page_of, plain, report, scratch, take};
 use made::{HOSTILE, recording};
 
 /// What is chosen in the page, and how the report is asked for the same.

@@ -5,18 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dbtime_tests::{dbtime, skip};
+use dbtime_tests::{dbtime, repository, skip};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(super) fn plain(path: &Path) -> &str {
     path.to_str().expect("a plain path")
-}
-
-pub(super) fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ is inside the repository")
 }
 
 /// What drives a browser, and the browser.

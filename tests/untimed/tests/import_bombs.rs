@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dbtime_tests::{Outcome, dbtime_binary, dbtime_with_memory};
+use dbtime_tests::{Outcome, dbtime_binary, dbtime_with_memory, repository};
 use tempfile::TempDir;
 
 /// A line that no memory of the bound holds.
@@ -19,7 +19,7 @@ const MEMORY: &str = "256M";
 
 /// Starts of files of every format, each a whole sample or more.
 fn formats() -> Vec<(&'static str, String)> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/import/tests/fixtures");
+    let fixtures = repository().join("crates/import/tests/fixtures");
     let fixture = |name: &str| fs::read_to_string(fixtures.join(name)).expect("it is there");
     let classic = "a+0x1/0x2\nb+0x3/0x40\n0xffffffffffffffff\nuser_f\nmain\nState:\tS (sleeping)\n\nevent#=158 (Oracle state)\n1\n\n";
     let short = "SQL> oradebug setorapid 30\nOracle pid: 30, Unix process pid: 4711, image: oracle@h\nSQL> oradebug short_stack\n\

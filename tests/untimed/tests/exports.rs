@@ -13,7 +13,7 @@ use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, Fidelity, Frame, NO_STACK, Rows, SessionId, SessionRow, StackRow, State, stack_id,
 };
-use dbtime_tests::{dbtime, skip};
+use dbtime_tests::{dbtime, repository, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -33,12 +33,6 @@ const STACKS: [(&str, u64); 3] = [
 
 /// Three samples without a known interval.
 const SAMPLES: &str = "State:\tD (disk sleep)\nevent#=158 (Oracle state)\n3\n\n";
-
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ is inside the repository")
-}
 
 /// A program that `make test` installs.
 fn installed(path: &str, by: &str) -> Option<PathBuf> {

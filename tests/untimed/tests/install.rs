@@ -5,17 +5,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use dbtime_tests::{Outcome, dbtime, dbtime_binary, run};
+use dbtime_tests::{Outcome, dbtime, dbtime_binary, repository, run};
 use tempfile::TempDir;
 
 fn install(destination: &Path, binary: &Path) -> Outcome {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let done = Command::new("make")
         .arg("install")
         .arg(format!("DESTDIR={}", destination.display()))
         .arg("PREFIX=/usr")
         .arg(format!("BINARY={}", binary.display()))
-        .current_dir(sources)
+        .current_dir(repository())
         .output();
     done.expect("make can be run").into()
 }
