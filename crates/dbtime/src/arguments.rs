@@ -11,8 +11,8 @@ use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{
-    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatencyDimension, StackView, TimelineOptions, WorkUnit,
-    parse_fact,
+    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatencyDimension, StackView, TimelineOptions,
+    WorkUnit, parse_fact,
 };
 
 use crate::import::Detail;
@@ -276,7 +276,12 @@ pub struct TopArguments {
     #[arg(long, value_name = "HOW", default_value = "bpf", conflicts_with = "replay")]
     pub collector: CollectorKind,
     /// What is shown of the texts of statements
-    #[arg(long, value_name = "WHAT", default_value = "normalized", conflicts_with = "replay")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "normalized",
+        conflicts_with = "replay"
+    )]
     pub text: TextKind,
 }
 

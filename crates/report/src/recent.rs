@@ -31,6 +31,7 @@ pub struct Recent {
     statements: HashMap<u64, StatementRow>,
     rows: usize,
     frames: usize,
+    is_cut: bool,
 }
 
 /// What stands in one second.
@@ -85,6 +86,7 @@ impl Recent {
             statements: HashMap::new(),
             rows: 0,
             frames: 0,
+            is_cut: false,
         }
     }
 
@@ -106,12 +108,11 @@ impl Recent {
             }
         }));
         let mentioned = Mentioned::of(recent.seconds.values());
-        let dimensions = source.rows_of_dimensions(
+        let (rows, more) = source.rows_of_dimensions(
             |id| mentioned.sessions.contains(&id),
             |id| mentioned.stacks.contains(&id),
             |id| mentioned.statements.contains(&id),
         );
-        let (rows, more) = dimensions;
         problems.extend(more);
         recent.add(source.meta().clone(), rows);
         (recent, problems)
@@ -151,6 +152,11 @@ impl Recent {
     /// What the recording says about itself.
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// True when seconds were forgotten because there were too many rows.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// The first second that is kept, microseconds since the Unix epoch.
@@ -199,6 +205,7 @@ impl Recent {
     fn keep_within_bounds(&mut self) {
         while self.rows > MOST_ROWS && self.seconds.len() > 1 {
             self.drop_oldest();
+            self.is_cut = true;
         }
     }
 
@@ -220,6 +227,7 @@ impl Recent {
                 return;
             }
             self.drop_oldest();
+            self.is_cut = true;
         }
     }
 }
@@ -303,6 +311,7 @@ mod tests {
             (recent.oldest_us(), recent.newest_us()),
             (Some(700 * SECOND_US), Some(999 * SECOND_US))
         );
+        assert!(!recent.is_cut());
         let source = recent.source(990 * SECOND_US, 995 * SECOND_US);
         let options = Options {
             filter: crate::Filter {
@@ -322,10 +331,13 @@ mod tests {
     fn a_late_row_stands_in_its_second() {
         let mut recent = Recent::new(meta(0), 300);
         for second in [5, 7, 6] {
-            recent.add(meta(9), Rows {
-                activity: vec![activity(second, 1, NO_STACK)],
-                ..Rows::default()
-            });
+            recent.add(
+                meta(9),
+                Rows {
+                    activity: vec![activity(second, 1, NO_STACK)],
+                    ..Rows::default()
+                },
+            );
         }
         let mut times = Vec::new();
         recent
@@ -339,24 +351,36 @@ mod tests {
         let mut recent = Recent::new(meta(0), i64::MAX);
         for second in 0..20 {
             let deep = stack(MOST_FRAMES / 10, &format!("f{second}_"));
-            recent.add(meta(second), Rows {
-                activity: vec![activity(second, second as u64, deep.id); MOST_ROWS / 100],
-                stacks: vec![deep],
-                sessions: (0..2_000).map(|n| session(second as u64 * 2_000 + n)).collect(),
-                ..Rows::default()
-            });
+            recent.add(
+                meta(second),
+                Rows {
+                    activity: vec![activity(second, second as u64, deep.id); MOST_ROWS / 100],
+                    stacks: vec![deep],
+                    sessions: (0..2_000).map(|n| session(second as u64 * 2_000 + n)).collect(),
+                    ..Rows::default()
+                },
+            );
             assert!(recent.rows <= MOST_ROWS && recent.frames <= MOST_FRAMES);
             assert!(recent.sessions.len() <= MOST_OTHERS);
         }
         assert_eq!(recent.newest_us(), Some(19 * SECOND_US));
-        assert!(!recent.source(19 * SECOND_US, 20 * SECOND_US).dimensions().has_pid(1));
+        assert!(
+            !recent
+                .source(19 * SECOND_US, 20 * SECOND_US)
+                .dimensions()
+                .has_pid(1)
+        );
         for second in 20..30 {
-            recent.add(meta(second), Rows {
-                activity: vec![activity(second, 1, NO_STACK); MOST_ROWS / 4],
-                ..Rows::default()
-            });
+            recent.add(
+                meta(second),
+                Rows {
+                    activity: vec![activity(second, 1, NO_STACK); MOST_ROWS / 4],
+                    ..Rows::default()
+                },
+            );
             assert!(recent.rows <= MOST_ROWS);
         }
         assert_eq!(recent.oldest_us(), Some(26 * SECOND_US));
+        assert!(recent.is_cut());
     }
 }

@@ -35,7 +35,7 @@ pub struct SessionWork {
     pub text: Option<String>,
 }
 
-/// Every session of which there is time: those of clients before those of the server, the busiest first.
+/// Every session of which there is time: those of clients before those of the server, the busiest first, idle ones by their pids.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionsWork {
     /// The time that it is about.
@@ -131,7 +131,6 @@ pub fn sessions_work(source: &Source, filter: &Filter) -> Result<SessionsWork, R
         (
             !work.session.backend_type.is_foreground(),
             Reverse(work.active.total_ns()),
-            Reverse(work.total_ns),
             work.session.pid,
             work.session.id,
         )
@@ -149,7 +148,13 @@ mod tests {
 
     use super::*;
 
-    fn row(session: u64, (class, event, idle): (&str, &str, bool), state: State, ns: u64, statement: u64) -> ActivityRow {
+    fn row(
+        session: u64,
+        (class, event, idle): (&str, &str, bool),
+        state: State,
+        ns: u64,
+        statement: u64,
+    ) -> ActivityRow {
         ActivityRow {
             time: 0,
             session: SessionId(session),
@@ -195,13 +200,18 @@ mod tests {
             ..Rows::default()
         };
         let source = Source::memory(Meta::default(), rows);
-        let found = sessions_work(&source, &Filter::default()).expect("an answer").sessions;
+        let found = sessions_work(&source, &Filter::default())
+            .expect("an answer")
+            .sessions;
         let [busy, resting] = &found[..] else {
             panic!("{found:?}");
         };
         assert_eq!(busy.session.pid, 1);
         assert_eq!((busy.active.total_ns(), busy.total_ns), (100, 1_000));
-        assert_eq!((busy.main_wait.0.to_string().as_str(), busy.main_wait.1), ("IO:DataFileRead", 60));
+        assert_eq!(
+            (busy.main_wait.0.to_string().as_str(), busy.main_wait.1),
+            ("IO:DataFileRead", 60)
+        );
         assert_eq!(busy.main_state, (State::User, 40));
         assert_eq!((busy.statement, busy.text.as_deref()), (7, Some("select 7")));
         assert_eq!(resting.session.pid, 2);

@@ -34,7 +34,7 @@ pub(super) enum Next {
 /// What is opened over a view.
 enum Opened {
     Help,
-    Session(u32, u64),
+    Session(u32),
     Stack,
 }
 
@@ -85,9 +85,9 @@ pub(super) struct Controls {
 impl Controls {
     pub(super) fn new(feed: Feed, seconds: u32, colours: Colours) -> Controls {
         let (end_us, reached_us) = match &feed {
-            Feed::Live(_) => (None, i64::MIN),
+            Feed::Live(_) => (None, 0),
             Feed::Replay(replay) => {
-                let end = replay.begin_us() + replay.step_us();
+                let end = replay.begin_us().saturating_add(replay.step_us());
                 (Some(end), end)
             }
         };
@@ -134,7 +134,11 @@ impl Controls {
             }
             is_new = true;
         }
-        if self.message.as_ref().is_some_and(|(_, since)| since.elapsed() >= SAID) {
+        if self
+            .message
+            .as_ref()
+            .is_some_and(|(_, since)| since.elapsed() >= SAID)
+        {
             self.message = None;
             is_new = true;
         }
@@ -153,15 +157,20 @@ impl Controls {
             self.played = self.played.max(self.asked);
             return;
         }
-        let Some((_, last)) = self.feed.bounds(now_us()) else { return };
+        let Some((first, last)) = self.feed.bounds(now_us()) else {
+            return;
+        };
         if self.feed.is_live() {
             self.reached_us = self.reached_us.max(last);
             if self.is_running && self.end_us != Some(last) {
                 self.end_us = Some(last);
                 self.is_stale = true;
             } else if !self.is_running && self.asked.elapsed() >= Duration::from_secs(1) {
-                // The bars go on.
+                // The bars go on, and the oldest seconds are no longer kept.
                 self.is_stale = true;
+                if let Some(end) = self.end_us.filter(|end| *end <= first) {
+                    self.go_to(end);
+                }
             }
             return;
         }
@@ -180,8 +189,11 @@ impl Controls {
 
     /// Shows the time up to this moment, or the nearest that there is.
     fn go_to(&mut self, end_us: i64) {
-        let Some((first, last)) = self.feed.bounds(now_us()) else { return };
-        let end_us = end_us.min(last).max((first + self.feed.step_us()).min(last));
+        let Some((first, last)) = self.feed.bounds(now_us()) else {
+            return;
+        };
+        let least = first.saturating_add(self.feed.step_us()).min(last);
+        let end_us = end_us.clamp(least, last);
         self.end_us = Some(end_us);
         self.reached_us = self.reached_us.max(end_us);
         self.is_stale = true;
@@ -191,7 +203,9 @@ impl Controls {
     fn time_us(&self) -> i64 {
         let step_us = self.feed.step_us();
         let us = self.time_s.saturating_mul(SECOND_US);
-        ((us + step_us - 1) / step_us).saturating_mul(step_us)
+        us.saturating_add(step_us - 1)
+            .div_euclid(step_us)
+            .saturating_mul(step_us)
     }
 
     fn chosen_time(&self) -> (i64, i64) {
@@ -200,7 +214,10 @@ impl Controls {
     }
 
     fn filter(&self) -> Filter {
-        self.filters.last().map(|typed| typed.filter.clone()).unwrap_or_default()
+        self.filters
+            .last()
+            .map(|typed| typed.filter.clone())
+            .unwrap_or_default()
     }
 
     /// The filter of the tables.
@@ -231,28 +248,39 @@ impl Controls {
 
     /// The end of the bars: what was reached, unless the chosen time lies before all of them.
     fn end_of_bars(&self) -> i64 {
-        let columns = i64::from(Chart::columns(self.size.width).max(1));
-        let step_us = self.feed.step_us();
         let (from, to) = self.chosen_time();
-        match self.reached_us - columns * step_us <= from {
+        match self.reached_us.saturating_sub(self.bars_us()) <= from {
             true => self.reached_us,
             // A quarter of them is after it.
-            false => to.saturating_add(columns / 4 * step_us).min(self.reached_us),
+            false => {
+                let step_us = self.feed.step_us();
+                let after = (self.bars_us() / 4).div_euclid(step_us).saturating_mul(step_us);
+                to.saturating_add(after).min(self.reached_us)
+            }
         }
+    }
+
+    /// Time of all columns of bars, microseconds.
+    fn bars_us(&self) -> i64 {
+        let columns = i64::from(Chart::columns(self.size.width).max(1));
+        columns.saturating_mul(self.feed.step_us())
     }
 
     fn ask_for_bars(&mut self) {
         let step_us = self.feed.step_us();
-        let columns = i64::from(Chart::columns(self.size.width).max(1));
         let to = self.end_of_bars();
         let first = self.feed.bounds(now_us()).map_or(to, |(first, _)| first);
-        let from = (to - columns * step_us).max(first);
+        let from = to.saturating_sub(self.bars_us()).max(first);
         let ask_from = match self.charted {
             Some((charted_from, charted_to)) if charted_from <= from && from <= charted_to => {
                 if charted_to >= to && !self.feed.is_live() {
                     return;
                 }
-                from.max(charted_to.min(to) - STRAGGLERS_S * step_us)
+                from.max(
+                    charted_to
+                        .min(to)
+                        .saturating_sub(STRAGGLERS_S.saturating_mul(step_us)),
+                )
             }
             _ => from,
         };
@@ -289,7 +317,7 @@ impl Controls {
         let columns = self.size.width.saturating_sub(1).max(20);
         self.page = match &self.opened {
             Some(Opened::Help) => tui::help(),
-            Some(Opened::Session(pid, _)) => {
+            Some(Opened::Session(pid)) => {
                 let filter = Filter {
                     sessions: vec![*pid],
                     ..self.filter_of_time()
@@ -381,19 +409,23 @@ impl Controls {
             }
             Action::Time(is_longer) => self.change_time(is_longer),
             Action::Filter => {
-                self.typed = Some(self.filters.last().map_or_else(String::new, |typed| typed.text.clone()));
+                self.typed = Some(
+                    self.filters
+                        .last()
+                        .map_or_else(String::new, |typed| typed.text.clone()),
+                );
             }
             Action::Freeze => self.freeze(!self.is_running),
             Action::Step(steps) => {
                 self.freeze(false);
                 if let Some(end) = self.end_us {
-                    self.go_to(end.saturating_add(steps * self.feed.step_us()));
+                    self.go_to(end.saturating_add(steps.saturating_mul(self.feed.step_us())));
                 }
             }
             Action::First => {
                 self.freeze(false);
                 if let Some((first, _)) = self.feed.bounds(now_us()) {
-                    self.go_to(first + self.feed.step_us());
+                    self.go_to(first);
                 }
             }
             Action::Last => {
@@ -432,7 +464,10 @@ impl Controls {
 
     fn move_by(&mut self, rows: i64) {
         let moved = |place: usize, most: usize| {
-            let place = i64::try_from(place).unwrap_or(i64::MAX).saturating_add(rows).max(0);
+            let place = i64::try_from(place)
+                .unwrap_or(i64::MAX)
+                .saturating_add(rows)
+                .max(0);
             usize::try_from(place).unwrap_or(0).min(most)
         };
         if self.opened.is_some() {
@@ -472,9 +507,13 @@ impl Controls {
         let chosen = self.place().map(|at| self.table.rows[at].subject.clone());
         match chosen {
             Some(Subject::Session(0, _)) => self.say("nothing is known of this session".to_string()),
-            Some(Subject::Session(pid, id)) => self.open(Opened::Session(pid, id)),
+            Some(Subject::Session(pid, _)) => self.open(Opened::Session(pid)),
             Some(Subject::Stack(at)) => {
-                let stack = self.answers.as_ref().ok().and_then(|answers| answers.report.stacks.top.get(at));
+                let stack = self
+                    .answers
+                    .as_ref()
+                    .ok()
+                    .and_then(|answers| answers.report.stacks.top.get(at));
                 if let Some(stack) = stack {
                     self.page = tui::stack(stack);
                     self.open(Opened::Stack);

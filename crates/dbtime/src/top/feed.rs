@@ -75,7 +75,10 @@ impl Feed {
             Feed::Live(shared) => {
                 let recent = shared.recent();
                 let (oldest, newest) = (recent.oldest_us()?, recent.newest_us()?);
-                Some((oldest, live_end(newest, now_us).max(oldest + SECOND_US)))
+                Some((
+                    oldest,
+                    live_end(newest, now_us).max(oldest.saturating_add(SECOND_US)),
+                ))
             }
             Feed::Replay(replay) => Some(replay.bounds()),
         }
@@ -93,7 +96,7 @@ impl Feed {
     pub(super) fn told(&self) -> Option<String> {
         match self {
             Feed::Live(shared) => shared.told().clone(),
-            Feed::Replay(_) => None,
+            Feed::Replay(replay) => replay.told().map(str::to_string),
         }
     }
 }

@@ -132,7 +132,10 @@ mod tests {
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part) && !error.contains('\n'), "{text}: {error}");
-            assert!(!error.contains("Usage") && !error.contains("--help'"), "{text}: {error}");
+            assert!(
+                !error.contains("Usage") && !error.contains("--help'"),
+                "{text}: {error}"
+            );
         }
     }
 }

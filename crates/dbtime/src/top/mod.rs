@@ -60,7 +60,12 @@ pub fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
 struct ScreenThread(JoinHandle<anyhow::Result<()>>);
 
 impl ScreenThread {
-    fn start(feed: Feed, seconds: u32, colours: Colours, stop: &Arc<AtomicBool>) -> anyhow::Result<ScreenThread> {
+    fn start(
+        feed: Feed,
+        seconds: u32,
+        colours: Colours,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<ScreenThread> {
         terminal::give_back_on_panic();
         let stop = Arc::clone(stop);
         let thread = std::thread::Builder::new()
@@ -98,7 +103,9 @@ fn show(mut controls: Controls, stop: &AtomicBool) -> anyhow::Result<()> {
         let size = taken.size().context("the terminal")?;
         is_stale |= controls.look(size);
         if std::mem::take(&mut is_stale) {
-            taken.draw(|area, buffer| controls.draw(area, buffer)).context("the terminal")?;
+            taken
+                .draw(|area, buffer| controls.draw(area, buffer))
+                .context("the terminal")?;
         }
         let mut wait = LOOK;
         while event::poll(wait).context("the terminal")? {

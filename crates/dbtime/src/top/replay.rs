@@ -27,6 +27,7 @@ pub(super) struct Replay {
     /// Where to begin.
     begin_us: i64,
     loaded: Option<(i64, i64, Recent)>,
+    told: Option<String>,
 }
 
 pub(super) fn run(
@@ -68,7 +69,7 @@ impl Replay {
         let first = down(meta.start_us);
         let end = down(meta.end_us.saturating_sub(1))
             .saturating_add(step_us)
-            .max(first + step_us);
+            .max(first.saturating_add(step_us));
         let begin_us = match from {
             Some(text) => parse_moment(text, meta.start_us).map_err(|e| Usage(format!("--from: {e}")))?,
             None => first,
@@ -76,8 +77,9 @@ impl Replay {
         Ok(Replay {
             bounds: (first, end),
             step_us,
-            begin_us: down(begin_us).clamp(first, end - step_us),
+            begin_us: down(begin_us).min(end.saturating_sub(step_us)).max(first),
             loaded: None,
+            told: None,
             source,
         })
     }
@@ -107,13 +109,34 @@ impl Replay {
             Some(loaded) => loaded,
             None => {
                 let beyond = AHEAD.saturating_mul(self.step_us);
-                let (from, to) = (from_us.saturating_sub(beyond), to_us.saturating_add(beyond));
-                let (recent, _) = Recent::of(&self.source, from, to);
-                (from, to, recent)
+                let around = self.load(from_us.saturating_sub(beyond), to_us.saturating_add(beyond));
+                // Too many rows: those that are asked for come before those around them.
+                match around.2.is_cut() {
+                    true => self.load(from_us, to_us),
+                    false => around,
+                }
             }
         };
         let source = loaded.2.source(from_us, to_us);
         self.loaded = Some(loaded);
         source
+    }
+
+    fn load(&mut self, from_us: i64, to_us: i64) -> (i64, i64, Recent) {
+        let (recent, problems) = Recent::of(&self.source, from_us, to_us);
+        let first = problems.first().map(|problem| problem.0.clone());
+        self.told = match (first, recent.is_cut()) {
+            (Some(first), _) => Some(first),
+            (None, true) => {
+                Some("too many rows for the memory: the first of these seconds are left out".to_string())
+            }
+            (None, false) => None,
+        };
+        (from_us, to_us, recent)
+    }
+
+    /// What could not be read, or not be kept.
+    pub(super) fn told(&self) -> Option<&str> {
+        self.told.as_deref()
     }
 }

@@ -69,10 +69,16 @@ impl Chart {
         self.cpus = timeline.cpus;
         for bucket in &timeline.buckets {
             // The first one of a recording begins within its second.
-            let begin = bucket.period.from_us.div_euclid(self.width_us) * self.width_us;
+            let begin = bucket
+                .period
+                .from_us
+                .div_euclid(self.width_us)
+                .saturating_mul(self.width_us);
             let mut parts: Vec<(String, f64)> = (timeline.values.iter().zip(&bucket.ns))
                 .filter(|(_, ns)| **ns > 0)
-                .filter_map(|(value, ns)| Some((value.label.clone(), timeline.rate(*ns, bucket.recorded_ns)?)))
+                .filter_map(|(value, ns)| {
+                    Some((value.label.clone(), timeline.rate(*ns, bucket.recorded_ns)?))
+                })
                 .collect();
             parts.sort_by_key(|(label, _)| layer(label));
             for (label, _) in &parts {
@@ -105,7 +111,10 @@ impl Chart {
             return;
         }
         let own = label.chars().filter(char::is_ascii_alphabetic);
-        let mut letters = own.map(|letter| letter.to_ascii_uppercase()).chain('A'..='Z').chain('a'..='z');
+        let mut letters = own
+            .map(|letter| letter.to_ascii_uppercase())
+            .chain('A'..='Z')
+            .chain('a'..='z');
         let free = letters.find(|letter| self.letters.iter().all(|(_, other)| other != letter));
         self.letters.push((label.to_string(), free.unwrap_or('#')));
     }
@@ -115,13 +124,19 @@ impl Chart {
             return;
         }
         let plot = Rect::new(area.x + SCALE, area.y, area.width - SCALE, area.height - AXIS);
-        let begin = |column: u16| extent.to_us - i64::from(plot.width - column) * self.width_us;
+        let begin = |column: u16| {
+            let before = i64::from(plot.width - column).saturating_mul(self.width_us);
+            extent.to_us.saturating_sub(before)
+        };
         let peak = self
             .bars
-            .range(begin(0)..extent.to_us)
+            .range(begin(0)..extent.to_us.max(begin(0)))
             .map(|(_, bar)| bar.total())
             .fold(0.0, f64::max);
-        let cpus = self.cpus.map(f64::from).filter(|cpus| *cpus <= CPUS_BEYOND * peak.max(0.5));
+        let cpus = self
+            .cpus
+            .map(f64::from)
+            .filter(|cpus| *cpus <= CPUS_BEYOND * peak.max(0.5));
         let top = peak.max(cpus.unwrap_or(0.0)).max(0.1);
         let line = cpus.map(|cpus| {
             let row = (cpus / top * f64::from(plot.height)).ceil() as u16;
@@ -263,7 +278,13 @@ fn with_line(symbol: String, style: Style, colours: Colours) -> (String, Style) 
 }
 
 /// What the values are, and how many average active sessions of each there were in the chosen time: in one line.
-pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, classes: Option<&Timeline>, colours: Colours) {
+pub(super) fn legend(
+    buffer: &mut Buffer,
+    area: Rect,
+    chart: &Chart,
+    classes: Option<&Timeline>,
+    colours: Colours,
+) {
     let Some(classes) = classes else { return };
     let mut values: Vec<(&str, f64)> = classes
         .values
@@ -277,10 +298,18 @@ pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, classes: Op
             Colours::None => chart.letter(label).to_string(),
             _ => "█".to_string(),
         };
-        let style = colours.of_wait(label).map_or_else(Style::new, |colour| Style::new().fg(colour));
+        let style = colours
+            .of_wait(label)
+            .map_or_else(Style::new, |colour| Style::new().fg(colour));
         let text = format!(" {} {rate:.2}", plain(label));
         if x + 2 + text.chars().count() as u16 > area.right() {
-            write(buffer, (x.min(area.right().saturating_sub(1)), area.y), "…", 1, Style::new());
+            write(
+                buffer,
+                (x.min(area.right().saturating_sub(1)), area.y),
+                "…",
+                1,
+                Style::new(),
+            );
             return;
         }
         x = write(buffer, (x, area.y), &mark, 1, style);
@@ -299,7 +328,10 @@ mod tests {
             ..Chart::default()
         };
         for (second, parts) in bars {
-            let parts: Vec<(String, f64)> = parts.iter().map(|(label, rate)| (label.to_string(), *rate)).collect();
+            let parts: Vec<(String, f64)> = parts
+                .iter()
+                .map(|(label, rate)| (label.to_string(), *rate))
+                .collect();
             parts.iter().for_each(|(label, _)| chart.give_letter(label));
             chart.bars.insert(second * SECOND_US, Bar { parts });
         }
@@ -329,14 +361,17 @@ mod tests {
             ],
             2,
         );
-        assert_eq!(drawn(&chart, 6, Colours::None), [
-            "  4.0                   IC",
-            "                        IC",
-            " 2cpu ------------------CC",
-            "                       .CC",
-            "    0 ┬─────────┬────━━━━━",
-            "      00:01:20  00:01:30  ",
-        ]);
+        assert_eq!(
+            drawn(&chart, 6, Colours::None),
+            [
+                "  4.0                   IC",
+                "                        IC",
+                " 2cpu ------------------CC",
+                "                       .CC",
+                "    0 ┬─────────┬────━━━━━",
+                "      00:01:20  00:01:30  ",
+            ]
+        );
         let coloured = drawn(&chart, 6, Colours::All);
         assert_eq!(coloured[3], "                       ▁██");
         assert_eq!(coloured[2], " 2cpu ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌");

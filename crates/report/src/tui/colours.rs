@@ -64,7 +64,9 @@ impl Colours {
                     let nearest = (0..STEPS.len()).min_by_key(|at| STEPS[*at].abs_diff(value));
                     nearest.unwrap_or(0) as u8
                 };
-                Some(Color::Indexed(16 + 36 * step(rgb.0) + 6 * step(rgb.1) + step(rgb.2)))
+                Some(Color::Indexed(
+                    16 + 36 * step(rgb.0) + 6 * step(rgb.1) + step(rgb.2),
+                ))
             }
             Colours::All => Some(Color::Rgb(rgb.0, rgb.1, rgb.2)),
         }
@@ -97,7 +99,10 @@ mod tests {
 
     #[test]
     fn a_colour_of_the_palette_has_one_that_is_near() {
-        assert_eq!(Colours::All.nearest("#3f7fbf"), Some(Color::Rgb(0x3f, 0x7f, 0xbf)));
+        assert_eq!(
+            Colours::All.nearest("#3f7fbf"),
+            Some(Color::Rgb(0x3f, 0x7f, 0xbf))
+        );
         assert_eq!(Colours::Indexed.nearest("#ff0000"), Some(Color::Indexed(196)));
         assert_eq!(Colours::Sixteen.nearest("#c0392b"), Some(Color::Red));
         assert_eq!(Colours::None.of_wait("Lock"), None);

@@ -19,7 +19,7 @@ mod pen;
 mod table;
 mod views;
 
-use dbtime_model::recording::Meta;
+use dbtime_model::recording::{Clock, Meta};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -31,10 +31,13 @@ pub use pages::{Page, help, nothing, session, stack};
 pub use table::{Row, Subject, Table};
 pub use views::{View, table};
 
-use crate::group::moment;
+use crate::filter::SECOND_US;
+use crate::group::{date_and_time, moment};
 use crate::number::counted;
 use pen::{line, plain, width, write, write_right};
 
+/// Columns that have room for a date.
+const WITH_DATE: u16 = 100;
 /// The least that can be drawn in.
 const LEAST: (u16, u16) = (60, 16);
 /// Lines above the bars.
@@ -112,14 +115,19 @@ impl Layout {
 /// Draws a screen.
 pub fn draw(screen: &Screen<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(layout) = Layout::of(area) else {
-        let text = format!("dbtime top needs a terminal of {} x {} at least", LEAST.0, LEAST.1);
+        let text = format!(
+            "dbtime top needs a terminal of {} x {} at least",
+            LEAST.0, LEAST.1
+        );
         if let Some(first) = line(area, 0) {
             write(buffer, (first.x, first.y), &text, first.width, Style::new());
         }
         return;
     };
     header(screen, buffer, layout.header);
-    screen.chart.draw(buffer, layout.chart, screen.extent, screen.colours);
+    screen
+        .chart
+        .draw(buffer, layout.chart, screen.extent, screen.colours);
     let classes = screen.answers.ok().and_then(|answers| answers.classes.as_ref());
     chart::legend(buffer, layout.legend, screen.chart, classes, screen.colours);
     titles(screen, buffer, layout.titles);
@@ -142,9 +150,15 @@ pub fn draw(screen: &Screen<'_>, area: Rect, buffer: &mut Buffer) {
 fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let meta = screen.meta;
-    let mode = format!("{} {} UTC", screen.mode, moment(screen.extent.chosen.1));
+    let mode = format!("{} {}", screen.mode, when(screen, area.width));
     let mode_columns = width(&mode);
-    write_right(buffer, (area.x, area.y), &mode, area.width, bold.add_modifier(Modifier::REVERSED));
+    write_right(
+        buffer,
+        (area.x, area.y),
+        &mode,
+        area.width,
+        bold.add_modifier(Modifier::REVERSED),
+    );
     let room = area.width.saturating_sub(mode_columns + 1);
     let version = [meta.database.product.as_str(), meta.database.version.as_str()];
     let version: Vec<&str> = version.into_iter().filter(|word| !word.is_empty()).collect();
@@ -159,7 +173,13 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         }
     }
     let end = write(buffer, (area.x, area.y), "dbtime top  ", room, bold);
-    write(buffer, (end, area.y), &server, room - (end - area.x), Style::new());
+    write(
+        buffer,
+        (end, area.y),
+        &server,
+        room - (end - area.x),
+        Style::new(),
+    );
 
     let mut facts = Vec::new();
     if let Ok(answers) = screen.answers {
@@ -187,7 +207,7 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
             facts.push(format!("{} sessions not recorded", quality.sessions_not_recorded));
         }
         if let Some(percent) = quality.recorder_percent_of_one_cpu {
-            facts.push(format!("recorder {percent:.1} % of a CPU"));
+            facts.push(format!("recorder {percent:.1} % of a CPU since its start"));
         }
         let problems = quality.problems.len();
         if problems > 0 {
@@ -197,13 +217,32 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     // What there is no room for is left out whole.
     let mut text = String::new();
     for fact in facts {
-        let more = if text.is_empty() { plain(&fact) } else { format!("{text} | {}", plain(&fact)) };
+        let more = if text.is_empty() {
+            plain(&fact)
+        } else {
+            format!("{text} | {}", plain(&fact))
+        };
         if width(&more) > area.width {
             break;
         }
         text = more;
     }
     write(buffer, (area.x, area.y + 1), &text, area.width, Style::new());
+}
+
+/// The end of the chosen time.
+fn when(screen: &Screen<'_>, columns: u16) -> String {
+    let end = screen.extent.chosen.1;
+    match screen.meta.collector.clock {
+        Clock::Relative => {
+            let since_start = end.saturating_sub(screen.meta.start_us);
+            format!("second {}", since_start.div_euclid(SECOND_US))
+        }
+        Clock::Utc | Clock::None => match date_and_time(end) {
+            Some((_, time)) if columns < WITH_DATE => format!("{time} UTC"),
+            _ => format!("{} UTC", moment(end)),
+        },
+    }
 }
 
 /// `5`, `4.2`.
@@ -224,7 +263,13 @@ fn titles(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     if !screen.filter.is_empty() {
         let text = format!("only {}", plain(screen.filter));
         let style = Style::new().add_modifier(Modifier::BOLD);
-        write(buffer, (x + 1, area.y), &text, area.right().saturating_sub(x + 1), style);
+        write(
+            buffer,
+            (x + 1, area.y),
+            &text,
+            area.right().saturating_sub(x + 1),
+            style,
+        );
     }
 }
 
@@ -236,7 +281,13 @@ fn footer(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         let room = usize::from(area.width.saturating_sub(10));
         let hidden = text.chars().count().saturating_sub(room);
         let shown: String = text.chars().skip(hidden).collect();
-        let end = write(buffer, place, "filter: ", area.width, Style::new().add_modifier(Modifier::BOLD));
+        let end = write(
+            buffer,
+            place,
+            "filter: ",
+            area.width,
+            Style::new().add_modifier(Modifier::BOLD),
+        );
         let end = write(buffer, (end, area.y), &shown, area.right() - end, Style::new());
         let cursor = Style::new().add_modifier(Modifier::REVERSED);
         write(buffer, (end, area.y), " ", 1, cursor);
@@ -249,7 +300,7 @@ fn footer(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     }
     let keys = match screen.page {
         Some(_) => "Esc back  Up/Down move  Space freeze  q quit",
-        None => "q quit  ? help  Tab view  Enter open  s order  / filter  +/- time  Space freeze  Left/Right",
+        None => "q quit  ? help  Tab view  Enter open  s order  / filter  Space freeze  +/- time",
     };
     let faint = Style::new().add_modifier(Modifier::DIM);
     write(buffer, place, keys, area.width, faint);

@@ -8,6 +8,7 @@ use super::answers::Answers;
 use super::pen::{plain, width, write};
 use crate::group::query_id;
 use crate::ledger::Section;
+use crate::printable::printable;
 use crate::session_work::SessionWork;
 use crate::stacks::StackTime;
 use crate::sums::percent;
@@ -57,7 +58,7 @@ impl Page {
     }
 
     fn line(&mut self, text: &str) {
-        self.0.push(Line::Text(plain_line(text)));
+        self.0.push(Line::Text(printable(text).into_owned()));
     }
 
     /// Lines that can be above the first one that is shown, in an area of this height.
@@ -80,12 +81,6 @@ impl Page {
             }
         }
     }
-}
-
-/// Blanks at its beginning stay.
-fn plain_line(text: &str) -> String {
-    let blanks = text.len() - text.trim_start_matches(' ').len();
-    format!("{}{}", " ".repeat(blanks), plain(text))
 }
 
 /// One session: who it is, its statement, where its time went, its stacks. `columns`: for lines.
@@ -123,7 +118,7 @@ pub fn session(answers: &Answers, columns: u16) -> Page {
         page.line(&format!("{part:6.1} % {label:30} {}", states.join(", ")));
     }
     for stack in &report.stacks.top {
-        add_stack(&mut page, stack);
+        add_stack(&mut page, stack, "its DB time");
     }
     page
 }
@@ -150,13 +145,16 @@ fn who(page: &mut Page, work: &SessionWork, elapsed_ns: u128) {
     if !facts.is_empty() {
         page.line(&facts.join(", "));
     }
-    let busy = percent(work.active.total_ns(), elapsed_ns).unwrap_or(0.0);
-    let mut says = work.session_state.to_string();
-    if !says.is_empty() {
-        says.push_str(", ");
-    }
+    let rate = match elapsed_ns {
+        0 => 0.0,
+        elapsed_ns => work.active.total_ns() as f64 / elapsed_ns as f64,
+    };
+    let state = match work.session_state.to_string() {
+        none if none.is_empty() => none,
+        state => format!("; session state: {state}"),
+    };
     page.line(&format!(
-        "{says}active {busy:.1} % of the time, most of it in {} ({})",
+        "AAS {rate:.2}, most in {} ({}){state}",
         work.main_wait.0, work.main_state.0
     ));
 }
@@ -164,13 +162,13 @@ fn who(page: &mut Page, work: &SessionWork, elapsed_ns: u128) {
 /// One stack, the innermost function first.
 pub fn stack(stack: &StackTime) -> Page {
     let mut page = Page::default();
-    add_stack(&mut page, stack);
+    add_stack(&mut page, stack, "DB time");
     page
 }
 
-fn add_stack(page: &mut Page, stack: &StackTime) {
+fn add_stack(page: &mut Page, stack: &StackTime, whole: &str) {
     page.heading(&format!(
-        "Stack with {:.1} % of DB time: {} ({})",
+        "Stack with {:.1} % of {whole}: {} ({})",
         stack.percent, stack.wait, stack.state
     ));
     let kernel = stack.kernel.iter().rev().map(|frame| (frame, "kernel"));
@@ -198,28 +196,32 @@ pub fn help() -> Page {
     let mut page = Page::default();
     page.heading("dbtime top: where database time goes, second by second");
     for line in [
-        "  1 2 3 4, Tab     ledger, SQL, sessions, stacks",
-        "  Up, Down         choose a row",
-        "  Enter            open it: one session, one stack; of a wait event or a statement: only its time",
-        "  Esc              back: close it, take back the last filter",
-        "  s                other order of the rows (* stands at the column)",
-        "  + -              longer, shorter time for the tables (marked below the bars)",
-        "  /                filter, in the words of 'dbtime report': user=bob wait=IO state=disk query=42 session=4711",
-        "                   (or --where user=bob --wait IO …); an empty one takes back all",
-        "  Space            freeze; go on",
-        "  Left, Right      back and forward in time (this freezes); with Shift, or [ and ]: by a minute",
-        "  Home, End        to the first, to the last second",
-        "  q, Ctrl-C        quit",
+        "  1 2 3 4, Tab   ledger, SQL, sessions, stacks",
+        "  Up, Down       choose a row (in a page: move)",
+        "  Enter          open a session or a stack; of a wait event show its statements,",
+        "                 of a statement its sessions",
+        "  Esc            back: close it, take back the last filter",
+        "  s              other order of the rows (* stands at the column)",
+        "  + -            longer, shorter time for the tables (thick below the bars)",
+        "  /              filter: user=bob wait=IO state=disk query=42 session=4711, or as",
+        "                 'dbtime report' has it: --where user=bob --wait IO",
+        "  Space          freeze; go on",
+        "  Left, Right    a second back, forward (this freezes)",
+        "  [ ]            a minute back, forward; so do Shift-Left, Shift-Right",
+        "  Home, End      to the first, to the last second",
+        "  q, Ctrl-C      quit",
     ] {
         page.line(line);
     }
     page.heading("What is shown");
     for line in [
-        "  AAS              average active sessions: sessions that worked or waited, outside of idle waits, on average",
-        "  bars             AAS of each second by wait class; the broken line is the number of CPUs",
-        "  user, kernel …   what the operating system says the session was doing meanwhile, in AAS",
-        "  not sampled      time that the kernel counted and into which no sample fell",
-        "  lost, torn       samples for which there was no room, or that were dropped because the session ran meanwhile",
+        "  AAS            average active sessions: in no idle wait, on average",
+        "  bars           AAS of each second by wait class; broken line: number of CPUs",
+        "  user, kernel,  what the operating system says the sessions were doing, in AAS",
+        "    runnable …",
+        "  not sampled    time that the kernel counted and into which no sample fell",
+        "  lost, torn     samples without room, and such as were dropped because the",
+        "                 session ran while it was read",
     ] {
         page.line(line);
     }

@@ -130,14 +130,17 @@ impl Table {
             widths + GAP * (taken.len() as u16).saturating_sub(1)
         };
         while needed(&taken) > columns
-            && let Some(at) = taken.iter().copied().max_by_key(|at| (self.columns[*at].spare, *at))
+            && let Some(at) = taken
+                .iter()
+                .copied()
+                .max_by_key(|at| (self.columns[*at].spare, *at))
             && self.columns[at].spare > 0
         {
             taken.retain(|other| *other != at);
         }
         let mut room = columns.saturating_sub(needed(&taken));
         let mut widths: Vec<(usize, u16)> = taken.iter().map(|at| (*at, least(*at))).collect();
-        // The first ones first: the last, a statement as a rule, takes what is left.
+        // The first ones first: the last, a statement as a rule, is cut anyway.
         for (at, width) in &mut widths {
             let more = (natural[*at] - *width).min(room);
             *width += more;
@@ -214,7 +217,12 @@ mod tests {
                 Column::new("statement", Setting::Text, 1),
             ],
             rows: vec![
-                row(["IO:DataFileRead", "12.50", "alexander", "select a, b, c from somewhere"]),
+                row([
+                    "IO:DataFileRead",
+                    "12.50",
+                    "alexander",
+                    "select a, b, c from somewhere",
+                ]),
                 row(["CPU", "0.01", "bob", "select 1"]),
             ],
             nothing: "nothing".to_string(),
@@ -234,16 +242,22 @@ mod tests {
 
     #[test]
     fn with_room_all_of_it_is_shown_and_numbers_stand_below_each_other() {
-        assert_eq!(drawn(80, 3, None), [
-            "wait event        AAS user   statement",
-            "IO:DataFileRead 12.50 alexa… select a, b, c from somewhere",
-            "CPU              0.01 bob    select 1",
-        ]);
+        assert_eq!(
+            drawn(80, 3, None),
+            [
+                "wait event        AAS user   statement",
+                "IO:DataFileRead 12.50 alexa… select a, b, c from somewhere",
+                "CPU              0.01 bob    select 1",
+            ]
+        );
     }
 
     #[test]
     fn with_less_room_texts_are_cut_and_then_columns_left_out() {
-        assert_eq!(drawn(43, 2, None)[1], "IO:DataFileRead 12.50 alexa… select a, b, …");
+        assert_eq!(
+            drawn(43, 2, None)[1],
+            "IO:DataFileRead 12.50 alexa… select a, b, …"
+        );
         assert_eq!(drawn(33, 2, None)[1], "IO:DataFileRe… 12.50 select a, b…");
         assert_eq!(drawn(20, 2, None)[1], "IO:DataFileRe… 12.50");
     }

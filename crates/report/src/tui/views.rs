@@ -164,7 +164,11 @@ fn ledger(answers: &Answers, rate: Rate, order: usize) -> Table {
     for (section, label) in [(Section::Idle, "idle"), (Section::Background, "background")] {
         let sum = ledger.sum(section);
         if sum.total_ns() > 0 {
-            rows.push(Row::new(Subject::Sum, Weight::Faint, cells(label.to_string(), sum, 0)));
+            rows.push(Row::new(
+                Subject::Sum,
+                Weight::Faint,
+                cells(label.to_string(), sum, 0),
+            ));
         }
     }
     let mut columns = sorted(columns, sorted_by);
@@ -189,7 +193,7 @@ fn sql(answers: &Answers, rate: Rate, order: usize) -> Table {
         Column::new("AAS", Setting::Number, 0),
         Column::new("on CPU", Setting::Number, 2),
         Column::new("disk", Setting::Number, 3),
-        Column::new("main wait", Setting::Short(28), 1),
+        Column::new("main wait", Setting::Text, 1),
         Column::new(id, Setting::Number, 4),
         Column::new("statement", Setting::Text, 0),
     ];
@@ -255,14 +259,14 @@ fn sql(answers: &Answers, rate: Rate, order: usize) -> Table {
 fn sessions(answers: &Answers, rate: Rate, order: usize) -> Table {
     let columns = vec![
         Column::new("pid", Setting::Number, 0),
-        Column::new("user", Setting::Short(16), 1),
-        Column::new("database", Setting::Short(16), 2),
+        Column::new("user", Setting::Short(12), 2),
+        Column::new("database", Setting::Short(12), 3),
         Column::new("application", Setting::Short(20), 5),
-        Column::new("AAS", Setting::Number, 0),
+        Column::new("active", Setting::Number, 0),
         Column::new("state", Setting::Short(8), 0),
-        Column::new("wait event", Setting::Short(30), 0),
+        Column::new("wait event", Setting::Text, 0),
         Column::new("session is", Setting::Short(20), 4),
-        Column::new("statement", Setting::Text, 3),
+        Column::new("statement", Setting::Text, 1),
     ];
     let mut sessions: Vec<&SessionWork> = answers.work.sessions.iter().collect();
     let sorted_by = match order {
@@ -298,7 +302,11 @@ fn sessions(answers: &Answers, rate: Rate, order: usize) -> Table {
                 whose,
                 session.database.clone(),
                 session.application.clone(),
-                rate.cell(work.active.total_ns()),
+                match session.backend_type.0.as_str() {
+                    // It has no wait events that could be idle.
+                    BackendType::POSTMASTER => "-".to_string(),
+                    _ => rate.cell(work.active.total_ns()),
+                },
                 work.main_state.0.to_string(),
                 work.main_wait.0.to_string(),
                 work.session_state.to_string(),
@@ -326,7 +334,7 @@ fn stacks(answers: &Answers, rate: Rate) -> Table {
     let columns = vec![
         Column::new("%", Setting::Number, 0),
         Column::new("AAS", Setting::Number, 1),
-        Column::new("wait event", Setting::Short(28), 1),
+        Column::new("wait event", Setting::Text, 1),
         Column::new("state", Setting::Short(8), 0),
         Column::new("stack, the innermost function first", Setting::Text, 0),
     ];
