@@ -149,10 +149,8 @@ impl Screen {
     pub fn resize(&mut self, columns: u16, rows: u16) {
         let size = window(columns, rows);
         // SAFETY: a plain call that reads the struct.
-        assert_eq!(
-            unsafe { libc::ioctl(self.terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) },
-            0
-        );
+        let done = unsafe { libc::ioctl(self.terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) };
+        assert_eq!(done, 0, "the terminal takes a size");
         let mut seen = self.seen.lock().expect("no holder panics");
         seen.emulator.screen_mut().set_size(cells(rows), cells(columns));
     }
@@ -239,7 +237,7 @@ fn window(columns: u16, rows: u16) -> libc::winsize {
 
 /// A terminal: the outside, and the side of who runs on it.
 fn pair(columns: u16, rows: u16) -> (OwnedFd, OwnedFd) {
-    let mut size = window(columns, rows);
+    let size = window(columns, rows);
     let (mut outside, mut inside) = (-1, -1);
     // SAFETY: both descriptors are written, the size is only read, the other pointers may be null.
     let opened = unsafe {
@@ -248,7 +246,7 @@ fn pair(columns: u16, rows: u16) -> (OwnedFd, OwnedFd) {
             &mut inside,
             std::ptr::null_mut(),
             std::ptr::null_mut(),
-            &mut size,
+            &size,
         )
     };
     assert_eq!(opened, 0, "no terminal: {}", std::io::Error::last_os_error());

@@ -554,10 +554,10 @@ impl Controls {
                 typed.pop();
             }
             KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => typed.clear(),
-            KeyCode::Char(c) if !key.modifiers.contains(KeyModifiers::CONTROL) => {
-                if typed.chars().count() < MOST_TYPED {
-                    typed.push(c);
-                }
+            KeyCode::Char(c)
+                if !key.modifiers.contains(KeyModifiers::CONTROL) && typed.chars().count() < MOST_TYPED =>
+            {
+                typed.push(c);
             }
             _ => {}
         }

@@ -22,8 +22,7 @@ const OPTIONS: [&str; 4] = ["wait", "state", "query", "session"];
 /// It is none; says why, in one line.
 pub(super) fn parse(text: &str) -> Result<Filter, String> {
     let words = words(text)?;
-    let line = Line::try_parse_from(words.iter().flat_map(|word| option(word)))
-        .map_err(|e| first_sentence(&e.to_string()))?;
+    let line = Line::try_parse_from(options(&words)).map_err(|e| first_sentence(&e.to_string()))?;
     if line.selection.from.is_some() || line.selection.to.is_some() {
         return Err("move in time with Left and Right, not with --from and --to".to_string());
     }
@@ -39,14 +38,20 @@ pub(super) fn quoted(value: &str) -> String {
     }
 }
 
-/// `user=bob` as `--where user=bob`, `wait=IO` as `--wait=IO`; anything else as it is.
-fn option(word: &str) -> Vec<String> {
-    match word.split_once('=') {
-        Some((name, _)) if name.starts_with('-') => vec![word.to_string()],
-        Some((name, value)) if OPTIONS.contains(&name) => vec![format!("--{name}={value}")],
-        Some(_) => vec![format!("--where={word}")],
-        None => vec![word.to_string()],
+/// `user=bob` as `--where=user=bob`, `wait=IO` as `--wait=IO`; options and their values as they are.
+fn options(words: &[String]) -> Vec<String> {
+    let mut is_value = false;
+    let mut options = Vec::with_capacity(words.len());
+    for word in words {
+        let was_value = std::mem::replace(&mut is_value, word.starts_with("--") && !word.contains('='));
+        options.push(match word.split_once('=') {
+            Some((name, _)) if was_value || name.starts_with('-') => word.clone(),
+            Some((name, value)) if OPTIONS.contains(&name) => format!("--{name}={value}"),
+            Some(_) => format!("--where={word}"),
+            None => word.clone(),
+        });
     }
+    options
 }
 
 /// Words as a shell takes them apart: blanks between them, quotes and backslashes around blanks.
@@ -133,7 +138,7 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert!(error.contains(part) && !error.contains('\n'), "{text}: {error}");
             assert!(
-                !error.contains("Usage") && !error.contains("--help'"),
+                !error.contains("Usage") && !error.contains("For more"),
                 "{text}: {error}"
             );
         }

@@ -8,9 +8,6 @@ use super::pen::{plain, width, write, write_right};
 
 /// Between columns.
 const GAP: u16 = 1;
-/// Columns of text are not made narrower than this before others are left out.
-const LEAST: u16 = 12;
-
 /// How a column is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setting {
@@ -18,8 +15,8 @@ pub(super) enum Setting {
     Number,
     /// A short text, always whole up to so many columns.
     Short(u16),
-    /// A text that takes what room there is.
-    Text,
+    /// A text that takes what room there is; others are left out before it is made narrower than this.
+    Text(u16),
 }
 
 /// A column.
@@ -116,12 +113,12 @@ impl Table {
                 let widest = widest.max(width(&column.heading()));
                 match column.setting {
                     Setting::Short(most) => widest.min(most),
-                    Setting::Number | Setting::Text => widest,
+                    Setting::Number | Setting::Text(_) => widest,
                 }
             })
             .collect();
         let least = |at: usize| match self.columns[at].setting {
-            Setting::Text => natural[at].min(LEAST),
+            Setting::Text(least) => natural[at].min(least),
             Setting::Number | Setting::Short(_) => natural[at],
         };
         let mut taken: Vec<usize> = (0..self.columns.len()).collect();
@@ -193,7 +190,7 @@ impl Table {
     fn cell(&self, buffer: &mut Buffer, place: (u16, u16), at: usize, text: &str, width: u16, style: Style) {
         match self.columns[at].setting {
             Setting::Number => write_right(buffer, place, text, width, style),
-            Setting::Short(_) | Setting::Text => {
+            Setting::Short(_) | Setting::Text(_) => {
                 write(buffer, place, text, width, style);
             }
         }
@@ -211,10 +208,10 @@ mod tests {
         };
         Table {
             columns: vec![
-                Column::new("wait event", Setting::Text, 0),
+                Column::new("wait event", Setting::Text(12), 0),
                 Column::new("AAS", Setting::Number, 0),
                 Column::new("user", Setting::Short(6), 2),
-                Column::new("statement", Setting::Text, 1),
+                Column::new("statement", Setting::Text(12), 1),
             ],
             rows: vec![
                 row([

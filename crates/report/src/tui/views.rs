@@ -106,7 +106,7 @@ fn ledger(answers: &Answers, rate: Rate, order: usize) -> Table {
     let has_others = total.other_ns() > 0;
     let title = ledger.by.first().map_or("wait", |by| by.as_str());
     let title = if title == "wait" { "wait event" } else { title };
-    let mut columns = vec![Column::new(title, Setting::Text, 0)];
+    let mut columns = vec![Column::new(title, Setting::Text(12), 0)];
     columns.extend(
         STATES
             .iter()
@@ -193,9 +193,9 @@ fn sql(answers: &Answers, rate: Rate, order: usize) -> Table {
         Column::new("AAS", Setting::Number, 0),
         Column::new("on CPU", Setting::Number, 2),
         Column::new("disk", Setting::Number, 3),
-        Column::new("main wait", Setting::Text, 1),
+        Column::new("main wait", Setting::Text(12), 1),
         Column::new(id, Setting::Number, 4),
-        Column::new("statement", Setting::Text, 0),
+        Column::new("statement", Setting::Text(20), 0),
     ];
     let top = match &answers.report.top_sql {
         Ok(top) => top,
@@ -264,9 +264,9 @@ fn sessions(answers: &Answers, rate: Rate, order: usize) -> Table {
         Column::new("application", Setting::Short(20), 5),
         Column::new("active", Setting::Number, 0),
         Column::new("state", Setting::Short(8), 0),
-        Column::new("wait event", Setting::Text, 0),
+        Column::new("wait event", Setting::Text(18), 0),
         Column::new("session is", Setting::Short(20), 4),
-        Column::new("statement", Setting::Text, 1),
+        Column::new("statement", Setting::Text(16), 1),
     ];
     let mut sessions: Vec<&SessionWork> = answers.work.sessions.iter().collect();
     let sorted_by = match order {
@@ -334,9 +334,9 @@ fn stacks(answers: &Answers, rate: Rate) -> Table {
     let columns = vec![
         Column::new("%", Setting::Number, 0),
         Column::new("AAS", Setting::Number, 1),
-        Column::new("wait event", Setting::Text, 1),
+        Column::new("wait event", Setting::Text(12), 1),
         Column::new("state", Setting::Short(8), 0),
-        Column::new("stack, the innermost function first", Setting::Text, 0),
+        Column::new("stack, the innermost function first", Setting::Text(20), 0),
     ];
     let stacks = &answers.report.stacks;
     let mut rows: Vec<Row> = stacks
