@@ -165,6 +165,22 @@ fn assert_same(screen: &mut Screen, report: &Value) {
     let text = screen.wait_for("AAS of the report", SOON, |text| {
         text.contains(&aas) && text.contains("DB time")
     });
+    // The wait classes sum to it.
+    let legend = text.lines().find(|line| line.starts_with('█')).expect("a legend");
+    if !legend.contains('…') {
+        let rates: Vec<f64> = legend
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let rounding = 0.005 * (rates.len() + 1) as f64;
+        assert_close(
+            "all classes",
+            rates.iter().sum(),
+            number(&report["aas"]),
+            0.0,
+            rounding,
+        );
+    }
     let mut found = 0;
     for row in report["ledger"].as_array().expect("rows") {
         let class = row["wait_class"].as_str().expect("a class");

@@ -1,11 +1,14 @@
 //! What is asked of the rows for one screen: the questions of a report, of some seconds.
 
+use std::collections::BTreeMap;
+
 use crate::filter::Filter;
 use crate::group::Dimension;
+use crate::ledger::Section;
 use crate::load::Source;
 use crate::report::{Options, Report, ReportError, report};
 use crate::session_work::{SessionsWork, sessions_work};
-use crate::timeline::{BucketWidth, Timeline, TimelineOptions, timeline};
+use crate::timeline::{BucketWidth, TimelineOptions};
 
 /// Stacks that are shown.
 const STACKS: usize = 100;
@@ -19,8 +22,8 @@ pub struct Answers {
     pub report: Report,
     /// What each session did.
     pub work: SessionsWork,
-    /// DB time by wait class; none when there is no time at all.
-    pub classes: Option<Timeline>,
+    /// DB time by wait class, nanoseconds, as the ledger has it.
+    pub classes: BTreeMap<String, u128>,
 }
 
 impl Answers {
@@ -29,10 +32,21 @@ impl Answers {
     /// # Errors
     /// The filter names what is not there.
     pub fn of(source: &Source, filter: &Filter) -> Result<Answers, ReportError> {
+        Answers::with_stacks(source, filter, STACKS)
+    }
+
+    fn with_stacks(source: &Source, filter: &Filter, stacks: usize) -> Result<Answers, ReportError> {
+        let report = report(source, &options(source, filter, stacks))?;
+        let mut classes: BTreeMap<String, u128> = BTreeMap::new();
+        for row in report.ledger.section(Section::DbTime) {
+            if let Some(wait) = &row.wait {
+                *classes.entry(wait.class_by_cpu().into_owned()).or_default() += row.sums.total_ns();
+            }
+        }
         Ok(Answers {
-            report: report(source, &options(source, filter, STACKS))?,
             work: sessions_work(source, filter)?,
-            classes: timeline(source, &by_class(filter, BucketWidth::AtMost(2))).ok(),
+            report,
+            classes,
         })
     }
 }
@@ -42,16 +56,18 @@ impl Answers {
 /// # Errors
 /// There is nothing of it.
 pub fn of_session(source: &Source, filter: &Filter) -> Result<Answers, ReportError> {
-    Ok(Answers {
-        report: report(source, &options(source, filter, STACKS_OF_SESSION))?,
-        work: sessions_work(source, filter)?,
-        classes: None,
-    })
+    Answers::with_stacks(source, filter, STACKS_OF_SESSION)
 }
 
 /// The question for [`super::Chart::take`], in bars of so many seconds.
 pub fn bars(filter: &Filter, width_s: u32) -> TimelineOptions {
-    by_class(filter, BucketWidth::Seconds(width_s))
+    TimelineOptions {
+        filter: filter.clone(),
+        by: Dimension::WaitClass,
+        width: BucketWidth::Seconds(width_s),
+        top: usize::MAX,
+        ..TimelineOptions::default()
+    }
 }
 
 fn options(source: &Source, filter: &Filter, stacks: usize) -> Options {
@@ -60,15 +76,5 @@ fn options(source: &Source, filter: &Filter, stacks: usize) -> Options {
         by: vec![Dimension::usual(source.meta())],
         stacks,
         ..Options::default()
-    }
-}
-
-fn by_class(filter: &Filter, width: BucketWidth) -> TimelineOptions {
-    TimelineOptions {
-        filter: filter.clone(),
-        by: Dimension::WaitClass,
-        width,
-        top: usize::MAX,
-        ..TimelineOptions::default()
     }
 }

@@ -6,6 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
+use super::answers::Answers;
 use super::colours::Colours;
 use super::pen::{plain, write, write_right};
 use crate::filter::SECOND_US;
@@ -278,19 +279,14 @@ fn with_line(symbol: String, style: Style, colours: Colours) -> (String, Style) 
 }
 
 /// What the values are, and how many average active sessions of each there were in the chosen time: in one line.
-pub(super) fn legend(
-    buffer: &mut Buffer,
-    area: Rect,
-    chart: &Chart,
-    classes: Option<&Timeline>,
-    colours: Colours,
-) {
-    let Some(classes) = classes else { return };
-    let mut values: Vec<(&str, f64)> = classes
-        .values
-        .iter()
-        .filter_map(|value| Some((value.label.as_str(), classes.rate(value.ns, classes.recorded_ns)?)))
-        .collect();
+pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, answers: &Answers, colours: Colours) {
+    let elapsed_ns = answers.report.elapsed_ns();
+    if elapsed_ns == 0 {
+        return;
+    }
+    let rate = |ns: &u128| *ns as f64 / elapsed_ns as f64;
+    let classes = answers.classes.iter().filter(|(_, ns)| **ns > 0);
+    let mut values: Vec<(&str, f64)> = classes.map(|(label, ns)| (label.as_str(), rate(ns))).collect();
     values.sort_by_key(|(label, _)| layer(label));
     let mut x = area.x;
     for (label, rate) in values {

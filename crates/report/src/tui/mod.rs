@@ -128,8 +128,9 @@ pub fn draw(screen: &Screen<'_>, area: Rect, buffer: &mut Buffer) {
     screen
         .chart
         .draw(buffer, layout.chart, screen.extent, screen.colours);
-    let classes = screen.answers.ok().and_then(|answers| answers.classes.as_ref());
-    chart::legend(buffer, layout.legend, screen.chart, classes, screen.colours);
+    if let Ok(answers) = screen.answers {
+        chart::legend(buffer, layout.legend, screen.chart, answers, screen.colours);
+    }
     titles(screen, buffer, layout.titles);
     match (screen.page, screen.answers) {
         (Some((page, above)), _) => page.draw(buffer, layout.body, above),
