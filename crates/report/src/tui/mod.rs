@@ -151,7 +151,11 @@ pub fn draw(screen: &Screen<'_>, area: Rect, buffer: &mut Buffer) {
 fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let meta = screen.meta;
-    let mode = format!("{} {}", screen.mode, when(screen, area.width));
+    let mode = match screen.extent.chosen {
+        // No second is over yet.
+        (_, 0) => screen.mode.to_string(),
+        _ => format!("{} {}", screen.mode, when(screen, area.width)),
+    };
     let mode_columns = width(&mode);
     write_right(
         buffer,
