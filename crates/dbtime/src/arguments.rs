@@ -11,8 +11,8 @@ use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{
-    BucketWidth, CallChoice, Dimension, DiveView, LatencyDimension, StackView, TimelineOptions, WorkUnit,
-    parse_fact,
+    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatencyDimension, StackView, TimelineOptions,
+    WorkUnit, parse_fact,
 };
 
 use crate::import::Detail;
@@ -37,6 +37,8 @@ pub enum Command {
     Record(RecordArguments),
     /// Show where the time of a recording, or of a trace file, went
     Report(ReportArguments),
+    /// Show on a screen, second by second, where the time of a running server goes (needs root), or that of a recording
+    Top(TopArguments),
     /// Draw a flame graph of a recording
     Flame(FlameArguments),
     /// Make one page of a recording, which any browser opens without a network
@@ -74,6 +76,7 @@ impl Command {
     pub fn touches_kernel(&self) -> bool {
         match self {
             Command::Record(_) | Command::Iolat(_) | Command::Sched(_) | Command::Doctor(_) => true,
+            Command::Top(arguments) => arguments.replay.is_none(),
             // The process that is watched for it does not.
             Command::Calibrate(arguments) => arguments.workload.is_none(),
             _ => false,
@@ -90,7 +93,7 @@ impl Command {
                 | Command::Diff(_)
                 | Command::Import(_)
                 | Command::Compact(_)
-        )
+        ) || matches!(self, Command::Top(arguments) if arguments.replay.is_some())
     }
 
     /// The memory that was asked for.
@@ -247,6 +250,51 @@ impl RecordArguments {
     }
 }
 
+/// `dbtime top`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime top\n  sudo dbtime top --postgres /var/lib/postgresql/15/main --seconds 15\n  dbtime top --replay slow.dbt --from 2m\n\nKeys: ? shows them, q quits."
+)]
+pub struct TopArguments {
+    /// Whom
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// Play a recording, second by second, in place of what goes on now (needs no root)
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle"])]
+    pub replay: Option<PathBuf>,
+    /// Begin to play there: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
+    #[arg(long, value_name = "TIME", requires = "replay")]
+    pub from: Option<String>,
+    /// How many seconds the tables are about: + and - change it
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=300))]
+    pub seconds: u32,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, conflicts_with = "replay",
+          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+    pub rate_hz: u32,
+    /// What looks at the sessions
+    #[arg(long, value_name = "HOW", default_value = "bpf", conflicts_with = "replay")]
+    pub collector: CollectorKind,
+    /// What is shown of the texts of statements
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "normalized",
+        conflicts_with = "replay"
+    )]
+    pub text: TextKind,
+}
+
+impl TopArguments {
+    /// What looks at the sessions.
+    pub fn means(&self) -> Means {
+        match self.collector {
+            CollectorKind::Bpf => Means::Bpf,
+            CollectorKind::Proc => Means::Proc,
+        }
+    }
+}
+
 /// Which part of a recording.
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -272,6 +320,21 @@ pub struct Selection {
     /// Only time in the statement with this id (PostgreSQL: queryid, or the fingerprint); may be repeated
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub query: Vec<i64>,
+}
+
+impl Selection {
+    /// The same rows of all of the time: moments are told by the recording that they are of.
+    pub fn whole_time(&self) -> Filter {
+        Filter {
+            from_us: None,
+            to_us: None,
+            sessions: self.session.clone(),
+            facts: self.facts.clone(),
+            waits: self.wait.clone(),
+            states: self.state.clone(),
+            statements: self.query.iter().map(|id| id.cast_unsigned()).collect(),
+        }
+    }
 }
 
 /// What the files of other tools do not say.

@@ -19,4 +19,5 @@ pub mod remains;
 pub mod sched;
 pub mod signals;
 pub mod throwaway;
+pub mod top;
 pub mod usage;

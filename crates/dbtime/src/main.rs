@@ -27,6 +27,7 @@ use dbtime::record;
 use dbtime::remains::mend;
 use dbtime::sched;
 use dbtime::signals::{Second, stop_on_signals};
+use dbtime::top;
 use dbtime::usage::Usage;
 use dbtime_model::recording::{self, Compacted};
 use dbtime_report::diff_export::Widths;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => run_report(arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
         Command::Html(arguments) => run_html(&arguments),
         Command::Diff(arguments) => run_diff(&arguments),
@@ -870,10 +872,6 @@ fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
     Ok(Filter {
         from_us: moment("--from", &selection.from)?,
         to_us: moment("--to", &selection.to)?,
-        sessions: selection.session.clone(),
-        facts: selection.facts.clone(),
-        waits: selection.wait.clone(),
-        states: selection.state.clone(),
-        statements: selection.query.iter().map(|id| id.cast_unsigned()).collect(),
+        ..selection.whole_time()
     })
 }

@@ -16,6 +16,7 @@
 //!        ──switches()─▶ SwitchLine ────▶ text::render_switch, json::render_switch
 //!        ──html()─────▶ HtmlPage ──────▶ html::write
 //!        ──io()───────▶ IoReport ──────▶ text::render_io, json::render_io
+//!        ──tui::Answers::of()▶ Answers ▶ tui::draw
 //! Sources ──compare()──▶ Comparison ────▶ text::render_comparison, json::render_comparison
 //! ```
 //!
@@ -67,11 +68,13 @@ mod pprof;
 mod preemption;
 mod printable;
 mod quality;
+mod recent;
 mod report;
 mod round_seconds;
 mod saturation;
 mod scan;
 mod sched;
+mod session_work;
 mod sessions;
 mod speedscope;
 mod stack_views;
@@ -85,6 +88,7 @@ mod timeline;
 pub mod timeline_svg;
 mod top_sql;
 mod trace;
+pub mod tui;
 mod work;
 mod xml;
 
@@ -136,10 +140,12 @@ pub use load::{Dimensions, Source};
 pub use next_step::{NextStep, next_steps, next_steps_of_causes, next_steps_of_timeline, shell_word};
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};
+pub use recent::Recent;
 pub use report::{Options, Report, ReportError, report};
 pub use saturation::Saturation;
 pub use scan::Period;
 pub use sched::{Party, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
+pub use session_work::{SessionWork, SessionsWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,

@@ -21,7 +21,7 @@ use crate::known_frame::{KnownFrame, KnownFrames};
 pub struct Source {
     backing: Backing,
     /// See [`Source::keeping`].
-    kept: Option<Box<dyn Any>>,
+    kept: Option<Box<dyn Any + Send>>,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Source {
     }
 
     /// The same source; what it needs while it is read (a folder that will be removed) is dropped with it.
-    pub fn keeping(mut self, needed: impl Any) -> Source {
+    pub fn keeping(mut self, needed: impl Any + Send) -> Source {
         self.kept = Some(Box::new(needed));
         self
     }
@@ -124,6 +124,32 @@ impl Source {
                 Vec::new()
             }
         }
+    }
+
+    /// The rows of sessions, stacks and statements of these ids, and what could not be read.
+    pub(crate) fn rows_of_dimensions(
+        &self,
+        sessions: impl Fn(SessionId) -> bool,
+        stacks: impl Fn(StackId) -> bool,
+        statements: impl Fn(u64) -> bool,
+    ) -> (Rows, Vec<Problem>) {
+        let mut all = Rows::default();
+        let mut problems = self.read(|rows| &rows.sessions, &mut |row: &SessionRow| {
+            if sessions(row.id) {
+                all.sessions.push(row.clone());
+            }
+        });
+        problems.extend(self.read(|rows| &rows.stacks, &mut |row: &StackRow| {
+            if stacks(row.id) {
+                all.stacks.push(row.clone());
+            }
+        }));
+        problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
+            if statements(row.id) {
+                all.statements.push(row.clone());
+            }
+        }));
+        (all, problems)
     }
 
     /// Loads sessions, stacks and statements.

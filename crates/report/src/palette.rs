@@ -47,3 +47,23 @@ pub(crate) const OTHERS: [&str; 10] = [
     "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f", "#ff9da7",
     "#86bcb6",
 ];
+
+/// The colour of a wait class, or of a wait event by its class, as it is labelled; none where it has none of its own.
+pub(crate) fn of_wait(label: &str) -> Option<&'static str> {
+    let class = match label.split(':').next().unwrap_or_default() {
+        _ if label.ends_with(Wait::NO_CPU) => Wait::NO_CPU,
+        // `[not sampled]` and the like.
+        unknown if unknown.starts_with('[') => Wait::UNKNOWN,
+        class => class,
+    };
+    BY_CLASS
+        .into_iter()
+        .find_map(|(name, colour)| (name == class).then_some(colour))
+}
+
+/// The colour of a state, by its name.
+pub(crate) fn of_state(name: &str) -> Option<&'static str> {
+    BY_STATE
+        .into_iter()
+        .find_map(|(state, colour)| (state.as_str() == name).then_some(colour))
+}

@@ -1,14 +1,13 @@
 //! A time line as SVG: time to the right in UTC, average active sessions upwards, a colour for each value, the number of CPUs as a
 //! line. Times of which nothing was recorded are hatched, not zero.
 
-use dbtime_model::Wait;
 use dbtime_model::recording::Clock;
 
 use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::filter::SECOND_US;
 use crate::group::{Dimension, date_and_time, moment};
 use crate::number::{Amounts, at_axis, counted, round_step, seconds};
-use crate::palette::{BY_CLASS, BY_STATE, CPUS, NOT_KNOWN, OTHER, OTHERS};
+use crate::palette::{self, CPUS, NOT_KNOWN, OTHER, OTHERS};
 use crate::round_seconds::round_seconds;
 use crate::statement_text::one_line;
 use crate::sums::percent;
@@ -312,21 +311,8 @@ fn colours(timeline: &Timeline) -> Vec<String> {
         .map(|value| {
             let own = match timeline.by {
                 _ if value.is_other => Some(OTHER),
-                Dimension::State => BY_STATE
-                    .into_iter()
-                    .find_map(|(state, colour)| (state.as_str() == value.label).then_some(colour)),
-                Dimension::Wait | Dimension::WaitClass => {
-                    let class = value.label.split(':').next().unwrap_or_default();
-                    let class = match class {
-                        _ if value.label.ends_with(Wait::NO_CPU) => Wait::NO_CPU,
-                        // `[not sampled]` and the like.
-                        unknown if unknown.starts_with('[') => Wait::UNKNOWN,
-                        class => class,
-                    };
-                    BY_CLASS
-                        .into_iter()
-                        .find_map(|(name, colour)| (name == class).then_some(colour))
-                }
+                Dimension::State => palette::of_state(&value.label),
+                Dimension::Wait | Dimension::WaitClass => palette::of_wait(&value.label),
                 // `[unknown]`, `[none]`: nobody knows.
                 _ if value.label.starts_with('[') => Some(NOT_KNOWN),
                 _ => None,

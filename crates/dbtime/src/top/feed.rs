@@ -1,0 +1,130 @@
+//! Seconds that can be asked, wherever they come from.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dbtime_model::recording::Meta;
+use dbtime_report::{Recent, Source};
+
+use super::replay::Replay;
+
+pub(super) const SECOND_US: i64 = 1_000_000;
+/// Rows of a second have come so long after its end, as a rule.
+const LATE_US: i64 = 250_000;
+/// So many seconds without rows are shown as such: there is nobody to record, or the recorder gets no CPU.
+const SILENT_S: i64 = 2;
+
+/// What who records and who shows have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    recent: Mutex<Recent>,
+    /// What is said of the recording now.
+    told: Mutex<Option<String>>,
+}
+
+impl Shared {
+    pub(super) fn new(recent: Recent) -> Shared {
+        Shared {
+            recent: Mutex::new(recent),
+            told: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
+        // Rows are added whole, or not.
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn told(&self) -> MutexGuard<'_, Option<String>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where rows come from.
+#[derive(Debug)]
+pub(super) enum Feed {
+    /// A server, now.
+    Live(Arc<Shared>),
+    /// A recording.
+    Replay(Box<Replay>),
+}
+
+impl Feed {
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self, Feed::Live(_))
+    }
+
+    /// What the recording says about itself by now.
+    pub(super) fn meta(&self) -> Meta {
+        match self {
+            Feed::Live(shared) => shared.recent().meta().clone(),
+            Feed::Replay(replay) => replay.meta().clone(),
+        }
+    }
+
+    /// What a row stands for: moments are multiples of it, microseconds.
+    pub(super) fn step_us(&self) -> i64 {
+        match self {
+            Feed::Live(_) => SECOND_US,
+            Feed::Replay(replay) => replay.step_us(),
+        }
+    }
+
+    /// The begin of the first second and the end of the last one that is over, at this moment (microseconds since the Unix epoch).
+    pub(super) fn bounds(&self, now_us: i64) -> Option<(i64, i64)> {
+        match self {
+            Feed::Live(shared) => {
+                let recent = shared.recent();
+                let (oldest, newest) = (recent.oldest_us()?, recent.newest_us()?);
+                Some((
+                    oldest,
+                    live_end(newest, now_us).max(oldest.saturating_add(SECOND_US)),
+                ))
+            }
+            Feed::Replay(replay) => Some(replay.bounds()),
+        }
+    }
+
+    /// The rows from one moment to another.
+    pub(super) fn source(&mut self, from_us: i64, to_us: i64) -> Source {
+        match self {
+            Feed::Live(shared) => shared.recent().source(from_us, to_us),
+            Feed::Replay(replay) => replay.source(from_us, to_us),
+        }
+    }
+
+    /// What is said of the recording now.
+    pub(super) fn told(&self) -> Option<String> {
+        match self {
+            Feed::Live(shared) => shared.told().clone(),
+            Feed::Replay(replay) => replay.told().map(str::to_string),
+        }
+    }
+}
+
+/// The end of the last second whose rows have come: `newest` is the begin of the last one that has any.
+fn live_end(newest: i64, now_us: i64) -> i64 {
+    let whole = |us: i64| us.div_euclid(SECOND_US) * SECOND_US;
+    let over = whole(now_us - LATE_US);
+    (newest + SECOND_US).clamp(over - SILENT_S * SECOND_US, over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_is_shown_when_its_rows_are_there_and_time_goes_on_without_rows() {
+        let at = |newest: f64, now: f64| {
+            let us = |s: f64| (s * 1e6) as i64;
+            live_end(us(newest), us(now)) / SECOND_US
+        };
+        // Its first rows have come, others may be on their way.
+        assert_eq!(at(9.0, 10.1), 9);
+        assert_eq!(at(9.0, 10.3), 10);
+        assert_eq!(at(8.0, 10.3), 9);
+        // Nobody has anything.
+        assert_eq!(at(3.0, 20.5), 18);
+        // A row of a second that is not over says nothing of others in it.
+        assert_eq!(at(10.0, 10.3), 10);
+    }
+}

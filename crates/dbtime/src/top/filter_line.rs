@@ -1,0 +1,146 @@
+//! A filter as it is typed: the words of `dbtime report` (`--where user=bob --wait IO`), or shorter ones (`user=bob wait=IO`).
+
+use clap::Parser;
+use dbtime_report::Filter;
+
+use crate::arguments::Selection;
+
+/// What a filter is parsed as.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Line {
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Options of a report that are written `NAME=VALUE` here; all other names are facts of sessions.
+const OPTIONS: [&str; 4] = ["wait", "state", "query", "session"];
+
+/// Reads a filter.
+///
+/// # Errors
+/// It is none; says why, in one line.
+pub(super) fn parse(text: &str) -> Result<Filter, String> {
+    let words = words(text)?;
+    let line = Line::try_parse_from(options(&words)).map_err(|e| first_sentence(&e.to_string()))?;
+    if line.selection.from.is_some() || line.selection.to.is_some() {
+        return Err("move in time with Left and Right, not with --from and --to".to_string());
+    }
+    Ok(line.selection.whole_time())
+}
+
+/// A value as it is typed in a filter, whatever is in it.
+pub(super) fn quoted(value: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_:.-+/@[]".contains(c);
+    match value.chars().all(is_plain) && !value.is_empty() {
+        true => value.to_string(),
+        false => format!("'{}'", value.replace('\'', "'\\''")),
+    }
+}
+
+/// `user=bob` as `--where=user=bob`, `wait=IO` as `--wait=IO`; options and their values as they are.
+fn options(words: &[String]) -> Vec<String> {
+    let mut is_value = false;
+    let mut options = Vec::with_capacity(words.len());
+    for word in words {
+        let was_value = std::mem::replace(&mut is_value, word.starts_with("--") && !word.contains('='));
+        options.push(match word.split_once('=') {
+            Some((name, _)) if was_value || name.starts_with('-') => word.clone(),
+            Some((name, value)) if OPTIONS.contains(&name) => format!("--{name}={value}"),
+            Some(_) => format!("--where={word}"),
+            None => word.clone(),
+        });
+    }
+    options
+}
+
+/// Words as a shell takes them apart: blanks between them, quotes and backslashes around blanks.
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some('\''), c) => word.get_or_insert_default().push(c),
+            (_, '\\') => {
+                let next = characters.next().ok_or("there is nothing behind the last \\")?;
+                word.get_or_insert_default().push(next);
+            }
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                word.get_or_insert_default();
+                quote = Some(c);
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".to_string());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// Of a message of the parser of arguments, which goes on with how the command is used.
+fn first_sentence(message: &str) -> String {
+    let lines = message.lines().take_while(|line| !line.starts_with("Usage"));
+    let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let text = lines.join(" ");
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    match text.split_once("For more information") {
+        Some((sentence, _)) => sentence.trim().to_string(),
+        None => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::State;
+    use dbtime_report::Dimension;
+
+    use super::*;
+
+    #[test]
+    fn short_words_and_those_of_a_report_mean_the_same() {
+        let short = parse("user=bob wait=IO state=disk query=-42 session=4711").expect("a filter");
+        let long = parse("--where user=bob --wait IO --state disk --query -42 --session 4711");
+        assert_eq!(Ok(&short), long.as_ref());
+        assert_eq!(short.facts, [(Dimension::User, "bob".to_string())]);
+        assert_eq!(short.states, [State::Disk]);
+        assert_eq!(short.statements, [(-42i64).cast_unsigned()]);
+        assert_eq!(parse("  "), Ok(Filter::default()));
+    }
+
+    #[test]
+    fn what_is_quoted_is_one_word() {
+        for value in ["a b", "it's", "\"", "\\", "", "x=y"] {
+            let filter = parse(&format!("application={}", quoted(value))).expect("a filter");
+            assert_eq!(filter.facts, [(Dimension::Application, value.to_string())]);
+        }
+        let filter = parse("wait='[not sampled]' wait=\"IO:Data File\"").expect("a filter");
+        assert_eq!(filter.waits, ["[not sampled]", "IO:Data File"]);
+    }
+
+    #[test]
+    fn what_is_none_says_why_in_one_line() {
+        for (text, part) in [
+            ("color=red", "NAME=VALUE"),
+            ("bob", "unexpected"),
+            ("state=asleep", "asleep"),
+            ("session=x", "x"),
+            ("user='bob", "quote"),
+            ("--from 3", "Left"),
+            ("--help", "--help"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part) && !error.contains('\n'), "{text}: {error}");
+            assert!(
+                !error.contains("Usage") && !error.contains("For more"),
+                "{text}: {error}"
+            );
+        }
+    }
+}

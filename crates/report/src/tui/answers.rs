@@ -1,0 +1,80 @@
+//! What is asked of the rows for one screen: the questions of a report, of some seconds.
+
+use std::collections::BTreeMap;
+
+use crate::filter::Filter;
+use crate::group::Dimension;
+use crate::ledger::Section;
+use crate::load::Source;
+use crate::report::{Options, Report, ReportError, report};
+use crate::session_work::{SessionsWork, sessions_work};
+use crate::timeline::{BucketWidth, TimelineOptions};
+
+/// Stacks that are shown.
+const STACKS: usize = 100;
+/// Stacks of one session.
+const STACKS_OF_SESSION: usize = 3;
+
+/// Answers of the same rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answers {
+    /// Ledger, statements, sessions, stacks, and how far to trust them.
+    pub report: Report,
+    /// What each session did.
+    pub work: SessionsWork,
+    /// DB time by wait class, nanoseconds, as the ledger has it.
+    pub classes: BTreeMap<String, u128>,
+}
+
+impl Answers {
+    /// Asks the rows of a source that a filter lets through.
+    ///
+    /// # Errors
+    /// The filter names what is not there.
+    pub fn of(source: &Source, filter: &Filter) -> Result<Answers, ReportError> {
+        Answers::with_stacks(source, filter, STACKS)
+    }
+
+    fn with_stacks(source: &Source, filter: &Filter, stacks: usize) -> Result<Answers, ReportError> {
+        let report = report(source, &options(source, filter, stacks))?;
+        let mut classes: BTreeMap<String, u128> = BTreeMap::new();
+        for row in report.ledger.section(Section::DbTime) {
+            if let Some(wait) = &row.wait {
+                *classes.entry(wait.class_by_cpu().into_owned()).or_default() += row.sums.total_ns();
+            }
+        }
+        Ok(Answers {
+            work: sessions_work(source, filter)?,
+            report,
+            classes,
+        })
+    }
+}
+
+/// Asks what a session did: `filter` lets through it and no other.
+///
+/// # Errors
+/// There is nothing of it.
+pub fn of_session(source: &Source, filter: &Filter) -> Result<Answers, ReportError> {
+    Answers::with_stacks(source, filter, STACKS_OF_SESSION)
+}
+
+/// The question for [`super::Chart::take`], in bars of so many seconds.
+pub fn bars(filter: &Filter, width_s: u32) -> TimelineOptions {
+    TimelineOptions {
+        filter: filter.clone(),
+        by: Dimension::WaitClass,
+        width: BucketWidth::Seconds(width_s),
+        top: usize::MAX,
+        ..TimelineOptions::default()
+    }
+}
+
+fn options(source: &Source, filter: &Filter, stacks: usize) -> Options {
+    Options {
+        filter: filter.clone(),
+        by: vec![Dimension::usual(source.meta())],
+        stacks,
+        ..Options::default()
+    }
+}

@@ -1,0 +1,410 @@
+//! Average active sessions over time, as bars: a column for each second, its parts by wait class, and a line at the number of CPUs.
+
+use std::collections::BTreeMap;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::answers::Answers;
+use super::colours::Colours;
+use super::pen::{plain, write, write_right};
+use crate::filter::SECOND_US;
+use crate::group::date_and_time;
+use crate::palette::{BY_CLASS, CPUS};
+use crate::timeline::Timeline;
+
+/// Columns of the numbers beside the bars.
+const SCALE: u16 = 6;
+/// Cells have so many steps.
+const STEPS: usize = 8;
+/// The lower part of a cell, in steps.
+const LOWER: [&str; STEPS + 1] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+/// CPUs that are more times the highest bar than this would make nothing of it.
+const CPUS_BEYOND: f64 = 3.0;
+/// Lines of the time axis.
+const AXIS: u16 = 2;
+/// Seconds that are remembered: more than any screen has columns.
+const MOST: usize = 4_000;
+
+/// Bars by the second in which they begin, as [`crate::timeline()`] has answered.
+#[derive(Debug, Default)]
+pub struct Chart {
+    width_us: i64,
+    bars: BTreeMap<i64, Bar>,
+    /// The values in the order in which they were met, each with a letter of its own.
+    letters: Vec<(String, char)>,
+    cpus: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Bar {
+    /// Average active sessions of each value, from the bottom up.
+    parts: Vec<(String, f64)>,
+}
+
+impl Bar {
+    fn total(&self) -> f64 {
+        self.parts.iter().map(|(_, rate)| rate).sum()
+    }
+}
+
+/// Which part of a chart is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    /// The end of the last column, microseconds since the Unix epoch.
+    pub to_us: i64,
+    /// What the tables are about.
+    pub chosen: (i64, i64),
+}
+
+impl Chart {
+    /// Columns of bars in an area of this width.
+    pub fn columns(width: u16) -> u16 {
+        width.saturating_sub(SCALE)
+    }
+
+    /// Puts in place what a time line says of its buckets: it must be by wait class, whole, and of one width always.
+    pub fn take(&mut self, timeline: &Timeline) {
+        self.width_us = timeline.width_s.max(1).saturating_mul(SECOND_US);
+        self.cpus = timeline.cpus;
+        for bucket in &timeline.buckets {
+            // The first one of a recording begins within its second.
+            let begin = bucket
+                .period
+                .from_us
+                .div_euclid(self.width_us)
+                .saturating_mul(self.width_us);
+            let mut parts: Vec<(String, f64)> = (timeline.values.iter().zip(&bucket.ns))
+                .filter(|(_, ns)| **ns > 0)
+                .filter_map(|(value, ns)| {
+                    Some((value.label.clone(), timeline.rate(*ns, bucket.recorded_ns)?))
+                })
+                .collect();
+            parts.sort_by_key(|(label, _)| layer(label));
+            for (label, _) in &parts {
+                self.give_letter(label);
+            }
+            if bucket.recorded_ns > 0 {
+                self.bars.insert(begin, Bar { parts });
+            } else {
+                self.bars.remove(&begin);
+            }
+        }
+        while self.bars.len() > MOST {
+            self.bars.pop_first();
+        }
+    }
+
+    /// Forgets all bars: they are of other rows now.
+    pub fn clear(&mut self) {
+        self.bars.clear();
+    }
+
+    /// The letter that stands for a value where there are no colours.
+    pub(super) fn letter(&self, label: &str) -> char {
+        let found = self.letters.iter().find(|(other, _)| other == label);
+        found.map_or('#', |(_, letter)| *letter)
+    }
+
+    fn give_letter(&mut self, label: &str) {
+        if self.letters.iter().any(|(other, _)| other == label) {
+            return;
+        }
+        let own = label.chars().filter(char::is_ascii_alphabetic);
+        let mut letters = own
+            .map(|letter| letter.to_ascii_uppercase())
+            .chain('A'..='Z')
+            .chain('a'..='z');
+        let free = letters.find(|letter| self.letters.iter().all(|(_, other)| other != letter));
+        self.letters.push((label.to_string(), free.unwrap_or('#')));
+    }
+
+    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, extent: Extent, colours: Colours) {
+        if area.width <= SCALE || area.height <= AXIS || self.width_us == 0 {
+            return;
+        }
+        let plot = Rect::new(area.x + SCALE, area.y, area.width - SCALE, area.height - AXIS);
+        let begin = |column: u16| {
+            let before = i64::from(plot.width - column).saturating_mul(self.width_us);
+            extent.to_us.saturating_sub(before)
+        };
+        let peak = self
+            .bars
+            .range(begin(0)..extent.to_us.max(begin(0)))
+            .map(|(_, bar)| bar.total())
+            .fold(0.0, f64::max);
+        let cpus = self
+            .cpus
+            .map(f64::from)
+            .filter(|cpus| *cpus <= CPUS_BEYOND * peak.max(0.5));
+        let top = peak.max(cpus.unwrap_or(0.0)).max(0.1);
+        let line = cpus.map(|cpus| {
+            let row = (cpus / top * f64::from(plot.height)).ceil() as u16;
+            plot.bottom() - row.clamp(1, plot.height)
+        });
+        scale(buffer, area, plot, top, line, self.cpus);
+        for column in 0..plot.width {
+            let bar = self.bars.get(&begin(column));
+            let steps = bar.map_or_else(Vec::new, |bar| steps(bar, top, usize::from(plot.height) * STEPS));
+            for row in 0..plot.height {
+                let place = (plot.x + column, plot.bottom() - 1 - row);
+                let from = usize::from(row) * STEPS;
+                let within: Vec<(&str, usize)> = steps
+                    .iter()
+                    .map(|(label, low, high)| (*label, overlap((*low, *high), (from, from + STEPS))))
+                    .filter(|(_, steps)| *steps > 0)
+                    .collect();
+                let (mut symbol, mut style) = self.cell(&within, colours);
+                if line == Some(place.1) {
+                    (symbol, style) = with_line(symbol, style, colours);
+                }
+                buffer[place].set_symbol(&symbol).set_style(style);
+            }
+        }
+        self.time_axis(buffer, plot, extent, begin);
+    }
+
+    /// What a cell shows that has so many steps of each value, from the bottom up.
+    fn cell(&self, within: &[(&str, usize)], colours: Colours) -> (String, Style) {
+        let filled: usize = within.iter().map(|(_, steps)| steps).sum();
+        let largest = within.iter().max_by_key(|(_, steps)| *steps);
+        let Some((largest, _)) = largest else {
+            return (" ".to_string(), Style::new());
+        };
+        if colours == Colours::None {
+            let symbol = match filled * 2 >= STEPS {
+                true => self.letter(largest).to_string(),
+                false => ".".to_string(),
+            };
+            return (symbol, Style::new());
+        }
+        let style = |label: &str| match colours.of_wait(label) {
+            Some(colour) => Style::new().fg(colour),
+            None => Style::new(),
+        };
+        match within {
+            // Whole: two of them can be shown.
+            [(low, steps), (high, _), ..] if filled >= STEPS => (
+                LOWER[(*steps).min(STEPS)].to_string(),
+                style(low).bg(colours.of_wait(high).unwrap_or(Color::Reset)),
+            ),
+            _ => (LOWER[filled.min(STEPS)].to_string(), style(largest)),
+        }
+    }
+
+    fn time_axis(&self, buffer: &mut Buffer, plot: Rect, extent: Extent, begin: impl Fn(u16) -> i64) {
+        let faint = Style::new().add_modifier(Modifier::DIM);
+        let every = self.width_us.saturating_mul(10);
+        let mut free = plot.x;
+        for column in 0..plot.width {
+            let (x, at) = (plot.x + column, begin(column));
+            let is_chosen = (extent.chosen.0..extent.chosen.1).contains(&at);
+            let is_tick = at.rem_euclid(every) == 0;
+            let (symbol, style) = match (is_chosen, is_tick) {
+                (true, _) => ("━", Style::new().add_modifier(Modifier::BOLD)),
+                (false, true) => ("┬", faint),
+                (false, false) => ("─", faint),
+            };
+            buffer[(x, plot.bottom())].set_symbol(symbol).set_style(style);
+            if let (true, true, Some((_, time))) = (is_tick, x >= free, date_and_time(at))
+                && x + time.len() as u16 <= plot.right()
+            {
+                free = write(buffer, (x, plot.bottom() + 1), &time, plot.right() - x, faint) + 2;
+            }
+        }
+    }
+}
+
+/// Numbers beside the bars: what the top is, and the line of the CPUs.
+fn scale(buffer: &mut Buffer, area: Rect, plot: Rect, top: f64, line: Option<u16>, cpus: Option<u32>) {
+    let faint = Style::new().add_modifier(Modifier::DIM);
+    let mut number = |y: u16, text: &str| write_right(buffer, (area.x, y), text, SCALE - 1, faint);
+    number(plot.bottom(), "0");
+    if line != Some(plot.y) {
+        let decimals = if top < 100.0 { 1 } else { 0 };
+        number(plot.y, &format!("{top:.decimals$}"));
+    }
+    if let (Some(y), Some(cpus)) = (line, cpus) {
+        number(y, &format!("{cpus}cpu"));
+    }
+}
+
+/// The place of a value among those of a bar: on a CPU at the bottom.
+fn layer(label: &str) -> (usize, String) {
+    let place = match label.ends_with(dbtime_model::Wait::NO_CPU) {
+        true => 1,
+        false => BY_CLASS
+            .iter()
+            .position(|(class, _)| *class == label)
+            .unwrap_or(BY_CLASS.len()),
+    };
+    (place, label.to_string())
+}
+
+/// From which to which step each part of a bar goes, where the top is at so many.
+fn steps(bar: &Bar, top: f64, most: usize) -> Vec<(&str, usize, usize)> {
+    let mut sum = 0.0;
+    let mut low = 0;
+    let mut steps = Vec::with_capacity(bar.parts.len());
+    for (label, rate) in &bar.parts {
+        sum += rate;
+        let high = ((sum / top * most as f64).round() as usize).min(most);
+        steps.push((label.as_str(), low, high));
+        low = high;
+    }
+    // Anything is more than nothing.
+    if let (0, Some(last)) = (low, steps.last_mut()) {
+        last.2 = 1;
+    }
+    steps
+}
+
+fn overlap((low, high): (usize, usize), (from, to): (usize, usize)) -> usize {
+    high.min(to).saturating_sub(low.max(from))
+}
+
+/// The cell with the line of the CPUs across it.
+fn with_line(symbol: String, style: Style, colours: Colours) -> (String, Style) {
+    let colour = colours.nearest(CPUS);
+    match (symbol.as_str(), colour) {
+        (" ", None) => ("-".to_string(), style),
+        (" ", Some(colour)) => ("╌".to_string(), Style::new().fg(colour)),
+        ("█", Some(colour)) => (
+            "╌".to_string(),
+            Style::new().bg(style.fg.unwrap_or(Color::Reset)).fg(colour),
+        ),
+        _ => (symbol, style),
+    }
+}
+
+/// What the values are, and how many average active sessions of each there were in the chosen time: in one line.
+pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, answers: &Answers, colours: Colours) {
+    let elapsed_ns = answers.report.elapsed_ns();
+    if elapsed_ns == 0 {
+        return;
+    }
+    let rate = |ns: &u128| *ns as f64 / elapsed_ns as f64;
+    let classes = answers.classes.iter().filter(|(_, ns)| **ns > 0);
+    let mut values: Vec<(&str, f64)> = classes.map(|(label, ns)| (label.as_str(), rate(ns))).collect();
+    values.sort_by_key(|(label, _)| layer(label));
+    let mut x = area.x;
+    for (label, rate) in values {
+        let mark = match colours {
+            Colours::None => chart.letter(label).to_string(),
+            _ => "█".to_string(),
+        };
+        let style = colours
+            .of_wait(label)
+            .map_or_else(Style::new, |colour| Style::new().fg(colour));
+        let text = format!(" {} {rate:.2}", plain(label));
+        if x + 2 + text.chars().count() as u16 > area.right() {
+            write(
+                buffer,
+                (x.min(area.right().saturating_sub(1)), area.y),
+                "…",
+                1,
+                Style::new(),
+            );
+            return;
+        }
+        x = write(buffer, (x, area.y), &mark, 1, style);
+        x = write(buffer, (x, area.y), &text, area.right() - x, Style::new()) + 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(bars: &[(i64, &[(&str, f64)])], cpus: u32) -> Chart {
+        let mut chart = Chart {
+            width_us: SECOND_US,
+            cpus: Some(cpus),
+            ..Chart::default()
+        };
+        for (second, parts) in bars {
+            let parts: Vec<(String, f64)> = parts
+                .iter()
+                .map(|(label, rate)| (label.to_string(), *rate))
+                .collect();
+            parts.iter().for_each(|(label, _)| chart.give_letter(label));
+            chart.bars.insert(second * SECOND_US, Bar { parts });
+        }
+        chart
+    }
+
+    fn drawn(chart: &Chart, height: u16, colours: Colours) -> Vec<String> {
+        let area = Rect::new(0, 0, 26, height);
+        let mut buffer = Buffer::empty(area);
+        let extent = Extent {
+            to_us: 100 * SECOND_US,
+            chosen: (95 * SECOND_US, 100 * SECOND_US),
+        };
+        chart.draw(&mut buffer, area, extent, colours);
+        (0..height)
+            .map(|y| (0..26).map(|x| buffer[(x, y)].symbol().to_string()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn a_second_is_a_column_and_the_chosen_ones_are_marked() {
+        let chart = chart(
+            &[
+                (98, &[("CPU", 2.0), ("IO", 2.0)]),
+                (99, &[("CPU", 4.0)]),
+                (97, &[("Lock", 0.01)]),
+            ],
+            2,
+        );
+        assert_eq!(
+            drawn(&chart, 6, Colours::None),
+            [
+                "  4.0                   IC",
+                "                        IC",
+                " 2cpu ------------------CC",
+                "                       .CC",
+                "    0 ┬─────────┬────━━━━━",
+                "      00:01:20  00:01:30  ",
+            ]
+        );
+        let coloured = drawn(&chart, 6, Colours::All);
+        assert_eq!(coloured[3], "                       ▁██");
+        assert_eq!(coloured[2], " 2cpu ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌");
+    }
+
+    #[test]
+    fn parts_of_a_cell_are_told_apart_by_the_colour_behind_it() {
+        let chart = chart(&[(99, &[("CPU", 0.5), ("IO", 0.5)])], 64);
+        let area = Rect::new(0, 0, 26, 3);
+        let mut buffer = Buffer::empty(area);
+        let extent = Extent {
+            to_us: 100 * SECOND_US,
+            chosen: (0, 0),
+        };
+        chart.draw(&mut buffer, area, extent, Colours::All);
+        let cell = &buffer[(25, 0)];
+        assert_eq!(cell.symbol(), "▄");
+        assert_eq!(Some(cell.fg), Colours::All.of_wait("CPU"));
+        assert_eq!(Some(cell.bg), Colours::All.of_wait("IO"));
+    }
+
+    #[test]
+    fn the_parts_of_a_bar_fill_it() {
+        let bar = Bar {
+            parts: vec![("CPU".into(), 1.3), ("IO".into(), 0.001), ("Lock".into(), 2.7)],
+        };
+        let steps = steps(&bar, 4.001, 40);
+        assert_eq!(steps, [("CPU", 0, 13), ("IO", 13, 13), ("Lock", 13, 40)]);
+    }
+
+    #[test]
+    fn every_value_has_a_letter_of_its_own() {
+        let mut chart = Chart::default();
+        for label in ["CPU", "Client", "Lock", "LWLock", "IO"] {
+            chart.give_letter(label);
+        }
+        let letters: Vec<char> = chart.letters.iter().map(|(_, letter)| *letter).collect();
+        assert_eq!(letters, ['C', 'L', 'O', 'W', 'I']);
+    }
+}

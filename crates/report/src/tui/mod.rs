@@ -1,0 +1,346 @@
+//! The live screen: answers of the last seconds, drawn into the cells of a terminal. Draws; what is typed, and what is asked of which
+//! rows, is for others to say.
+//!
+//! ```text
+//! answers   the questions that a screen asks
+//! chart     average active sessions over time
+//! views     the ledger, statements, sessions and stacks as tables
+//! table     which columns there is room for
+//! pages     one session, one stack, the help
+//! pen       how text of others is written
+//! colours   what a terminal can show
+//! ```
+
+mod answers;
+mod chart;
+mod colours;
+mod pages;
+mod pen;
+mod table;
+mod views;
+
+use dbtime_model::recording::{Clock, Meta};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+pub use answers::{Answers, bars, of_session};
+pub use chart::{Chart, Extent};
+pub use colours::Colours;
+pub use pages::{Page, help, nothing, session, stack};
+pub use table::{Row, Subject, Table};
+pub use views::{View, table};
+
+use crate::filter::SECOND_US;
+use crate::group::{date_and_time, moment};
+use crate::number::counted;
+use pen::{line, plain, width, write, write_right};
+
+/// Columns that have room for a date.
+const WITH_DATE: u16 = 100;
+/// The least that can be drawn in.
+const LEAST: (u16, u16) = (60, 16);
+/// Lines above the bars.
+const HEADER: u16 = 2;
+/// Lines of the legend and of the titles of the views.
+const TITLES: u16 = 2;
+/// The line of the keys.
+const FOOTER: u16 = 1;
+
+/// Everything that a screen shows.
+#[derive(Debug)]
+pub struct Screen<'a> {
+    /// What the recording says about itself.
+    pub meta: &'a Meta,
+    /// The answers, or why there are none.
+    pub answers: Result<&'a Answers, &'a str>,
+    /// The bars.
+    pub chart: &'a Chart,
+    /// Which of them.
+    pub extent: Extent,
+    /// Which view.
+    pub view: View,
+    /// Its rows.
+    pub table: &'a Table,
+    /// The chosen one.
+    pub chosen: Option<usize>,
+    /// A page over the view, and how many of its lines are above the screen.
+    pub page: Option<(&'a Page, usize)>,
+    /// LIVE, REPLAY …
+    pub mode: &'a str,
+    /// What is let through.
+    pub filter: &'a str,
+    /// A filter that is being typed.
+    pub typed: Option<&'a str>,
+    /// Said once.
+    pub message: Option<&'a str>,
+    /// What the terminal can show.
+    pub colours: Colours,
+}
+
+/// Where the parts of a screen are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    header: Rect,
+    /// The bars with their axes.
+    pub chart: Rect,
+    legend: Rect,
+    titles: Rect,
+    /// The table, or a page.
+    pub body: Rect,
+    footer: Rect,
+}
+
+impl Layout {
+    /// Of an area; none when it is too small.
+    pub fn of(area: Rect) -> Option<Layout> {
+        if area.width < LEAST.0 || area.height < LEAST.1 {
+            return None;
+        }
+        // A third for the bars: 7 lines of 24, 18 of 60.
+        let chart = ((area.height - HEADER - TITLES - FOOTER) / 3 + 1).clamp(5, 18);
+        let part = |from: u16, height: u16| Rect::new(area.x, area.y + from, area.width, height);
+        let titles = HEADER + chart + 1;
+        Some(Layout {
+            header: part(0, HEADER),
+            chart: part(HEADER, chart),
+            legend: part(HEADER + chart, 1),
+            titles: part(titles, 1),
+            body: part(titles + 1, area.height - titles - 1 - FOOTER),
+            footer: part(area.height - FOOTER, FOOTER),
+        })
+    }
+}
+
+/// Draws a screen.
+pub fn draw(screen: &Screen<'_>, area: Rect, buffer: &mut Buffer) {
+    let Some(layout) = Layout::of(area) else {
+        let text = format!(
+            "dbtime top needs a terminal of {} x {} at least",
+            LEAST.0, LEAST.1
+        );
+        if let Some(first) = line(area, 0) {
+            write(buffer, (first.x, first.y), &text, first.width, Style::new());
+        }
+        return;
+    };
+    header(screen, buffer, layout.header);
+    screen
+        .chart
+        .draw(buffer, layout.chart, screen.extent, screen.colours);
+    if let Ok(answers) = screen.answers {
+        chart::legend(buffer, layout.legend, screen.chart, answers, screen.colours);
+    }
+    titles(screen, buffer, layout.titles);
+    match (screen.page, screen.answers) {
+        (Some((page, above)), _) => page.draw(buffer, layout.body, above),
+        (None, Ok(_)) => screen.table.draw(buffer, layout.body, screen.chosen),
+        (None, Err(why)) => {
+            write(
+                buffer,
+                (layout.body.x, layout.body.y + 1),
+                &plain(why),
+                layout.body.width,
+                Style::new(),
+            );
+        }
+    }
+    footer(screen, buffer, layout.footer);
+}
+
+fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let meta = screen.meta;
+    let mode = match screen.extent.chosen {
+        // No second is over yet.
+        (_, 0) => screen.mode.to_string(),
+        _ => format!("{} {}", screen.mode, when(screen, area.width)),
+    };
+    let mode_columns = width(&mode);
+    write_right(
+        buffer,
+        (area.x, area.y),
+        &mode,
+        area.width,
+        bold.add_modifier(Modifier::REVERSED),
+    );
+    let room = area.width.saturating_sub(mode_columns + 1);
+    let version = [meta.database.product.as_str(), meta.database.version.as_str()];
+    let version: Vec<&str> = version.into_iter().filter(|word| !word.is_empty()).collect();
+    let mut server = plain(&version.join(" "));
+    for (word, text) in [
+        ("", &meta.database.target),
+        ("on ", &meta.host.name),
+        ("", &meta.database.data_directory),
+    ] {
+        if !text.is_empty() && text != "server" {
+            server.push_str(&format!(", {word}{}", plain(text)));
+        }
+    }
+    let end = write(buffer, (area.x, area.y), "dbtime top  ", room, bold);
+    write(
+        buffer,
+        (end, area.y),
+        &server,
+        room - (end - area.x),
+        Style::new(),
+    );
+
+    let mut facts = Vec::new();
+    if let Ok(answers) = screen.answers {
+        let report = &answers.report;
+        let seconds = report.elapsed_ns() as f64 / 1e9;
+        let aas = report
+            .average_active_sessions()
+            .map_or_else(|| "-".to_string(), |aas| format!("{aas:.2}"));
+        facts.push(format!("AAS {aas} in {} s", short(seconds)));
+    }
+    if meta.host.cpus > 0 {
+        facts.push(counted(meta.host.cpus, "CPU"));
+    }
+    facts.push(match meta.collector.rate_hz {
+        0 => meta.collector.tier.clone(),
+        rate => format!("{} at {rate} Hz", meta.collector.tier),
+    });
+    if let Ok(answers) = screen.answers {
+        let quality = &answers.report.quality;
+        let not_sampled = quality.unsampled_percent().unwrap_or(0.0);
+        facts.push(format!("not sampled {not_sampled:.1} %"));
+        facts.push(format!("lost {}", quality.lost));
+        facts.push(format!("torn {}", quality.torn));
+        if quality.sessions_not_recorded > 0 {
+            facts.push(format!("{} sessions not recorded", quality.sessions_not_recorded));
+        }
+        if let Some(percent) = quality.recorder_percent_of_one_cpu {
+            facts.push(format!("recorder {percent:.1} % of a CPU since its start"));
+        }
+        let problems = quality.problems.len();
+        if problems > 0 {
+            facts.push(format!("{} reading it", counted(problems, "problem")));
+        }
+    }
+    // What there is no room for is left out whole.
+    let mut text = String::new();
+    for fact in facts {
+        let more = if text.is_empty() {
+            plain(&fact)
+        } else {
+            format!("{text} | {}", plain(&fact))
+        };
+        if width(&more) > area.width {
+            break;
+        }
+        text = more;
+    }
+    write(buffer, (area.x, area.y + 1), &text, area.width, Style::new());
+}
+
+/// The end of the chosen time.
+fn when(screen: &Screen<'_>, columns: u16) -> String {
+    let end = screen.extent.chosen.1;
+    match screen.meta.collector.clock {
+        Clock::Relative => {
+            let since_start = end.saturating_sub(screen.meta.start_us);
+            format!("second {}", since_start.div_euclid(SECOND_US))
+        }
+        Clock::Utc | Clock::None => match date_and_time(end) {
+            Some((_, time)) if columns < WITH_DATE => format!("{time} UTC"),
+            _ => format!("{} UTC", moment(end)),
+        },
+    }
+}
+
+/// `5`, `4.2`.
+fn short(seconds: f64) -> String {
+    format!("{}", (seconds * 10.0).round() / 10.0)
+}
+
+fn titles(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
+    let mut x = area.x;
+    for (number, view) in (1..).zip(View::ALL) {
+        let style = match view == screen.view {
+            true => Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED),
+            false => Style::new(),
+        };
+        let text = format!(" {number} {} ", view.title());
+        x = write(buffer, (x, area.y), &text, area.right() - x, style) + 1;
+    }
+    if !screen.filter.is_empty() {
+        let text = format!("only {}", plain(screen.filter));
+        let style = Style::new().add_modifier(Modifier::BOLD);
+        write(
+            buffer,
+            (x + 1, area.y),
+            &text,
+            area.right().saturating_sub(x + 1),
+            style,
+        );
+    }
+}
+
+fn footer(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
+    let place = (area.x, area.y);
+    if let (Some(typed), None) = (screen.typed, screen.message) {
+        // The end of what is typed is what is looked at.
+        let text = plain_typed(typed);
+        let room = usize::from(area.width.saturating_sub(10));
+        let hidden = text.chars().count().saturating_sub(room);
+        let shown: String = text.chars().skip(hidden).collect();
+        let end = write(
+            buffer,
+            place,
+            "filter: ",
+            area.width,
+            Style::new().add_modifier(Modifier::BOLD),
+        );
+        let end = write(buffer, (end, area.y), &shown, area.right() - end, Style::new());
+        let cursor = Style::new().add_modifier(Modifier::REVERSED);
+        write(buffer, (end, area.y), " ", 1, cursor);
+        return;
+    }
+    if let Some(message) = screen.message {
+        let style = Style::new().add_modifier(Modifier::BOLD);
+        write(buffer, place, &plain(message), area.width, style);
+        return;
+    }
+    let keys = match screen.page {
+        Some(_) => "Esc back  Up/Down move  Space freeze  q quit",
+        None => "q quit  ? help  Tab view  Enter open  s order  / filter  Space freeze  +/- time",
+    };
+    let faint = Style::new().add_modifier(Modifier::DIM);
+    write(buffer, place, keys, area.width, faint);
+}
+
+/// As it is typed, blanks at the end included.
+fn plain_typed(typed: &str) -> String {
+    crate::printable::printable(typed).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_fill_the_screen_whatever_its_size() {
+        for (columns, rows) in [(60, 16), (80, 24), (200, 60), (300, 200)] {
+            let layout = Layout::of(Rect::new(0, 0, columns, rows)).expect("it is large enough");
+            let parts = [
+                layout.header,
+                layout.chart,
+                layout.legend,
+                layout.titles,
+                layout.body,
+                layout.footer,
+            ];
+            let mut next = 0;
+            for part in parts {
+                assert_eq!((part.y, part.width), (next, columns), "{columns} x {rows}");
+                next = part.bottom();
+            }
+            assert_eq!(next, rows);
+            assert!(layout.body.height >= 5, "{columns} x {rows}: {layout:?}");
+        }
+        assert_eq!(Layout::of(Rect::new(0, 0, 59, 24)), None);
+        assert_eq!(Layout::of(Rect::new(0, 0, 80, 15)), None);
+    }
+}
