@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Which internal locks a session has: its own list of them, which it alone writes. A lock is in the list as soon as the session has
- * it, and no longer when it begins to give it back. */
+/* Which internal locks a session has: its own list of them, which it alone writes. It enters a lock just
+ * after it has got it, and removes it just before it gives it back. */
 #ifndef HELD_LOCKS_BPF_H
 #define HELD_LOCKS_BPF_H
 

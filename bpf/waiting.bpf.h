@@ -334,8 +334,8 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 	slot->run_delay = BPF_CORE_READ(task, sched_info.run_delay);
 }
 
-/* The locks that a session has. They are those of the first look as long as it has not run since; or is in the same wait: while a
- * session waits it neither takes nor gives back such a lock. */
+/* The locks that a session has. They are those of the first look as long as it has not run since; or is in the same wait, as a rule:
+ * while a session waits it neither takes nor gives back such a lock, but it may have left the wait and come back. */
 static __always_inline void take_locks(struct task_struct *task, struct dbt_slot *slot, struct dbt_sample *sample)
 {
 	struct dbt_activity activity;

@@ -125,6 +125,8 @@ pub struct Collector {
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
     held_locks: Rc<HeldLocks>,
+    /// Samples tell which internal locks a session has; of the server that was there first.
+    lists_locks: bool,
     /// Of those that have named themselves.
     alike: Alike,
     statements: Statements,
@@ -244,6 +246,7 @@ impl Collector {
             names: database.names(),
             titles: Rc::default(),
             held_locks: Rc::default(),
+            lists_locks: database.describe().held_locks && options.means == Means::Bpf,
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             told_of_statements: false,
@@ -355,7 +358,7 @@ impl Collector {
             self.drop_unreported(now)?;
             self.rows.sessions.append(&mut self.alike.take_rows(now));
             let now_us = self.clock.wall_us(now);
-            self.quality.samples += self.pool.settle(now_us, &mut self.rows.activity);
+            self.quality.samples += self.pool.settle(now_us, &mut self.rows, &self.held_locks);
             self.look_who_holds_locks(now);
             if let Some(causes) = &mut self.causes {
                 causes.settle(now, false, self.clock, &mut self.rows.causes);
@@ -409,7 +412,7 @@ impl Collector {
             self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
         }
         self.rows.sessions.append(&mut self.alike.take_rows(u64::MAX));
-        self.quality.samples += self.pool.finish(&mut self.rows.activity);
+        self.quality.samples += self.pool.finish(&mut self.rows, &self.held_locks);
         if let Some(causes) = &mut self.causes {
             causes.settle(end, true, self.clock, &mut self.rows.causes);
         }
@@ -515,7 +518,7 @@ impl Collector {
             complete: false,
             host: host::description(),
             database: DatabaseMeta {
-                held_locks: described.held_locks && self.options.means == Means::Bpf,
+                held_locks: self.lists_locks,
                 ..described
             },
             collector: CollectorMeta {

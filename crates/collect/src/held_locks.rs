@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use dbtime_model::HeldLockRow;
+use dbtime_model::{HeldLockRow, SessionId};
+
+use crate::accounting::Spent;
 
 /// Sets of locks that are remembered with the addresses of the locks. A busy server has a lock for each of its buffers: beyond that,
 /// those that are alike are the same.
@@ -44,7 +46,7 @@ pub(crate) struct LockName {
 }
 
 /// A lock of a set, as rows have it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct HeldLock {
     named: LockName,
     address: u64,
@@ -75,9 +77,9 @@ impl HeldLocks {
         if let Some(&number) = sets.numbers.get(&locks) {
             return number;
         }
-        let named: Vec<LockName> = locks.iter().map(|lock| name(*lock)).collect();
         if sets.sets.len() >= MOST_SETS {
             locks.iter_mut().for_each(|lock| lock.address = 0);
+            locks.sort_unstable();
             if let Some(&number) = sets.numbers.get(&locks) {
                 return number;
             }
@@ -85,8 +87,8 @@ impl HeldLocks {
         if sets.sets.len() >= MOST_SETS_IN_ALL {
             return HeldId::NOT_READ;
         }
-        let held = locks.iter().zip(named).map(|(lock, named)| HeldLock {
-            named,
+        let held = locks.iter().map(|lock| HeldLock {
+            named: name(*lock),
             address: lock.address,
             exclusive: lock.exclusive,
         });
@@ -102,28 +104,51 @@ impl HeldLocks {
         self.0.borrow_mut().numbers.clear();
     }
 
-    /// Adds a row for each lock of a set: like this one, but for what is said of the lock. Where it could not be read, this one.
-    pub(crate) fn add_rows(&self, held: HeldId, row: &HeldLockRow, rows: &mut Vec<HeldLockRow>) {
-        if held == HeldId::NOT_READ {
-            rows.push(row.clone());
+    /// Adds a row for each lock that a session had while it spent so much time in this second. Where they could not be read one that
+    /// says so; of one without work that does not matter.
+    pub(crate) fn add_rows(
+        &self,
+        (time, session, spent): (i64, SessionId, &Spent),
+        ns: u64,
+        samples: u64,
+        rows: &mut Vec<HeldLockRow>,
+    ) {
+        if spent.held == HeldId::NONE || (spent.held == HeldId::NOT_READ && spent.wait.idle) {
             return;
         }
-        let sets = self.0.borrow();
-        let Some(set) = held.0.checked_sub(1).and_then(|n| sets.sets.get(n as usize)) else {
-            return;
-        };
-        rows.extend(set.iter().map(|lock| HeldLockRow {
+        let row = |lock: &HeldLock| HeldLockRow {
+            time,
+            session,
+            statement: spent.statement,
             lock: lock.named.name.to_string(),
             number: lock.named.number,
             address: lock.address,
             exclusive: lock.exclusive,
-            ..row.clone()
-        }));
+            wait_class: spent.wait.class.to_string(),
+            wait_event: spent.wait.event.to_string(),
+            state: spent.state,
+            kernel_stack: spent.kernel_stack,
+            user_stack: spent.user_stack,
+            ns,
+            samples,
+        };
+        if spent.held == HeldId::NOT_READ {
+            rows.push(row(&HeldLock::default()));
+        }
+        let sets = self.0.borrow();
+        let set = spent
+            .held
+            .0
+            .checked_sub(1)
+            .and_then(|n| sets.sets.get(n as usize));
+        rows.extend(set.into_iter().flatten().map(row));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dbtime_model::{NO_STACK, SessionState, State, Wait};
+
     use super::*;
 
     fn lock(kind: u16, address: u64) -> RawLock {
@@ -137,7 +162,7 @@ mod tests {
     fn name(lock: RawLock) -> LockName {
         LockName {
             name: format!("L{}", lock.kind).into(),
-            number: None,
+            number: (lock.address != 0).then_some(lock.address as u32),
         }
     }
 
@@ -162,6 +187,23 @@ mod tests {
         }
         let next = [40, 41].map(|bit| held.number(&[lock(1, 1 << bit)], name));
         assert!(next[0] != HeldId::NOT_READ && next[0] == next[1]);
+        // Which one of them it is nobody says then.
+        let mut rows = Vec::new();
+        let spent = Spent {
+            wait: Wait::none(),
+            statement: 0,
+            session_state: SessionState::None,
+            state: State::User,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            held: next[0],
+        };
+        held.add_rows((5, SessionId(1), &spent), 7, 1, &mut rows);
+        let said: Vec<_> = rows
+            .iter()
+            .map(|row| (&*row.lock, row.number, row.address, row.ns))
+            .collect();
+        assert_eq!(said, [("L1", None, 0, 7)]);
         let kinds = [2..20_000_u16, 20_000..20_001]
             .map(|kinds| kinds.map(|kind| held.number(&[lock(kind, 1)], name)).last());
         assert_eq!(kinds, [Some(HeldId::NOT_READ); 2]);

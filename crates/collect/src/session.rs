@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dbtime_model::{
-    ActivityRow, BackendType, CounterRow, HeldLockRow, Rows, Session, SessionId, SessionState, StackId,
-    State, StateGroup, Wait, counter,
+    ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, SessionState, StackId, State, StateGroup,
+    Wait, counter,
 };
 
 use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
@@ -473,14 +473,8 @@ impl LiveSession {
                     fidelity: share.fidelity,
                     pooled: false,
                 });
-                // Who has no work has none: what could not be read of it does not matter.
-                if share.cell.held != HeldId::NONE
-                    && !(spent.wait.idle && share.cell.held == HeldId::NOT_READ)
-                {
-                    let row = held_lock_row(self.id, time, &spent, ns, samples);
-                    self.held_locks
-                        .add_rows(share.cell.held, &row, &mut rows.held_locks);
-                }
+                let row = (time, self.id, &spent);
+                self.held_locks.add_rows(row, ns, samples, &mut rows.held_locks);
             }
         }
         if !advance.unsplit.is_empty() {
@@ -631,6 +625,7 @@ impl LiveSession {
             state: cell.state,
             kernel_stack: cell.kernel_stack,
             user_stack: cell.user_stack,
+            held: cell.held,
         }
     }
 
@@ -641,26 +636,6 @@ impl LiveSession {
             RawWait::Info(_) if matches!(self.role, Role::Postmaster | Role::Process) => Wait::no_interface(),
             RawWait::Info(info) => self.names.decode(info, self.backend_type().is_foreground()),
         }
-    }
-}
-
-/// A row of the time in which a session had locks, without what is said of each of them.
-fn held_lock_row(session: SessionId, time: i64, spent: &Spent, ns: u64, samples: u64) -> HeldLockRow {
-    HeldLockRow {
-        time,
-        session,
-        statement: spent.statement,
-        lock: String::new(),
-        number: None,
-        address: 0,
-        exclusive: false,
-        wait_class: spent.wait.class.to_string(),
-        wait_event: spent.wait.event.to_string(),
-        state: spent.state,
-        kernel_stack: spent.kernel_stack,
-        user_stack: spent.user_stack,
-        ns,
-        samples,
     }
 }
 
@@ -730,7 +705,7 @@ mod tests {
     fn end(mut session: LiveSession, totals: Totals, rows: &mut Rows) -> u64 {
         let mut pool = Pool::default();
         let samples = session.totals(last(totals), Clock::start(), rows, &mut pool);
-        samples + pool.finish(&mut rows.activity)
+        samples + pool.finish(rows, &HeldLocks::default())
     }
 
     fn ns_in(rows: &Rows, state: State) -> u64 {

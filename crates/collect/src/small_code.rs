@@ -3,6 +3,8 @@
 //!
 //! x86-64 only.
 
+use std::ops::Range;
+
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::executable::Executable;
@@ -38,8 +40,8 @@ pub(crate) struct StaticData {
     pub(crate) bytes: usize,
 }
 
-/// The data that a function of this name refers to, whatever else it does, each once. None when there is no such function, or it is
-/// not small.
+/// The data of its executable that a function of this name refers to, whatever else it does, each once. None when there is no such
+/// function, or it is not small.
 pub(crate) fn static_data_of(executable: &Executable, function: &str) -> Option<Vec<StaticData>> {
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -49,30 +51,38 @@ pub(crate) fn static_data_of(executable: &Executable, function: &str) -> Option<
     let bytes = usize::try_from(function.size)
         .ok()
         .filter(|bytes| (1..=CODE).contains(bytes))?;
+    let (begin, length) = executable.data().ok()?;
+    let code = executable.bytes(function.offset, bytes).ok()?;
     Some(static_data(
-        &executable.bytes(function.offset, bytes).ok()?,
+        &code,
         function.address,
+        begin..begin.saturating_add(length),
     ))
 }
 
-/// The same of code that lies at an address.
-fn static_data(code: &[u8], address: u64) -> Vec<StaticData> {
+/// The same of code that lies at an address, of data that lie there. A number among them is taken for an address: so code says it
+/// that is not position independent.
+fn static_data(code: &[u8], address: u64, data: Range<u64>) -> Vec<StaticData> {
     let mut found = Vec::new();
     for instruction in Decoder::with_ip(64, code, address, DecoderOptions::NONE) {
-        let is_static = instruction.is_ip_rel_memory_operand()
-            || (instruction.memory_base() == Register::None && instruction.memory_index() == Register::None);
-        if !(0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory) || !is_static {
-            continue;
-        }
-        let data = StaticData {
-            address: instruction.memory_displacement64(),
-            bytes: match instruction.mnemonic() {
-                Mnemonic::Lea => 0,
-                _ => instruction.memory_size().size(),
-            },
-        };
-        if !found.contains(&data) {
-            found.push(data);
+        for operand in 0..instruction.op_count() {
+            let is_alone = instruction.memory_index() == Register::None
+                && matches!(instruction.memory_base(), Register::None | Register::RIP);
+            let (address, bytes) = match instruction.op_kind(operand) {
+                OpKind::Memory if is_alone && instruction.mnemonic() != Mnemonic::Lea => (
+                    instruction.memory_displacement64(),
+                    instruction.memory_size().size(),
+                ),
+                OpKind::Memory => (instruction.memory_displacement64(), 0),
+                OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 => {
+                    (instruction.immediate(operand), 0)
+                }
+                _ => continue,
+            };
+            let one = StaticData { address, bytes };
+            if data.contains(&address) && !found.contains(&one) {
+                found.push(one);
+            }
         }
     }
     found
@@ -205,11 +215,25 @@ mod tests {
             0, 0, 0, 0xc3,
         ];
         let data = |address, bytes| StaticData { address, bytes };
+        let in_data = |code: &[u8], address| static_data(code, address, 0x88_0000..0x89_0000);
+        let found = [data(0x88d3c0, 4), data(0x88c740, 0)];
+        assert_eq!(in_data(&loops, 0x462e70), found);
+        assert_eq!(static_data(&loops, 0x462e70, 0x10_0000..0x10_0001), []);
+        // Not position independent: mov 0x88d3c0,%edx; mov $0x88c740,%eax; cmp %rdi,0x88c750(%rcx).
+        let absolute = [
+            0x8b, 0x14, 0x25, 0xc0, 0xd3, 0x88, 0x00, 0xb8, 0x40, 0xc7, 0x88, 0x00, 0x48, 0x39, 0xb9, 0x50,
+            0xc7, 0x88, 0x00,
+        ];
         assert_eq!(
-            static_data(&loops, 0x462e70),
-            [data(0x88d3c0, 4), data(0x88c740, 0)]
+            in_data(&absolute, 0x462e70),
+            [found[0], found[1], data(0x88c750, 0)]
         );
-        assert_eq!(static_data(&[0x06, 0xc3], 0x462e70), []);
+        // Of a compiler that looks at the first one before it loops: cmp %rdi,list(%rip); lea list+16(%rip),%rcx.
+        let peeled = [
+            0x48, 0x39, 0x3d, 0xc9, 0x98, 0x42, 0x00, 0x48, 0x8d, 0x0d, 0xd2, 0x98, 0x42, 0x00,
+        ];
+        assert_eq!(in_data(&peeled, 0x462e70), [data(0x88c740, 8), data(0x88c750, 0)]);
+        assert_eq!(in_data(&[0x06, 0xc3], 0x462e70), []);
     }
 
     #[test]

@@ -493,7 +493,7 @@ pub struct ReportArguments {
     /// The same at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
     #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "from", "to"])]
     pub at: Option<String>,
-    /// Show who held the server's internal locks (PostgreSQL: LWLocks), doing what and where in the code, beside who waited for them
+    /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at"])]
     pub latches: bool,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU

@@ -217,7 +217,7 @@ pub struct CauseRow {
 }
 
 /// In this second this session had an internal lock of the server (PostgreSQL: an LWLock) for `ns`, while it was in this wait event
-/// and state at these stacks. Whoever has several at a time has a row for each: only those of one lock can be added up. Since 1.10.
+/// and state at these stacks. Whoever has several at a time has a row for each: those of different locks sum to more than the time. Since 1.10.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HeldLockRow {
     /// Start of the second, microseconds since the Unix epoch.
@@ -231,7 +231,7 @@ pub struct HeldLockRow {
     pub lock: String,
     /// Which of those that are alike, from 0, where the database numbers them (PostgreSQL: partitions).
     pub number: Option<u32>,
-    /// Where it lies in the server's memory; 0 = not known.
+    /// Where it lies in the server's memory; 0 = not known. In dynamic shared memory each process has its own address.
     pub address: u64,
     /// Nobody else could have it at the time; else others could that only read.
     pub exclusive: bool,

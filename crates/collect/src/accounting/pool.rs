@@ -13,11 +13,13 @@
 use std::collections::BTreeMap;
 
 use dbtime_model::{
-    ActivityRow, BackendType, Fidelity, NO_STACK, SessionId, SessionState, StackId, State, StateGroup, Wait,
+    ActivityRow, BackendType, Fidelity, NO_STACK, Rows, SessionId, SessionState, StackId, State, StateGroup,
+    Wait,
 };
 
 use super::sampled::SHORT_NS;
 use super::{PATIENCE_NS, not_sampled};
+use crate::held_locks::{HeldId, HeldLocks};
 
 /// The totals of a second are split so much later: by then every session that was short in it has ended, and the last
 /// events of the kernel have come.
@@ -41,6 +43,7 @@ pub(crate) struct Spent {
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,
+    pub(crate) held: HeldId,
 }
 
 /// A total of a session, and the samples that fell into it.
@@ -87,17 +90,17 @@ impl Pool {
     }
 
     /// Splits the totals of all seconds that can be complete at this moment (microseconds since the Unix epoch).
-    pub(crate) fn settle(&mut self, now_us: i64, rows: &mut Vec<ActivityRow>) -> u64 {
-        self.settle_before(now_us - (SETTLED_AFTER_NS / 1_000) as i64 + SECOND_US, rows)
+    pub(crate) fn settle(&mut self, now_us: i64, rows: &mut Rows, held: &HeldLocks) -> u64 {
+        self.settle_before(now_us - (SETTLED_AFTER_NS / 1_000) as i64 + SECOND_US, rows, held)
     }
 
     /// Splits all totals: no more will come.
-    pub(crate) fn finish(&mut self, rows: &mut Vec<ActivityRow>) -> u64 {
-        self.settle_before(i64::MAX, rows)
+    pub(crate) fn finish(&mut self, rows: &mut Rows, held: &HeldLocks) -> u64 {
+        self.settle_before(i64::MAX, rows, held)
     }
 
     /// Returns the samples that the rows rest on.
-    fn settle_before(&mut self, before_us: i64, rows: &mut Vec<ActivityRow>) -> u64 {
+    fn settle_before(&mut self, before_us: i64, rows: &mut Rows, held: &HeldLocks) -> u64 {
         let mut samples = 0;
         while let Some(first) = self.0.first_entry() {
             if first.key().0.saturating_add(SECOND_US) > before_us {
@@ -114,7 +117,7 @@ impl Pool {
                 let too_old = |entry: &Entry| next_us.is_none_or(|next| next - entry.second_us > patience_us);
                 for entry in entries.extract_if(.., |entry| too_old(entry)) {
                     if entry.ns > 0 {
-                        rows.push(not_split(&entry, group));
+                        rows.activity.push(not_split(&entry, group));
                     }
                 }
                 if let (Some(next_us), false) = (next_us, entries.is_empty()) {
@@ -127,7 +130,9 @@ impl Pool {
             }
             for piece in divide(&entries) {
                 samples += piece.samples;
-                rows.push(row(second_us, piece));
+                let of = (second_us, piece.session, &piece.spent);
+                held.add_rows(of, piece.ns, piece.samples, &mut rows.held_locks);
+                rows.activity.push(row(second_us, piece));
             }
         }
         samples
@@ -172,6 +177,7 @@ fn not_split(entry: &Entry, group: StateGroup) -> ActivityRow {
             state: not_sampled(group).state,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            held: HeldId::NONE,
         },
         ns: entry.ns,
         samples: 0,
@@ -284,6 +290,7 @@ mod tests {
             state: State::User,
             kernel_stack: NO_STACK,
             user_stack: StackId(place),
+            held: HeldId::NONE,
         }
     }
 
@@ -307,9 +314,9 @@ mod tests {
     }
 
     fn finish(mut pool: Pool) -> Vec<ActivityRow> {
-        let mut rows = Vec::new();
-        pool.finish(&mut rows);
-        rows
+        let mut rows = Rows::default();
+        pool.finish(&mut rows, &HeldLocks::default());
+        rows.activity
     }
 
     fn sum(rows: &[ActivityRow], is: impl Fn(&ActivityRow) -> bool) -> u64 {
@@ -342,10 +349,11 @@ mod tests {
         add(&mut pool, 1, "a", 5, 10, &[]);
         add(&mut pool, 2, "a", 9, 20, &[(7, 1)]);
         add(&mut pool, 3, "b", 5, 40, &[]);
-        let mut rows = Vec::new();
+        let mut rows = Rows::default();
         for now in 0..30 {
-            pool.settle(now * SECOND_US, &mut rows);
+            pool.settle(now * SECOND_US, &mut rows, &HeldLocks::default());
         }
+        let rows = rows.activity;
         assert_eq!(
             sum(&rows, |row| row.user_stack == StackId(7)
                 && row.time == 9 * SECOND_US),
@@ -363,12 +371,12 @@ mod tests {
     fn a_second_is_not_split_before_all_of_its_short_sessions_have_ended() {
         let mut pool = Pool::default();
         add(&mut pool, 1, "a", 5, 10, &[(7, 1)]);
-        let mut rows = Vec::new();
+        let mut rows = Rows::default();
         // A session that began at the last moment of second 5 ends, if it is short, before second 7.
-        pool.settle(7 * SECOND_US, &mut rows);
+        pool.settle(7 * SECOND_US, &mut rows, &HeldLocks::default());
         assert!(rows.is_empty());
-        pool.settle(8 * SECOND_US, &mut rows);
-        assert_eq!(rows.len(), 1);
+        pool.settle(8 * SECOND_US, &mut rows, &HeldLocks::default());
+        assert_eq!(rows.activity.len(), 1);
     }
 
     /// Numbers that look random, the same every time (Knuth's linear congruential generator).

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait, counter};
@@ -20,6 +21,9 @@ use crate::held_locks::{LockName, RawLock};
 use crate::process;
 use crate::session::Role;
 
+/// How often, and how long after each other, a server is looked at that has only just started.
+const NEW_SERVER_LOOKS: u32 = 5;
+const NEW_SERVER_PAUSE: Duration = Duration::from_millis(15);
 /// `PG_WAIT_LWLOCK`: waits for LWLocks, with the kind of lock in the other bits (src/include/utils/wait_event.h).
 const LWLOCK: u32 = 0x0100_0000;
 
@@ -267,13 +271,32 @@ impl Database for PostgresDatabase {
         self.server = self.server.successor()?;
         self.transactions = Transactions::of(self.server.postmaster);
         self.status = Some(BackendStatus::of(self.server.postmaster, &self.server.children()));
-        self.held_locks = Some(ServerLocks::of(self.server.postmaster));
+        self.held_locks = Some(locks_of_new(self.server.postmaster));
         self.locks = OnceCell::new();
-        Some(Change::Restarted(format!(
+        let mut text = format!(
             "the server has started again (postmaster {})",
             self.server.postmaster
-        )))
+        );
+        if let Some(Err(why)) = self.held_locks {
+            text.push_str(&format!(
+                "; from now on it is not recorded who holds LWLocks: {why}"
+            ));
+        }
+        Some(Change::Restarted(text))
     }
+}
+
+/// Of a server that has only just started: it lists no lock before it has laid out its shared memory.
+fn locks_of_new(postmaster: u32) -> Result<ServerLocks, &'static str> {
+    let mut locks = ServerLocks::of(postmaster);
+    for _ in 0..NEW_SERVER_LOOKS {
+        if locks.is_ok() {
+            break;
+        }
+        std::thread::sleep(NEW_SERVER_PAUSE);
+        locks = ServerLocks::of(postmaster);
+    }
+    locks
 }
 
 /// BackendState in src/include/utils/backend_status.h, of 14 to 17.

@@ -2,7 +2,9 @@
 //!
 //! `held_lwlocks` and `num_held_lwlocks` (src/backend/storage/lmgr/lwlock.c) are static: a stripped server names them nowhere. But
 //! `LWLockHeldByMe`, which is exported, does nothing but look through the list, so its code is read for their addresses. What a
-//! compiler makes of it differs, so each pair of addresses that the code allows for is held against the list of the postmaster.
+//! compiler makes of it differs, so each pair of addresses that the code allows for is checked against the memory of the postmaster.
+
+use std::ops::Range;
 
 use crate::database::LockList;
 use crate::executable::Executable;
@@ -42,11 +44,18 @@ impl ServerLocks {
         let executable = Executable::of(postmaster).map_err(|_| "the server's executable cannot be read")?;
         let data = static_data_of(&executable, "LWLockHeldByMe")
             .ok_or("the server's code does not tell where its sessions list them")?;
+        let (main, kinds) = main_locks(postmaster, &executable).unwrap_or_default();
+        let shared: Vec<Range<u64>> = maps::read(postmaster)
+            .map_err(|_| "the server's mappings cannot be read")?
+            .into_iter()
+            .filter(|mapping| mapping.shared)
+            .map(|mapping| mapping.start..mapping.end)
+            .collect();
+        let is_lock = |address: u64| address != main && shared.iter().any(|range| range.contains(&address));
         let list = candidates(&data)
             .into_iter()
-            .find(|&list| is_confirmed(list, postmaster))
-            .ok_or("there is something else where the server's code points to")?;
-        let (main, kinds) = main_locks(postmaster, &executable).unwrap_or_default();
+            .find(|&list| is_confirmed(list, postmaster, is_lock))
+            .ok_or("no list of them is where the server's code points to")?;
         Ok(ServerLocks { list, main, kinds })
     }
 
@@ -64,12 +73,13 @@ impl ServerLocks {
     }
 }
 
-/// Where count and list may lie, the lowest addresses first.
+/// Where count and list may lie, the lowest addresses first: what lies behind the first entry may look like a list, too.
 fn candidates(data: &[StaticData]) -> Vec<LockList> {
     let counts = data.iter().filter(|data| data.bytes == 4);
     let mut candidates: Vec<LockList> = counts
         .flat_map(|count| {
-            let bases = data.iter().filter(|base| base.bytes == 0);
+            // Its address, or the address of the lock in its first entry.
+            let bases = data.iter().filter(|base| matches!(base.bytes, 0 | 8));
             // Code that counts before it looks begins one entry ahead.
             bases.flat_map(|base| {
                 [base.address, base.address.saturating_add(ENTRY)].map(|list| LockList {
@@ -84,8 +94,9 @@ fn candidates(data: &[StaticData]) -> Vec<LockList> {
 }
 
 /// Whether a process that has had such a lock has its list there. The first entry stays as it is when the lock is given back, so it
-/// names a lock of the server's shared memory.
-fn is_confirmed(list: LockList, pid: u32) -> bool {
+/// names a lock of the server's shared memory: not the first of them all, which nobody uses, and to which a variable beside the list
+/// points.
+fn is_confirmed(list: LockList, pid: u32, is_lock: impl Fn(u64) -> bool) -> bool {
     let (mut count, mut lock, mut mode) = ([0; 4], [0; 8], [0; 4]);
     let mut parts: [(u64, &mut [u8]); 3] = [
         (list.count, &mut count),
@@ -95,27 +106,17 @@ fn is_confirmed(list: LockList, pid: u32) -> bool {
     memory::read(pid, &mut parts).is_ok()
         && u32::from_ne_bytes(count) <= MOST_HELD
         && u32::from_ne_bytes(mode) < MODES
-        && is_shared(pid, u64::from_ne_bytes(lock))
-}
-
-fn is_shared(pid: u32, address: u64) -> bool {
-    let mappings = maps::read(pid).unwrap_or_default();
-    mappings
-        .iter()
-        .any(|mapping| mapping.shared && (mapping.start..mapping.end).contains(&address))
+        && is_lock(u64::from_ne_bytes(lock))
 }
 
 /// Address of the first lock of `MainLWLockArray`, and what the locks there are.
 fn main_locks(postmaster: u32, executable: &Executable) -> Option<(u64, Vec<u16>)> {
     let [symbol] = executable.symbols(["MainLWLockArray"]).ok()?;
     let main = memory::read_u64(postmaster, symbol?.address).ok()?;
-    let kind = |place: usize| {
-        let mut kind = [0; 2];
-        let address = main.checked_add(place as u64 * MAIN_STEP)?;
-        memory::read(postmaster, &mut [(address, &mut kind)]).ok()?;
-        Some(u16::from_ne_bytes(kind))
-    };
-    Some((main, (0..MAIN_LOCKS).map_while(kind).collect()))
+    let mut locks = vec![0; MAIN_LOCKS * MAIN_STEP as usize];
+    memory::read(postmaster, &mut [(main, &mut locks)]).ok()?;
+    let kind = |lock: &[u8]| u16::from_ne_bytes([lock[0], lock[1]]);
+    Some((main, locks.chunks_exact(MAIN_STEP as usize).map(kind).collect()))
 }
 
 #[cfg(test)]
@@ -159,6 +160,8 @@ mod tests {
             .map(|list| list.list)
             .collect();
         assert_eq!(lists, [0x100, 0x110]);
+        let peeled = [at(0x900, 4), at(0x100, 8), at(0x110, 0)];
+        assert_eq!(candidates(&peeled)[0].list, 0x100);
         assert_eq!(candidates(&[at(0x900, 4)]), []);
     }
 }

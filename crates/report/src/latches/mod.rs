@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::recording::Meta;
-use dbtime_model::{HeldLockRow, SessionId, StateGroup, Wait};
+use dbtime_model::{Fidelity, HeldLockRow, SessionId, StateGroup, Wait};
 
 use crate::filter::Filter;
 use crate::load::{Dimensions, Source};
@@ -49,7 +49,7 @@ pub struct LatchReport {
     pub filter: Filter,
     /// The time it covers.
     pub period: Period,
-    /// By name, that which was had or waited for longest first.
+    /// By name, that which was had or waited for longest first. None where it is not recorded.
     pub latches: Vec<Latch>,
     /// Time of sessions that were not idle, nanoseconds.
     pub active_ns: u128,
@@ -66,7 +66,8 @@ pub struct LatchReport {
 pub struct Latch {
     /// As the wait event of who waits for it.
     pub name: String,
-    /// Time in which sessions had them so that nobody else could, nanoseconds. Of different ones at the same time it sums.
+    /// Time in which sessions had them so that nobody else could, nanoseconds. Of several at the same time it sums, also of those that
+    /// one session has.
     pub exclusive_ns: u128,
     /// Time in which sessions had them to read, nanoseconds. Of several sessions at the same time it sums.
     pub shared_ns: u128,
@@ -116,8 +117,8 @@ impl SingleLatch {
 pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
     match meta.files.is_empty() {
         true => {
-            "This recording does not say who held internal locks. 'dbtime record' notes it of PostgreSQL, except with '--collector proc'; \
-             older ones did not."
+            "This recording does not say who held internal locks. 'dbtime record' notes it of PostgreSQL on x86-64, except with \
+             '--collector proc'; older ones did not. Where it could not find them, the report says why at its end."
         }
         false => {
             "Files of other tools do not say who held internal locks. 'dbtime record' notes it of PostgreSQL."
@@ -133,13 +134,17 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
     let filter = &options.filter;
     let mut dimensions = load(source, filter)?;
     let mut all = Builder::default();
+    let no_interface = Wait::no_interface();
     let mut scanned = scan(source, &mut dimensions, filter, |activity| {
-        if activity.wait.idle {
+        // The server's first process has no work of its own.
+        if activity.wait.idle || *activity.wait == no_interface {
             return;
         }
-        let ns = u128::from(activity.row.ns);
+        let row = activity.row;
+        let ns = u128::from(row.ns);
         all.active_ns += ns;
-        if activity.row.samples == 0 {
+        // Of time that was divided by samples the recorder says itself what is not known.
+        if activity.not_sampled || (row.samples == 0 && row.fidelity == Fidelity::Exact) {
             all.not_known_ns += ns;
         }
         if &*activity.wait.class == CLASS {
@@ -164,7 +169,10 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
         period: scanned.period,
         active_ns: all.active_ns,
         not_known_ns: all.not_known_ns,
-        latches: all.finish(&dimensions),
+        latches: match source.meta().database.held_locks {
+            true => all.finish(&dimensions),
+            false => Vec::new(),
+        },
         top: options.top,
         problems,
     })

@@ -1,6 +1,6 @@
 //! Who had the server's internal locks.
 
-use dbtime_model::{State, WaitKind};
+use dbtime_model::{StateGroup, WaitKind};
 
 use super::causes::TEXT;
 use super::page::{Page, Table, percent};
@@ -22,12 +22,12 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
         return;
     }
     page.paragraph(&format!(
-        "Internal locks of the server (LWLocks). Sampled: times are those of the ledger, divided by samples. Which locks a session had is \
-         not known for {} % of the active time.",
+        "Internal locks of the server (LWLocks). Sampled: times are those of the ledger, divided by samples. For {} % of the active time it \
+         is not known which locks a session held.",
         percent(percent_of(report.not_known_ns, report.active_ns)),
     ));
     if report.latches.is_empty() {
-        page.paragraph("No sample found a session that had one, or waited for one.");
+        page.paragraph("No sample found a session that held one or waited for one.");
     } else {
         overview(report, page);
     }
@@ -48,7 +48,7 @@ fn overview(report: &LatchReport, page: &mut Page) {
             "exclusive s",
             "in run queue s",
             "blocked s",
-            "held by",
+            "at a time",
             "waited s",
             "waiters",
         ],
@@ -78,8 +78,8 @@ fn overview(report: &LatchReport, page: &mut Page) {
         ));
     }
     page.paragraph(
-        "in run queue, blocked: what the holder was at meanwhile. held by: sessions that had one of this name at a time, on average; a \
-         name may stand for many locks.",
+        "in run queue, blocked: what the holder was doing meanwhile. at a time: locks of this name that were held, on average; a name \
+         may stand for many.",
     );
 }
 
@@ -89,7 +89,7 @@ fn longest(latch: &Latch) -> String {
         [] => String::new(),
         [only] if only.number.is_none() => String::new(),
         [first, ..] => format!(
-            "{} ({} % of {})",
+            "{} ({} %; {} seen)",
             first.label(),
             percent(percent_of(first.ns, latch.held_ns())),
             latch.single.len(),
@@ -111,7 +111,7 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
         latch.name,
         seconds(latch.held_ns())
     ));
-    let mut table = Table::new(&["held by", "which was", "in the code"], &["s", "%"]);
+    let mut table = Table::new(&["held by", "while", "in the code"], &["s", "%"]);
     let all = latch.held_ns();
     for holding in latch.holdings.iter().take(top) {
         table.row(vec![
@@ -126,7 +126,7 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
     if !rest.is_empty() {
         let ns = rest.iter().map(|holding| holding.ns).sum();
         table.row(vec![
-            counted(rest.len(), "other"),
+            counted(rest.len(), "other holder"),
             String::new(),
             String::new(),
             seconds(ns),
@@ -152,10 +152,11 @@ fn who(holding: &Holding) -> String {
 /// What it did meanwhile, and how it had the lock.
 fn what(holding: &Holding) -> String {
     let how = if holding.exclusive { "" } else { ", shared" };
-    let does = match (holding.wait.kind(), holding.state) {
-        (WaitKind::Event, state) => format!("{}, {state}", holding.wait),
-        (_, State::Runnable) => "waiting for a CPU".to_string(),
-        (_, state) => format!("on a CPU ({state})"),
+    let does = match (holding.wait.kind(), holding.state.group()) {
+        (WaitKind::Event | WaitKind::Unknown, _) => format!("{}, {}", holding.wait, holding.state),
+        (WaitKind::None, Some(StateGroup::RunQueue)) => "waiting for a CPU".to_string(),
+        (WaitKind::None, Some(StateGroup::Blocked)) => format!("in no wait event, {}", holding.state),
+        (WaitKind::None, Some(StateGroup::OnCpu) | None) => format!("on a CPU ({})", holding.state),
     };
     does + how
 }
