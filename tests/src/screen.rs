@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::dbtime_binary;
 
+/// Nothing came for so long: what was being drawn is drawn.
+const DRAWN_WITHIN: Duration = Duration::from_millis(60);
 /// How long the command may take to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -136,9 +138,13 @@ impl Screen {
     pub fn wait_for(&self, what: &str, longest: Duration, is_there: impl Fn(&str) -> bool) -> String {
         let until = Instant::now() + longest;
         loop {
-            let text = self.text();
+            let (text, bytes) = (self.text(), self.bytes().len());
             if is_there(&text) {
-                return text;
+                // A screen is drawn from top to bottom: what is looked at may be half of it.
+                std::thread::sleep(DRAWN_WITHIN);
+                if self.bytes().len() == bytes {
+                    return text;
+                }
             }
             assert!(Instant::now() < until, "{what} is not to be seen:\n{text}");
             std::thread::sleep(Duration::from_millis(20));
