@@ -457,21 +457,11 @@ impl LiveSession {
             let spread = earlier.as_ref().unwrap_or(&seconds);
             for (time, [ns, count, samples]) in spread.spread([share.ns, share.count, share.samples]) {
                 rows.activity.push(ActivityRow {
-                    time,
-                    session: self.id,
-                    statement: spent.statement,
-                    session_state: spent.session_state,
-                    wait_class: spent.wait.class.to_string(),
-                    wait_event: spent.wait.event.to_string(),
-                    idle: spent.wait.idle,
-                    state: spent.state,
-                    kernel_stack: spent.kernel_stack,
-                    user_stack: spent.user_stack,
                     ns,
                     count,
                     samples,
                     fidelity: share.fidelity,
-                    pooled: false,
+                    ..spent.row(time, self.id)
                 });
                 let row = (time, self.id, &spent);
                 self.held_locks.add_rows(row, ns, samples, &mut rows.held_locks);

@@ -216,6 +216,15 @@ pub enum CollectorKind {
     Proc,
 }
 
+impl From<CollectorKind> for Means {
+    fn from(kind: CollectorKind) -> Means {
+        match kind {
+            CollectorKind::Bpf => Means::Bpf,
+            CollectorKind::Proc => Means::Proc,
+        }
+    }
+}
+
 /// Where `record --exact` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExactLevel {
@@ -241,11 +250,10 @@ impl RecordArguments {
     /// Exact times need programs in the kernel.
     pub fn means(&self) -> Result<Means, String> {
         match (self.collector, self.exact) {
-            (CollectorKind::Bpf, _) => Ok(Means::Bpf),
-            (CollectorKind::Proc, None) => Ok(Means::Proc),
             (CollectorKind::Proc, Some(_)) => {
                 Err("--exact needs programs in the kernel: leave out --collector proc".to_string())
             }
+            (collector, _) => Ok(collector.into()),
         }
     }
 }
@@ -283,16 +291,6 @@ pub struct TopArguments {
         conflicts_with = "replay"
     )]
     pub text: TextKind,
-}
-
-impl TopArguments {
-    /// What looks at the sessions.
-    pub fn means(&self) -> Means {
-        match self.collector {
-            CollectorKind::Bpf => Means::Bpf,
-            CollectorKind::Proc => Means::Proc,
-        }
-    }
 }
 
 /// Which part of a recording.

@@ -145,7 +145,7 @@ pub use report::{Options, Report, ReportError, report};
 pub use saturation::Saturation;
 pub use scan::Period;
 pub use sched::{Party, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
-pub use session_work::{SessionWork, SessionsWork, sessions_work};
+pub use session_work::{SessionWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,

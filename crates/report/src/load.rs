@@ -163,14 +163,18 @@ impl Source {
             all.stacks.insert(row.id, frames);
         }));
         problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
-            let known = all.statements.entry(row.id).or_default();
-            // A recorder may learn the text of a statement after it has described it.
-            if known.text.is_empty() || !row.text.is_empty() {
-                *known = row.clone();
-            }
+            learn(&mut all.statements, row);
         }));
         all.problems = problems;
         all
+    }
+}
+
+/// Takes a row of a statement: a recorder may learn its text after it has described it.
+pub(crate) fn learn(statements: &mut HashMap<u64, StatementRow>, row: &StatementRow) {
+    let known = statements.entry(row.id).or_default();
+    if known.text.is_empty() || !row.text.is_empty() {
+        known.clone_from(row);
     }
 }
 

@@ -67,3 +67,8 @@ pub(crate) fn of_state(name: &str) -> Option<&'static str> {
         .into_iter()
         .find_map(|(state, colour)| (state.as_str() == name).then_some(colour))
 }
+
+/// Red, green and blue of a colour that is written `#rrggbb`; 0 for what is not.
+pub(crate) fn rgb(hex: &str) -> [u8; 3] {
+    [1, 3, 5].map(|at| u8::from_str_radix(hex.get(at..at + 2).unwrap_or_default(), 16).unwrap_or(0))
+}

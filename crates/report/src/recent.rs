@@ -11,7 +11,7 @@ use dbtime_model::{
 };
 
 use crate::filter::SECOND_US;
-use crate::load::Source;
+use crate::load::{Source, learn};
 
 /// Rows of activity and counters that are kept: some 100 MB.
 const MOST_ROWS: usize = 400_000;
@@ -126,12 +126,8 @@ impl Recent {
         for row in rows.sessions {
             self.sessions.insert(row.id, row);
         }
-        for row in rows.statements {
-            // A recorder may learn the text of a statement after it has described it.
-            let known = self.statements.entry(row.id).or_default();
-            if known.text.is_empty() || !row.text.is_empty() {
-                *known = row;
-            }
+        for row in &rows.statements {
+            learn(&mut self.statements, row);
         }
         for row in rows.stacks {
             self.frames += row.frames.len();

@@ -11,7 +11,7 @@ use crate::filter::Filter;
 use crate::ledger::Section;
 use crate::load::Source;
 use crate::report::{ReportError, load};
-use crate::scan::{Activity, Period, scan};
+use crate::scan::{Activity, scan};
 use crate::sums::Sums;
 
 /// What one session did. Times in nanoseconds.
@@ -33,15 +33,6 @@ pub struct SessionWork {
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-}
-
-/// Every session of which there is time: those of clients before those of the server, the busiest first, idle ones by their pids.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SessionsWork {
-    /// The time that it is about.
-    pub period: Period,
-    /// One by one.
-    pub sessions: Vec<SessionWork>,
 }
 
 /// Sums of one session.
@@ -108,11 +99,12 @@ fn most<K: Ord>(parts: impl Iterator<Item = (K, u128)>) -> Option<(K, u128)> {
     sums.into_iter().rev().max_by_key(|(_, ns)| *ns)
 }
 
-/// What each session did most.
+/// Every session of which there is time, and what it did most: those of clients before those of the server, the busiest first, idle
+/// ones by their pids.
 ///
 /// # Errors
 /// The filter names what is not in the recording.
-pub fn sessions_work(source: &Source, filter: &Filter) -> Result<SessionsWork, ReportError> {
+pub fn sessions_work(source: &Source, filter: &Filter) -> Result<Vec<SessionWork>, ReportError> {
     let mut dimensions = load(source, filter)?;
     let mut sessions: HashMap<SessionId, Builder> = HashMap::new();
     let scan = scan(source, &mut dimensions, filter, |activity| {
@@ -135,10 +127,7 @@ pub fn sessions_work(source: &Source, filter: &Filter) -> Result<SessionsWork, R
             work.session.id,
         )
     });
-    Ok(SessionsWork {
-        period: scan.period,
-        sessions,
-    })
+    Ok(sessions)
 }
 
 #[cfg(test)]
@@ -200,9 +189,7 @@ mod tests {
             ..Rows::default()
         };
         let source = Source::memory(Meta::default(), rows);
-        let found = sessions_work(&source, &Filter::default())
-            .expect("an answer")
-            .sessions;
+        let found = sessions_work(&source, &Filter::default()).expect("an answer");
         let [busy, resting] = &found[..] else {
             panic!("{found:?}");
         };

@@ -327,14 +327,11 @@ fn colours(timeline: &Timeline) -> Vec<String> {
 
 /// The n-th shade of a colour: lighter each time.
 fn shade(colour: &str, n: usize) -> String {
-    let part = |at: usize| {
-        let of = colour
-            .get(at..at + 2)
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        let dark = f64::from(of.unwrap_or(0));
+    let [red, green, blue] = palette::rgb(colour).map(|part| {
+        let dark = f64::from(part);
         (255.0 - (255.0 - dark) * 0.72f64.powi(i32::try_from(n).unwrap_or(i32::MAX))).round() as u8
-    };
-    format!("#{:02x}{:02x}{:02x}", part(1), part(3), part(5))
+    });
+    format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
 #[cfg(test)]

@@ -46,6 +46,29 @@ pub(crate) struct Spent {
     pub(crate) held: HeldId,
 }
 
+impl Spent {
+    /// The row of a second without any time in it yet.
+    pub(crate) fn row(&self, time: i64, session: SessionId) -> ActivityRow {
+        ActivityRow {
+            time,
+            session,
+            statement: self.statement,
+            session_state: self.session_state,
+            wait_class: self.wait.class.to_string(),
+            wait_event: self.wait.event.to_string(),
+            idle: self.wait.idle,
+            state: self.state,
+            kernel_stack: self.kernel_stack,
+            user_stack: self.user_stack,
+            ns: 0,
+            count: 0,
+            samples: 0,
+            fidelity: Fidelity::Sampled,
+            pooled: false,
+        }
+    }
+}
+
 /// A total of a session, and the samples that fell into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
@@ -132,7 +155,7 @@ impl Pool {
                 samples += piece.samples;
                 let of = (second_us, piece.session, &piece.spent);
                 held.add_rows(of, piece.ns, piece.samples, &mut rows.held_locks);
-                rows.activity.push(row(second_us, piece));
+                rows.activity.push(row(second_us, &piece));
             }
         }
         samples
@@ -146,23 +169,12 @@ impl Pool {
     }
 }
 
-fn row(time: i64, piece: Piece) -> ActivityRow {
+fn row(time: i64, piece: &Piece) -> ActivityRow {
     ActivityRow {
-        time,
-        session: piece.session,
-        statement: piece.spent.statement,
-        session_state: piece.spent.session_state,
-        wait_class: piece.spent.wait.class.to_string(),
-        wait_event: piece.spent.wait.event.to_string(),
-        idle: piece.spent.wait.idle,
-        state: piece.spent.state,
-        kernel_stack: piece.spent.kernel_stack,
-        user_stack: piece.spent.user_stack,
         ns: piece.ns,
-        count: 0,
         samples: piece.samples,
-        fidelity: Fidelity::Sampled,
         pooled: piece.pooled,
+        ..piece.spent.row(time, piece.session)
     }
 }
 
@@ -185,7 +197,7 @@ fn not_split(entry: &Entry, group: StateGroup) -> ActivityRow {
     };
     ActivityRow {
         fidelity: Fidelity::Exact,
-        ..row(entry.second_us, piece)
+        ..row(entry.second_us, &piece)
     }
 }
 

@@ -50,13 +50,16 @@ pub(super) struct BackendStatus {
 }
 
 impl BackendStatus {
-    /// Of the server whose postmaster this is, looked at in these processes of it.
+    /// Of the server with this postmaster and executable, looked at in these processes of it.
     ///
     /// # Errors
     /// Why it cannot be told.
-    pub(super) fn of(postmaster: u32, processes: &[u32]) -> Result<BackendStatus, &'static str> {
-        let executable = Executable::of(postmaster).map_err(|_| "the server's executable cannot be read")?;
-        let operands = operands_of(&executable, "pgstat_get_my_query_id");
+    pub(super) fn of(
+        postmaster: u32,
+        executable: &Executable,
+        processes: &[u32],
+    ) -> Result<BackendStatus, &'static str> {
+        let operands = operands_of(executable, "pgstat_get_my_query_id");
         let status = match operands.as_deref() {
             Some(
                 &[
@@ -70,7 +73,7 @@ impl BackendStatus {
                 let [symbol] = executable.symbols(["debug_query_string"]).unwrap_or_default();
                 BackendStatus {
                     pointer: address,
-                    fingerprints: gives_query_ids(postmaster, &executable) == Some(false),
+                    fingerprints: gives_query_ids(postmaster, executable) == Some(false),
                     whole_text: symbol.map(|symbol| symbol.address),
                 }
             }

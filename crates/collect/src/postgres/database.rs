@@ -17,10 +17,13 @@ use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::database::{Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
+use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
 use crate::process;
 use crate::session::Role;
 
+/// Why nothing is known of a server.
+const NOT_READ: &str = "the server's executable cannot be read";
 /// How often, and how long after each other, a server is looked at that has only just started.
 const NEW_SERVER_LOOKS: u32 = 5;
 const NEW_SERVER_PAUSE: Duration = Duration::from_millis(15);
@@ -34,23 +37,61 @@ pub(crate) struct PostgresDatabase {
     only: Option<u32>,
     /// Children of the server, or process, are recorded too.
     with_children: bool,
+    /// None = it is no server.
+    places: Option<Places>,
+}
+
+/// Where the sessions of a server keep what is read of them.
+struct Places {
     transactions: Option<Transactions>,
-    /// Where its sessions say which statement they execute, or why that is not known; none = it is no server.
-    status: Option<Result<BackendStatus, &'static str>>,
-    /// Where its sessions list the LWLocks that they have, or why that is not known; none = it is no server.
-    held_locks: Option<Result<ServerLocks, &'static str>>,
+    /// Where they say which statement they execute, or why that is not known.
+    status: Result<BackendStatus, &'static str>,
+    /// Where they list the LWLocks that they have, or why that is not known.
+    held_locks: Result<ServerLocks, &'static str>,
     /// Looked for when a session waits for a lock: by then there are sessions to look at. None inside = it cannot be read.
     locks: OnceCell<Option<LockTable>>,
+}
+
+impl Places {
+    /// As the executable of the server whose postmaster this is tells, looked at in these processes of it.
+    fn of(postmaster: u32, processes: &[u32]) -> Places {
+        let (transactions, status, held_locks) = match Executable::of(postmaster) {
+            Ok(executable) => (
+                Transactions::of(&executable),
+                BackendStatus::of(postmaster, &executable, processes),
+                ServerLocks::of(postmaster, &executable),
+            ),
+            Err(_) => (None, Err(NOT_READ), Err(NOT_READ)),
+        };
+        Places {
+            transactions,
+            status,
+            held_locks,
+            locks: OnceCell::new(),
+        }
+    }
+
+    /// The same of a server that has only just started: it lists no lock before it has laid out its shared memory.
+    fn of_new(postmaster: u32, processes: &[u32]) -> Places {
+        let mut places = Places::of(postmaster, processes);
+        for _ in 0..NEW_SERVER_LOOKS {
+            if places.held_locks.is_ok() {
+                break;
+            }
+            std::thread::sleep(NEW_SERVER_PAUSE);
+            if let Ok(executable) = Executable::of(postmaster) {
+                places.held_locks = ServerLocks::of(postmaster, &executable);
+            }
+        }
+        places
+    }
 }
 
 impl PostgresDatabase {
     /// The whole server.
     pub(crate) fn whole(server: Server) -> PostgresDatabase {
         PostgresDatabase {
-            status: Some(BackendStatus::of(server.postmaster, &server.children())),
-            held_locks: Some(ServerLocks::of(server.postmaster)),
-            transactions: Transactions::of(server.postmaster),
-            locks: OnceCell::new(),
+            places: Some(Places::of(server.postmaster, &server.children())),
             server,
             only: None,
             with_children: true,
@@ -67,25 +108,26 @@ impl PostgresDatabase {
             return Ok(PostgresDatabase::whole(server));
         }
         Ok(PostgresDatabase {
-            transactions: Transactions::of(server.postmaster),
-            status: Some(BackendStatus::of(server.postmaster, &[pid])),
-            held_locks: Some(ServerLocks::of(server.postmaster)),
-            locks: OnceCell::new(),
+            places: Some(Places::of(server.postmaster, &[pid])),
             server,
             only: Some(pid),
             with_children: false,
         })
     }
 
+    fn status(&self) -> Option<BackendStatus> {
+        self.places.as_ref()?.status.ok()
+    }
+
     fn server_locks(&self) -> Option<&ServerLocks> {
-        self.held_locks.as_ref()?.as_ref().ok()
+        self.places.as_ref()?.held_locks.as_ref().ok()
     }
 
     fn statement_ids(&self) -> &'static str {
-        match self.status {
-            Some(Ok(status)) if status.fingerprints => DatabaseMeta::FINGERPRINT,
-            Some(Ok(_)) => DatabaseMeta::QUERY_ID,
-            _ => "",
+        match self.status() {
+            Some(status) if status.fingerprints => DatabaseMeta::FINGERPRINT,
+            Some(_) => DatabaseMeta::QUERY_ID,
+            None => "",
         }
     }
 
@@ -98,19 +140,15 @@ impl PostgresDatabase {
             server: Server::of_any_process(pid)?,
             only: Some(pid),
             with_children: true,
-            transactions: None,
-            status: None,
-            held_locks: None,
-            locks: OnceCell::new(),
+            places: None,
         })
     }
 
     fn source(&self) -> WaitSource {
         if self.server.has_waits() {
-            let status = self.status.and_then(Result::ok);
             WaitSource::Pointer {
                 event: self.server.wait_address,
-                status: status.map(BackendStatus::record),
+                status: self.status().map(BackendStatus::record),
                 locks: self.server_locks().map(|locks| locks.list),
             }
         } else {
@@ -161,7 +199,7 @@ impl Database for PostgresDatabase {
                 names.major()
             ));
         }
-        if let Some(Err(why)) = self.status {
+        if let Some(Err(why)) = self.places.as_ref().map(|places| places.status) {
             reasons.push(format!("query ids are not recorded: {why}"));
         }
         if self.statement_ids() == DatabaseMeta::FINGERPRINT {
@@ -170,7 +208,7 @@ impl Database for PostgresDatabase {
                     .to_string(),
             );
         }
-        if let Some(Err(why)) = self.held_locks {
+        if let Some(Err(why)) = self.places.as_ref().map(|places| &places.held_locks) {
             reasons.push(format!("it is not recorded who holds LWLocks: {why}"));
         }
         reasons
@@ -214,12 +252,12 @@ impl Database for PostgresDatabase {
     fn transactions(&mut self, clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
         Some((
             counter::SESSION_MEMORY,
-            self.transactions.as_mut()?.count(clients),
+            self.places.as_mut()?.transactions.as_mut()?.count(clients),
         ))
     }
 
     fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<String> {
-        let status = self.status?.ok()?;
+        let status = self.status()?;
         match texts {
             Texts::None => None,
             Texts::Normalized => status.text(pid, statement).map(|text| normalised(&text)),
@@ -228,7 +266,7 @@ impl Database for PostgresDatabase {
     }
 
     fn application(&self, pid: u32) -> Option<String> {
-        self.status?.ok()?.application(pid)
+        self.status()?.application(pid)
     }
 
     fn blockers(&self, waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {
@@ -237,7 +275,8 @@ impl Database for PostgresDatabase {
         }
         let postmaster = self.server.postmaster;
         let look = || LockTable::of(postmaster, &self.server.children());
-        let Some(locks) = self.locks.get_or_init(look) else {
+        let known = self.places.as_ref();
+        let Some(locks) = known.and_then(|places| places.locks.get_or_init(look).as_ref()) else {
             return Vec::new();
         };
         // In a namespace of its own the server numbers processes otherwise.
@@ -259,7 +298,11 @@ impl Database for PostgresDatabase {
     }
 
     fn forget(&mut self, pid: u32) {
-        if let Some(transactions) = &mut self.transactions {
+        if let Some(Places {
+            transactions: Some(transactions),
+            ..
+        }) = &mut self.places
+        {
             transactions.forget(pid);
         }
     }
@@ -269,34 +312,19 @@ impl Database for PostgresDatabase {
             return None;
         }
         self.server = self.server.successor()?;
-        self.transactions = Transactions::of(self.server.postmaster);
-        self.status = Some(BackendStatus::of(self.server.postmaster, &self.server.children()));
-        self.held_locks = Some(locks_of_new(self.server.postmaster));
-        self.locks = OnceCell::new();
+        let places = Places::of_new(self.server.postmaster, &self.server.children());
         let mut text = format!(
             "the server has started again (postmaster {})",
             self.server.postmaster
         );
-        if let Some(Err(why)) = self.held_locks {
+        if let Err(why) = places.held_locks {
             text.push_str(&format!(
                 "; from now on it is not recorded who holds LWLocks: {why}"
             ));
         }
+        self.places = Some(places);
         Some(Change::Restarted(text))
     }
-}
-
-/// Of a server that has only just started: it lists no lock before it has laid out its shared memory.
-fn locks_of_new(postmaster: u32) -> Result<ServerLocks, &'static str> {
-    let mut locks = ServerLocks::of(postmaster);
-    for _ in 0..NEW_SERVER_LOOKS {
-        if locks.is_ok() {
-            break;
-        }
-        std::thread::sleep(NEW_SERVER_PAUSE);
-        locks = ServerLocks::of(postmaster);
-    }
-    locks
 }
 
 /// BackendState in src/include/utils/backend_status.h, of 14 to 17.

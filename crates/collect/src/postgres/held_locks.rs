@@ -36,15 +36,14 @@ pub(super) struct ServerLocks {
 }
 
 impl ServerLocks {
-    /// Of the server whose postmaster this is. It has had locks itself, when it laid out its shared memory.
+    /// Of the server with this postmaster and executable. The postmaster has had locks itself, when it laid out its shared memory.
     ///
     /// # Errors
     /// Why it cannot be told.
-    pub(super) fn of(postmaster: u32) -> Result<ServerLocks, &'static str> {
-        let executable = Executable::of(postmaster).map_err(|_| "the server's executable cannot be read")?;
-        let data = static_data_of(&executable, "LWLockHeldByMe")
+    pub(super) fn of(postmaster: u32, executable: &Executable) -> Result<ServerLocks, &'static str> {
+        let data = static_data_of(executable, "LWLockHeldByMe")
             .ok_or("the server's code does not tell where its sessions list them")?;
-        let (main, kinds) = main_locks(postmaster, &executable).unwrap_or_default();
+        let (main, kinds) = main_locks(postmaster, executable).unwrap_or_default();
         let shared: Vec<Range<u64>> = maps::read(postmaster)
             .map_err(|_| "the server's mappings cannot be read")?
             .into_iter()

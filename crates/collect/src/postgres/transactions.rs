@@ -21,10 +21,9 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Of the server whose postmaster this is; none when its executable does not tell.
-    pub(super) fn of(postmaster: u32) -> Option<Transactions> {
-        let executable = Executable::of(postmaster).ok()?;
-        let operands = operands_of(&executable, "GetNextLocalTransactionId")?;
+    /// Of the server with this executable; none when it does not tell.
+    pub(super) fn of(executable: &Executable) -> Option<Transactions> {
+        let operands = operands_of(executable, "GetNextLocalTransactionId")?;
         let [Operand::Static { address, bytes: 4 }] = operands[..] else {
             return None;
         };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime_model::recording::Meta;
 use dbtime_report::tui::{self, Answers, Chart, Colours, Extent, Page, Screen, Subject, Table, View};
-use dbtime_report::{Filter, timeline};
+use dbtime_report::{Filter, shell_word, timeline};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Rect, Size};
@@ -520,7 +520,7 @@ impl Controls {
                 }
             }
             Some(Subject::Wait(wait)) => {
-                self.filter_more(&format!("wait={}", filter_line::quoted(&wait)), View::Sql);
+                self.filter_more(&format!("wait={}", shell_word(&wait)), View::Sql);
             }
             Some(Subject::Statement(id)) => {
                 self.filter_more(&format!("query={}", id.cast_signed()), View::Sessions);

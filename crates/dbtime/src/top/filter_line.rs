@@ -29,15 +29,6 @@ pub(super) fn parse(text: &str) -> Result<Filter, String> {
     Ok(line.selection.whole_time())
 }
 
-/// A value as it is typed in a filter, whatever is in it.
-pub(super) fn quoted(value: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "_:.-+/@[]".contains(c);
-    match value.chars().all(is_plain) && !value.is_empty() {
-        true => value.to_string(),
-        false => format!("'{}'", value.replace('\'', "'\\''")),
-    }
-}
-
 /// `user=bob` as `--where=user=bob`, `wait=IO` as `--wait=IO`; options and their values as they are.
 fn options(words: &[String]) -> Vec<String> {
     let mut is_value = false;
@@ -99,7 +90,7 @@ fn first_sentence(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use dbtime_model::State;
-    use dbtime_report::Dimension;
+    use dbtime_report::{Dimension, shell_word};
 
     use super::*;
 
@@ -117,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_quoted_is_one_word() {
         for value in ["a b", "it's", "\"", "\\", "", "x=y"] {
-            let filter = parse(&format!("application={}", quoted(value))).expect("a filter");
+            let filter = parse(&format!("application={}", shell_word(value))).expect("a filter");
             assert_eq!(filter.facts, [(Dimension::Application, value.to_string())]);
         }
         let filter = parse("wait='[not sampled]' wait=\"IO:Data File\"").expect("a filter");

@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &TopArguments, colours: Colours, stop: &Arc<AtomicB
     let options = Options {
         target: arguments.target.target(),
         rate_hz: arguments.rate_hz,
-        means: arguments.means(),
+        means: arguments.collector.into(),
         tier: Tier::Sampled,
         wakers: false,
         uprobes: false,

@@ -149,12 +149,8 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
         all.add(key, part, dimensions);
     });
     scanned.check(filter)?;
-    let mut problems: Vec<String> = dimensions
-        .problems
-        .iter()
-        .map(|problem| problem.0.clone())
-        .collect();
-    problems.extend(scanned.problems.into_iter().map(|problem| problem.0));
+    let mut problems = std::mem::take(&mut dimensions.problems);
+    problems.extend(scanned.problems);
     Ok(CauseReport {
         meta: source.meta().clone(),
         filter: filter.clone(),
@@ -165,7 +161,7 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
         blockers: all.blockers(&mut dimensions),
         chains: all.trees.finish(&mut dimensions),
         top: options.top,
-        problems,
+        problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
 }
 

@@ -2,16 +2,14 @@
 
 use serde::Serialize;
 
-use super::{MetaJson, time_of_day};
+use super::Head;
 use crate::causes::{Blocker, CausePart, CauseReport, CausedWait, Chain, Waiting, Who};
 use crate::group::known_query_id;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
-    meta: MetaJson<'a>,
-    from: Option<String>,
-    to: Option<String>,
-    elapsed_ns: u128,
+    #[serde(flatten)]
+    head: Head<'a>,
     /// False: the recording does not say who was waited for.
     recorded: bool,
     /// DB time that was blocked: the sum of `causes`.
@@ -154,10 +152,7 @@ impl<'a> From<&'a Who> for WhoJson<'a> {
 impl<'a> From<&'a CauseReport> for Document<'a> {
     fn from(report: &'a CauseReport) -> Document<'a> {
         Document {
-            meta: (&report.meta).into(),
-            from: time_of_day(&report.meta, report.period.from_us),
-            to: time_of_day(&report.meta, report.period.to_us),
-            elapsed_ns: report.period.elapsed_ns(),
+            head: Head::of(&report.meta, report.period),
             recorded: report.is_recorded(),
             blocked_ns: report.blocked_ns,
             followed_ns: report.followed_ns,

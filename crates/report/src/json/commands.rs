@@ -2,17 +2,15 @@
 
 use serde::Serialize;
 
-use super::{MetaJson, time_of_day};
+use super::Head;
 use crate::commands::{CauseTime, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands};
 use crate::group::known_query_id;
 use crate::histogram::Histogram;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
-    meta: MetaJson<'a>,
-    from: Option<String>,
-    to: Option<String>,
-    elapsed_ns: u128,
+    #[serde(flatten)]
+    head: Head<'a>,
     all: CommandsJson,
     statements: Vec<StatementJson<'a>>,
     statements_not_shown: usize,
@@ -83,10 +81,7 @@ struct CauseJson {
 impl<'a> From<&'a CommandReport> for Document<'a> {
     fn from(report: &'a CommandReport) -> Document<'a> {
         Document {
-            meta: (&report.meta).into(),
-            from: time_of_day(&report.meta, report.period.from_us),
-            to: time_of_day(&report.meta, report.period.to_us),
-            elapsed_ns: report.period.elapsed_ns(),
+            head: Head::of(&report.meta, report.period),
             all: (&report.all).into(),
             statements: report.statements.iter().map(StatementJson::from).collect(),
             statements_not_shown: report.others.0,

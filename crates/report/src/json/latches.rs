@@ -2,16 +2,14 @@
 
 use serde::Serialize;
 
-use super::{MetaJson, time_of_day};
+use super::Head;
 use crate::group::known_query_id;
 use crate::latches::{Holding, Latch, LatchReport, SingleLatch};
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
-    meta: MetaJson<'a>,
-    from: Option<String>,
-    to: Option<String>,
-    elapsed_ns: u128,
+    #[serde(flatten)]
+    head: Head<'a>,
     /// False: the recording does not say who had internal locks.
     recorded: bool,
     /// Time of sessions that were not idle; and of that, time of which it is not known which locks they had.
@@ -71,10 +69,7 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
     fn from(report: &'a LatchReport) -> Document<'a> {
         let meta = &report.meta;
         Document {
-            meta: meta.into(),
-            from: time_of_day(meta, report.period.from_us),
-            to: time_of_day(meta, report.period.to_us),
-            elapsed_ns: report.period.elapsed_ns(),
+            head: Head::of(&report.meta, report.period),
             recorded: meta.database.held_locks,
             active_ns: report.active_ns,
             not_known_ns: report.not_known_ns,

@@ -37,6 +37,7 @@ use crate::latches::LatchReport;
 use crate::latency::LatencyReport;
 use crate::printable::escaped_json;
 use crate::report::Report;
+use crate::scan::Period;
 use crate::sched::{Sched, SwitchLine};
 use crate::stack_views::StackReport;
 use crate::timeline::Timeline;
@@ -197,6 +198,27 @@ impl<'a> From<&'a Meta> for MetaJson<'a> {
 /// RFC 3339 in UTC; none for a moment outside of the calendar.
 pub(crate) fn timestamp(us: i64) -> Option<String> {
     jiff::Timestamp::from_microsecond(us).ok().map(|t| t.to_string())
+}
+
+/// What an answer about a part of a recording begins with.
+#[derive(Serialize)]
+struct Head<'a> {
+    meta: MetaJson<'a>,
+    /// None when the recording does not say what time of day it was.
+    from: Option<String>,
+    to: Option<String>,
+    elapsed_ns: u128,
+}
+
+impl<'a> Head<'a> {
+    fn of(meta: &'a Meta, period: Period) -> Head<'a> {
+        Head {
+            meta: meta.into(),
+            from: time_of_day(meta, period.from_us),
+            to: time_of_day(meta, period.to_us),
+            elapsed_ns: period.elapsed_ns(),
+        }
+    }
 }
 
 /// A moment of a recording; none when its clock is not that of the day.

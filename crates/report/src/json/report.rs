@@ -12,7 +12,7 @@ use super::sched::SchedJson;
 use super::system_calls::SystemCallsJson;
 use super::top_sql::StatementTimeJson;
 use super::trace::TraceJson;
-use super::{MetaJson, time_of_day, timestamp};
+use super::{Head, timestamp};
 use crate::database_view::{DatabaseView, EventView};
 use crate::filter::SECOND_US;
 use crate::group::Dimension;
@@ -26,10 +26,8 @@ use crate::sums::FidelityMix;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
-    meta: MetaJson<'a>,
-    from: Option<String>,
-    to: Option<String>,
-    elapsed_ns: u128,
+    #[serde(flatten)]
+    head: Head<'a>,
     db_time_ns: u128,
     aas: Option<f64>,
     /// Of `db_time_ns`, of sessions too short to be sampled each: split by the samples of others of their kind.
@@ -231,10 +229,7 @@ struct QualityJson<'a> {
 impl<'a> From<&'a Report> for Document<'a> {
     fn from(report: &'a Report) -> Document<'a> {
         Document {
-            meta: (&report.meta).into(),
-            from: time_of_day(&report.meta, report.period.from_us),
-            to: time_of_day(&report.meta, report.period.to_us),
-            elapsed_ns: report.elapsed_ns(),
+            head: Head::of(&report.meta, report.period),
             db_time_ns: report.db_time_ns(),
             aas: report.average_active_sessions(),
             pooled_ns: report.ledger.sum(Section::DbTime).pooled_ns(),

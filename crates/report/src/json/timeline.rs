@@ -2,16 +2,14 @@
 
 use serde::Serialize;
 
-use super::{MetaJson, time_of_day};
+use super::{Head, time_of_day};
 use crate::scan::Period;
 use crate::timeline::{Timeline, TimelineBucket, TimelineValue};
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
-    meta: MetaJson<'a>,
-    from: Option<String>,
-    to: Option<String>,
-    elapsed_ns: u128,
+    #[serde(flatten)]
+    head: Head<'a>,
     timeline: TimelineJson<'a>,
     problems: &'a [String],
 }
@@ -83,10 +81,7 @@ struct PeriodJson {
 impl<'a> From<&'a Timeline> for Document<'a> {
     fn from(timeline: &'a Timeline) -> Document<'a> {
         Document {
-            meta: (&timeline.meta).into(),
-            from: time_of_day(&timeline.meta, timeline.period.from_us),
-            to: time_of_day(&timeline.meta, timeline.period.to_us),
-            elapsed_ns: timeline.period.elapsed_ns(),
+            head: Head::of(&timeline.meta, timeline.period),
             timeline: TimelineJson {
                 by: timeline.by.as_str(),
                 bucket_s: timeline.width_s,

@@ -157,12 +157,8 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
     scanned
         .problems
         .extend(source.held_locks(|row| all.add(row, filter, &mut dimensions)));
-    let mut problems: Vec<String> = dimensions
-        .problems
-        .iter()
-        .map(|problem| problem.0.clone())
-        .collect();
-    problems.extend(scanned.problems.into_iter().map(|problem| problem.0));
+    let mut problems = std::mem::take(&mut dimensions.problems);
+    problems.extend(scanned.problems);
     Ok(LatchReport {
         meta: source.meta().clone(),
         filter: filter.clone(),
@@ -174,7 +170,7 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
             false => Vec::new(),
         },
         top: options.top,
-        problems,
+        problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
 }
 

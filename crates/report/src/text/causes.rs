@@ -13,7 +13,7 @@ use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
 /// Characters of a text.
-pub(super) const TEXT: usize = 60;
+const TEXT: usize = 60;
 
 pub(super) fn render(report: &CauseReport, page: &mut Page) {
     if !begin(report, page) {
@@ -104,7 +104,12 @@ fn session(root: &Root, sessions: usize) -> String {
         (1, user) => format!("pid {}, {user}", root.pid),
         (many, _) => counted(many, "session"),
     };
-    match (root.statement, &root.text) {
+    of_statement(who, root.statement, root.text.as_deref())
+}
+
+/// Who somebody is, or what he did, with the statement that he executed; 0 = it is not known, or there was none.
+pub(super) fn of_statement(who: String, statement: u64, text: Option<&str>) -> String {
+    match (statement, text) {
         (0, _) => who,
         (_, Some(text)) => format!("{who}: {}", beginning(text, TEXT)),
         (id, None) => format!("{who}: query {}", query_id(id)),

@@ -1,12 +1,10 @@
 //! Who waited behind whom, as trees.
 
-use super::causes::{TEXT, begin, what};
+use super::causes::{begin, of_statement, what};
 use super::page::{Page, Table, percent, time};
 use super::quality;
 use crate::causes::{CauseReport, Chain, Waiting, Who, no_session};
-use crate::group::query_id;
 use crate::number::{counted, seconds};
-use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
 pub(super) fn render(report: &CauseReport, page: &mut Page) {
@@ -88,14 +86,6 @@ fn rows(behind: &[Waiting], level: usize, top: usize, table: &mut Table) {
             seconds(rest.iter().map(|one| one.ns).sum()),
             time(rest.iter().map(|one| one.behind_ns).sum()),
         ]);
-    }
-}
-
-fn of_statement(did: String, statement: u64, text: Option<&str>) -> String {
-    match (statement, text) {
-        (0, _) => did,
-        (_, Some(text)) => format!("{did}: {}", beginning(text, TEXT)),
-        (id, None) => format!("{did}: query {}", query_id(id)),
     }
 }
 

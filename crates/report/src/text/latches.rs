@@ -2,13 +2,11 @@
 
 use dbtime_model::{StateGroup, WaitKind};
 
-use super::causes::TEXT;
+use super::causes::of_statement;
 use super::page::{Page, Table, percent};
 use super::{header, quality};
-use crate::group::query_id;
 use crate::latches::{Holding, Latch, LatchReport, why_not_recorded};
 use crate::number::{counted, seconds};
-use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
 /// Holders are shown of locks that were held, or waited for, for at least one part in so many of the active time.
@@ -142,11 +140,7 @@ fn who(holding: &Holding) -> String {
         [pid] => format!("pid {pid}, {}", holding.backend_type),
         many => format!("{} ({})", counted(many.len(), "session"), holding.backend_type),
     };
-    match (holding.statement, &holding.text) {
-        (0, _) => who,
-        (_, Some(text)) => format!("{who}: {}", beginning(text, TEXT)),
-        (id, None) => format!("{who}: query {}", query_id(id)),
-    }
+    of_statement(who, holding.statement, holding.text.as_deref())
 }
 
 /// What it did meanwhile, and how it had the lock.

@@ -7,7 +7,7 @@ use crate::group::Dimension;
 use crate::ledger::Section;
 use crate::load::Source;
 use crate::report::{Options, Report, ReportError, report};
-use crate::session_work::{SessionsWork, sessions_work};
+use crate::session_work::{SessionWork, sessions_work};
 use crate::timeline::{BucketWidth, TimelineOptions};
 
 /// Stacks that are shown.
@@ -21,7 +21,7 @@ pub struct Answers {
     /// Ledger, statements, sessions, stacks, and how far to trust them.
     pub report: Report,
     /// What each session did.
-    pub work: SessionsWork,
+    pub work: Vec<SessionWork>,
     /// DB time by wait class, nanoseconds, as the ledger has it.
     pub classes: BTreeMap<String, u128>,
 }

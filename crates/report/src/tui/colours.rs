@@ -51,8 +51,7 @@ impl Colours {
 
     /// The one that stands for a colour of the palette (`#rrggbb`).
     pub(super) fn nearest(self, hex: &str) -> Option<Color> {
-        let part = |at: usize| u8::from_str_radix(hex.get(at..at + 2).unwrap_or_default(), 16).unwrap_or(0);
-        let rgb = (part(1), part(3), part(5));
+        let rgb = palette::rgb(hex).into();
         match self {
             Colours::None => None,
             Colours::Sixteen => SIXTEEN

@@ -88,14 +88,14 @@ pub fn session(answers: &Answers, columns: u16) -> Page {
     let mut page = Page::default();
     let report = &answers.report;
     let elapsed = report.elapsed_ns();
-    for work in &answers.work.sessions {
+    for work in &answers.work {
         who(&mut page, work, elapsed);
         if work.statement != 0 {
             page.heading(&format!("Statement {}", query_id(work.statement)));
             page.wrapped(work.text.as_deref().unwrap_or("[text not read]"), columns);
         }
     }
-    if answers.work.sessions.is_empty() {
+    if answers.work.is_empty() {
         page.heading("The session did nothing in these seconds, or has ended");
     }
     let total: u128 = report.ledger.total().total_ns();

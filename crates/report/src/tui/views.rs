@@ -268,7 +268,7 @@ fn sessions(answers: &Answers, rate: Rate, order: usize) -> Table {
         Column::new("session is", Setting::Short(20), 4),
         Column::new("statement", Setting::Text(16), 1),
     ];
-    let mut sessions: Vec<&SessionWork> = answers.work.sessions.iter().collect();
+    let mut sessions: Vec<&SessionWork> = answers.work.iter().collect();
     let sorted_by = match order {
         1 => {
             sessions.sort_by_key(|work| work.session.pid);
