@@ -129,6 +129,7 @@ enum dbt_event_kind {
 	EVENT_BEGIN = 4,   /* struct dbt_begin: a target's child was forked */
 	EVENT_END = 5,     /* struct dbt_totals: the task exits */
 	EVENT_WOKEN = 6,   /* struct dbt_woken: a task is woken out of a sleep in which the sampler found it */
+	EVENT_COUNTS = 7,  /* struct dbt_task_counts: before EVENT_TOTALS and EVENT_END, where it is wanted */
 };
 
 struct dbt_event {
@@ -171,6 +172,33 @@ struct dbt_totals {
 	__u32 torn;
 	__u32 torn_stacks;
 	__u32 displaced;
+};
+
+enum dbt_counted {
+	COUNTED_CALLS = 1,       /* `rchar` to `syscw` */
+	COUNTED_BYTES = 2,       /* `read_bytes` to `cancelled_write_bytes` */
+	COUNTED_BLKIO_DELAY = 4, /* `blkio_delay_ns` */
+};
+
+/* What the kernel counts for every task, since it began; named as in /proc/PID/io and /proc/PID/status. */
+struct dbt_task_counts {
+	struct dbt_event event;
+	__u64 counted; /* enum dbt_counted: what this kernel counts of the following that not all do */
+	__u64 on_cpu_ns;
+	__u64 user_ns;   /* by ticks: how the time on a CPU is divided, as the next one */
+	__u64 kernel_ns;
+	__u64 voluntary_switches;
+	__u64 involuntary_switches;
+	__u64 minor_faults;
+	__u64 major_faults;
+	__u64 rchar;
+	__u64 wchar;
+	__u64 syscr;
+	__u64 syscw;
+	__u64 read_bytes;
+	__u64 write_bytes;
+	__u64 cancelled_write_bytes;
+	__u64 blkio_delay_ns;
 };
 
 /* What exact cells tell apart besides the wait event. */

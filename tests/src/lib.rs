@@ -27,6 +27,7 @@ mod screen;
 mod seen;
 mod servers;
 mod session;
+pub mod snapping;
 mod stand_in;
 
 pub use block_trace::BlockTrace;

@@ -11,7 +11,7 @@ use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
-use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, StackEnd, Tier, Visit};
+use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, StackEnd, Tier, Visit, Wanted};
 use crate::causes::Causes;
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
@@ -98,10 +98,30 @@ pub struct Options {
     pub uprobes: bool,
     /// What is kept of the texts of statements.
     pub texts: Texts,
+    /// Count what the kernel counts for every task: switches, faults, calls, bytes.
+    pub task_counts: bool,
     /// Rows of windows of so many seconds, after the first minutes ([`WHOLE_SECONDS`]).
     pub resolution_s: u32,
     /// Take the engine of older kernels also where the better one works.
     pub task_iterator: bool,
+}
+
+impl Options {
+    /// By samples alone, by the second, without the texts of statements.
+    pub fn sampled(target: Target, rate_hz: u32) -> Options {
+        Options {
+            target,
+            rate_hz,
+            means: Means::Bpf,
+            tier: Tier::Sampled,
+            wakers: false,
+            uprobes: false,
+            texts: Texts::None,
+            task_counts: false,
+            resolution_s: 1,
+            task_iterator: false,
+        }
+    }
 }
 
 /// Whether there is anything to record.
@@ -220,7 +240,7 @@ impl Collector {
                     .map_err(or_without_programs)?,
             ),
             Means::Proc => {
-                let (engine, not_known) = ProcEngine::start(options.rate_hz, clock)?;
+                let (engine, not_known) = ProcEngine::start(options.rate_hz, options.task_counts, clock)?;
                 reasons.extend(not_known);
                 Box::new(engine)
             }
@@ -467,6 +487,11 @@ impl Collector {
         }
     }
 
+    /// True when short sessions have no time before this moment (microseconds since the Unix epoch) that is still to be divided.
+    pub fn is_settled(&self, until_us: i64) -> bool {
+        self.pool.first_us().is_none_or(|first| first >= until_us)
+    }
+
     /// Rows that wait to be taken: those of seconds that are over, in the order in which they came.
     pub fn rows(&self) -> &Rows {
         &self.rows
@@ -527,6 +552,7 @@ impl Collector {
                 engine: self.engine.describe().to_string(),
                 reasons: self.reasons.clone(),
                 resolution_s: self.options.resolution_s,
+                task_counts: self.options.task_counts,
                 ..CollectorMeta::default()
             },
             segments: Default::default(),
@@ -604,6 +630,11 @@ impl Collector {
                     session.set_application(name, &mut self.next_id);
                 }
                 self.see_statement(sample.pid, sample.executing.statement);
+            }
+            Event::Counts { pid, time_ns, counts } => {
+                if let Some(session) = self.sessions.get_mut(&pid) {
+                    session.count((time_ns, counts), self.clock, &mut self.rows.counters);
+                }
             }
             Event::Woken { pid, time_ns, by } => {
                 if let Some(causes) = &mut self.causes {
@@ -1171,7 +1202,13 @@ fn start_programs(
     unwinding: Option<&mut Unwinding>,
 ) -> Result<BpfEngine, CollectError> {
     let only = options.task_iterator.then_some(Visit::Iterator);
-    let (mut programs, refused) = Programs::load(options.rate_hz, options.tier, options.wakers, only)?;
+    let wanted = Wanted {
+        rate_hz: options.rate_hz,
+        tier: options.tier,
+        wakers: options.wakers,
+        task_counts: options.task_counts,
+    };
+    let (mut programs, refused) = Programs::load(wanted, only)?;
     let events =
         Ring::of_events(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
     if let (Some(unwinding), Some(maps)) = (unwinding, programs.unwind_maps.take()) {

@@ -46,6 +46,7 @@ mod small_code;
 mod statements;
 mod symbols;
 mod target_file;
+mod task_counts;
 mod timer;
 mod unwind;
 

@@ -18,6 +18,7 @@ use crate::postgres::title::Title;
 use crate::postgres::titles::Titles;
 use crate::process;
 use crate::seconds::Seconds;
+use crate::task_counts::{Counted, TaskCounts};
 
 /// A process names itself in its title soon after it was forked, and some add to it (an autovacuum worker its
 /// database): the title is believed at this age.
@@ -121,6 +122,8 @@ pub(crate) struct LiveSession {
     /// Switches that were not seen, so far.
     missed: u64,
     next_title_ns: u64,
+    /// Where it is asked for, and once it has been told.
+    counted: Option<Counted>,
     /// A row says how many transactions it made.
     pub(crate) counts_transactions: bool,
     /// Its CPU time when its transactions were counted last.
@@ -157,6 +160,7 @@ impl LiveSession {
             waits_unknown: 0,
             missed: 0,
             next_title_ns: 0,
+            counted: None,
             counts_transactions: false,
             counted_at_cpu_ns: 0,
             end: None,
@@ -168,6 +172,7 @@ impl LiveSession {
         LiveSession {
             start_ns,
             account: Account::begin(identity.tier, start_ns, period_ns),
+            counted: Some(Counted::begin(start_ns)),
             ..LiveSession::adopt(identity, now)
         }
     }
@@ -414,6 +419,14 @@ impl LiveSession {
     pub(crate) fn repeat(&mut self, passes: u32) {
         if let (Some(account), Some(cell)) = (&mut self.account, self.last_waiting) {
             account.sample(cell, false, u64::from(passes));
+        }
+    }
+
+    /// Takes what the kernel has counted up to a moment (CLOCK_MONOTONIC), and adds rows of its growth.
+    pub(crate) fn count(&mut self, counts: (u64, TaskCounts), clock: Clock, rows: &mut Vec<CounterRow>) {
+        match &mut self.counted {
+            Some(counted) => counted.advance(counts, clock, self.id, rows),
+            None => self.counted = Some(Counted::meet(counts.0, counts.1)),
         }
     }
 

@@ -24,12 +24,22 @@ pub(crate) enum Operand {
 /// What a function of this name reads and writes, each once, in order. None when there is no such function, or it does something
 /// else too: it calls, jumps elsewhere, or is not small.
 pub(crate) fn operands_of(executable: &Executable, function: &str) -> Option<Vec<Operand>> {
+    let (code, address) = code_of(executable, function)?;
+    operands(&code, address)
+}
+
+/// The code of a function of this name, and where it lies. None when there is no such function, or it is not small.
+fn code_of(executable: &Executable, function: &str) -> Option<(Vec<u8>, u64)> {
     if !cfg!(target_arch = "x86_64") {
         return None;
     }
     let [function] = executable.symbols([function]).ok()?;
     let function = function?;
-    operands(&executable.bytes(function.offset, CODE).ok()?, function.address)
+    let bytes = usize::try_from(function.size)
+        .ok()
+        .filter(|bytes| (1..=CODE).contains(bytes))?;
+    let code = executable.bytes(function.offset, bytes).ok()?;
+    Some((code, function.address))
 }
 
 /// Data that an instruction names by an address that is fixed once the executable is in memory.
@@ -43,21 +53,9 @@ pub(crate) struct StaticData {
 /// The data of its executable that a function of this name refers to, whatever else it does, each once. None when there is no such
 /// function, or it is not small.
 pub(crate) fn static_data_of(executable: &Executable, function: &str) -> Option<Vec<StaticData>> {
-    if !cfg!(target_arch = "x86_64") {
-        return None;
-    }
-    let [function] = executable.symbols([function]).ok()?;
-    let function = function?;
-    let bytes = usize::try_from(function.size)
-        .ok()
-        .filter(|bytes| (1..=CODE).contains(bytes))?;
+    let (code, address) = code_of(executable, function)?;
     let (begin, length) = executable.data().ok()?;
-    let code = executable.bytes(function.offset, bytes).ok()?;
-    Some(static_data(
-        &code,
-        function.address,
-        begin..begin.saturating_add(length),
-    ))
+    Some(static_data(&code, address, begin..begin.saturating_add(length)))
 }
 
 /// The same of code that lies at an address, of data that lie there. A number among them is taken for an address: so code says it
@@ -97,16 +95,19 @@ pub(crate) fn keeps_frame_pointer(code: &[u8]) -> bool {
     FRAMES.iter().any(|frame| code.starts_with(frame))
 }
 
-/// The same of code that lies at an address.
+/// The same of the code of a whole function that lies at an address.
 pub(crate) fn operands(code: &[u8], address: u64) -> Option<Vec<Operand>> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut factory = iced_x86::InstructionInfoFactory::new();
     let mut instruction = Instruction::default();
     let mut found = Vec::new();
+    let inside = address..address.saturating_add(code.len() as u64);
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
         match instruction.flow_control() {
             FlowControl::Next | FlowControl::ConditionalBranch => {}
+            // Back to where it was, as of a loop: gcc makes one of it where it does not optimise for speed.
+            FlowControl::UnconditionalBranch if inside.contains(&instruction.near_branch_target()) => {}
             FlowControl::Return => return Some(found),
             _ => return None,
         }
@@ -160,6 +161,16 @@ mod tests {
         let mut other = INCREMENTS;
         other[25] = 0x6f;
         assert_eq!(operands(&other, 0x457640).map(|operands| operands.len()), Some(2));
+        // mov 0x8ff068,%eax; test; lea; jne; mov $1,%eax; jmp to the test; mov %edx,0x8ff068; ret: gcc -O1.
+        let loops = [
+            0x8b, 0x05, 0x84, 0x0e, 0x5a, 0x00, 0x85, 0xc0, 0x8d, 0x50, 0x01, 0x75, 0x07, 0xb8, 0x01, 0, 0,
+            0, 0xeb, 0xf2, 0x89, 0x15, 0x70, 0x0e, 0x5a, 0x00, 0xc3,
+        ];
+        let of_loop = Operand::Static {
+            address: 0x8ff068,
+            bytes: 4,
+        };
+        assert_eq!(operands(&loops, 0x35e1de), Some(vec![of_loop]));
         // incl 0x88c5c8; mov 0x88c5c8,%eax; ret: not position independent.
         let absolute = [
             0xff, 0x04, 0x25, 0xc8, 0xc5, 0x88, 0x00, 0x8b, 0x04, 0x25, 0xc8, 0xc5, 0x88, 0x00, 0xc3,

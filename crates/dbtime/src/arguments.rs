@@ -11,8 +11,8 @@ use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{
-    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatencyDimension, StackView, TimelineOptions,
-    WorkUnit, parse_fact,
+    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatencyDimension, SnapshotColumn, StackView,
+    TimelineOptions, WorkUnit, parse_fact,
 };
 
 use crate::import::Detail;
@@ -39,6 +39,8 @@ pub enum Command {
     Report(ReportArguments),
     /// Show on a screen, second by second, where the time of a running server goes (needs root), or that of a recording
     Top(TopArguments),
+    /// Show how much statistics, times and waits of sessions grow in some seconds (needs root)
+    Snap(SnapArguments),
     /// Draw a flame graph of a recording
     Flame(FlameArguments),
     /// Make one page of a recording, which any browser opens without a network
@@ -75,7 +77,11 @@ impl Command {
     /// Whether it loads programs into the kernel, or changes settings of it. (`dive` looks by itself for what others left.)
     pub fn touches_kernel(&self) -> bool {
         match self {
-            Command::Record(_) | Command::Iolat(_) | Command::Sched(_) | Command::Doctor(_) => true,
+            Command::Record(_)
+            | Command::Snap(_)
+            | Command::Iolat(_)
+            | Command::Sched(_)
+            | Command::Doctor(_) => true,
             Command::Top(arguments) => arguments.replay.is_none(),
             // The process that is watched for it does not.
             Command::Calibrate(arguments) => arguments.workload.is_none(),
@@ -157,12 +163,9 @@ pub struct RecordArguments {
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
           value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
     pub rate_hz: u32,
-    /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
-    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
-    pub exact: Option<ExactLevel>,
-    /// What looks at the sessions
-    #[arg(long, value_name = "HOW", default_value = "bpf")]
-    pub collector: CollectorKind,
+    /// How
+    #[command(flatten)]
+    pub precision: Precision,
     /// Note who ends each sleep
     #[arg(long, requires = "exact")]
     pub wakers: bool,
@@ -172,6 +175,9 @@ pub struct RecordArguments {
     /// What is kept of the texts of statements
     #[arg(long, value_name = "WHAT", default_value = "normalized")]
     pub text: TextKind,
+    /// Count switches, faults, calls and bytes of each session too: 'dbtime report --snapshot' shows them
+    #[arg(long)]
+    pub statistics: bool,
     /// Rows of so many seconds after the first five minutes: 10s, 1m. For recordings that go on for hours
     #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
     pub resolution_s: u32,
@@ -234,7 +240,18 @@ pub enum ExactLevel {
     Calls,
 }
 
-impl RecordArguments {
+/// How sessions are looked at.
+#[derive(Debug, Args)]
+pub struct Precision {
+    /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
+    pub exact: Option<ExactLevel>,
+    /// What looks at the sessions
+    #[arg(long, value_name = "HOW", default_value = "bpf")]
+    pub collector: CollectorKind,
+}
+
+impl Precision {
     /// How exact.
     pub fn tier(&self) -> Tier {
         match self.exact {
@@ -291,6 +308,98 @@ pub struct TopArguments {
         conflicts_with = "replay"
     )]
     pub text: TextKind,
+}
+
+/// `dbtime snap`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "WHO is any of these, and sessions that all of them are true of are shown:\n  \
+    all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
+    4711  4711,4712             pids\n  \
+    user=bob  database=shop  application=… client=… backend_type=…\n  \
+    wait=IO  state=disk  query=-42    sessions that had such time\nBeside them:\n  \
+    gather=stw                  s statistics, t times, w waits, l LWLocks held, a all [default: stw]\n  \
+    include=TEXT                only what has this in its name\n  \
+    ash=query,wait,state        average active sessions by these\n\n\
+    Examples:\n  sudo dbtime snap 5 1 all\n  sudo dbtime snap 10 6 fg user=bob ash=query,wait\n  \
+    sudo dbtime snap end 1 4711 --exact=calls"
+)]
+pub struct SnapArguments {
+    /// Length of a snapshot: seconds, or 30s, 1m; 'end' = until Ctrl-C
+    #[arg(value_name = "SECONDS", value_parser = SnapLength::parse)]
+    pub length: SnapLength,
+    /// How many snapshots, one after the other
+    #[arg(value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: u32,
+    /// Which sessions, and what of them: see below [default: all]
+    #[arg(value_name = "WHO")]
+    pub who: Vec<String>,
+    /// Whose
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// How
+    #[command(flatten)]
+    pub precision: Precision,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
+          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+    pub rate_hz: u32,
+    /// What is shown of the texts of statements
+    #[arg(long, value_name = "WHAT", default_value = "normalized")]
+    pub text: TextKind,
+    /// How it is shown
+    #[command(flatten)]
+    pub layout: SnapLayout,
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: SnapFormat,
+}
+
+/// Sessions of a snapshot that are shown where nothing else is said.
+pub const SNAPSHOT_SESSIONS: usize = 10;
+
+/// How a snapshot is shown as text.
+#[derive(Debug, Args)]
+pub struct SnapLayout {
+    /// Columns of a snapshot: delta, delta/s, hdelta, hdelta/s, %time, graph, waits, waits/s, average
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', default_values_t = SnapshotColumn::USUAL)]
+    pub columns: Vec<SnapshotColumn>,
+    /// Sessions of a snapshot to show: those with the most time
+    #[arg(long, value_name = "N", default_value_t = SNAPSHOT_SESSIONS)]
+    pub sessions: usize,
+}
+
+/// How long a snapshot is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapLength {
+    /// Whole seconds.
+    Seconds(u32),
+    /// Until somebody ends it.
+    UntilTheEnd,
+}
+
+impl SnapLength {
+    fn parse(text: &str) -> Result<SnapLength, String> {
+        if text == "end" {
+            return Ok(SnapLength::UntilTheEnd);
+        }
+        let length = parse_seconds(text)?;
+        match u32::try_from(length.as_secs()) {
+            Ok(seconds) if seconds > 0 && length.subsec_nanos() == 0 => Ok(SnapLength::Seconds(seconds)),
+            _ => Err("must be whole seconds, or 'end'".to_string()),
+        }
+    }
+}
+
+/// Output formats of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SnapFormat {
+    /// Tables for a terminal
+    Text,
+    /// A line for each thing that grew
+    Csv,
+    /// JSON, a line for each snapshot
+    Json,
 }
 
 /// Which part of a recording.
@@ -494,6 +603,9 @@ pub struct ReportArguments {
     /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at"])]
     pub latches: bool,
+    /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at", "latches"])]
+    pub snapshot: bool,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub io: bool,
@@ -552,7 +664,7 @@ pub struct ReportArguments {
     )]
     pub by: Vec<String>,
     /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
-    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits and causes with --causes [10], locks and holders with --latches [10] to show
+    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits and causes with --causes [10], locks and holders with --latches [10], sessions with --snapshot [10] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
@@ -639,6 +751,7 @@ impl ReportArguments {
             || self.tail
             || self.causes
             || self.latches
+            || self.snapshot
             || self.chains()
             || self.timeline.is_some()
             || by_second()

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbtime_collect::{
-    Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, Means,
-    Options, Scratch, SystemCall, Target, Texts, Tier,
+    Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, Options,
+    Scratch, SystemCall, Target, Tier,
 };
 use dbtime_import::CallOptions;
 use dbtime_model::latency::kind;
@@ -257,15 +257,8 @@ fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<
     let output: PathBuf = folder.path().join("calls.dbt");
     let plan = Plan {
         collect: Options {
-            target: Target::AnyProcess(pid),
-            rate_hz: RATE_HZ,
-            means: Means::Bpf,
             tier: Tier::Calls,
-            wakers: false,
-            uprobes: false,
-            texts: Texts::None,
-            resolution_s: 1,
-            task_iterator: false,
+            ..Options::sampled(Target::AnyProcess(pid), RATE_HZ)
         },
         duration: Some(duration),
         output: Output::At(output::place(&output)?),

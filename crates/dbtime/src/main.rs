@@ -8,7 +8,7 @@ use clap::Parser;
 use dbtime::arguments::{
     Arguments, CalibrateArguments, Command, CompactArguments, ComparedArguments, DemoArguments,
     DiffArguments, DiveArguments, FlameArguments, Format, FunctionSort, HtmlArguments, ImportArguments,
-    IolatArguments, LiveFormat, ReportArguments, SchedArguments, Selection, WidthsOf,
+    IolatArguments, LiveFormat, ReportArguments, SNAPSHOT_SESSIONS, SchedArguments, Selection, WidthsOf,
 };
 use dbtime::calibrate;
 use dbtime::demo;
@@ -27,6 +27,7 @@ use dbtime::record;
 use dbtime::remains::mend;
 use dbtime::sched;
 use dbtime::signals::{Second, stop_on_signals};
+use dbtime::snap;
 use dbtime::top;
 use dbtime::usage::Usage;
 use dbtime_model::recording::{self, Compacted};
@@ -34,9 +35,9 @@ use dbtime_report::diff_export::Widths;
 use dbtime_report::{
     CalibrationOf, CauseOptions, CommandOptions, ComparisonOptions, Diff, DiffError, DiffOptions, Dimension,
     DiveOptions, DiveView, Filter, FlameOptions, IoOptions, LatchOptions, LatencyDimension, LatencyOptions,
-    NextStep, ReportError, Sort, Source, StackOptions, StackView, TimelineOptions, ToCompare, TraceOptions,
-    USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace, next_steps, next_steps_of_causes,
-    next_steps_of_timeline, parse_moment, printable_lines,
+    LineKind, NextStep, ReportError, SnapshotColumn, SnapshotOptions, Sort, Source, StackOptions, StackView,
+    TimelineOptions, ToCompare, TraceOptions, USUAL_THRESHOLDS_US, dive_diff, export, has_kernel_trace,
+    next_steps, next_steps_of_causes, next_steps_of_timeline, parse_moment, printable_lines,
 };
 
 #[global_allocator]
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => run_report(arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Snap(arguments) => snap::run(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
         Command::Html(arguments) => run_html(&arguments),
         Command::Diff(arguments) => run_diff(&arguments),
@@ -113,6 +115,7 @@ fn run_report(mut arguments: ReportArguments) -> anyhow::Result<ExitCode> {
         _ if arguments.timeline.is_some() => run_timeline(arguments),
         _ if (arguments.causes || arguments.chains()) && arguments.format() != Format::Svg => run_causes(arguments),
         _ if arguments.latches && arguments.format() != Format::Svg => run_latches(arguments),
+        _ if arguments.snapshot && arguments.format() != Format::Svg => run_snapshot(arguments),
         _ if arguments.tail && arguments.format() != Format::Svg => run_tail(arguments),
         (_, _, Format::Svg) => Err(Usage(
             "this report is no picture: draw a time line with --timeline, a heat map with --latency, or a flame graph with \
@@ -238,6 +241,31 @@ fn run_latches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         &text,
         report.meta.database.held_locks,
         "it does not say who held internal locks",
+    )
+}
+
+fn run_snapshot(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let options = SnapshotOptions {
+        filter: filter(&arguments.selection, &source)?,
+        gather: LineKind::ALL.to_vec(),
+        ..SnapshotOptions::default()
+    };
+    let snapshot = dbtime_report::snapshot(&source, &options)?;
+    let text = match arguments.format() {
+        Format::Json => dbtime_report::json::render_snapshot(&snapshot),
+        Format::Text | Format::Svg => dbtime_report::text::render_snapshot(
+            &snapshot,
+            &SnapshotColumn::USUAL,
+            arguments.top.unwrap_or(SNAPSHOT_SESSIONS),
+            output::width(),
+        ),
+    };
+    answer(
+        arguments,
+        &text,
+        !snapshot.sessions.is_empty(),
+        "nothing of a session in the part chosen of the recording",
     )
 }
 

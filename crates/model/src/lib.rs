@@ -22,7 +22,7 @@ mod wait;
 mod word;
 
 pub use block::BlockOperation;
-pub use resolution::Windows;
+pub use resolution::{OneWindow, Windows};
 pub use rows::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CounterRow,
     Fidelity, HeldLockRow, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow, StatementRow,

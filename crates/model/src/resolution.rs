@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::{ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, Rows, Timed};
+use crate::{ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, Rows, SessionId, Timed};
 
 const SECOND_US: i64 = 1_000_000;
 /// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
@@ -72,6 +72,59 @@ impl Windows {
         rows.latency.append(&mut self.latency.hand_on(&is_over));
         rows.causes.append(&mut self.causes.hand_on(&is_over));
         rows.held_locks.append(&mut self.held_locks.hand_on(&is_over));
+    }
+}
+
+/// Rows that become those of one moment as they come: for who wants sums and not when.
+#[derive(Debug, Default)]
+pub struct OneWindow {
+    activity: Sums<ActivityRow>,
+    counters: Sums<CounterRow>,
+    latency: Sums<LatencyRow>,
+    held_locks: Sums<HeldLockRow>,
+}
+
+impl OneWindow {
+    /// Adds rows of those tables that are summed here (`activity`, `counters`, `latency`, `held_locks`); their times are left alone,
+    /// so rows of different seconds are to be brought to one before.
+    pub fn add(&mut self, rows: Rows) {
+        self.activity.add(rows.activity);
+        self.counters.add(rows.counters);
+        self.latency.add(rows.latency);
+        self.held_locks.add(rows.held_locks);
+    }
+
+    /// Sums so far.
+    pub fn len(&self) -> usize {
+        self.activity.rows.len()
+            + self.counters.rows.len()
+            + self.latency.rows.len()
+            + self.held_locks.rows.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whose they are; of those with several sums more than once.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        let activity = self.activity.rows.iter().map(Timed::session);
+        let counters = self.counters.rows.iter().map(Timed::session);
+        let latency = self.latency.rows.iter().map(Timed::session);
+        let held_locks = self.held_locks.rows.iter().map(Timed::session);
+        activity.chain(counters).chain(latency).chain(held_locks)
+    }
+
+    /// What they sum to.
+    pub fn finish(self) -> Rows {
+        Rows {
+            activity: self.activity.rows,
+            counters: self.counters.rows,
+            latency: self.latency.rows,
+            held_locks: self.held_locks.rows,
+            ..Rows::default()
+        }
     }
 }
 
@@ -205,15 +258,23 @@ impl<R: Summable> Sums<R> {
                 continue;
             }
             row.set_time(row.time().div_euclid(length_us) * length_us);
-            match self.places.get(&row.key()) {
-                Some(&place) => self.rows[place].add(&row),
-                None => {
-                    self.places.insert(row.key(), self.rows.len());
-                    self.rows.push(row);
-                }
-            }
+            self.add_row(row);
         }
         others
+    }
+
+    fn add(&mut self, rows: Vec<R>) {
+        rows.into_iter().for_each(|row| self.add_row(row));
+    }
+
+    fn add_row(&mut self, row: R) {
+        match self.places.get(&row.key()) {
+            Some(&place) => self.rows[place].add(&row),
+            None => {
+                self.places.insert(row.key(), self.rows.len());
+                self.rows.push(row);
+            }
+        }
     }
 
     /// Session by session: what is alike lies together, and takes less room on disk.
@@ -243,7 +304,7 @@ impl<R: Summable> Sums<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fidelity, NO_STACK, SessionId, State};
+    use crate::{Fidelity, NO_STACK, State};
 
     fn row(second: i64, session: u64, ns: u64) -> ActivityRow {
         ActivityRow {

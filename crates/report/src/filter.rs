@@ -63,6 +63,11 @@ impl Filter {
         self.sessions.is_empty() && self.facts.is_empty()
     }
 
+    /// True when all time of the chosen sessions is meant: no wait, state or statement was chosen.
+    pub(crate) fn chooses_no_time(&self) -> bool {
+        self.waits.is_empty() && self.states.is_empty() && self.statements.is_empty()
+    }
+
     /// True for a row of this statement.
     pub fn takes_statement(&self, id: u64) -> bool {
         self.statements.is_empty() || self.statements.contains(&id)

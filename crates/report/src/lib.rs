@@ -11,6 +11,7 @@
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──causes()───▶ CauseReport ───▶ text::render_causes, text::render_chains, json::render_causes
 //!        ──latches()──▶ LatchReport ───▶ text::render_latches, json::render_latches
+//!        ──snapshot()─▶ Snapshot ──────▶ text::render_snapshot, json::render_snapshot, snapshot_csv::render
 //!        ──commands()─▶ CommandReport ─▶ text::render_commands, json::render_commands
 //!        ──timeline()─▶ Timeline ──────▶ text::render_timeline, json::render_timeline, timeline_svg
 //!        ──switches()─▶ SwitchLine ────▶ text::render_switch, json::render_switch
@@ -76,6 +77,8 @@ mod scan;
 mod sched;
 mod session_work;
 mod sessions;
+mod snapshot;
+pub mod snapshot_csv;
 mod speedscope;
 mod stack_views;
 mod stacks;
@@ -147,6 +150,10 @@ pub use scan::Period;
 pub use sched::{Party, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
 pub use session_work::{SessionWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
+pub use snapshot::{
+    LineKind, LineUnit, SessionSnapshot, Snapshot, SnapshotColumn, SnapshotLine, SnapshotOptions, Whose,
+    snapshot,
+};
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,
     ModuleTimes, Sort, StackAnswer, StackOptions, StackReport, StackView, Work, stacks,

@@ -117,6 +117,11 @@ impl Pool {
         self.settle_before(now_us - (SETTLED_AFTER_NS / 1_000) as i64 + SECOND_US, rows, held)
     }
 
+    /// The first second whose totals still wait, microseconds since the Unix epoch.
+    pub(crate) fn first_us(&self) -> Option<i64> {
+        self.0.keys().next().map(|(second, ..)| *second)
+    }
+
     /// Splits all totals: no more will come.
     pub(crate) fn finish(&mut self, rows: &mut Rows, held: &HeldLocks) -> u64 {
         self.settle_before(i64::MAX, rows, held)

@@ -8,7 +8,8 @@ use libbpf_rs::MapHandle;
 use super::load::source_from;
 use super::plain::{Plain, read};
 use super::recorder::types::{
-    dbt_activity, dbt_begin, dbt_event, dbt_locks, dbt_sample, dbt_sums, dbt_totals, dbt_wait_sums, dbt_woken,
+    dbt_activity, dbt_begin, dbt_event, dbt_locks, dbt_sample, dbt_sums, dbt_task_counts, dbt_totals,
+    dbt_wait_sums, dbt_woken,
 };
 use super::ring::Ring;
 
@@ -16,14 +17,16 @@ use crate::alike::Numbers;
 use crate::causes::Waker;
 use crate::database::{Executing, WaitSource};
 use crate::held_locks::RawLock;
+use crate::task_counts::{Bytes, Calls, TaskCounts};
 
-/// `enum dbt_event_kind` and `enum dbt_sample_flag` in bpf/dbtime.h.
+/// `enum dbt_event_kind`, `enum dbt_sample_flag` and `enum dbt_counted` in bpf/dbtime.h.
 const RUNNING: u32 = 1;
 const WAITING: u32 = 2;
 const TOTALS: u32 = 3;
 const BEGIN: u32 = 4;
 const END: u32 = 5;
 const WOKEN: u32 = 6;
+const COUNTS: u32 = 7;
 const USER_MODE: u32 = 1;
 const WAIT_NOT_READ: u32 = 2;
 const STACK_TORN: u32 = 4;
@@ -31,6 +34,9 @@ const IN_IOWAIT: u32 = 16;
 const IN_CALL: u32 = 32;
 const NEW_CODE: u32 = 64;
 const RAN_SINCE: u32 = 128;
+const COUNTED_CALLS: u64 = 1;
+const COUNTED_BYTES: u64 = 2;
+const COUNTED_BLKIO_DELAY: u64 = 4;
 /// `WAIT_NOT_READ`.
 const NOT_READ: u32 = u32::MAX;
 
@@ -186,6 +192,12 @@ pub(crate) enum Event {
         /// Exact tier: the sums of its account, unless it is not open yet or could not be read this time.
         sums: Option<Box<ExactSums>>,
     },
+    /// Where it was asked for: comes before the totals of the same moment.
+    Counts {
+        pid: u32,
+        time_ns: u64,
+        counts: TaskCounts,
+    },
     /// A sleep in which a session was sampled has ended.
     Woken {
         pid: u32,
@@ -267,6 +279,11 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 sums: decode_sums(bytes),
             })
         }
+        COUNTS => Some(Event::Counts {
+            pid,
+            time_ns: event.time_ns,
+            counts: task_counts(&read(bytes)?),
+        }),
         WOKEN => {
             let woken: dbt_woken = read(bytes)?;
             Some(Event::Woken {
@@ -288,6 +305,31 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             })
         }
         _ => None,
+    }
+}
+
+fn task_counts(counts: &dbt_task_counts) -> TaskCounts {
+    let is_counted = |what: u64| counts.counted & what != 0;
+    TaskCounts {
+        on_cpu_ns: counts.on_cpu_ns,
+        user_ns: counts.user_ns,
+        kernel_ns: counts.kernel_ns,
+        voluntary_switches: counts.voluntary_switches,
+        involuntary_switches: counts.involuntary_switches,
+        minor_faults: counts.minor_faults,
+        major_faults: counts.major_faults,
+        calls: is_counted(COUNTED_CALLS).then_some(Calls {
+            rchar: counts.rchar,
+            wchar: counts.wchar,
+            syscr: counts.syscr,
+            syscw: counts.syscw,
+        }),
+        bytes: is_counted(COUNTED_BYTES).then_some(Bytes {
+            read: counts.read_bytes,
+            write: counts.write_bytes,
+            cancelled_write: counts.cancelled_write_bytes,
+        }),
+        blkio_delay_ns: is_counted(COUNTED_BLKIO_DELAY).then_some(counts.blkio_delay_ns),
     }
 }
 
@@ -348,6 +390,7 @@ fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
 impl Plain for dbt_event {}
 impl Plain for dbt_sample {}
 impl Plain for dbt_totals {}
+impl Plain for dbt_task_counts {}
 impl Plain for dbt_begin {}
 impl Plain for dbt_woken {}
 impl Plain for dbt_wait_sums {}

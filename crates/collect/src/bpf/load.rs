@@ -177,6 +177,18 @@ pub(crate) struct Programs {
     _links: Vec<Link>,
 }
 
+/// What the programs are loaded for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Samples per second and session.
+    pub(crate) rate_hz: u32,
+    pub(crate) tier: Tier,
+    /// Who ends a sleep; in the exact tiers only.
+    pub(crate) wakers: bool,
+    /// What the kernel counts for every task.
+    pub(crate) task_counts: bool,
+}
+
 /// What a pass is started by.
 pub(crate) enum PassHandle {
     Program(OwnedFd),
@@ -190,18 +202,14 @@ impl Programs {
     /// The kernel refuses both engines: the message has its reason. Otherwise the second value says why the first was
     /// not taken.
     pub(crate) fn load(
-        rate_hz: u32,
-        tier: Tier,
-        wakers: bool,
+        wanted: Wanted,
         only: Option<Visit>,
     ) -> Result<(Programs, Option<String>), CollectError> {
         match only {
-            Some(engine) => {
-                Programs::load_engine(engine, rate_hz, tier, wakers).map(|programs| (programs, None))
-            }
-            None => match Programs::load_engine(Visit::PidList, rate_hz, tier, wakers) {
+            Some(engine) => Programs::load_engine(engine, wanted).map(|programs| (programs, None)),
+            None => match Programs::load_engine(Visit::PidList, wanted) {
                 Ok(programs) => Ok((programs, None)),
-                Err(first) => match Programs::load_engine(Visit::Iterator, rate_hz, tier, wakers) {
+                Err(first) => match Programs::load_engine(Visit::Iterator, wanted) {
                     Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
                     Err(second) => Err(CollectError::Kernel(format!(
                         "{first}\nand with the engine of older kernels: {second}"
@@ -211,7 +219,8 @@ impl Programs {
         }
     }
 
-    fn load_engine(engine: Visit, rate_hz: u32, tier: Tier, wakers: bool) -> Result<Programs, CollectError> {
+    fn load_engine(engine: Visit, wanted: Wanted) -> Result<Programs, CollectError> {
+        let Wanted { rate_hz, tier, .. } = wanted;
         let failed = refusals("the kernel does not take dbtime's programs");
         let mut storage = MaybeUninit::uninit();
         let mut open = RecorderSkelBuilder::default()
@@ -231,7 +240,7 @@ impl Programs {
             .set_max_entries(ring_bytes(rate_hz))
             .map_err(|e| failed("maps", e))?;
         let (exact, calls) = (tier != Tier::Sampled, tier == Tier::Calls);
-        let wakers = exact && wakers;
+        let wakers = exact && wanted.wakers;
         open.progs.on_switch.set_autoload(exact);
         open.progs.on_waking.set_autoload(wakers);
         for program in [
@@ -268,6 +277,7 @@ impl Programs {
             constants.exact = exact;
             constants.trace_calls = calls;
             constants.trace_wakers = wakers;
+            constants.count_tasks = wanted.task_counts;
             for (calls, its_use) in [
                 (&READS[..], CALL_READS),
                 (&WORK, CALL_WORKS),

@@ -9,7 +9,7 @@ mod host;
 mod server;
 
 use crate::postgres::Server;
-use crate::{Collector, Ending, Means, Options, Target, Texts, Tier};
+use crate::{Collector, Ending, Options, Target};
 
 /// As `dbtime record` has it when nothing else is asked for.
 const RATE_HZ: u32 = 99;
@@ -129,17 +129,7 @@ pub fn examine() -> Examination {
 /// Begins to record, as `dbtime record` does, and ends: what it had to do without, or why it cannot.
 fn trial(target: Target) -> Vec<Finding> {
     const ABOUT: &str = "recording";
-    let options = Options {
-        target,
-        rate_hz: RATE_HZ,
-        means: Means::Bpf,
-        tier: Tier::Sampled,
-        wakers: false,
-        uprobes: false,
-        texts: Texts::None,
-        resolution_s: 1,
-        task_iterator: false,
-    };
+    let options = Options::sampled(target, RATE_HZ);
     let begun = std::time::Instant::now();
     match Collector::start(&options, &Ending::default()) {
         Ok(mut collector) => {

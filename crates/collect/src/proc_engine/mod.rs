@@ -59,6 +59,7 @@ pub(crate) struct ProcEngine {
     first: VecDeque<Event>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    task_counts: bool,
 }
 
 impl ProcEngine {
@@ -66,7 +67,11 @@ impl ProcEngine {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(crate) fn start(rate_hz: u32, clock: Clock) -> Result<(ProcEngine, Vec<String>), CollectError> {
+    pub(crate) fn start(
+        rate_hz: u32,
+        task_counts: bool,
+        clock: Clock,
+    ) -> Result<(ProcEngine, Vec<String>), CollectError> {
         let shared = Arc::new(Shared::default());
         let (orders, received) = channel();
         let (send, events) = sync_channel(EVENTS);
@@ -77,6 +82,7 @@ impl ProcEngine {
             events: send,
             shared: Arc::clone(&shared),
             want_totals: false,
+            task_counts,
         };
         let thread = std::thread::Builder::new()
             .name("dbtime-sampler".to_string())
@@ -96,6 +102,12 @@ impl ProcEngine {
         ]
         .map(str::to_string)
         .to_vec();
+        if task_counts {
+            reasons.push(
+                "proc collector: what a session counts in the last second before it ends is not recorded"
+                    .to_string(),
+            );
+        }
         if let Ok(Err(e)) = told.recv() {
             reasons.push(format!(
                 "the sampler has no real-time priority ({e}; it needs CAP_SYS_NICE): on a busy host it comes late"
@@ -112,6 +124,7 @@ impl ProcEngine {
             events,
             first: VecDeque::new(),
             shared,
+            task_counts,
             thread: Some(thread),
         };
         Ok((engine, reasons))
@@ -142,6 +155,9 @@ impl Engine for ProcEngine {
     ) -> Result<(), CollectError> {
         // Gone already: the collector misses it by itself.
         if let Some(mut task) = Task::open(pid, source) {
+            if self.task_counts {
+                self.first.extend(task.counts());
+            }
             self.first.push_back(task.totals(false));
             self.order(Order::Watch(pid, Box::new(task)));
         }
@@ -227,6 +243,7 @@ struct Thread {
     events: SyncSender<Event>,
     shared: Arc<Shared>,
     want_totals: bool,
+    task_counts: bool,
 }
 
 impl Thread {
@@ -288,6 +305,9 @@ impl Thread {
                 send(Event::Sample(sample));
             }
             if totals {
+                if self.task_counts {
+                    task.counts().into_iter().for_each(send);
+                }
                 send(task.totals(false));
             }
             true

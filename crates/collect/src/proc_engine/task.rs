@@ -10,7 +10,7 @@ use syscalls::Sysno;
 use crate::bpf::{Event, Listed, SampleEvent};
 use crate::clock::monotonic_ns;
 use crate::database::{Executing, NO_NUMBER, NUMBERED, WaitSource};
-use crate::{fingerprint, memory, process};
+use crate::{fingerprint, memory, process, task_counts};
 
 /// Files are read with one call each; a kernel stack has 64 frames of less than 100 bytes.
 const BYTES: usize = 8192;
@@ -130,6 +130,16 @@ impl Task {
             ended,
             sums: None,
         }
+    }
+
+    /// What the kernel has counted for it. None when it has ended.
+    pub(super) fn counts(&self) -> Option<Event> {
+        let counts = task_counts::of_process(self.pid, self.last.on_cpu)?;
+        Some(Event::Counts {
+            pid: self.pid,
+            time_ns: self.last_ns,
+            counts,
+        })
     }
 
     fn read_schedstat(&mut self) -> io::Result<SchedStat> {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dbtime_collect::{CollectError, Collector, Ending, Means, Options, Target, Texts, Tier};
+use dbtime_collect::{CollectError, Collector, Ending, Options, Target, Texts};
 use dbtime_model::output::Readers;
 use dbtime_report::{FlameOptions, Report, Source, export};
 
@@ -109,15 +109,8 @@ fn recording_is_allowed() -> Result<()> {
 
 fn collect(target: Target) -> Options {
     Options {
-        target,
-        rate_hz: RATE_HZ,
-        tier: Tier::Sampled,
-        wakers: false,
-        means: Means::default(),
-        uprobes: false,
         texts: Texts::Full,
-        resolution_s: 1,
-        task_iterator: false,
+        ..Options::sampled(target, RATE_HZ)
     }
 }
 

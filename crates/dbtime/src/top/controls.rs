@@ -10,8 +10,8 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Rect, Size};
 
 use super::feed::{Feed, SECOND_US};
-use super::filter_line;
 use super::keys::{Action, action};
+use crate::filter_line;
 
 /// Seconds that the tables can be about, besides what was asked for.
 const TIMES_S: [i64; 5] = [1, 5, 15, 60, 300];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dbtime_collect::{Collector, Ending, Options, Status, Tier};
+use dbtime_collect::{Collector, Ending, Options, Status};
 use dbtime_report::Recent;
 use dbtime_report::tui::Colours;
 
@@ -20,15 +20,9 @@ const STEP: Duration = Duration::from_millis(50);
 
 pub(super) fn run(arguments: &TopArguments, colours: Colours, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let options = Options {
-        target: arguments.target.target(),
-        rate_hz: arguments.rate_hz,
         means: arguments.collector.into(),
-        tier: Tier::Sampled,
-        wakers: false,
-        uprobes: false,
         texts: arguments.text.into(),
-        resolution_s: 1,
-        task_iterator: false,
+        ..Options::sampled(arguments.target.target(), arguments.rate_hz)
     };
     let mut line = ProgressLine::new();
     line.show("attaching …");

@@ -6,13 +6,11 @@
 //! feed         what both have in common: seconds that can be asked
 //! controls     what is shown, and what each key changes
 //! keys         which key is which
-//! filter_line  a filter as it is typed
 //! terminal     the terminal is taken and given back
 //! ```
 
 mod controls;
 mod feed;
-mod filter_line;
 mod keys;
 mod live;
 mod replay;

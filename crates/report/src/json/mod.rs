@@ -16,6 +16,7 @@ mod latches;
 mod latency;
 mod report;
 mod sched;
+mod snapshot;
 mod stack_views;
 mod system_calls;
 mod timeline;
@@ -39,6 +40,7 @@ use crate::printable::escaped_json;
 use crate::report::Report;
 use crate::scan::Period;
 use crate::sched::{Sched, SwitchLine};
+use crate::snapshot::Snapshot;
 use crate::stack_views::StackReport;
 use crate::timeline::Timeline;
 
@@ -58,6 +60,11 @@ pub fn render_latency(report: &LatencyReport) -> String {
 /// The truth about reads as indented JSON, with a line feed at the end, in `io`. Exact, but for what says `sampled`.
 pub fn render_io(report: &IoReport) -> String {
     pretty(&io::Document::from(report))
+}
+
+/// What grew of each session as JSON on one line, with a line feed at its end, in `sessions`.
+pub fn render_snapshot(snapshot: &Snapshot) -> String {
+    line(&snapshot::Document::from(snapshot))
 }
 
 /// Latencies of several recordings side by side as indented JSON, with a line feed at the end, in `comparison`.

@@ -89,7 +89,7 @@ fn words(words: &[&str]) -> String {
 }
 
 /// Which rows were chosen, beside the period.
-fn chosen(filter: &Filter) -> Option<String> {
+pub(super) fn chosen(filter: &Filter) -> Option<String> {
     let mut only = Vec::new();
     if !filter.sessions.is_empty() {
         let pids: Vec<String> = filter.sessions.iter().map(u32::to_string).collect();

@@ -22,6 +22,7 @@ mod page;
 mod quality;
 mod sched;
 mod sessions;
+mod snapshot;
 mod stack_views;
 mod stacks;
 mod system_calls;
@@ -42,6 +43,7 @@ use crate::latency::LatencyReport;
 use crate::next_step::NextStep;
 use crate::report::Report;
 use crate::sched::Sched;
+use crate::snapshot::{Snapshot, SnapshotColumn};
 use crate::stack_views::StackReport;
 use crate::timeline::Timeline;
 pub use block_io::{BlockIoOptions, render_block_io};
@@ -204,6 +206,13 @@ pub fn render_causes(report: &CauseReport, width: usize) -> String {
 pub fn render_latches(report: &LatchReport, width: usize) -> String {
     let mut page = Page::new(width);
     latches::render(report, &mut page);
+    page.finish()
+}
+
+/// What grew of each session as text, of so many sessions; as [`render`].
+pub fn render_snapshot(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize, width: usize) -> String {
+    let mut page = Page::new(width);
+    snapshot::render(snapshot, columns, top, &mut page);
     page.finish()
 }
 

@@ -16,15 +16,24 @@ struct Line {
 /// Options of a report that are written `NAME=VALUE` here; all other names are facts of sessions.
 const OPTIONS: [&str; 4] = ["wait", "state", "query", "session"];
 
-/// Reads a filter.
+/// Reads a filter as it is typed on a screen.
 ///
 /// # Errors
 /// It is none; says why, in one line.
-pub(super) fn parse(text: &str) -> Result<Filter, String> {
-    let words = words(text)?;
-    let line = Line::try_parse_from(options(&words)).map_err(|e| first_sentence(&e.to_string()))?;
+pub fn parse(text: &str) -> Result<Filter, String> {
+    of_words(&words(text)?)
+}
+
+/// Reads a filter whose words a shell has taken apart.
+///
+/// # Errors
+/// It is none; says why, in one line.
+pub fn of_words(words: &[String]) -> Result<Filter, String> {
+    let line = Line::try_parse_from(options(words)).map_err(|e| first_sentence(&e.to_string()))?;
     if line.selection.from.is_some() || line.selection.to.is_some() {
-        return Err("move in time with Left and Right, not with --from and --to".to_string());
+        return Err(
+            "what is live has no --from and --to: on a screen, Left and Right move in time".to_string(),
+        );
     }
     Ok(line.selection.whole_time())
 }

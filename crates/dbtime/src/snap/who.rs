@@ -1,0 +1,124 @@
+//! Which sessions of a snapshot, and what of them, as it is typed.
+
+use dbtime_report::{Dimension, LineKind, SnapshotOptions, Whose};
+
+use crate::filter_line;
+
+/// What is shown where nothing is said.
+const USUAL: [LineKind; 3] = [LineKind::Stat, LineKind::Time, LineKind::Wait];
+
+/// Reads the words of WHO.
+///
+/// # Errors
+/// One of them is none; says which there are.
+pub(super) fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
+    let mut options = SnapshotOptions {
+        gather: USUAL.to_vec(),
+        ..SnapshotOptions::default()
+    };
+    let mut pids = Vec::new();
+    let mut others = Vec::new();
+    for word in words {
+        match (word.as_str(), word.split_once('=')) {
+            ("all", _) => {}
+            ("fg", _) => options.whose = Whose::Foreground,
+            ("bg", _) => options.whose = Whose::Background,
+            (_, Some(("gather", letters))) => options.gather = gather(letters)?,
+            (_, Some(("include", text))) => options.include = text.to_string(),
+            (_, Some(("ash", names))) => options.ash = dimensions(names)?,
+            (text, None) if text.starts_with(|c: char| c.is_ascii_digit()) => {
+                for number in text.split(',') {
+                    pids.push(number.parse().map_err(|_| format!("'{number}' is not a pid"))?);
+                }
+            }
+            (text, None) => {
+                return Err(format!(
+                    "'{text}' is nobody: give all, fg, bg, pids, or NAME=VALUE as in user=bob"
+                ));
+            }
+            (_, Some(_)) => others.push(word.clone()),
+        }
+    }
+    options.filter = filter_line::of_words(&others)?;
+    options.filter.sessions.append(&mut pids);
+    Ok(options)
+}
+
+fn gather(letters: &str) -> Result<Vec<LineKind>, String> {
+    let mut kinds = Vec::new();
+    for letter in letters.chars() {
+        match letter {
+            's' => kinds.push(LineKind::Stat),
+            't' => kinds.push(LineKind::Time),
+            'w' => kinds.push(LineKind::Wait),
+            'l' => kinds.push(LineKind::Latch),
+            'a' => kinds.extend(LineKind::ALL),
+            _ => {
+                return Err(format!(
+                    "gather={letters}: '{letter}' is none of s (statistics), t (times), w (waits), l (LWLocks held), a (all)"
+                ));
+            }
+        }
+    }
+    match kinds.is_empty() {
+        true => Err("gather= needs letters: s, t, w, l or a".to_string()),
+        false => Ok(kinds),
+    }
+}
+
+fn dimensions(names: &str) -> Result<Vec<Dimension>, String> {
+    // Snapper separates them by a plus.
+    let names = names.split([',', '+']);
+    names
+        .map(|name| name.parse::<Dimension>().map_err(|e| format!("ash={name}: {e}")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> Result<SnapshotOptions, String> {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn words_choose_sessions_and_what_is_shown() {
+        assert_eq!(of(&[]), of(&["all"]));
+        let options = of(&[
+            "fg",
+            "4711,4712",
+            "4713",
+            "user=bob",
+            "wait=IO",
+            "gather=sl",
+            "include=byte",
+            "ash=query+wait",
+        ]);
+        let options = options.expect("words");
+        assert_eq!(options.whose, Whose::Foreground);
+        assert_eq!(options.filter.sessions, [4711, 4712, 4713]);
+        assert_eq!(options.filter.facts, [(Dimension::User, "bob".to_string())]);
+        assert_eq!(options.filter.waits, ["IO"]);
+        assert_eq!(options.gather, [LineKind::Stat, LineKind::Latch]);
+        assert_eq!(options.include, "byte");
+        assert_eq!(options.ash, [Dimension::Query, Dimension::Wait]);
+    }
+
+    #[test]
+    fn what_is_none_says_which_there_are() {
+        for (word, part) in [
+            ("bob", "user=bob"),
+            ("4711,x", "'x'"),
+            ("gather=stq", "'q'"),
+            ("gather=", "letters"),
+            ("ash=colour", "colour"),
+            ("colour=red", "NAME=VALUE"),
+            ("99999999999", "pid"),
+        ] {
+            let error = of(&[word]).expect_err(word);
+            assert!(error.contains(part), "{word}: {error}");
+        }
+    }
+}

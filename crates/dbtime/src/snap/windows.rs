@@ -1,0 +1,137 @@
+//! Rows as they come, added up by snapshot. Memory is bounded by what is told apart in a snapshot, not by its length.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use dbtime_model::{ActivityRow, NO_STACK, OneWindow, Rows, SessionId, SessionRow, StatementRow, Timed};
+
+/// Sums that are kept at a time: some 300 MB.
+const MOST_SUMS: usize = 1_000_000;
+/// Statements whose texts are kept.
+const MOST_STATEMENTS: usize = 20_000;
+
+/// See the module. A snapshot follows the other without a gap.
+pub(super) struct Windows {
+    /// Of the first snapshot.
+    first_us: i64,
+    /// Of the next snapshot.
+    begin_us: i64,
+    length_us: i64,
+    /// What comes after belongs to none.
+    end_us: i64,
+    /// By their begin.
+    open: BTreeMap<i64, OneWindow>,
+    sessions: HashMap<SessionId, SessionRow>,
+    statements: HashMap<u64, StatementRow>,
+    late_ns: u128,
+    is_full: bool,
+}
+
+impl Windows {
+    pub(super) fn new(begin_us: i64, length_us: i64) -> Windows {
+        Windows {
+            first_us: begin_us,
+            begin_us,
+            length_us,
+            end_us: i64::MAX,
+            open: BTreeMap::new(),
+            sessions: HashMap::new(),
+            statements: HashMap::new(),
+            late_ns: 0,
+            is_full: false,
+        }
+    }
+
+    /// The begin of the next snapshot, microseconds since the Unix epoch.
+    pub(super) fn begin_us(&self) -> i64 {
+        self.begin_us
+    }
+
+    /// Time that came too late for its snapshot, nanoseconds.
+    pub(super) fn late_ns(&self) -> Option<u128> {
+        (self.late_ns > 0).then_some(self.late_ns)
+    }
+
+    /// True when there were more sums than are kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// The last snapshot ends at this moment (microseconds since the Unix epoch), which has not come yet.
+    pub(super) fn end_at(&mut self, end_us: i64) {
+        self.end_us = end_us;
+    }
+
+    /// Takes rows as they were recorded.
+    pub(super) fn add(&mut self, rows: Rows) {
+        self.sessions
+            .extend(rows.sessions.into_iter().map(|row| (row.id, row)));
+        for row in rows.statements {
+            if self.statements.len() < MOST_STATEMENTS {
+                self.statements.entry(row.id).or_insert(row);
+            }
+        }
+        let is_late = |row: &&ActivityRow| (self.first_us..self.begin_us).contains(&row.time);
+        let late = rows.activity.iter().filter(is_late);
+        self.late_ns += late.map(|row| u128::from(row.ns)).sum::<u128>();
+        let mut parts: BTreeMap<i64, Rows> = BTreeMap::new();
+        // Nobody asks for stacks here, and without them there is little to tell apart.
+        let activity = rows.activity.into_iter().map(|row| ActivityRow {
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            ..row
+        });
+        self.divide(activity, &mut parts, |rows| &mut rows.activity);
+        self.divide(rows.counters, &mut parts, |rows| &mut rows.counters);
+        self.divide(rows.latency, &mut parts, |rows| &mut rows.latency);
+        let held_locks = rows.held_locks.into_iter().map(|mut row| {
+            (row.kernel_stack, row.user_stack) = (NO_STACK, NO_STACK);
+            row
+        });
+        self.divide(held_locks, &mut parts, |rows| &mut rows.held_locks);
+        for (begin, rows) in parts {
+            if self.open.values().map(OneWindow::len).sum::<usize>() < MOST_SUMS {
+                self.open.entry(begin).or_default().add(rows);
+            } else {
+                self.is_full = true;
+            }
+        }
+    }
+
+    /// The next snapshot: its begin and end (microseconds since the Unix epoch) and its rows. `live`: the sessions that there are now.
+    pub(super) fn next(&mut self, live: &HashSet<SessionId>) -> (i64, i64, Rows) {
+        let from_us = self.begin_us;
+        let to_us = from_us.saturating_add(self.length_us).min(self.end_us);
+        self.begin_us = to_us;
+        let window = self.open.remove(&from_us).unwrap_or_default();
+        let has: HashSet<SessionId> = window.sessions().collect();
+        let mut rows = window.finish();
+        rows.sessions.extend(
+            self.sessions
+                .values()
+                .filter(|row| has.contains(&row.id))
+                .cloned(),
+        );
+        rows.statements.extend(self.statements.values().cloned());
+        let needed: HashSet<SessionId> = self.open.values().flat_map(OneWindow::sessions).collect();
+        self.sessions
+            .retain(|id, _| live.contains(id) || needed.contains(id));
+        (from_us, to_us, rows)
+    }
+
+    /// Rows of seconds of which no snapshot is wanted are left out.
+    fn divide<R: Timed>(
+        &self,
+        rows: impl IntoIterator<Item = R>,
+        parts: &mut BTreeMap<i64, Rows>,
+        table: fn(&mut Rows) -> &mut Vec<R>,
+    ) {
+        for mut row in rows {
+            let since = row.time() - self.begin_us;
+            if since >= 0 && row.time() < self.end_us {
+                let begin = self.begin_us + since / self.length_us * self.length_us;
+                row.set_time(begin);
+                table(parts.entry(begin).or_default()).push(row);
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Adds up what grew, session by session.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use dbtime_model::counter::{self, snapper, task};
+use dbtime_model::latency::kind;
+use dbtime_model::{
+    CounterRow, HeldLockRow, LatencyRow, Session, SessionId, State, StateGroup, Wait, WaitKind,
+};
+
+use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose};
+use crate::database_view::DatabaseViewBuilder;
+use crate::ledger::Section;
+use crate::scan::{Activity, Period};
+use crate::sums::Sums;
+
+/// What is told per call, by what it is divided, and how that is called.
+const AVERAGES: [(&str, &str, &str); 2] = [
+    (task::RCHAR, task::SYSCR, "per call"),
+    (task::WCHAR, task::SYSCW, "per call"),
+];
+
+/// Counters that are no statistics of the session: the ledger has them, or they are about dbtime itself.
+const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::RUN_QUEUE_NS];
+
+/// See the module.
+pub(super) struct Builder<'o> {
+    options: &'o SnapshotOptions,
+    sessions: HashMap<SessionId, Sessional>,
+    no_interface: Wait,
+}
+
+/// What grew of one session.
+#[derive(Default)]
+struct Sessional {
+    session: Session,
+    /// It had what the filter wants.
+    is_meant: bool,
+    view: DatabaseViewBuilder,
+    db_time: Sums,
+    /// Of a process of the server, outside of idle waits.
+    background: Sums,
+    waits: BTreeMap<Wait, u128>,
+    counted_waits: HashMap<String, u64>,
+    stats: BTreeMap<String, i128>,
+    latches: BTreeMap<String, u128>,
+    /// What the file of Snapper says; time in microseconds.
+    told_elapsed_ns: u128,
+    told_times: BTreeMap<String, i128>,
+    told_waits: BTreeMap<String, (i128, u64)>,
+    is_told: bool,
+}
+
+impl<'o> Builder<'o> {
+    pub(super) fn new(options: &'o SnapshotOptions) -> Builder<'o> {
+        Builder {
+            options,
+            sessions: HashMap::new(),
+            no_interface: Wait::no_interface(),
+        }
+    }
+
+    fn of(&mut self, session: &Session) -> Option<&mut Sessional> {
+        let is_foreground = session.backend_type.is_foreground();
+        match self.options.whose {
+            Whose::Foreground if !is_foreground => return None,
+            Whose::Background if is_foreground => return None,
+            _ => {}
+        }
+        let sessional = self.sessions.entry(session.id).or_insert_with(|| Sessional {
+            session: session.clone(),
+            ..Sessional::default()
+        });
+        Some(sessional)
+    }
+
+    pub(super) fn add(&mut self, activity: &Activity<'_>) {
+        let filter = &self.options.filter;
+        let row = activity.row;
+        let recorded = row.wait();
+        let is_meant = filter.takes_statement(row.statement)
+            && (filter.takes(&recorded, row.state) || filter.takes(activity.wait, row.state));
+        // The server's first process does nothing but wait, and says so nowhere.
+        let is_resting = recorded == self.no_interface && row.state.group() == Some(StateGroup::Blocked);
+        let Some(sessional) = self.of(activity.session).filter(|_| !is_resting) else {
+            return;
+        };
+        sessional.is_meant |= is_meant;
+        sessional.view.add(activity);
+        match activity.section {
+            Section::DbTime => sessional.db_time.take(activity),
+            Section::Background if !recorded.idle => sessional.background.take(activity),
+            Section::Background | Section::Idle => {}
+        }
+        if recorded.kind() != WaitKind::None {
+            *sessional.waits.entry(recorded).or_default() += u128::from(row.ns);
+        }
+    }
+
+    pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Session) {
+        let is_alone = self.options.filter.chooses_no_time();
+        let Some(sessional) = self.of(session) else {
+            return;
+        };
+        let value = i128::from(row.value);
+        let name = row.name.as_str();
+        if row.source == counter::SNAPPER {
+            sessional.is_told = true;
+            sessional.is_meant |= is_alone;
+            let us = 1_000 * value;
+            if let Some(name) = name.strip_prefix(snapper::STATISTIC) {
+                *sessional.stats.entry(name.to_string()).or_default() += value;
+            } else if let Some(name) = name.strip_prefix(snapper::TIME_US) {
+                *sessional.told_times.entry(name.to_string()).or_default() += us;
+            } else if let Some(name) = name.strip_prefix(snapper::WAIT_US) {
+                sessional.told_waits.entry(name.to_string()).or_default().0 += us;
+            } else if let Some(name) = name.strip_prefix(snapper::WAITS) {
+                let waits = row.value.try_into().unwrap_or(0);
+                sessional.told_waits.entry(name.to_string()).or_default().1 += waits;
+            } else if name == counter::ELAPSED_NS {
+                sessional.told_elapsed_ns += value.unsigned_abs();
+            }
+            return;
+        }
+        if row.source == counter::DBTIME || NOT_SHOWN.contains(&name) {
+            return;
+        }
+        *sessional.stats.entry(row.name.clone()).or_default() += value;
+    }
+
+    pub(super) fn add_latency(&mut self, row: &LatencyRow, session: &Session) {
+        if &*row.kind == kind::WAIT
+            && let Some(sessional) = self.of(session)
+        {
+            *sessional.counted_waits.entry(row.name.to_string()).or_default() += row.count;
+        }
+    }
+
+    pub(super) fn add_held_lock(&mut self, row: &HeldLockRow, session: &Session) {
+        if row.lock.is_empty() {
+            return;
+        }
+        if let Some(sessional) = self.of(session) {
+            let how = if row.exclusive { "exclusive" } else { "shared" };
+            let name = format!("{}, {how}", row.lock);
+            *sessional.latches.entry(name).or_default() += u128::from(row.ns);
+        }
+    }
+
+    pub(super) fn finish(self, period: Period) -> Vec<SessionSnapshot> {
+        let options = self.options;
+        let meant = self.sessions.into_values().filter(|session| session.is_meant);
+        let mut sessions: Vec<(u128, SessionSnapshot)> = meant
+            .map(|sessional| sessional.finish(period, options))
+            .filter(|(_, snapshot)| !snapshot.lines.is_empty())
+            .collect();
+        sessions.sort_by_key(|(active, snapshot)| {
+            let session = &snapshot.session;
+            (
+                !session.backend_type.is_foreground(),
+                Reverse(*active),
+                session.pid,
+                session.id,
+            )
+        });
+        sessions.into_iter().map(|(_, snapshot)| snapshot).collect()
+    }
+}
+
+impl Sessional {
+    /// With the time by which it is ordered.
+    fn finish(self, period: Period, options: &SnapshotOptions) -> (u128, SessionSnapshot) {
+        let wants = |line: &SnapshotLine| {
+            let has = |text: &str| line.name.to_lowercase().contains(text);
+            options.gather.contains(&line.kind)
+                && (options.include.is_empty() || has(&options.include.to_lowercase()))
+        };
+        let stats = self.stats.iter().filter(|(_, growth)| **growth != 0);
+        let mut lines: Vec<SnapshotLine> = stats.map(|(name, growth)| self.stat(name, *growth)).collect();
+        let (active, elapsed_ns);
+        if self.is_told {
+            active = self
+                .told_times
+                .get("DB time")
+                .copied()
+                .unwrap_or(0)
+                .unsigned_abs();
+            elapsed_ns = self.told_elapsed_ns;
+            lines.extend(self.told());
+        } else {
+            active = self.db_time.total_ns() + self.background.total_ns();
+            elapsed_ns = period.elapsed_ns();
+        }
+        let is_background = !self.session.backend_type.is_foreground();
+        let waits = self.waits.iter().map(|(wait, ns)| {
+            let name = wait.to_string();
+            SnapshotLine {
+                waits: self.counted_waits.get(&name).copied(),
+                ..time(LineKind::Wait, name, *ns)
+            }
+        });
+        let mut waits: Vec<SnapshotLine> = waits.collect();
+        waits.sort_by_key(|line| Reverse(line.growth));
+        let latches = self
+            .latches
+            .iter()
+            .map(|(name, ns)| time(LineKind::Latch, name.clone(), *ns));
+        let latches: Vec<SnapshotLine> = latches.collect();
+        let view = self.view.finish(false);
+        if !self.is_told {
+            match is_background {
+                true => lines.extend(times("background", self.background.on_cpu_ns(), &self.background)),
+                false => lines.extend(times("DB", view.cpu_ns, &self.db_time)),
+            }
+            lines.extend(waits);
+            lines.extend(latches);
+        }
+        lines.retain(wants);
+        let snapshot = SessionSnapshot {
+            session: self.session,
+            elapsed_ns,
+            view,
+            lines,
+        };
+        (active, snapshot)
+    }
+
+    fn stat(&self, name: &str, growth: i128) -> SnapshotLine {
+        let average = AVERAGES
+            .iter()
+            .find(|(of, ..)| *of == name)
+            .and_then(|(_, per, words)| {
+                let events = self.stats.get(*per).copied().filter(|events| *events > 0)?;
+                Some((growth as f64 / events as f64, *words))
+            });
+        let (name, unit) = match name.strip_suffix("_ns") {
+            Some(name) => (name, LineUnit::Nanoseconds),
+            None => (name, LineUnit::Amount),
+        };
+        SnapshotLine {
+            kind: LineKind::Stat,
+            name: name.to_string(),
+            growth,
+            unit,
+            waits: None,
+            average,
+        }
+    }
+
+    /// Times and waits as the file says them.
+    fn told(&self) -> impl Iterator<Item = SnapshotLine> {
+        let line = |kind, name: &String, ns: i128, waits| SnapshotLine {
+            kind,
+            name: name.clone(),
+            growth: ns,
+            unit: LineUnit::Nanoseconds,
+            waits,
+            average: None,
+        };
+        let times = self
+            .told_times
+            .iter()
+            .map(move |(name, ns)| line(LineKind::Time, name, *ns, None));
+        let waits = self
+            .told_waits
+            .iter()
+            .map(move |(name, (ns, waits))| line(LineKind::Wait, name, *ns, Some(*waits)));
+        times.chain(waits)
+    }
+}
+
+/// `DB time`, what the database would count as `DB CPU`, and DB time by state: that sums to it.
+fn times(whose: &str, cpu_ns: u128, sums: &Sums) -> Vec<SnapshotLine> {
+    let line = |name: String, ns| time(LineKind::Time, name, ns);
+    let mut lines = vec![
+        line(format!("{whose} time"), sums.total_ns()),
+        line(format!("{whose} CPU"), cpu_ns),
+    ];
+    let states = State::ALL.into_iter();
+    lines.extend(states.map(|state| line(format!("{whose} time, {state}"), sums.state_ns(state))));
+    lines.retain(|line| line.growth != 0);
+    lines
+}
+
+fn time(kind: LineKind, name: String, ns: u128) -> SnapshotLine {
+    SnapshotLine {
+        kind,
+        name,
+        growth: ns.try_into().unwrap_or(i128::MAX),
+        unit: LineUnit::Nanoseconds,
+        waits: None,
+        average: None,
+    }
+}

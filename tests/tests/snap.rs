@@ -1,0 +1,329 @@
+//! `dbtime snap`: against what the kernel says of the process, against the client's clock, and against what the server counts.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::Options;
+use dbtime_tests::snapping::{Snapping, growth, line, session};
+use dbtime_tests::{
+    Server, Session, assert_close, builds, dbtime, distribution, needs_recording, number, say, schedstat,
+};
+use serde_json::Value;
+
+/// How snapshots are taken.
+const TIERS: [&[&str]; 4] = [&[], &["--exact"], &["--exact=calls"], &["--collector", "proc"]];
+
+/// What /proc says of a process, by the names that it has there: of /proc/PID/status, io and stat.
+fn counts(pid: u32) -> BTreeMap<String, f64> {
+    let read =
+        |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).expect("the process lives");
+    let mut counts = BTreeMap::new();
+    for file in ["status", "io"] {
+        for line in read(file).lines() {
+            let (name, value) = line.split_once(':').expect("a name");
+            let is_counted = file == "io" || name.ends_with("ctxt_switches");
+            if let (true, Ok(value)) = (is_counted, value.trim().parse()) {
+                counts.insert(name.to_string(), value);
+            }
+        }
+    }
+    let stat = read("stat");
+    let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+    let fields: Vec<f64> = fields
+        .split(' ')
+        .skip(1)
+        .map_while(|field| field.trim().parse().ok())
+        .collect();
+    for (place, name) in [(10, "minor_faults"), (12, "major_faults")] {
+        counts.insert(name.to_string(), fields[place - 4]);
+    }
+    let on_cpu = schedstat(pid).expect("the process lives").on_cpu;
+    counts.insert("cpu".to_string(), on_cpu.as_nanos() as f64);
+    counts
+}
+
+/// Reads, writes, faults, switches.
+fn work(session: &mut Session) {
+    session.run("DROP TABLE IF EXISTS snapped");
+    session.run("CREATE TABLE snapped AS SELECT n, repeat('x', 500) t FROM generate_series(1, 5000) n");
+    session.run("SELECT count(*) FROM snapped WHERE t LIKE '%y%'");
+    for _ in 0..20 {
+        session.run("SELECT pg_sleep(0.02)");
+    }
+    session.run("CHECKPOINT");
+    session.run("SELECT sum(length(t)) FROM snapped, generate_series(1, 20)");
+}
+
+#[test]
+fn what_grew_is_what_the_kernel_counts() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    for tier in TIERS {
+        let mut worker = Session::connect(&cluster);
+        work(&mut worker);
+        worker.wait_until_idle();
+        let pid = worker.pid();
+        let who = pid.to_string();
+        let snapping = Snapping::start(&cluster, &[&["end", "1", who.as_str()], tier].concat());
+        let before = counts(pid);
+        let begun = Instant::now();
+        work(&mut worker);
+        worker.wait_until_idle();
+        let elapsed = begun.elapsed().as_secs_f64();
+        // Nothing is going on any more when the second ends.
+        let after = counts(pid);
+        std::thread::sleep(Duration::from_millis(1_200));
+        let snapshots = snapping.stop();
+        let [snapshot] = &snapshots[..] else {
+            panic!("{tier:?}: one snapshot: {snapshots:?}");
+        };
+        let found = session(snapshot, pid).unwrap_or_else(|| panic!("{tier:?}: {snapshot:#}"));
+        let truth = |name: &str| after[name] - before[name];
+        for name in after.keys().filter(|name| *name != "cpu") {
+            let told = growth(found, "STAT", name);
+            assert!(
+                told == truth(name),
+                "{tier:?}: {name}: {told}, and {} by /proc",
+                truth(name)
+            );
+        }
+        for name in [
+            "rchar",
+            "syscr",
+            "write_bytes",
+            "minor_faults",
+            "voluntary_ctxt_switches",
+        ] {
+            assert!(truth(name) > 0.0, "the work does some of each: {name}");
+        }
+        let cpu = growth(found, "STAT", "user_cpu") + growth(found, "STAT", "kernel_cpu");
+        assert_close(&format!("{tier:?}: CPU, ns"), cpu, truth("cpu"), 0.0, 20_000.0);
+        times_add_up(tier, found, elapsed);
+        waits_are_counted(tier, found);
+    }
+}
+
+/// States sum to DB time, which is that of the client.
+fn times_add_up(tier: &[&str], found: &Value, elapsed: f64) {
+    let lines = found["lines"].as_array().expect("lines");
+    let of = |line: &&Value| {
+        line["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("DB time, "))
+    };
+    let states: f64 = lines.iter().filter(of).map(|line| number(&line["growth"])).sum();
+    let db_time = growth(found, "TIME", "DB time");
+    assert_eq!(states, db_time, "{tier:?}: the states sum to DB time");
+    // From one statement to the next the client takes its time.
+    assert_close(
+        &format!("{tier:?}: DB time, s"),
+        db_time / 1e9,
+        elapsed,
+        0.05,
+        0.02,
+    );
+    let waits: f64 = lines
+        .iter()
+        .filter(|line| line["type"] == "WAIT")
+        .map(|line| number(&line["growth"]))
+        .sum();
+    let elapsed_ns = number(&found["elapsed_ns"]);
+    assert!(waits < elapsed_ns * 1.02, "{tier:?}: {waits} of {elapsed_ns}");
+}
+
+/// Where waits are events and not samples.
+fn waits_are_counted(tier: &[&str], found: &Value) {
+    let slept = line(found, "WAIT", "Timeout:PgSleep").unwrap_or_else(|| panic!("{tier:?}: {found:#}"));
+    assert_close(
+        &format!("{tier:?}: slept, s"),
+        number(&slept["growth"]) / 1e9,
+        0.4,
+        0.1,
+        0.0,
+    );
+    match tier {
+        ["--exact"] | ["--exact=calls"] => {
+            assert_eq!(slept["waits"], 20, "{tier:?}: {slept}");
+            assert_close(
+                &format!("{tier:?}: average, ms"),
+                number(&slept["average_wait_ns"]) / 1e6,
+                20.0,
+                0.1,
+                0.0,
+            );
+        }
+        _ => assert!(slept["waits"].is_null(), "samples do not count: {slept}"),
+    }
+}
+
+#[test]
+fn what_a_session_did_that_came_and_went_is_not_lost() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    Session::connect(&cluster).run("CREATE ROLE passer LOGIN SUPERUSER");
+    let snapping = Snapping::start(&cluster, &["end", "1", "user=passer"]);
+    let mut truth = BTreeMap::new();
+    for _ in 0..3 {
+        let mut passer = Session::connect_as(&cluster, "passer", "postgres");
+        work(&mut passer);
+        passer.wait_until_idle();
+        truth.insert(passer.pid(), counts(passer.pid()));
+        drop(passer);
+    }
+    let snapshots = snapping.stop();
+    let found: Vec<&Value> = snapshots[0]["sessions"]
+        .as_array()
+        .expect("sessions")
+        .iter()
+        .collect();
+    assert_eq!(found.len(), 3, "{snapshots:#?}");
+    for (pid, counts) in truth {
+        let found = session(&snapshots[0], pid).expect("the session");
+        for name in [
+            "rchar",
+            "syscr",
+            "wchar",
+            "write_bytes",
+            "voluntary_ctxt_switches",
+        ] {
+            let told = growth(found, "STAT", name);
+            // What its end takes comes on top.
+            assert!(
+                told >= counts[name] && told < counts[name] * 1.05 + 100_000.0,
+                "{pid}: {name}: {told}, and {} before its end",
+                counts[name]
+            );
+        }
+    }
+}
+
+#[test]
+fn transactions_are_those_that_the_server_counts_in_every_version() {
+    needs_recording!();
+    for build in builds(&[]).into_iter().chain([distribution()]) {
+        transactions(&build);
+    }
+}
+
+fn transactions(build: &Server) {
+    const EACH: u32 = 300;
+    let cluster = build.start(Options::default());
+    let mut worker = Session::connect(&cluster);
+    worker.run("SELECT 1");
+    let snapping = Snapping::start(&cluster, &["end", "1", "fg", "gather=s", "include=trans"]);
+    // It is looked at once a second.
+    std::thread::sleep(Duration::from_millis(1_000));
+    for _ in 0..EACH {
+        worker.run("SELECT 1");
+    }
+    std::thread::sleep(Duration::from_millis(1_200));
+    let snapshots = snapping.stop();
+    let found =
+        session(&snapshots[0], worker.pid()).unwrap_or_else(|| panic!("{}: {snapshots:#?}", build.name));
+    let told = growth(found, "STAT", "transactions");
+    say(&format!("{}: {told} transactions of {EACH}", build.name));
+    assert_eq!(told, f64::from(EACH), "{}", build.name);
+}
+
+#[test]
+fn one_snapshot_follows_the_other_without_a_gap_and_who_is_chosen() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let mut sleeper = Session::connect(&cluster);
+    let snapping = Snapping::start(&cluster, &["1", "3", "all", "ash=session,wait"]);
+    sleeper.run("SELECT pg_sleep(3.2)");
+    let snapshots = snapping.finish();
+    assert_eq!(snapshots.len(), 3);
+    for pair in snapshots.windows(2) {
+        assert_eq!(pair[0]["to"], pair[1]["from"], "no gap");
+    }
+    for snapshot in &snapshots {
+        assert_eq!(number(&snapshot["elapsed_ns"]), 1e9);
+    }
+    // The one in the middle is the sleeper's from begin to end.
+    let middle = &snapshots[1];
+    let slept = session(middle, sleeper.pid()).expect("the sleeper");
+    assert_close("slept, s", growth(slept, "TIME", "DB time") / 1e9, 1.0, 0.02, 0.0);
+    let active = middle["active"].as_array().expect("active sessions");
+    let of_sleeper =
+        |row: &&Value| row["group"][0] == sleeper.pid().to_string() && row["section"] == "db_time";
+    let by_wait: f64 = active
+        .iter()
+        .filter(of_sleeper)
+        .map(|row| number(&row["ns"]))
+        .sum();
+    assert_eq!(by_wait, growth(slept, "TIME", "DB time"));
+    let types = |who: &str| -> Vec<String> {
+        let snapshots = Snapping::start(&cluster, &["2", "1", who]).finish();
+        let sessions = snapshots[0]["sessions"].as_array().expect("sessions").iter();
+        sessions
+            .map(|one| one["backend_type"].as_str().unwrap_or("").to_string())
+            .collect()
+    };
+    assert_eq!(types("fg"), ["client backend"]);
+    let background = types("bg");
+    assert!(
+        background.len() > 2 && background.iter().all(|kind| kind != "client backend"),
+        "{background:?}"
+    );
+    assert_eq!(types("wait=WalWriterMain"), ["walwriter"]);
+}
+
+#[test]
+fn a_recording_with_statistics_shows_the_same_and_one_without_says_so() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let mut worker = Session::connect(&cluster);
+    work(&mut worker);
+    for (arguments, has_them) in [(&["--statistics"][..], true), (&[], false)] {
+        let recorder = dbtime_tests::Recorder::server(&cluster, arguments);
+        let before = counts(worker.pid());
+        work(&mut worker);
+        worker.wait_until_idle();
+        let after = counts(worker.pid());
+        std::thread::sleep(Duration::from_millis(100));
+        let recorded = recorder.stop();
+        let snapshot = recorded.json(&["--snapshot"]);
+        let found = session(&snapshot, worker.pid()).expect("the session");
+        let told = growth(found, "STAT", "syscr");
+        let text = recorded.text(&["--snapshot"]);
+        if has_them {
+            assert_eq!(told, after["syscr"] - before["syscr"]);
+            assert!(text.contains("syscr") && !text.contains("--statistics"), "{text}");
+        } else {
+            assert_eq!(told, 0.0);
+            assert!(text.contains("--statistics"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn who_is_nobody_and_what_is_nothing_is_told() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let directory = cluster.data_dir().to_str().expect("a plain path");
+    for (arguments, code, words) in [
+        (&["1", "1", "bob"][..], 2, &["bob", "user=bob"][..]),
+        (&["1", "1", "gather=x"], 2, &["'x'"]),
+        (&["0", "1"], 2, &["more than 0"]),
+        (&["1.5", "1"], 2, &["whole seconds"]),
+        (&["1", "0"], 2, &["COUNT"]),
+        (&["1", "1", "fg", "--columns", "delta,colour"], 2, &["hdelta"]),
+        (&["1", "1", "1"], 3, &["no session with pid 1"]),
+        (&["1", "1", "user=nobody"], 3, &["nobody"]),
+    ] {
+        let outcome = dbtime(&[&["snap"], arguments, &["--postgres", directory]].concat());
+        outcome.expect_code(code).expect_stderr(words);
+    }
+    let shown = Command::new(dbtime_tests::dbtime_binary())
+        .args(["snap", "1", "1", "bg", "--format", "csv", "--postgres", directory])
+        .output()
+        .expect("the command can be run");
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let (head, rows) = text.split_once('\n').expect("a head");
+    let kind = head.split(',').position(|name| name == "type").expect("a type");
+    // No name of these processes has a comma in it.
+    let is_wait = |row: &str| row.split(',').nth(kind) == Some("WAIT");
+    assert!(rows.lines().any(is_wait), "{text}");
+}
