@@ -386,6 +386,54 @@ pub mod counter {
     /// Source of what a trace of perf trace says; its names are in [`calls`].
     pub const PERF_TRACE: &str = "perf trace";
 
+    /// Names of what the kernel counts for every task; the source is [`KERNEL`]. They are those of /proc where it has them.
+    /// Since 1.11.
+    pub mod task {
+        /// CPU in user mode, as /proc/PID/stat divides it: by the kernel's ticks.
+        pub const USER_CPU_NS: &str = "user_cpu_ns";
+        /// CPU in kernel mode, likewise.
+        pub const KERNEL_CPU_NS: &str = "kernel_cpu_ns";
+        /// How often it gave up its CPU by itself.
+        pub const VOLUNTARY_SWITCHES: &str = "voluntary_ctxt_switches";
+        /// How often its CPU was taken away.
+        pub const INVOLUNTARY_SWITCHES: &str = "nonvoluntary_ctxt_switches";
+        /// Page faults without I/O.
+        pub const MINOR_FAULTS: &str = super::calls::MINOR_FAULTS;
+        /// Page faults with I/O.
+        pub const MAJOR_FAULTS: &str = super::calls::MAJOR_FAULTS;
+        /// Bytes that calls of read and the like returned, from the page cache, a socket, a pipe or a device.
+        pub const RCHAR: &str = "rchar";
+        /// Bytes that calls of write and the like took.
+        pub const WCHAR: &str = "wchar";
+        /// Calls of read and the like.
+        pub const SYSCR: &str = "syscr";
+        /// Calls of write and the like.
+        pub const SYSCW: &str = "syscw";
+        /// Bytes that it had read from a device.
+        pub const READ_BYTES: &str = "read_bytes";
+        /// Bytes that it made dirty, to be written to a device.
+        pub const WRITE_BYTES: &str = "write_bytes";
+        /// Of these, what was thrown away before it was written.
+        pub const CANCELLED_WRITE_BYTES: &str = "cancelled_write_bytes";
+        /// Time in which it waited for block I/O, where the kernel counts it (`kernel.task_delayacct`).
+        pub const BLKIO_DELAY_NS: &str = "blkio_delay_ns";
+    }
+
+    /// Source of what Tanel Poder's Snapper says; its names are in [`snapper`].
+    pub const SNAPPER: &str = "snapper";
+
+    /// What snapshots of an Oracle session say. Names that end in a colon are followed by Oracle's. Since 1.11.
+    pub mod snapper {
+        /// Growth of a statistic (V$SESSTAT), in its own unit.
+        pub const STATISTIC: &str = "stat:";
+        /// Growth of a part of the time model (V$SESS_TIME_MODEL), in microseconds.
+        pub const TIME_US: &str = "time_us:";
+        /// Time waited for an event (V$SESSION_EVENT and the wait in progress), in microseconds.
+        pub const WAIT_US: &str = "wait_us:";
+        /// Waits for an event.
+        pub const WAITS: &str = "waits:";
+    }
+
     /// What traces of system calls say. Names that end in a colon are followed by that of the system call or signal.
     pub mod calls {
         /// Calls that ended.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.10";
+pub const SCHEMA_VERSION: &str = "1.11";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -111,6 +111,8 @@ pub struct CollectorMeta {
     /// Rows stand for windows of so many seconds, each at the beginning of its window; at the beginning of the recording
     /// there may be rows of single seconds. 0 is as 1. Since 1.4.
     pub resolution_s: u32,
+    /// What the kernel counts for every task is in `counters` ([`crate::counter::task`]). Since 1.11.
+    pub task_counts: bool,
 }
 
 /// What the rows of `activity` count: the column in which the weight of a row stands.
