@@ -286,7 +286,7 @@ mod tests {
             b" SID @INST, USERNAME  , TYPE, STATISTIC           ,         DELTA, HDELTA/SEC, NUM_WAITS";
         let columns = Columns::of(head).expect("a heading");
         for line in [
-            "  1090  @1, TANEL     , WAIT, a, b, 3 and c       ,         -1234,   491,58k,         7",
+            "  1090  @1, TANEL     , WAIT, a, b, 3 and c       ,         -1234,    491,58k,         7",
             "1090 @1, TANEL, WAIT, a, b, 3 and c, -1234, 491.58k, 7",
         ] {
             let row = row(&columns, line);
