@@ -220,6 +220,29 @@ fn another_version_and_other_orders_are_told() {
 }
 
 #[test]
+fn more_names_than_any_database_has_are_left_out_and_told() {
+    let text = spool();
+    let (first, second) = text.split_once("read,.\n").expect("two readings");
+    let many = |time: &str, value: u32| -> String {
+        let lines = (0..100_010).map(|number| format!("stat,{time},12,345,\"{number}\",{value},.\n"));
+        lines.collect()
+    };
+    let text = format!("{first}{}read,.\n{}{second}", many(FIRST, 1), many(SECOND, 3));
+    let imported = of_text(text).expect("a known format");
+    // Those that had no room in the first reading have none in the second: nothing grew from 0.
+    assert!(imported.rows.counters.iter().all(|row| row.value != 3));
+    assert!(imported.rows.counters.iter().filter(|row| row.value == 2).count() > 99_000);
+    assert!(
+        imported
+            .problems
+            .iter()
+            .any(|problem| problem.contains("lines beyond")),
+        "{:?}",
+        imported.problems
+    );
+}
+
+#[test]
 fn numbers_at_their_ends_overflow_nothing() {
     for number in ["9223372036854775807", "-9223372036854775807", "0"] {
         for of in [

@@ -537,6 +537,32 @@ fn hostile_names_are_names() {
 }
 
 #[test]
+fn more_names_than_any_database_has_are_left_out_and_told() {
+    let (head, rest) = TABLE.split_once("    20  @1").expect("rows");
+    let mut text = head.to_string();
+    for number in 0..100_010 {
+        text.push_str(&format!(
+            "    20  @1, BDT       , STAT, {number:<29}, {number:13},        .02,\n"
+        ));
+    }
+    let imported = of_text(format!("{text}    20  @1{rest}")).expect("a known format");
+    let rows = imported.rows.counters.len();
+    assert!((99_000..=100_000).contains(&rows), "{rows}");
+    assert_eq!(imported.problems.len(), 1);
+    assert!(
+        imported.problems[0].contains("rows are left out"),
+        "{:?}",
+        imported.problems
+    );
+    // What is left out may be waits.
+    assert!(
+        !activity(&imported)
+            .keys()
+            .any(|(_, wait)| wait.contains("unaccounted"))
+    );
+}
+
+#[test]
 fn texts_about_snapper_are_not_its_output() {
     for text in [
         "Session Snapper v4\n",

@@ -81,7 +81,7 @@ impl Columns {
 
     /// The columns of a heading; none when the line is no heading, or one of a table without exact numbers.
     pub(super) fn of(line: &[u8]) -> Option<Columns> {
-        if line.len() > MAX_HEADING {
+        if line.len() > MAX_HEADING || memchr::memmem::find(line, b"STATISTIC").is_none() {
             return None;
         }
         let line = without_mark(line);

@@ -160,6 +160,8 @@ impl Reader<'_> {
                 if self.early_rows + self.open.len() >= MAX_ROWS
                     || !self.open.add(&row, line.number, &mut self.names)
                 {
+                    // What is left out may be waits.
+                    self.open.is_damaged = true;
                     self.left_out.at(line.number);
                 } else {
                     self.read += 1;
