@@ -119,9 +119,9 @@ fn what_grew_between_two_readings_is_there() {
     assert_eq!(meta.database.version, "19.0.0.0.0");
     assert_eq!(imported.problems.len(), 3, "{:?}", imported.problems);
     for said in [
-        "1 sessions that ended",
-        "1 sessions that began before",
-        "1 times and waits that were less",
+        "sessions that ended between two readings, of which nothing is in the file: 1",
+        "although they had begun: 1",
+        "less than in the reading before: 1",
     ] {
         assert!(
             imported.problems.iter().any(|problem| problem.contains(said)),
@@ -236,7 +236,7 @@ fn more_names_than_any_database_has_are_left_out_and_told() {
         imported
             .problems
             .iter()
-            .any(|problem| problem.contains("lines beyond")),
+            .any(|problem| problem.contains("lines left out")),
         "{:?}",
         imported.problems
     );

@@ -203,7 +203,13 @@ fn every_number_of_the_real_file_is_there() {
         november("2014-11-01 20:50:06") * SECOND - 130_700_000
     );
     assert_eq!(meta.end_us, november(&printed[5].end) * SECOND);
-    assert!(meta.collector.reasons.iter().any(|reason| reason.contains("UTC")));
+    let reasons = &meta.collector.reasons;
+    assert!(reasons.iter().any(|reason| reason.contains("UTC")));
+    assert!(
+        reasons
+            .iter()
+            .any(|reason| reason.starts_with("Snapper took 6 snapshots of "))
+    );
 }
 
 #[test]

@@ -253,30 +253,38 @@ impl Readings {
                 "{path}: the last reading is cut: what it lacks is not known"
             ));
         }
+        let NotKnown {
+            logged_off,
+            began_before,
+            went_back,
+            without_room,
+            back_in_time,
+            cut: _,
+        } = self.not_known;
         let told = [
             (
-                self.not_known.logged_off,
-                "sessions that ended between two readings: what they did is not in the file",
+                logged_off,
+                "sessions that ended between two readings, of which nothing is in the file",
             ),
             (
-                self.not_known.began_before,
-                "sessions that began before the first reading and are not in it: left out, what they did in between is not known",
+                began_before,
+                "sessions left out because they are not in the reading before, although they had begun",
             ),
             (
-                self.not_known.went_back,
-                "times and waits that were less than in the reading before: left out",
+                went_back,
+                "times and waits left out because they are less than in the reading before",
             ),
             (
-                self.not_known.without_room,
-                "lines beyond those that are kept: left out",
+                without_room,
+                "lines left out because a reading has more than are kept",
             ),
             (
-                self.not_known.back_in_time,
-                "readings with a time not after that of the one before: left out",
+                back_in_time,
+                "readings left out because they are not after the one before",
             ),
         ];
         for (count, what) in told.iter().filter(|(count, _)| *count > 0) {
-            into.problem(format!("{path}: {count} {what}"));
+            into.problem(format!("{path}: {what}: {count}"));
         }
     }
 }

@@ -44,6 +44,8 @@ const NO_SAMPLES: &str =
 /// Rows that wait for the end of their snapshot: a snapshot of a thousand sessions has a hundred thousand.
 const MAX_ROWS: usize = 1_000_000;
 
+const SECOND_US: i64 = 1_000_000;
+
 /// What a snapshot weighs beside its rows, in rows.
 const SNAPSHOT_WEIGHT: usize = 10;
 
@@ -84,7 +86,9 @@ impl Importer for Snapper {
             open: Snapshot::default(),
             early: Vec::new(),
             early_rows: 0,
+            first_us: None,
             last_us: None,
+            covered: Covered::default(),
             read: 0,
             without_end: Told::default(),
             left_out: Told::default(),
@@ -114,6 +118,13 @@ impl Told {
     }
 }
 
+/// What the snapshots are of the time from the first to the last.
+#[derive(Debug, Default)]
+struct Covered {
+    snapshots: u64,
+    us: i64,
+}
+
 struct Reader<'a> {
     into: &'a mut Import,
     file: ImportedFile,
@@ -126,8 +137,11 @@ struct Reader<'a> {
     /// Snapshots without a time, from before the first time in the file.
     early: Vec<Snapshot>,
     early_rows: usize,
+    /// When the first snapshot began.
+    first_us: Option<i64>,
     /// When the last snapshot ended.
     last_us: Option<i64>,
+    covered: Covered,
     read: u64,
     without_end: Told,
     left_out: Told,
@@ -246,7 +260,10 @@ impl Reader<'_> {
             &self.file.path,
             self.into,
         );
+        self.first_us = Some(self.first_us.map_or(begin_us, |first| first.min(begin_us)));
         self.last_us = Some(self.last_us.map_or(end_us, |last| last.max(end_us)));
+        self.covered.snapshots += 1;
+        self.covered.us = self.covered.us.saturating_add(elapsed_ns / 1000);
     }
 
     fn early_are_at(&mut self, us: i64) {
@@ -270,6 +287,25 @@ impl Reader<'_> {
             &self.file.path,
             self.into,
         );
+    }
+
+    /// Who divides by the time of the whole file has to know how little of it the snapshots are.
+    fn tell_gaps(&mut self, last_us: i64) {
+        let all_us = last_us.saturating_sub(self.first_us.unwrap_or(last_us));
+        let Covered { snapshots, us } = self.covered;
+        // End and length are rounded: snapshots that follow each other may be a second apart.
+        if snapshots > 1
+            && all_us.saturating_sub(us)
+                > i64::try_from(snapshots)
+                    .unwrap_or(i64::MAX)
+                    .saturating_mul(SECOND_US)
+        {
+            self.into.reason(&format!(
+                "Snapper took {snapshots} snapshots of {:.1} s together in {:.1} s: nothing is known of the time between them",
+                seconds(us),
+                seconds(all_us)
+            ));
+        }
     }
 
     fn finish(mut self, lines: u64) {
@@ -307,6 +343,7 @@ impl Reader<'_> {
         let clock = match self.last_us {
             Some(last_us) => {
                 self.into.reason(NO_ZONE);
+                self.tell_gaps(last_us);
                 self.into.ends(last_us);
                 Clock::Utc
             }
@@ -318,6 +355,10 @@ impl Reader<'_> {
         });
         self.into.file(self.file);
     }
+}
+
+fn seconds(us: i64) -> f64 {
+    us as f64 / 1e6
 }
 
 /// `End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7`: microseconds since the Unix epoch, and nanoseconds.
