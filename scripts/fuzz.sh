@@ -29,6 +29,7 @@ for target in "$@"; do
     if [ -d ../shared/data ]; then
         case $target in
         oracle_trace) seeds+=(../shared/data/oracle_10046) ;;
+        snapper) seeds+=(../shared/data/snapper) ;;
         oracle_stacks) seeds+=(../shared/data/stack_profiling) ;;
         ftrace) seeds+=(../shared/data/ftrace/vm-6.1 ../shared/data/ftrace/vm-6.12) ;;
         perf_sched_script | perf_sched_timehist) seeds+=(../shared/data/sched) ;;

@@ -1,7 +1,7 @@
-"""Parses the script of `dbtime oracle-map` by the Oracle dialect of sqlfluff; usage: oracle_map_grammar.py SCRIPT
+"""Parses the scripts of `dbtime oracle-map` and `oracle-snap` by the Oracle dialect of sqlfluff; usage: oracle_map_grammar.py SCRIPT
 
-SQL*Plus's own commands (SET, EXIT: one a line) are no SQL: they are checked against SQL*Plus's list of system variables. Exits
-with 1 and says what is wrong when anything else is not Oracle's SQL.
+SQL*Plus's own commands (SET, PROMPT, HOST, / and EXIT: one a line) are no SQL: SET is checked against SQL*Plus's list of system
+variables. Exits with 1 and says what is wrong when anything else is not Oracle's SQL.
 """
 
 import re
@@ -27,7 +27,9 @@ VARIABLES = {
 
 
 def is_command(line):
-    if line.strip() == "EXIT":
+    if line.strip() in ("EXIT", "/"):
+        return True
+    if re.fullmatch(r"(PROMPT|HOST) \S.*", line.strip()):
         return True
     match = re.fullmatch(r"SET (\w+) (\w+)", line.strip())
     return bool(match) and re.fullmatch(VARIABLES.get(match[1], "(?!)"), match[2]) is not None

@@ -435,7 +435,7 @@ fn a_map_that_changes_brings_new_sessions_and_ends_old_ones() {
 }
 
 #[test]
-fn the_script_is_oracles_sql() {
+fn the_scripts_are_oracles_sql() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests/ is inside the repository");
@@ -460,6 +460,9 @@ fn the_script_is_oracles_sql() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert_eq!(String::from_utf8_lossy(&output.stdout), "4 statements\n");
+    let snap = parse(&dbtime(&["oracle-snap"]).expect_code(0).stdout);
+    assert!(snap.status.success(), "{}", String::from_utf8_lossy(&snap.stderr));
+    assert_eq!(String::from_utf8_lossy(&snap.stdout), "2 statements\n");
     // What is wrong is found.
     for (from, to) in [
         ("FROM v$event_name", "FORM v$event_name"),

@@ -62,6 +62,11 @@ pub enum Command {
     /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
     #[command(after_help = "Example: dbtime oracle-map > map.sql")]
     OracleMap,
+    /// Print the SQL*Plus script that reads the statistics of Oracle sessions twice, for 'report' and 'import'
+    #[command(
+        after_help = "Example: dbtime oracle-snap > snap.sql; sqlplus -s / as sysdba @snap.sql all 10 > snap.csv; dbtime report snap.csv"
+    )]
+    OracleSnap,
     /// Tell what this host allows, and what to do about the rest (as root: what recording would meet)
     Doctor(DoctorArguments),
     /// See all of it on a throw-away PostgreSQL (needs root)

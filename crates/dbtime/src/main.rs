@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Command::Sched(arguments) => run_sched(&arguments),
         Command::Calibrate(arguments) => run_calibrate(&arguments),
         Command::OracleMap => output::print(ORACLE_MAP).map(|()| ExitCode::SUCCESS),
+        Command::OracleSnap => output::print(ORACLE_SNAP).map(|()| ExitCode::SUCCESS),
         Command::Doctor(arguments) => doctor::run(&arguments).map(|works| match works {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(FAILED),
@@ -93,6 +94,9 @@ fn main() -> ExitCode {
 
 /// Printed by `dbtime oracle-map`.
 const ORACLE_MAP: &str = include_str!("oracle_map.sql");
+
+/// Printed by `dbtime oracle-snap`.
+const ORACLE_SNAP: &str = include_str!("oracle_snap.sql");
 
 fn run_report(mut arguments: ReportArguments) -> anyhow::Result<ExitCode> {
     if arguments.recordings.is_empty() && !arguments.compare {

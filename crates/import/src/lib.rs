@@ -22,7 +22,9 @@ mod ftrace;
 mod import;
 mod inputs;
 mod lines;
+mod names;
 mod options;
+mod oracle_snap;
 mod oracle_stacks;
 mod oracle_trace;
 mod parallel;
@@ -32,7 +34,9 @@ mod perf_script;
 mod read_ahead;
 mod samples;
 mod sched_fields;
+mod session_growth;
 mod short_stack;
+mod snapper;
 mod strace;
 mod switches;
 mod text;
@@ -68,8 +72,10 @@ pub trait Importer: Sync {
 }
 
 /// Every format there is. What many texts could be taken for comes last.
-const IMPORTERS: [&dyn Importer; 12] = [
+const IMPORTERS: [&dyn Importer; 14] = [
     &oracle_trace::OracleTrace,
+    &oracle_snap::OracleSnap,
+    &snapper::Snapper,
     &ftrace::Ftrace,
     &oracle_stacks::OracleStacks,
     &short_stack::ShortStack,

@@ -73,12 +73,13 @@ use clock::Clock;
 use events::{EventId, Events};
 use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
+pub(crate) use session::backend_type;
 use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
 pub(crate) use statements::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 use statements::{Parsed, Statements};
 use usual::Usual;
 use views::IntervalView;
-use wall_clock::wall_clock;
+pub(crate) use wall_clock::wall_clock;
 
 /// Longer times are damage: it is more than thirty years.
 const MAX_US: u64 = 1_000_000_000_000_000;

@@ -591,7 +591,7 @@ fn assume(cursors: &mut Cursors, wait: &KeptWait) {
 
 /// `oracle@host (J003)`: job and shared server processes work for users, parallel servers for another session; every
 /// other name in parentheses is that of a background process.
-fn backend_type(image: &str) -> String {
+pub(crate) fn backend_type(image: &str) -> String {
     let name = image
         .rsplit_once('(')
         .map_or("", |(_, name)| name.trim_end_matches(')'));

@@ -5,7 +5,7 @@ use jiff::tz::{Offset, TimeZone};
 
 /// The first time of day in a line, in microseconds since the Unix epoch. Without an offset it is taken for UTC,
 /// because nothing in the file says where the host stood.
-pub(super) fn wall_clock(line: &[u8]) -> Option<i64> {
+pub(crate) fn wall_clock(line: &[u8]) -> Option<i64> {
     memchr::memchr_iter(b'-', line).find_map(|at| {
         let start = at.checked_sub(4)?;
         let before = start.checked_sub(1).map(|at| line[at]);

@@ -1,0 +1,122 @@
+//! The spool of the script that `dbtime oracle-snap` prints: two readings of statistics, time model and waits of Oracle
+//! sessions, or more.
+//!
+//! # Format
+//! Lines of fields with commas between them, in quotes where they are text; the last field is a point, so that a cut line shows.
+//! ```text
+//! dbtime-oracle-snap 1
+//! instance,"NAME","VERSION",.
+//! session,TIME,SID,SERIAL#,SECONDS SINCE LOGON,"TYPE","USERNAME","PROGRAM",.
+//! stat,TIME,SID,SERIAL#,"NAME",VALUE,.
+//! time,TIME,SID,SERIAL#,"NAME",MICROSECONDS,.
+//! wait,TIME,SID,SERIAL#,"EVENT","WAIT CLASS",MICROSECONDS,WAITS,.
+//! waiting,TIME,SID,SERIAL#,"EVENT","WAIT CLASS",MICROSECONDS,.
+//! read,.
+//! ```
+//! TIME is that of the reading, in UTC, to the microsecond. Numbers are as they stand since logon; those that are 0 are missing.
+//! `waiting` is the wait that has not ended, which the database has not added to `wait` yet.
+//!
+//! # Rows
+//! See [`crate::session_growth`]: what grew between a reading and the next. A session that logged on in between begins at
+//! 0. Of one that logged off the second reading has nothing. Statistics may shrink (memory, open cursors); times and waits do
+//! not, so what did is left out.
+
+mod reading;
+mod record;
+
+use std::io::Read;
+use std::path::Path;
+
+use dbtime_model::recording::ImportedFile;
+
+use crate::import::unknown_line;
+use crate::lines::Line;
+use crate::{Import, ImportError, Importer, Lines, Nature};
+use reading::Readings;
+use record::{Record, record};
+
+const HEADING: &[u8] = b"dbtime-oracle-snap ";
+const VERSION: &[u8] = b"1";
+
+/// The importer of this format.
+#[derive(Debug)]
+pub(crate) struct OracleSnap;
+
+impl Importer for OracleSnap {
+    fn name(&self) -> &'static str {
+        "readings of dbtime oracle-snap"
+    }
+
+    fn detect(&self, head: &[u8]) -> bool {
+        head.split(|byte| *byte == b'\n')
+            .any(|line| line.starts_with(HEADING))
+    }
+
+    fn import(
+        &self,
+        lines: &mut Lines<Box<dyn Read + '_>>,
+        path: &Path,
+        into: &mut Import,
+    ) -> Result<(), ImportError> {
+        let mut reader = Reader {
+            into,
+            file: crate::import::file(path),
+            version: String::new(),
+            other_version: None,
+            readings: Readings::new(path),
+        };
+        while let Some(line) = lines.next_line() {
+            reader.line(line);
+        }
+        reader.finish(lines.number());
+        Ok(())
+    }
+}
+
+struct Reader<'a> {
+    into: &'a mut Import,
+    file: ImportedFile,
+    version: String,
+    other_version: Option<String>,
+    readings: Readings,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, line: Line<'_>) {
+        let text = line.bytes.trim_ascii();
+        if let Some(version) = text.strip_prefix(HEADING) {
+            if version != VERSION {
+                self.other_version =
+                    Some(String::from_utf8_lossy(&version[..version.len().min(20)]).into_owned());
+            }
+            return;
+        }
+        if text.is_empty() || self.other_version.is_some() {
+            return;
+        }
+        match record(text) {
+            Some(Record::Instance { version }) => self.version = version,
+            Some(Record::Read { time_us, sid, what }) => self.readings.read(time_us, sid, &what, self.into),
+            Some(Record::End) => self.readings.end(true, self.into),
+            None => {
+                self.readings.is_damaged();
+                unknown_line(&mut self.file, line.number, line.bytes);
+            }
+        }
+    }
+
+    fn finish(mut self, lines: u64) {
+        self.file.lines = lines;
+        self.into.database("Oracle Database", &self.version);
+        self.into.set_nature(Nature::default());
+        if let Some(version) = &self.other_version {
+            self.into.problem(format!(
+                "{}: version {version} of the format, which this dbtime does not know: nothing is read",
+                self.file.path
+            ));
+        } else {
+            self.readings.finish(&self.file.path, self.into);
+        }
+        self.into.file(self.file);
+    }
+}

@@ -1,0 +1,177 @@
+//! What statistics of Oracle sessions grew by in an interval becomes rows: what importers of such snapshots have in common.
+//!
+//! # Rows
+//! Counters have the source `snapper` and stand in the second in which the interval began. What of it is time is activity
+//! too, and stands in the second in which the interval ended, as all that is imported: waits, CPU, and what the database
+//! counts beyond both, which is `unaccounted`. What the interval has beyond the database's own times has no row: nobody says
+//! what it was.
+
+use dbtime_model::counter::{self, snapper};
+use dbtime_model::{ActivityRow, CounterRow, Fidelity, NO_STACK, SessionId, SessionState, State, Wait};
+
+use crate::Import;
+
+const SECOND_US: i64 = 1_000_000;
+
+/// CPU in V$SESS_TIME_MODEL: of sessions that users wait for, and of background processes.
+const CPU: [&str; 2] = ["DB CPU", "background cpu time"];
+
+/// What this CPU is a part of.
+const ELAPSED: [&str; 2] = ["DB time", "background elapsed time"];
+
+/// What a number is, in the three views that have numbers of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Statistic,
+    Time,
+    Wait,
+}
+
+/// Something that grew.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Growth<'a> {
+    /// In its own unit.
+    Statistic { name: &'a str, value: i64 },
+    /// A part of the time model.
+    Time { name: &'a str, us: i64 },
+    /// Waits for an event; their number where it is known.
+    Wait {
+        name: &'a str,
+        wait: &'a Wait,
+        us: i64,
+        waits: Option<i64>,
+    },
+}
+
+/// When it grew.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Interval {
+    /// Microseconds since the Unix epoch.
+    pub begin_us: i64,
+    pub end_us: i64,
+    /// How long it was, where that is known.
+    pub elapsed_ns: Option<i64>,
+    /// All that grew is there. If not, waits may be missing, and nothing is said of what lies beyond those that are there.
+    pub is_whole: bool,
+}
+
+/// A session and what is known of its time in an interval.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SessionTime {
+    id: SessionId,
+    elapsed_us: i128,
+    cpu_us: i128,
+    wait_us: i128,
+}
+
+impl SessionTime {
+    /// Nothing grew yet.
+    pub(crate) fn new(id: SessionId) -> SessionTime {
+        SessionTime {
+            id,
+            elapsed_us: 0,
+            cpu_us: 0,
+            wait_us: 0,
+        }
+    }
+}
+
+impl Interval {
+    /// Adds the rows of what grew.
+    pub(crate) fn grew(&self, of: &mut SessionTime, growth: Growth<'_>, into: &mut Import) {
+        match growth {
+            Growth::Statistic { name, value } => self.counter(of.id, snapper::STATISTIC, name, value, into),
+            Growth::Time { name, us } => {
+                self.counter(of.id, snapper::TIME_US, name, us, into);
+                if CPU.contains(&name) {
+                    of.cpu_us += i128::from(us.max(0));
+                    self.activity(of.id, &Wait::none(), State::Cpu, us.into(), 0, into);
+                } else if ELAPSED.contains(&name) {
+                    of.elapsed_us += i128::from(us);
+                }
+            }
+            Growth::Wait {
+                name,
+                wait,
+                us,
+                waits,
+            } => {
+                if us != 0 {
+                    self.counter(of.id, snapper::WAIT_US, name, us, into);
+                }
+                if let Some(waits) = waits {
+                    self.counter(of.id, snapper::WAITS, name, waits, into);
+                }
+                if !wait.idle {
+                    of.wait_us += i128::from(us.max(0));
+                }
+                let count = u64::try_from(waits.unwrap_or(0)).unwrap_or(0);
+                self.activity(of.id, wait, State::Unknown, us.into(), count, into);
+            }
+        }
+    }
+
+    /// Adds the rows of the session's time as a whole.
+    pub(crate) fn ended(&self, of: &SessionTime, into: &mut Import) {
+        // What the instance counts as a whole is no session's.
+        if of.id == SessionId::RECORDER {
+            return;
+        }
+        if let Some(elapsed_ns) = self.elapsed_ns {
+            self.counter(of.id, counter::ELAPSED_NS, "", elapsed_ns, into);
+        }
+        if self.is_whole {
+            let beyond = of.elapsed_us - of.cpu_us - of.wait_us;
+            let unaccounted = Wait::event(Wait::UNKNOWN, "unaccounted", false);
+            self.activity(of.id, &unaccounted, State::Unknown, beyond, 0, into);
+        }
+    }
+
+    fn counter(&self, session: SessionId, prefix: &str, name: &str, value: i64, into: &mut Import) {
+        into.counter(CounterRow {
+            time: second_of(self.begin_us),
+            session,
+            source: counter::SNAPPER.to_string(),
+            name: format!("{prefix}{name}"),
+            value,
+            ..CounterRow::default()
+        });
+    }
+
+    fn activity(
+        &self,
+        session: SessionId,
+        wait: &Wait,
+        state: State,
+        us: i128,
+        count: u64,
+        into: &mut Import,
+    ) {
+        if us <= 0 || session == SessionId::RECORDER {
+            return;
+        }
+        // An interval that ends with a second is in it, not in the next one.
+        let last_us = self.end_us.saturating_sub(1).max(self.begin_us);
+        into.activity(ActivityRow {
+            time: second_of(last_us),
+            session,
+            statement: 0,
+            wait_class: wait.class.to_string(),
+            wait_event: wait.event.to_string(),
+            idle: wait.idle,
+            state,
+            session_state: SessionState::None,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            ns: u64::try_from(us).unwrap_or(u64::MAX).saturating_mul(1000),
+            count,
+            samples: 0,
+            fidelity: Fidelity::Exact,
+            pooled: false,
+        });
+    }
+}
+
+fn second_of(time_us: i64) -> i64 {
+    time_us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
+}

@@ -1,0 +1,391 @@
+//! What Session Snapper (Tanel Poder) prints: growth of statistics, time model and waits of Oracle sessions.
+//!
+//! # Format
+//! ```text
+//! -- Session Snapper v4.15 …
+//!  SID @INST, USERNAME  , TYPE, STATISTIC    ,         DELTA, HDELTA/SEC,    %TIME, GRAPH       , NUM_WAITS, …
+//!   1090  @1, TANEL     , WAIT, db file …    ,      17099937,   130.85ms,    13.1%, [WW        ],         1, …
+//!
+//! --  End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7
+//! ```
+//! Which columns there are differs between versions and is set in the script. The heading says it, once for all snapshots of a
+//! run. Version 1 ends its snapshots without a time: its rows say when they began and how many seconds they were. Whatever
+//! else is in the file (the spool of a whole session, as a rule) is passed over, unless it is a damaged row.
+//!
+//! # Rows
+//! See [`crate::session_growth`]. A session is a SID and its user name in a file. What stands at SID -1 (latches, enqueues,
+//! buffers) is counted by the instance as a whole, and belongs to no session. Exact numbers only: rounded ones (HDELTA) are not
+//! read. The table of sampled sessions (ASH) is left out.
+
+mod columns;
+mod snapshot;
+
+use std::io::Read;
+use std::path::Path;
+
+use dbtime_model::recording::{Clock, ImportedFile};
+
+use crate::import::unknown_line;
+use crate::lines::Line;
+use crate::names::Names;
+use crate::oracle_trace::events::Events;
+use crate::oracle_trace::wall_clock;
+use crate::session_growth::Interval;
+use crate::{Import, ImportError, Importer, Lines, Nature};
+use columns::{Columns, Meaning, seconds_ns};
+use snapshot::Snapshot;
+
+const BANNER: &[u8] = b"-- Session Snapper v";
+
+const NO_ZONE: &str = "Snapper says no time zone: its times are taken for UTC";
+const NO_SAMPLES: &str =
+    "Snapper's samples of active sessions (ASH) are left out: statistics, time model and waits are read";
+
+/// Rows that wait for the end of their snapshot: a snapshot of a thousand sessions has a hundred thousand.
+const MAX_ROWS: usize = 1_000_000;
+
+const SECOND_US: i64 = 1_000_000;
+
+/// What a snapshot weighs beside its rows, in rows.
+const SNAPSHOT_WEIGHT: usize = 10;
+
+/// The importer of this format.
+#[derive(Debug)]
+pub(crate) struct Snapper;
+
+impl Importer for Snapper {
+    fn name(&self) -> &'static str {
+        "Snapper"
+    }
+
+    fn detect(&self, head: &[u8]) -> bool {
+        let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        let first_version = Columns::of_first_version();
+        lines.any(|line| {
+            let is_row = || match &first_version {
+                Some(columns) if line.starts_with(b"DATA,") => matches!(columns.line(line), Meaning::Row(_)),
+                _ => false,
+            };
+            line.starts_with(BANNER) || Columns::of(line).is_some() || is_row()
+        })
+    }
+
+    fn import(
+        &self,
+        lines: &mut Lines<Box<dyn Read + '_>>,
+        path: &Path,
+        into: &mut Import,
+    ) -> Result<(), ImportError> {
+        let mut reader = Reader {
+            into,
+            file: crate::import::file(path),
+            events: Events::new(),
+            names: Names::default(),
+            columns: None,
+            first_version: Columns::of_first_version(),
+            open: Snapshot::default(),
+            early: Vec::new(),
+            early_rows: 0,
+            first_us: None,
+            last_us: None,
+            covered: Covered::default(),
+            read: 0,
+            without_end: Told::default(),
+            left_out: Told::default(),
+            disappeared: Told::default(),
+        };
+        while let Some(line) = lines.next_line() {
+            reader.line(line);
+        }
+        reader.finish(lines.number());
+        Ok(())
+    }
+}
+
+/// How often something happened, and where first.
+#[derive(Debug, Default)]
+struct Told {
+    count: u64,
+    line: u64,
+}
+
+impl Told {
+    fn at(&mut self, line: u64) {
+        if self.count == 0 {
+            self.line = line;
+        }
+        self.count += 1;
+    }
+}
+
+/// What the snapshots are of the time from the first to the last.
+#[derive(Debug, Default)]
+struct Covered {
+    snapshots: u64,
+    us: i64,
+}
+
+struct Reader<'a> {
+    into: &'a mut Import,
+    file: ImportedFile,
+    events: Events,
+    names: Names,
+    columns: Option<Columns>,
+    first_version: Option<Columns>,
+    /// The snapshot whose rows are being read.
+    open: Snapshot,
+    /// Snapshots without a time, from before the first time in the file.
+    early: Vec<Snapshot>,
+    early_rows: usize,
+    /// When the first snapshot began.
+    first_us: Option<i64>,
+    /// When the last snapshot ended.
+    last_us: Option<i64>,
+    covered: Covered,
+    read: u64,
+    without_end: Told,
+    left_out: Told,
+    disappeared: Told,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, line: Line<'_>) {
+        let text = line.bytes.trim_ascii_end();
+        if let Some(about) = text.strip_prefix(b"--") {
+            if line.ended {
+                self.comment(about.trim_ascii_start());
+            }
+            return;
+        }
+        let of_first_version = self.first_version.as_ref().filter(|_| text.starts_with(b"DATA,"));
+        let Some(columns) = self.columns.as_ref().or(of_first_version) else {
+            self.heading(text);
+            return;
+        };
+        match columns.line(text) {
+            // The last number of a line that is cut may be cut.
+            Meaning::Row(_) | Meaning::Damaged if !line.ended => {
+                unknown_line(&mut self.file, line.number, line.bytes);
+            }
+            Meaning::Row(row) => {
+                if self.open.is_another(&row) {
+                    self.end_by_rows(true);
+                }
+                if self.early_rows + self.open.len() >= MAX_ROWS
+                    || !self.open.add(&row, line.number, &mut self.names)
+                {
+                    // What is left out may be waits.
+                    self.open.is_damaged = true;
+                    self.left_out.at(line.number);
+                } else {
+                    self.read += 1;
+                }
+            }
+            Meaning::Damaged => {
+                self.open.is_damaged = true;
+                unknown_line(&mut self.file, line.number, line.bytes);
+            }
+            Meaning::Other if text.starts_with(b"WARN, Session has disappeared") => {
+                self.disappeared.at(line.number);
+            }
+            Meaning::Other => self.heading(text),
+        }
+    }
+
+    /// Headings stand at the begin of a run: what is open then was cut.
+    fn heading(&mut self, text: &[u8]) {
+        if let Some(columns) = Columns::of(text) {
+            self.end_by_rows(false);
+            self.columns = Some(columns);
+        }
+    }
+
+    /// A line that begins with `--`.
+    fn comment(&mut self, about: &[u8]) {
+        if about.starts_with(b"Session Snapper v") {
+            self.end_by_rows(false);
+        } else if about.starts_with(b"End of ASH snap") {
+            if memchr::memmem::find(about, b"samples_taken=0").is_none() {
+                self.into.reason(NO_SAMPLES);
+            }
+        } else if about.starts_with(b"End of Stats snap") || about.starts_with(b"End of snap") {
+            match end(about) {
+                Some((end_us, elapsed_ns)) => {
+                    self.end(end_us.saturating_sub(elapsed_ns / 1000), end_us, elapsed_ns, true)
+                }
+                // Version 1: its rows say it.
+                None => self.end_by_rows(true),
+            }
+        }
+    }
+
+    /// The open snapshot ends, and only its rows can say when it was.
+    fn end_by_rows(&mut self, is_whole: bool) {
+        if let Some((begin_us, elapsed_ns)) = self.open.taken {
+            self.end(
+                begin_us,
+                begin_us.saturating_add(elapsed_ns / 1000),
+                elapsed_ns,
+                is_whole,
+            );
+        } else if self.open.len() > 0 {
+            self.without_end.at(self.open.line);
+            let snapshot = std::mem::take(&mut self.open);
+            match self.last_us {
+                Some(last_us) => self.add_without_time(snapshot, last_us.saturating_sub(1)),
+                None => {
+                    self.early_rows += snapshot.len() + SNAPSHOT_WEIGHT;
+                    self.early.push(snapshot);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, begin_us: i64, end_us: i64, elapsed_ns: i64, is_whole: bool) {
+        let snapshot = std::mem::take(&mut self.open);
+        if snapshot.len() == 0 {
+            return;
+        }
+        self.early_are_at(begin_us);
+        let interval = Interval {
+            begin_us,
+            end_us,
+            elapsed_ns: Some(elapsed_ns),
+            is_whole: is_whole && !snapshot.is_damaged,
+        };
+        snapshot.finish(
+            &interval,
+            &self.names,
+            &mut self.events,
+            &self.file.path,
+            self.into,
+        );
+        self.first_us = Some(self.first_us.map_or(begin_us, |first| first.min(begin_us)));
+        self.last_us = Some(self.last_us.map_or(end_us, |last| last.max(end_us)));
+        self.covered.snapshots += 1;
+        self.covered.us = self.covered.us.saturating_add(elapsed_ns / 1000);
+    }
+
+    fn early_are_at(&mut self, us: i64) {
+        self.early_rows = 0;
+        for snapshot in std::mem::take(&mut self.early) {
+            self.add_without_time(snapshot, us);
+        }
+    }
+
+    fn add_without_time(&mut self, snapshot: Snapshot, us: i64) {
+        let interval = Interval {
+            begin_us: us,
+            end_us: us,
+            elapsed_ns: None,
+            is_whole: false,
+        };
+        snapshot.finish(
+            &interval,
+            &self.names,
+            &mut self.events,
+            &self.file.path,
+            self.into,
+        );
+    }
+
+    /// Who divides by the time of the whole file has to know how little of it the snapshots are.
+    fn tell_gaps(&mut self, last_us: i64) {
+        let all_us = last_us.saturating_sub(self.first_us.unwrap_or(last_us));
+        let Covered { snapshots, us } = self.covered;
+        // End and length are rounded: snapshots that follow each other may be a second apart.
+        if snapshots > 1
+            && all_us.saturating_sub(us)
+                > i64::try_from(snapshots)
+                    .unwrap_or(i64::MAX)
+                    .saturating_mul(SECOND_US)
+        {
+            self.into.reason(&format!(
+                "Snapper took {snapshots} snapshots of {:.1} s together in {:.1} s: nothing is known of the time between them",
+                seconds(us),
+                seconds(all_us)
+            ));
+        }
+    }
+
+    fn finish(mut self, lines: u64) {
+        self.file.lines = lines;
+        self.end_by_rows(false);
+        self.early_are_at(0);
+        let path = &self.file.path;
+        if self.without_end.count > 0 {
+            self.into.problem(format!(
+                "{path}: snapshots without an end: {}, the first of them begins at line {}: how long they took is not known, and rows \
+                 may be missing",
+                self.without_end.count, self.without_end.line
+            ));
+        }
+        if self.left_out.count > 0 {
+            self.into.problem(format!(
+                "{path}: {} rows are left out, the first of them line {}: of one snapshot {MAX_ROWS} are kept, and so many names as \
+                 no database has",
+                self.left_out.count, self.left_out.line
+            ));
+        }
+        if self.disappeared.count > 0 {
+            self.into.problem(format!(
+                "{path}: sessions that disappeared during a snapshot: {}, the first of them at line {}: what they did is not in the \
+                 file",
+                self.disappeared.count, self.disappeared.line
+            ));
+        }
+        if self.read == 0 {
+            self.into.problem(format!(
+                "{path}: no statistics with exact numbers (DELTA) are in it: run Snapper with 'stats' or 'all'"
+            ));
+        }
+        self.into.database("Oracle Database", "");
+        let clock = match self.last_us {
+            Some(last_us) => {
+                self.into.reason(NO_ZONE);
+                self.tell_gaps(last_us);
+                self.into.ends(last_us);
+                Clock::Utc
+            }
+            None => Clock::None,
+        };
+        self.into.set_nature(Nature {
+            clock,
+            ..Nature::default()
+        });
+        self.into.file(self.file);
+    }
+}
+
+fn seconds(us: i64) -> f64 {
+    us as f64 / 1e6
+}
+
+/// `End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7`: microseconds since the Unix epoch, and nanoseconds.
+fn end(about: &[u8]) -> Option<(i64, i64)> {
+    let after = |key: &[u8]| memchr::memmem::find(about, key).map(|at| &about[at + key.len()..]);
+    let moment = wall_clock(after(b"end=")?.get(..19)?)?;
+    Some((moment, seconds_ns(after(b"seconds=")?.trim_ascii())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_a_snapshot_says_when_it_was() {
+        // Checked with `date -u -d … +%s`.
+        assert_eq!(
+            end(b"End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7"),
+            Some((1_414_875_006_000_000, 130_700_000_000))
+        );
+        for nothing in [
+            "End of snap 1",
+            "End of Stats snap 1, end=, seconds=",
+            "End of Stats snap 1, end=2014-11-01 20:50:06",
+            "End of Stats snap 1, end=2014-11-01 20:50:06, seconds=x",
+        ] {
+            assert_eq!(end(nothing.as_bytes()), None, "{nothing}");
+        }
+    }
+}
