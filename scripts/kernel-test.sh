@@ -29,7 +29,7 @@ su postgres -c "$binaries/pg_ctl -D /mnt/data -l /mnt/log -w -t 120 start" >/dev
 (su postgres -c "$binaries/psql -h /mnt -qc 'SELECT pg_sleep(100)'" >/dev/null 2>&1 &)
 (su postgres -c "$binaries/psql -h /mnt -qc 'SELECT sum(sqrt(i)) FROM generate_series(1, 1000000000) i'" >/dev/null 2>&1 &)
 sleep 4
-$repository/target/debug/dbtime record --postgres /mnt/data -d 6 -o /mnt/r.dbt
+$repository/target/debug/dbtime record --statistics --postgres /mnt/data -d 6 -o /mnt/r.dbt
 echo "RECORD EXIT \$?"
 for level in switch calls; do
     $repository/target/debug/dbtime record --postgres /mnt/data -d 4 --exact=\$level --wakers -o /mnt/\$level.dbt
@@ -38,6 +38,8 @@ done
 echo "JSON BEGIN"
 $repository/target/debug/dbtime report /mnt/r.dbt --format json
 echo "JSON END"
+$repository/target/debug/dbtime report /mnt/r.dbt --snapshot --format json
+echo "SNAPSHOT END"
 for level in switch calls; do
     $repository/target/debug/dbtime report /mnt/\$level.dbt --format json
     echo "EXACT END"
@@ -61,8 +63,11 @@ assert computing["user_ns"] + computing["kernel_ns"] + computing["runnable_ns"] 
 for session in report["sessions"]:
     assert abs(session["accounted_ns"] - session["elapsed_ns"]) <= 0.01 * session["elapsed_ns"], session
 assert report["quality"]["samples"] > 1000 and report["quality"]["lost"] == 0, report["quality"]
+snapshot = json.loads(text.split("\nJSON END\n")[1].split("SNAPSHOT END")[0])
+counted = {line["name"] for session in snapshot["sessions"] for line in session["lines"] if line["type"] == "STAT"}
+assert counted >= {"utime", "voluntary_ctxt_switches", "minor_faults", "rchar", "syscw"}, counted
 assert text.count("EXACT EXIT 0") == 2, "record --exact did not end well"
-for exact in text.split("JSON END\n")[1].split("EXACT END")[:2]:
+for exact in text.split("SNAPSHOT END\n")[1].split("EXACT END")[:2]:
     exact = json.loads(exact)
     for session in exact["sessions"]:
         assert abs(session["accounted_ns"] - session["elapsed_ns"]) <= 0.001 * session["elapsed_ns"], session

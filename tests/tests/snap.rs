@@ -97,7 +97,7 @@ fn what_grew_is_what_the_kernel_counts() {
         ] {
             assert!(truth(name) > 0.0, "the work does some of each: {name}");
         }
-        let cpu = growth(found, "STAT", "user_cpu") + growth(found, "STAT", "kernel_cpu");
+        let cpu = growth(found, "STAT", "utime") + growth(found, "STAT", "stime");
         assert_close(&format!("{tier:?}: CPU, ns"), cpu, truth("cpu"), 0.0, 20_000.0);
         times_add_up(tier, found, elapsed);
         waits_are_counted(tier, found);
@@ -245,9 +245,9 @@ fn one_snapshot_follows_the_other_without_a_gap_and_who_is_chosen() {
     let middle = &snapshots[1];
     let slept = session(middle, sleeper.pid()).expect("the sleeper");
     assert_close("slept, s", growth(slept, "TIME", "DB time") / 1e9, 1.0, 0.02, 0.0);
+    let pid = sleeper.pid().to_string();
     let active = middle["active"].as_array().expect("active sessions");
-    let of_sleeper =
-        |row: &&Value| row["group"][0] == sleeper.pid().to_string() && row["section"] == "db_time";
+    let of_sleeper = |row: &&Value| row["group"][0] == pid.as_str() && row["section"] == "db_time";
     let by_wait: f64 = active
         .iter()
         .filter(of_sleeper)

@@ -113,8 +113,8 @@ fn named(
     let calls = |of: fn(&Calls) -> u64| counts.calls.as_ref().map(of);
     let bytes = |of: fn(&Bytes) -> u64| counts.bytes.as_ref().map(of);
     [
-        (task::USER_CPU_NS, Some(user)),
-        (task::KERNEL_CPU_NS, Some(kernel)),
+        (task::UTIME_NS, Some(user)),
+        (task::STIME_NS, Some(kernel)),
         (task::VOLUNTARY_SWITCHES, Some(counts.voluntary_switches)),
         (task::INVOLUNTARY_SWITCHES, Some(counts.involuntary_switches)),
         (task::MINOR_FAULTS, Some(counts.minor_faults)),

@@ -1,9 +1,8 @@
 //! What statistics of Oracle sessions grew by in an interval becomes rows: what importers of such snapshots have in common.
 //!
 //! # Rows
-//! Counters have the source `snapper` and stand in the second in which the interval began. What of it is time is activity
-//! too, and stands in the second in which the interval ended, as all that is imported: waits, CPU, and what the database
-//! counts beyond both, which is `unaccounted`. What the interval has beyond the database's own times has no row: nobody says
+//! Counters have the source `snapper`. What of them is time is activity too: waits, CPU, and what the database counts beyond both,
+//! which is `unaccounted`. All of it stands in the second in which the interval ended, as all that is imported. What the interval has beyond the database's own times has no row: nobody says
 //! what it was.
 
 use dbtime_model::counter::{self, snapper};
@@ -127,9 +126,14 @@ impl Interval {
         }
     }
 
+    /// One that ends with a second is in it, not in the next one.
+    fn last_second(&self) -> i64 {
+        second_of(self.end_us.saturating_sub(1).max(self.begin_us))
+    }
+
     fn counter(&self, session: SessionId, prefix: &str, name: &str, value: i64, into: &mut Import) {
         into.counter(CounterRow {
-            time: second_of(self.begin_us),
+            time: self.last_second(),
             session,
             source: counter::SNAPPER.to_string(),
             name: format!("{prefix}{name}"),
@@ -150,10 +154,8 @@ impl Interval {
         if us <= 0 || session == SessionId::RECORDER {
             return;
         }
-        // An interval that ends with a second is in it, not in the next one.
-        let last_us = self.end_us.saturating_sub(1).max(self.begin_us);
         into.activity(ActivityRow {
-            time: second_of(last_us),
+            time: self.last_second(),
             session,
             statement: 0,
             wait_class: wait.class.to_string(),

@@ -31,7 +31,10 @@ fn counters(imported: &Whole) -> BTreeMap<(String, String), i64> {
     let sids: BTreeMap<_, _> = sids.collect();
     let mut sums = BTreeMap::new();
     for row in &imported.rows.counters {
-        assert_eq!((row.source.as_str(), row.time), (counter::SNAPPER, BEGIN_US));
+        assert_eq!(
+            (row.source.as_str(), row.time),
+            (counter::SNAPPER, BEGIN_US + 10_000_000)
+        );
         *sums
             .entry((sids[&row.session].to_string(), row.name.clone()))
             .or_default() += row.value;
@@ -150,9 +153,9 @@ fn a_third_reading_is_another_interval() {
             .filter(|row| row.time == time && row.name == name);
         rows.map(|row| row.value).collect::<Vec<_>>()
     };
-    assert_eq!(at(BEGIN_US + 10_000_000, "stat:user calls"), [1]);
+    assert_eq!(at(BEGIN_US + 20_000_000, "stat:user calls"), [1]);
     // 15 is in both now.
-    assert_eq!(at(BEGIN_US + 10_000_000, "elapsed_ns"), [10_000_000_000; 4]);
+    assert_eq!(at(BEGIN_US + 20_000_000, "elapsed_ns"), [10_000_000_000; 4]);
 }
 
 #[test]

@@ -143,10 +143,10 @@ fn every_number_of_the_real_file_is_there() {
             .split_once('.')
             .unwrap_or((&snapshot.seconds, "0"));
         let tenths: i64 = format!("{whole}{tenths}").parse().expect("tenths");
-        // Down to the second in which it began.
-        let begin = (november(&snapshot.end) * 10 - tenths).div_euclid(10) * SECOND;
+        // The last second that it has some of.
+        let last = (november(&snapshot.end) - 1) * SECOND;
         let mut add = |name: String, value: i64| {
-            expected.insert((begin, "1090@1".to_string(), name), value);
+            expected.insert((last, "1090@1".to_string(), name), value);
         };
         add("elapsed_ns".to_string(), tenths * 100_000_000);
         for (kind, name, delta, waits) in &snapshot.rows {
@@ -240,7 +240,7 @@ fn the_real_file_cut_anywhere_gives_no_more_than_the_whole() {
 #[test]
 fn a_snapshot_becomes_counters_and_time() {
     let imported = of_text(TABLE).expect("a known format");
-    let begin = TABLE_END - 10 * SECOND;
+    let (begin, last) = (TABLE_END - 10 * SECOND, TABLE_END - SECOND);
     let expected: BTreeMap<_, _> = [
         ("20@1", "elapsed_ns", 10_000_000_000),
         ("20@1", "stat:physical reads direct", 1),
@@ -256,7 +256,7 @@ fn a_snapshot_becomes_counters_and_time() {
         ("7@1", "time_us:background elapsed time", 100_000),
         ("", "stat:LATG: cache buffers chains", 123_456),
     ]
-    .map(|(sid, name, value)| ((begin, sid.to_string(), name.to_string()), value))
+    .map(|(sid, name, value)| ((last, sid.to_string(), name.to_string()), value))
     .into();
     assert_eq!(counters(&imported), expected);
     assert_eq!(
@@ -331,8 +331,8 @@ fn older_tables_have_other_columns() {
 --  End of snap 2, end=2011-02-10 11:06:45, seconds=5
 ";
     let imported = of_text(three).expect("a known format");
-    // By `date -u +%s`.
-    let first = 1_297_335_995 * SECOND;
+    // The last second of the first one, by `date -u +%s`.
+    let first = 1_297_335_999 * SECOND;
     let row = |time: i64, name: &str, value: i64| ((time, "20".to_string(), name.to_string()), value);
     assert_eq!(
         counters(&imported),
@@ -366,7 +366,7 @@ DATA,      20, 20110210 11:06:35,        5, WAIT, direct path read      ,       
 DATA,      21, 20110210 11:06:35,        5, STAT, user calls            ,             3,          1,          3,         .6
 DATA,      20, 20110210 11:06:40,        6, STAT, user calls            ,             7,          1,          7,       1.17
 ";
-    let first = 1_297_335_995 * SECOND;
+    let first = 1_297_335_999 * SECOND;
     let row =
         |time: i64, sid: &str, name: &str, value: i64| ((time, sid.to_string(), name.to_string()), value);
     let expected = BTreeMap::from([
@@ -374,8 +374,8 @@ DATA,      20, 20110210 11:06:40,        6, STAT, user calls            ,       
         row(first, "20", "wait_us:direct path read", 1_000_000),
         row(first, "21", "elapsed_ns", 5_000_000_000),
         row(first, "21", "stat:user calls", 3),
-        row(first + 5 * SECOND, "20", "elapsed_ns", 6_000_000_000),
-        row(first + 5 * SECOND, "20", "stat:user calls", 7),
+        row(first + 6 * SECOND, "20", "elapsed_ns", 6_000_000_000),
+        row(first + 6 * SECOND, "20", "stat:user calls", 7),
     ]);
     for text in [
         rows.to_string(),
@@ -417,10 +417,10 @@ fn a_snapshot_without_its_end_has_no_length_and_says_so() {
     let both = counters(&of_text(format!("{rows}\n{TABLE}{rows}\n")).expect("a known format"));
     let begin = TABLE_END - 10 * SECOND;
     let at = |time: i64, name: &str| both.get(&(time, "20@1".to_string(), name.to_string())).copied();
-    assert_eq!(at(begin, "stat:physical reads direct"), Some(2));
-    assert_eq!(at(begin, counter::ELAPSED_NS), Some(10_000_000_000));
-    assert_eq!(at(TABLE_END - SECOND, "stat:physical reads direct"), Some(1));
-    assert_eq!(at(TABLE_END - SECOND, counter::ELAPSED_NS), None);
+    assert_eq!(at(begin, "stat:physical reads direct"), Some(1));
+    assert_eq!(at(begin, counter::ELAPSED_NS), None);
+    assert_eq!(at(TABLE_END - SECOND, "stat:physical reads direct"), Some(2));
+    assert_eq!(at(TABLE_END - SECOND, counter::ELAPSED_NS), Some(10_000_000_000));
 }
 
 #[test]

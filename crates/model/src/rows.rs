@@ -390,9 +390,9 @@ pub mod counter {
     /// Since 1.11.
     pub mod task {
         /// CPU in user mode, as /proc/PID/stat divides it: by the kernel's ticks.
-        pub const USER_CPU_NS: &str = "user_cpu_ns";
+        pub const UTIME_NS: &str = "utime_ns";
         /// CPU in kernel mode, likewise.
-        pub const KERNEL_CPU_NS: &str = "kernel_cpu_ns";
+        pub const STIME_NS: &str = "stime_ns";
         /// How often it gave up its CPU by itself.
         pub const VOLUNTARY_SWITCHES: &str = "voluntary_ctxt_switches";
         /// How often its CPU was taken away.

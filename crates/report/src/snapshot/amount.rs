@@ -36,9 +36,9 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// One mark for each ten percent of the time, ten at most.
+/// One mark for each ten percent of the time that have begun, to the next percent; ten at most.
 pub(crate) fn graph(percent: f64, mark: char) -> String {
-    let marks = (percent / 10.0).ceil().clamp(0.0, 10.0) as usize;
+    let marks = (percent.round() / 10.0).ceil().clamp(0.0, 10.0) as usize;
     let text: String = std::iter::repeat_n(mark, marks).collect();
     format!("[{text:<10}]")
 }

@@ -151,3 +151,113 @@ fn mark(line: &SnapshotLine) -> char {
         LineKind::Time | LineKind::Stat | LineKind::Latch => '#',
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::Path;
+
+    use super::*;
+
+    /// A row as Snapper printed it.
+    struct Printed {
+        line: SnapshotLine,
+        cells: Vec<(SnapshotColumn, String)>,
+    }
+
+    fn printed(row: &str) -> Option<Printed> {
+        let cells: Vec<&str> = row.split(',').map(str::trim).collect();
+        let [
+            _,
+            _,
+            kind,
+            name,
+            delta,
+            per_second,
+            percent,
+            graph,
+            waits,
+            waits_per_second,
+            average,
+        ] = cells[..]
+        else {
+            return None;
+        };
+        let kind = LineKind::ALL.into_iter().find(|one| one.as_str() == kind)?;
+        let (unit, factor) = match kind {
+            LineKind::Stat => (LineUnit::Amount, 1),
+            LineKind::Time | LineKind::Wait | LineKind::Latch => (LineUnit::Nanoseconds, 1_000),
+        };
+        let waits_in_it: Option<u64> = waits.parse().ok();
+        let mut cells = vec![
+            (SnapshotColumn::Delta, delta.to_string()),
+            (SnapshotColumn::ShortDeltaPerSecond, per_second.to_string()),
+            (SnapshotColumn::PercentOfTime, percent.to_string()),
+            (SnapshotColumn::Graph, graph.to_string()),
+        ];
+        if kind == LineKind::Wait {
+            let average = average.strip_suffix(" average wait")?;
+            cells.push((SnapshotColumn::Waits, waits.to_string()));
+            cells.push((SnapshotColumn::WaitsPerSecond, waits_per_second.to_string()));
+            cells.push((SnapshotColumn::Average, average.to_string()));
+        }
+        Some(Printed {
+            line: SnapshotLine {
+                kind,
+                name: name.to_string(),
+                growth: delta.parse::<i128>().ok()? * factor,
+                unit,
+                waits: waits_in_it,
+                average: None,
+            },
+            cells,
+        })
+    }
+
+    /// The first cell that is another one than was printed, if the snapshot was so long.
+    fn other(rows: &[Printed], elapsed_ns: u128) -> Option<String> {
+        let mut cells = rows
+            .iter()
+            .flat_map(|row| row.cells.iter().map(move |cell| (row, cell)));
+        cells.find_map(|(row, (column, text))| {
+            let cell = column.cell(&row.line, elapsed_ns);
+            (cell != *text).then(|| format!("{} {column}: {cell}, printed {text}", row.line.name))
+        })
+    }
+
+    /// Six snapshots of version 4.15. Their lengths are printed with one decimal and were used with more: for each there is a length
+    /// that rounds to what was printed, with which all cells are the same.
+    #[test]
+    fn cells_are_those_that_snapper_printed_to_the_last_digit() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../shared/data/snapper/tanelpoder__tpt-oracle__im_inmemory_cpu_counters.txt");
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            // There is nobody to tell when standard error is closed.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {} is not there", path.display());
+            return;
+        };
+        let (mut rows, mut snapshots, mut cells) = (Vec::new(), 0, 0);
+        for line in text.lines() {
+            rows.extend(printed(line));
+            let Some((_, seconds)) = line.split_once(", seconds=") else {
+                continue;
+            };
+            let about: f64 = seconds.trim().parse().expect("seconds");
+            // To 10 us: all cells together leave room for twice as much.
+            let mut lengths = (0..=10_000).map(|n| ((about - 0.05) * 1e9) as u128 + n * 10_000);
+            let found = lengths.any(|length| other(&rows, length).is_none());
+            assert!(
+                found,
+                "snapshot of {seconds} s: {:?}",
+                other(&rows, (about * 1e9) as u128)
+            );
+            cells += rows.iter().map(|row| row.cells.len()).sum::<usize>();
+            snapshots += 1;
+            rows.clear();
+        }
+        assert!(
+            snapshots == 6 && cells > 900,
+            "{snapshots} snapshots, {cells} cells"
+        );
+    }
+}
