@@ -292,3 +292,72 @@ fn what_nobody_looked_for_is_not_shown_as_nothing() {
         "{said}"
     );
 }
+
+#[test]
+fn what_is_held_now_is_shown_by_the_columns_that_are_chosen() {
+    needs_recording!();
+    let cluster = server_with_hold(&distribution());
+    let mut holder = Session::connect(&cluster);
+    holder.ask("SELECT hold(true, 1, true)");
+    let pid = holder.pid().to_string();
+    let directory = cluster.data_dir().to_str().expect("a plain path").to_string();
+    let looks = std::thread::spawn(move || {
+        let columns = "name,session,mode,state,where";
+        dbtime(&[
+            "latch",
+            "-d",
+            "3",
+            "--columns",
+            columns,
+            "--format",
+            "json",
+            "--postgres",
+            &directory,
+        ])
+    });
+    let begin = Instant::now();
+    let mut held = 0.0;
+    while !looks.is_finished() {
+        held += hold(&mut holder, true, 30_000, false);
+    }
+    let share = held / begin.elapsed().as_secs_f64();
+    let shown = looks.join().expect("it ends").expect_code(0).stdout;
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    let rows = shown["profile"].as_array().expect("rows").iter();
+    let of_holder = rows.filter(|row| row["group"]["name"] == LOCK);
+    let (mut found, mut placed) = (0.0, 0.0);
+    for row in of_holder {
+        let group = &row["group"];
+        assert!(
+            group["session"] == pid.as_str() && group["mode"] == "exclusive",
+            "{row}"
+        );
+        found += number(&row["ns"]) / 1e9;
+        if group["where"].to_string().contains("hold_for") {
+            placed += number(&row["ns"]) / 1e9;
+        }
+    }
+    assert!(placed > 0.8 * found, "{placed} of {found} s: {shown:#}");
+    say(&format!("{found:.3} s of 3 s, {share:.3} by its own clock"));
+    assert_close("held, s", found, 3.0 * share, 0.0, 1.5 * SAMPLED);
+    let latches = shown["latches"].as_array().expect("latches").iter();
+    let all: f64 = latches.map(|latch| number(&latch["held_ns"])).sum();
+    let rows = shown["profile"].as_array().expect("rows").iter();
+    assert_eq!(
+        rows.map(|row| number(&row["ns"])).sum::<f64>(),
+        all,
+        "all of it, once"
+    );
+
+    // The same of a recording.
+    let recorder = Recorder::server(&cluster, &[]);
+    hold(&mut holder, true, 30_000, false);
+    let recorded = recorder.stop();
+    let by_name = recorded.json(&["--latches", "--columns", "name"]);
+    let rows = by_name["profile"].as_array().expect("rows");
+    for latch in by_name["latches"].as_array().expect("latches") {
+        let of_name = |row: &&Value| row["group"]["name"] == latch["name"];
+        let ns: f64 = rows.iter().filter(of_name).map(|row| number(&row["ns"])).sum();
+        assert_eq!(ns, number(&latch["held_ns"]), "{latch}");
+    }
+}

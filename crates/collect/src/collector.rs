@@ -483,8 +483,13 @@ impl Collector {
         let rows = std::mem::take(&mut self.rows);
         match self.is_finished {
             true => rows,
-            false => self.windows.pass(rows, self.clock.wall_us(monotonic_ns())),
+            false => self.windows.pass(rows, self.now_us()),
         }
+    }
+
+    /// The time of day by the clock of the recording, microseconds since the Unix epoch: it does not step when the host's is set.
+    pub fn now_us(&self) -> i64 {
+        self.clock.wall_us(monotonic_ns())
     }
 
     /// True when short sessions have no time before this moment (microseconds since the Unix epoch) that is still to be divided.

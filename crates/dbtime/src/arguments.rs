@@ -11,11 +11,12 @@ use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
 use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 use dbtime_model::{BlockOperation, State};
 use dbtime_report::{
-    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatencyDimension, SnapshotColumn, StackView,
-    TimelineOptions, WorkUnit, parse_fact,
+    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatchColumn, LatencyDimension, SnapshotColumn,
+    StackView, TimelineOptions, WorkUnit, parse_fact,
 };
 
 use crate::import::Detail;
+use crate::live::Length;
 
 /// Shows where database time really goes.
 ///
@@ -36,11 +37,13 @@ pub enum Command {
     /// Record a running PostgreSQL server, one of its sessions, or an Oracle instance (needs root)
     Record(RecordArguments),
     /// Show where the time of a recording, or of a trace file, went
-    Report(ReportArguments),
+    Report(Box<ReportArguments>),
     /// Show on a screen, second by second, where the time of a running server goes (needs root), or that of a recording
     Top(TopArguments),
     /// Show how much statistics, times and waits of sessions grow in some seconds (needs root)
     Snap(SnapArguments),
+    /// Show who holds the server's internal locks (PostgreSQL: LWLocks), doing what and where in the code (needs root)
+    Latch(LatchArguments),
     /// Draw a flame graph of a recording
     Flame(FlameArguments),
     /// Make one page of a recording, which any browser opens without a network
@@ -331,8 +334,8 @@ pub struct TopArguments {
 )]
 pub struct SnapArguments {
     /// Length of a snapshot: seconds, or 30s, 1m; 'end' = until Ctrl-C
-    #[arg(value_name = "SECONDS", value_parser = SnapLength::parse)]
-    pub length: SnapLength,
+    #[arg(value_name = "SECONDS", value_parser = parse_length)]
+    pub length: Length,
     /// How many snapshots, one after the other
     #[arg(value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub count: u32,
@@ -374,26 +377,50 @@ pub struct SnapLayout {
     pub sessions: usize,
 }
 
-/// How long a snapshot is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SnapLength {
-    /// Whole seconds.
-    Seconds(u32),
-    /// Until somebody ends it.
-    UntilTheEnd,
+/// `dbtime latch`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "WHO is any of these, and what all of them are true of is shown:\n  \
+    4711  4711,4712             pids\n  \
+    user=bob  database=shop  application=… client=… backend_type=…\n  \
+    wait=IO:WALSync  state=disk  query=-42\n\n\
+    Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
+    sudo dbtime latch --columns session,name,mode user=bob"
+)]
+pub struct LatchArguments {
+    /// Whose locks [default: everybody's]: see below
+    #[arg(value_name = "WHO")]
+    pub who: Vec<String>,
+    /// How long to look: seconds, or 30s, 1m
+    #[arg(short = 'd', long = "duration", value_name = "TIME", default_value = "5", value_parser = parse_whole_seconds)]
+    pub seconds: u32,
+    /// Whose
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
+          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+    pub rate_hz: u32,
+    /// What is shown of the texts of statements
+    #[arg(long, value_name = "WHAT", default_value = "normalized")]
+    pub text: TextKind,
+    /// How it is shown
+    #[command(flatten)]
+    pub layout: LatchLayout,
+    /// Locks and holders, or rows, to show [default: 10]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: LiveFormat,
 }
 
-impl SnapLength {
-    fn parse(text: &str) -> Result<SnapLength, String> {
-        if text == "end" {
-            return Ok(SnapLength::UntilTheEnd);
-        }
-        let length = parse_seconds(text)?;
-        match u32::try_from(length.as_secs()) {
-            Ok(seconds) if seconds > 0 && length.subsec_nanos() == 0 => Ok(SnapLength::Seconds(seconds)),
-            _ => Err("must be whole seconds, or 'end'".to_string()),
-        }
-    }
+/// How held locks are shown.
+#[derive(Debug, Args)]
+pub struct LatchLayout {
+    /// Of held locks (LWLocks): one table by name, lock, mode, session, user, backend_type, application, query, statement, wait, state, where
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub columns: Vec<LatchColumn>,
 }
 
 /// Output formats of a snapshot.
@@ -608,6 +635,9 @@ pub struct ReportArguments {
     /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at"])]
     pub latches: bool,
+    /// How that is shown
+    #[command(flatten)]
+    pub latch_layout: LatchLayout,
     /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at", "latches"])]
     pub snapshot: bool,
@@ -807,7 +837,7 @@ pub enum FunctionSort {
 pub enum LiveFormat {
     /// Tables for a terminal
     Text,
-    /// A line of JSON at a time
+    /// JSON
     Json,
 }
 
@@ -1198,6 +1228,25 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds * unit) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("must be more than 0".to_string()),
+    }
+}
+
+/// `10`, `30s`, `1m`: whole seconds; `end`.
+fn parse_length(text: &str) -> Result<Length, String> {
+    if text == "end" {
+        return Ok(Length::UntilTheEnd);
+    }
+    parse_whole_seconds(text)
+        .map(Length::Seconds)
+        .map_err(|e| format!("{e}, or 'end'"))
+}
+
+/// `10`, `30s`, `1m`: whole seconds.
+fn parse_whole_seconds(text: &str) -> Result<u32, String> {
+    let length = parse_seconds(text)?;
+    match u32::try_from(length.as_secs()) {
+        Ok(seconds) if seconds > 0 && length.subsec_nanos() == 0 => Ok(seconds),
+        _ => Err("must be whole seconds".to_string()),
     }
 }
 

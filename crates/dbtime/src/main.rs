@@ -18,6 +18,7 @@ use dbtime::doctor;
 use dbtime::exit_code::{FAILED, NOTHING_RECORDED, WRONG_USAGE};
 use dbtime::import::{self, Detail};
 use dbtime::iolat;
+use dbtime::latch;
 use dbtime::manual;
 use dbtime::memory;
 use dbtime::newest;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => run_report(arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Snap(arguments) => snap::run(&arguments),
+        Command::Latch(arguments) => latch::run(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
         Command::Html(arguments) => run_html(&arguments),
         Command::Diff(arguments) => run_diff(&arguments),
@@ -98,13 +100,16 @@ const ORACLE_MAP: &str = include_str!("oracle_map.sql");
 /// Printed by `dbtime oracle-snap`.
 const ORACLE_SNAP: &str = include_str!("oracle_snap.sql");
 
-fn run_report(mut arguments: ReportArguments) -> anyhow::Result<ExitCode> {
+fn run_report(mut arguments: Box<ReportArguments>) -> anyhow::Result<ExitCode> {
     if arguments.recordings.is_empty() && !arguments.compare {
         arguments.recordings.push(newest::or_named(None, "report")?);
     }
     let arguments = &arguments;
     if arguments.depth.is_some() && !arguments.stacks && !arguments.tree && arguments.call.is_none() {
         return Err(Usage("--depth is for --stacks, --tree and --call".to_string()).into());
+    }
+    if !arguments.latch_layout.columns.is_empty() && !arguments.latches {
+        return Err(Usage("--columns is for --latches".to_string()).into());
     }
     let selection = &arguments.selection;
     let cuts_times = !selection.wait.is_empty() || !selection.state.is_empty() || !selection.query.is_empty();
@@ -234,6 +239,7 @@ fn run_latches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let options = LatchOptions {
         filter: filter(&arguments.selection, &source)?,
         top: arguments.top.unwrap_or(LatchOptions::default().top),
+        columns: arguments.latch_layout.columns.clone(),
     };
     let report = dbtime_report::latches(&source, &options)?;
     let text = match arguments.format() {

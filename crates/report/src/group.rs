@@ -176,7 +176,7 @@ pub(crate) fn not_recorded<'a>(
 /// Stands for an empty value.
 const NONE: &str = "[none]";
 /// Stands for a value that nobody knows.
-const NOT_KNOWN: &str = "[unknown]";
+pub(crate) const NOT_KNOWN: &str = "[unknown]";
 
 /// Value of one dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -133,7 +133,7 @@ pub use io::{
 };
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use known_frame::KnownFrame;
-pub use latches::{Holding, Latch, LatchOptions, LatchReport, SingleLatch, latches};
+pub use latches::{Holding, Latch, LatchColumn, LatchOptions, LatchReport, ProfileRow, SingleLatch, latches};
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
     heat_map, latency,

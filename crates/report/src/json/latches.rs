@@ -1,5 +1,7 @@
 //! Who had the server's internal locks.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::Head;
@@ -16,7 +18,17 @@ pub(super) struct Document<'a> {
     active_ns: u128,
     not_known_ns: u128,
     latches: Vec<LatchJson<'a>>,
+    /// By the columns that were asked for; none: none were.
+    profile: Option<Vec<ProfileJson<'a>>>,
     problems: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ProfileJson<'a> {
+    /// By the names of the columns; none: not known.
+    group: BTreeMap<&'static str, Option<&'a str>>,
+    ns: u128,
+    samples: u128,
 }
 
 #[derive(Serialize)]
@@ -74,9 +86,24 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
             active_ns: report.active_ns,
             not_known_ns: report.not_known_ns,
             latches: report.latches.iter().map(LatchJson::from).collect(),
+            profile: (!report.columns.is_empty()).then(|| profile(report)),
             problems: &report.problems,
         }
     }
+}
+
+fn known(cell: &str) -> Option<&str> {
+    (!cell.is_empty()).then_some(cell)
+}
+
+fn profile(report: &LatchReport) -> Vec<ProfileJson<'_>> {
+    let names = || report.columns.iter().map(|column| column.as_str());
+    let rows = report.profile.iter().map(|row| ProfileJson {
+        group: names().zip(row.cells.iter().map(|cell| known(cell))).collect(),
+        ns: row.ns,
+        samples: row.samples,
+    });
+    rows.collect()
 }
 
 impl<'a> From<&'a Latch> for LatchJson<'a> {

@@ -100,7 +100,7 @@ impl Holdings {
 }
 
 /// The last of these frames that have names; where none has, the last ones as they are.
-fn innermost(mut frames: Vec<Arc<str>>) -> Vec<Arc<str>> {
+pub(super) fn innermost(mut frames: Vec<Arc<str>>) -> Vec<Arc<str>> {
     let is_named = |frame: &Arc<str>| !frame.starts_with('[');
     if frames.iter().any(is_named) {
         frames.retain(is_named);

@@ -4,6 +4,7 @@
 //! The recorder reads in each sample which of them the session has. So the times are those of the ledger, divided by samples; of whom
 //! it could not be read, or who was not sampled, it is not known.
 
+mod column;
 mod holding;
 
 use std::cmp::Reverse;
@@ -16,6 +17,7 @@ use crate::filter::Filter;
 use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
+pub use column::LatchColumn;
 pub use holding::Holding;
 use holding::Holdings;
 
@@ -29,6 +31,8 @@ pub struct LatchOptions {
     pub filter: Filter,
     /// Locks to show, and holders of each: those with the most time.
     pub top: usize,
+    /// What the time in which locks were held is divided by, too; empty = by nothing else.
+    pub columns: Vec<LatchColumn>,
 }
 
 impl Default for LatchOptions {
@@ -36,6 +40,7 @@ impl Default for LatchOptions {
         LatchOptions {
             filter: Filter::default(),
             top: 10,
+            columns: Vec::new(),
         }
     }
 }
@@ -57,8 +62,23 @@ pub struct LatchReport {
     pub not_known_ns: u128,
     /// How many locks and holders to show.
     pub top: usize,
+    /// What was asked for.
+    pub columns: Vec<LatchColumn>,
+    /// Time in which locks were held, by that, the longest first. They sum to the time of all locks.
+    pub profile: Vec<ProfileRow>,
     /// What could not be read.
     pub problems: Vec<String>,
+}
+
+/// Time in which locks were held for which the columns have the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileRow {
+    /// What stands in the columns.
+    pub cells: Vec<String>,
+    /// Time in which one was held, nanoseconds: of several at the same time it sums.
+    pub ns: u128,
+    /// Samples that it rests on.
+    pub samples: u128,
 }
 
 /// Locks of the same name.
@@ -133,7 +153,10 @@ pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
 pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, ReportError> {
     let filter = &options.filter;
     let mut dimensions = load(source, filter)?;
-    let mut all = Builder::default();
+    let mut all = Builder {
+        columns: options.columns.clone(),
+        ..Builder::default()
+    };
     let no_interface = Wait::no_interface();
     let mut scanned = scan(source, &mut dimensions, filter, |activity| {
         // The server's first process has no work of its own.
@@ -159,17 +182,21 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
         .extend(source.held_locks(|row| all.add(row, filter, &mut dimensions)));
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
+    let is_recorded = source.meta().database.held_locks;
+    let profile = is_recorded.then(|| all.profile());
     Ok(LatchReport {
         meta: source.meta().clone(),
         filter: filter.clone(),
         period: scanned.period,
         active_ns: all.active_ns,
         not_known_ns: all.not_known_ns,
-        latches: match source.meta().database.held_locks {
+        latches: match is_recorded {
             true => all.finish(&dimensions),
             false => Vec::new(),
         },
         top: options.top,
+        columns: options.columns.clone(),
+        profile: profile.unwrap_or_default(),
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
 }
@@ -178,6 +205,8 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
 #[derive(Default)]
 struct Builder {
     latches: BTreeMap<String, Sums>,
+    columns: Vec<LatchColumn>,
+    profile: HashMap<Vec<String>, (u128, u128)>,
     active_ns: u128,
     not_known_ns: u128,
 }
@@ -221,6 +250,26 @@ impl Builder {
         }
         *latch.single.entry((row.number, row.address)).or_default() += ns;
         latch.holdings.add(row, wait, dimensions);
+        if !self.columns.is_empty() {
+            let cells = self
+                .columns
+                .iter()
+                .map(|column| column.of(row, dimensions))
+                .collect();
+            let (sum, samples) = self.profile.entry(cells).or_default();
+            *sum += ns;
+            *samples += u128::from(row.samples);
+        }
+    }
+
+    /// The longest first.
+    fn profile(&mut self) -> Vec<ProfileRow> {
+        let rows = std::mem::take(&mut self.profile).into_iter();
+        let mut rows: Vec<ProfileRow> = rows
+            .map(|(cells, (ns, samples))| ProfileRow { cells, ns, samples })
+            .collect();
+        rows.sort_by(|one, other| other.ns.cmp(&one.ns).then_with(|| one.cells.cmp(&other.cells)));
+        rows
     }
 
     fn finish(self, dimensions: &Dimensions) -> Vec<Latch> {

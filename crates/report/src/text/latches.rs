@@ -5,6 +5,7 @@ use dbtime_model::{StateGroup, WaitKind};
 use super::causes::of_statement;
 use super::page::{Page, Table, percent};
 use super::{header, quality};
+use crate::group::NOT_KNOWN;
 use crate::latches::{Holding, Latch, LatchReport, why_not_recorded};
 use crate::number::{counted, seconds};
 use crate::sums::percent as percent_of;
@@ -24,6 +25,11 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
          is not known which locks a session held.",
         percent(percent_of(report.not_known_ns, report.active_ns)),
     ));
+    if !report.columns.is_empty() {
+        profile(report, page);
+        quality::problems(&report.problems, page);
+        return;
+    }
     if report.latches.is_empty() {
         page.paragraph("No sample found a session that held one or waited for one.");
     } else {
@@ -35,6 +41,41 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
         holdings(latch, report.top, page);
     }
     quality::problems(&report.problems, page);
+}
+
+/// By what was asked for.
+fn profile(report: &LatchReport, page: &mut Page) {
+    if report.profile.is_empty() {
+        page.paragraph("No sample found a session that held one.");
+        return;
+    }
+    let elapsed = report.period.elapsed_ns();
+    let heads: Vec<&str> = report.columns.iter().map(|column| column.as_str()).collect();
+    page.heading(&format!(
+        "Time for which locks were held, by {}",
+        heads.join(", ")
+    ));
+    let mut table = Table::new(&heads, &["held s", "held %", "samples"]);
+    for row in report.profile.iter().take(report.top) {
+        let shown = |cell: &String| if cell.is_empty() { NOT_KNOWN } else { cell }.to_string();
+        let mut cells: Vec<String> = row.cells.iter().map(shown).collect();
+        cells.push(seconds(row.ns));
+        cells.push(percent(percent_of(row.ns, elapsed)));
+        cells.push(row.samples.to_string());
+        table.row(cells);
+    }
+    page.table(&table);
+    if let Some(rest) = report.profile.get(report.top..).filter(|rest| !rest.is_empty()) {
+        let ns = rest.iter().map(|row| row.ns).sum();
+        page.line(&format!(
+            "{}: {} s",
+            counted(rest.len(), "other row"),
+            seconds(ns)
+        ));
+    }
+    page.paragraph(
+        "held %: of the elapsed time. Of several locks that are held at a time it sums. How often they were taken samples do not tell.",
+    );
 }
 
 fn overview(report: &LatchReport, page: &mut Page) {

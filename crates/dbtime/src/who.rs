@@ -1,6 +1,6 @@
 //! Which sessions of a snapshot, and what of them, as it is typed.
 
-use dbtime_report::{Dimension, LineKind, SnapshotOptions, Whose};
+use dbtime_report::{Dimension, Filter, LineKind, SnapshotOptions, Whose};
 
 use crate::filter_line;
 
@@ -11,37 +11,49 @@ const USUAL: [LineKind; 3] = [LineKind::Stat, LineKind::Time, LineKind::Wait];
 ///
 /// # Errors
 /// One of them is none; says which there are.
-pub(super) fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
+pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
     let mut options = SnapshotOptions {
         gather: USUAL.to_vec(),
         ..SnapshotOptions::default()
     };
-    let mut pids = Vec::new();
     let mut others = Vec::new();
     for word in words {
         match (word.as_str(), word.split_once('=')) {
-            ("all", _) => {}
             ("fg", _) => options.whose = Whose::Foreground,
             ("bg", _) => options.whose = Whose::Background,
             (_, Some(("gather", letters))) => options.gather = gather(letters)?,
             (_, Some(("include", text))) => options.include = text.to_string(),
             (_, Some(("ash", names))) => options.ash = dimensions(names)?,
-            (text, None) if text.starts_with(|c: char| c.is_ascii_digit()) => {
-                for number in text.split(',') {
-                    pids.push(number.parse().map_err(|_| format!("'{number}' is not a pid"))?);
-                }
-            }
-            (text, None) => {
-                return Err(format!(
-                    "'{text}' is nobody: give all, fg, bg, pids, or NAME=VALUE as in user=bob"
-                ));
-            }
-            (_, Some(_)) => others.push(word.clone()),
+            _ => others.push(word.clone()),
         }
     }
-    options.filter = filter_line::of_words(&others)?;
-    options.filter.sessions.append(&mut pids);
+    options.filter = sessions(&others)?;
     Ok(options)
+}
+
+/// Reads the words of WHO that choose sessions.
+///
+/// # Errors
+/// One of them is none; says which there are.
+pub fn sessions(words: &[String]) -> Result<Filter, String> {
+    let mut pids = Vec::new();
+    let mut others = Vec::new();
+    for word in words {
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            for number in word.split(',') {
+                pids.push(number.parse().map_err(|_| format!("'{number}' is not a pid"))?);
+            }
+        } else if word.contains('=') {
+            others.push(word.clone());
+        } else if word != "all" {
+            return Err(format!(
+                "'{word}' is nobody: give all, pids, or NAME=VALUE as in user=bob"
+            ));
+        }
+    }
+    let mut filter = filter_line::of_words(&others)?;
+    filter.sessions.append(&mut pids);
+    Ok(filter)
 }
 
 fn gather(letters: &str) -> Result<Vec<LineKind>, String> {

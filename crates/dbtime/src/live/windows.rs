@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use dbtime_model::{ActivityRow, NO_STACK, OneWindow, Rows, SessionId, SessionRow, StatementRow, Timed};
+use dbtime_model::{
+    ActivityRow, NO_STACK, OneWindow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
+};
 
 /// Sums that are kept at a time: some 300 MB.
 const MOST_SUMS: usize = 1_000_000;
 /// Statements whose texts are kept.
 const MOST_STATEMENTS: usize = 20_000;
+/// Stacks that are kept: some 200 MB where each is as deep as can be.
+const MOST_STACKS: usize = 20_000;
 
 /// See the module. A snapshot follows the other without a gap.
 pub(super) struct Windows {
@@ -22,12 +26,15 @@ pub(super) struct Windows {
     open: BTreeMap<i64, OneWindow>,
     sessions: HashMap<SessionId, SessionRow>,
     statements: HashMap<u64, StatementRow>,
+    /// None: not even those of held locks are wanted.
+    stacks: Option<HashMap<StackId, StackRow>>,
     late_ns: u128,
     is_full: bool,
 }
 
 impl Windows {
-    pub(super) fn new(begin_us: i64, length_us: i64) -> Windows {
+    /// `with_stacks`: stacks of held locks are kept.
+    pub(super) fn new(begin_us: i64, length_us: i64, with_stacks: bool) -> Windows {
         Windows {
             first_us: begin_us,
             begin_us,
@@ -36,6 +43,7 @@ impl Windows {
             open: BTreeMap::new(),
             sessions: HashMap::new(),
             statements: HashMap::new(),
+            stacks: with_stacks.then(HashMap::new),
             late_ns: 0,
             is_full: false,
         }
@@ -56,9 +64,24 @@ impl Windows {
         self.is_full
     }
 
-    /// The last snapshot ends at this moment (microseconds since the Unix epoch), which has not come yet.
+    /// The end of the next snapshot, microseconds since the Unix epoch.
+    pub(super) fn next_end_us(&self) -> i64 {
+        self.begin_us.saturating_add(self.length_us).min(self.end_us)
+    }
+
+    /// The end of the last one.
+    pub(super) fn end_us(&self) -> i64 {
+        self.end_us
+    }
+
+    /// The last snapshot ends at this moment (microseconds since the Unix epoch), which has not come yet, if not before.
     pub(super) fn end_at(&mut self, end_us: i64) {
-        self.end_us = end_us;
+        self.end_us = self.end_us.min(end_us).max(self.begin_us);
+    }
+
+    /// True when there is no snapshot left.
+    pub(super) fn are_over(&self) -> bool {
+        self.begin_us >= self.end_us
     }
 
     /// Takes rows as they were recorded.
@@ -74,7 +97,14 @@ impl Windows {
         let late = rows.activity.iter().filter(is_late);
         self.late_ns += late.map(|row| u128::from(row.ns)).sum::<u128>();
         let mut parts: BTreeMap<i64, Rows> = BTreeMap::new();
-        // Nobody asks for stacks here, and without them there is little to tell apart.
+        if let Some(stacks) = &mut self.stacks {
+            for row in rows.stacks {
+                if stacks.len() < MOST_STACKS {
+                    stacks.insert(row.id, row);
+                }
+            }
+        }
+        // Nobody asks for the stacks of all time here, and without them there is little to tell apart.
         let activity = rows.activity.into_iter().map(|row| ActivityRow {
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
@@ -84,7 +114,10 @@ impl Windows {
         self.divide(rows.counters, &mut parts, |rows| &mut rows.counters);
         self.divide(rows.latency, &mut parts, |rows| &mut rows.latency);
         let held_locks = rows.held_locks.into_iter().map(|mut row| {
-            (row.kernel_stack, row.user_stack) = (NO_STACK, NO_STACK);
+            row.kernel_stack = NO_STACK;
+            if self.stacks.is_none() {
+                row.user_stack = NO_STACK;
+            }
             row
         });
         self.divide(held_locks, &mut parts, |rows| &mut rows.held_locks);
@@ -100,7 +133,7 @@ impl Windows {
     /// The next snapshot: its begin and end (microseconds since the Unix epoch) and its rows. `live`: the sessions that there are now.
     pub(super) fn next(&mut self, live: &HashSet<SessionId>) -> (i64, i64, Rows) {
         let from_us = self.begin_us;
-        let to_us = from_us.saturating_add(self.length_us).min(self.end_us);
+        let to_us = self.next_end_us();
         self.begin_us = to_us;
         let window = self.open.remove(&from_us).unwrap_or_default();
         let has: HashSet<SessionId> = window.sessions().collect();
@@ -112,6 +145,8 @@ impl Windows {
                 .cloned(),
         );
         rows.statements.extend(self.statements.values().cloned());
+        rows.stacks
+            .extend(self.stacks.iter().flat_map(HashMap::values).cloned());
         let needed: HashSet<SessionId> = self.open.values().flat_map(OneWindow::sessions).collect();
         self.sessions
             .retain(|id, _| live.contains(id) || needed.contains(id));

@@ -1,0 +1,63 @@
+//! `dbtime latch`: who holds the server's internal locks, now.
+
+use std::process::ExitCode;
+
+use dbtime_collect::Options;
+use dbtime_report::{Filter, LatchOptions};
+
+use crate::arguments::{LatchArguments, LiveFormat};
+use crate::exit_code::NOTHING_RECORDED;
+use crate::live::{self, Length, Plan};
+use crate::memory;
+use crate::output::{self, say};
+use crate::signals::{Second, stop_on_signals};
+use crate::usage::Usage;
+use crate::who;
+
+/// Looks for some seconds, and shows who held which lock meanwhile.
+///
+/// # Errors
+/// What is wanted cannot be understood; recording cannot begin; the output cannot be written.
+pub fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signals(Second::Ends)?;
+    memory::give_back();
+    let wanted = who::sessions(&arguments.who).map_err(Usage)?;
+    let plan = Plan {
+        collect: Options {
+            texts: arguments.text.into(),
+            ..Options::sampled(arguments.target.target(), arguments.rate_hz)
+        },
+        length: Length::Seconds(arguments.seconds),
+        count: 1,
+        with_stacks: true,
+    };
+    let mut is_known = false;
+    live::take(&plan, &stop, &mut |source, time| {
+        let options = LatchOptions {
+            filter: Filter {
+                from_us: time.from_us,
+                to_us: time.to_us,
+                ..wanted.clone()
+            },
+            top: arguments.top.unwrap_or(LatchOptions::default().top),
+            columns: arguments.layout.columns.clone(),
+        };
+        match dbtime_report::latches(source, &options) {
+            Ok(report) => {
+                is_known = report.meta.database.held_locks;
+                output::print(&match arguments.format {
+                    LiveFormat::Text => dbtime_report::text::render_latches(&report, output::width()),
+                    LiveFormat::Json => dbtime_report::json::render_latches(&report),
+                })
+            }
+            Err(e) => {
+                say(format_args!("dbtime: {e}"));
+                Ok(())
+            }
+        }
+    })?;
+    Ok(match is_known {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(NOTHING_RECORDED),
+    })
+}

@@ -1,0 +1,203 @@
+//! A server that runs, snapshot after snapshot: rows of some seconds in memory, for any question. Nothing is written.
+//!
+//! ```text
+//! windows      rows, added up by snapshot
+//! ```
+
+mod windows;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dbtime_collect::{Collector, Ending, Options, Status};
+use dbtime_model::recording::Meta;
+use dbtime_report::{Filter, Source};
+
+use crate::output::{ProgressLine, say};
+use windows::Windows;
+
+const SECOND_US: i64 = 1_000_000;
+/// How long one step waits for events.
+const STEP: Duration = Duration::from_millis(50);
+/// Rows of a second have come so long after its end, as a rule.
+const USUALLY_LATE_US: i64 = 400_000;
+/// Time of short sessions is divided so long after it passed, at most as a rule.
+const LATEST_US: i64 = 3_000_000;
+
+/// How long a snapshot is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// Whole seconds.
+    Seconds(u32),
+    /// Until somebody ends it.
+    UntilTheEnd,
+}
+
+/// What is taken.
+#[derive(Debug)]
+pub struct Plan {
+    /// How sessions are looked at.
+    pub collect: Options,
+    /// Of a snapshot.
+    pub length: Length,
+    /// How many; one that has no end is the only one.
+    pub count: u32,
+    /// Stacks of held locks are kept.
+    pub with_stacks: bool,
+}
+
+/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown: its rows, and the filter
+/// of its time. One begins with a second of the clock and follows the other without a gap; the last one may be shorter.
+///
+/// # Errors
+/// Recording cannot begin; it fails; a snapshot cannot be shown.
+pub fn take(
+    plan: &Plan,
+    stop: &Arc<AtomicBool>,
+    show: &mut dyn FnMut(&Source, &Filter) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut line = ProgressLine::new();
+    line.show("attaching …");
+    let mut collector = Collector::start(&plan.collect, &Ending::when(stop))?;
+    line.clear();
+    // Threads that are started from now on have no more of them.
+    collector.give_up_privileges(false)?;
+    let meta = collector.meta();
+    say(format_args!(
+        "{} {} ({}), {}",
+        meta.database.product, meta.database.version, meta.database.target, meta.collector.tier
+    ));
+    for reason in &meta.collector.reasons {
+        say(format_args!("note: {reason}"));
+    }
+    let begin_us = next_second(collector.now_us());
+    let (length_us, count) = match plan.length {
+        Length::Seconds(seconds) => (i64::from(seconds) * SECOND_US, plan.count),
+        // Nobody waits that long.
+        Length::UntilTheEnd => (i64::MAX / 2, 1),
+    };
+    let mut windows = Windows::new(begin_us, length_us, plan.with_stacks);
+    windows.end_at(begin_us.saturating_add(length_us.saturating_mul(count.into())));
+    let mut live = Live {
+        collector,
+        windows,
+        line,
+        number: 1,
+        show,
+    };
+    live.record(stop)?;
+    live.finish()
+}
+
+struct Live<'a> {
+    collector: Collector,
+    windows: Windows,
+    line: ProgressLine,
+    /// Of the next snapshot.
+    number: u32,
+    show: &'a mut dyn FnMut(&Source, &Filter) -> anyhow::Result<()>,
+}
+
+impl Live<'_> {
+    /// Until the last snapshot is over.
+    fn record(&mut self, stop: &AtomicBool) -> anyhow::Result<()> {
+        let mut noted = 0;
+        let mut gone = None;
+        loop {
+            let status = self.collector.step(STEP)?;
+            let now = self.collector.now_us();
+            // A second that has begun is waited for: times of parts of it are not known.
+            if stop.load(Ordering::Relaxed) || status == Status::Ended {
+                self.windows.end_at(next_second(now));
+            }
+            if let Status::ServerGone(since) = status
+                && gone.replace(since) != Some(since)
+            {
+                self.say("the server has stopped; it is waited for");
+            }
+            let notes: Vec<String> = self
+                .collector
+                .notes()
+                .iter()
+                .skip(noted)
+                .map(|note| note.text.clone())
+                .collect();
+            noted += notes.len();
+            for note in notes {
+                self.say(&format!("note: {note}"));
+            }
+            if !self.collector.rows().is_empty() || self.collector.has_much_to_take() {
+                self.windows.add(self.collector.take_rows());
+            }
+            if status == Status::Ended {
+                self.say("the session has ended");
+                return Ok(());
+            }
+            if now >= self.windows.end_us().saturating_add(USUALLY_LATE_US) {
+                return Ok(());
+            }
+            while self.is_due(now) {
+                self.show_next()?;
+            }
+            let seconds = (now - self.windows.begin_us()).max(0) / SECOND_US;
+            self.line.show(&format!("snapshot {}: {seconds} s", self.number));
+        }
+    }
+
+    /// What is left, and what is missing.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        self.line.clear();
+        self.collector.finish()?;
+        self.windows.add(self.collector.take_rows());
+        while !self.windows.are_over() {
+            self.show_next()?;
+        }
+        if let Some(late_ns) = self.windows.late_ns() {
+            self.say(&format!(
+                "note: {:.3} s of short sessions could be divided only after their snapshot was shown, and are not in it",
+                late_ns as f64 / 1e9
+            ));
+        }
+        if self.windows.is_full() {
+            self.say("note: there was more to tell apart than is kept; what came last is not shown");
+        }
+        Ok(())
+    }
+
+    /// True when the rows of the next snapshot have come.
+    fn is_due(&self, now: i64) -> bool {
+        let end_us = self.windows.next_end_us();
+        !self.windows.are_over()
+            && now >= end_us.saturating_add(USUALLY_LATE_US)
+            && (self.collector.is_settled(end_us) || now >= end_us.saturating_add(LATEST_US))
+    }
+
+    fn show_next(&mut self) -> anyhow::Result<()> {
+        let live = self.collector.sessions().map(|(id, _)| id).collect();
+        let (from_us, to_us, rows) = self.windows.next(&live);
+        let meta = Meta {
+            // Of this snapshot all is there.
+            complete: true,
+            ..self.collector.meta()
+        };
+        let source = Source::memory(meta, rows);
+        let time = Filter {
+            from_us: Some(from_us),
+            to_us: Some(to_us),
+            ..Filter::default()
+        };
+        self.number += 1;
+        self.line.clear();
+        (self.show)(&source, &time)
+    }
+
+    fn say(&mut self, text: &str) {
+        self.line.clear();
+        say(format_args!("{text}"));
+    }
+}
+
+fn next_second(us: i64) -> i64 {
+    (us.div_euclid(SECOND_US) + 1) * SECOND_US
+}

@@ -1,0 +1,127 @@
+//! What held locks are told apart by, where somebody chooses it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dbtime_model::{HeldLockRow, Session, Wait};
+
+use super::SingleLatch;
+use super::holding::innermost;
+use crate::group::known_query_id;
+use crate::load::Dimensions;
+use crate::stacks::frames;
+
+/// Something that a held lock has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LatchColumn {
+    /// Its name.
+    Name,
+    /// Which of those of the same name: number or address.
+    Lock,
+    /// `exclusive` or `shared`.
+    Mode,
+    /// Pid of who had it.
+    Session,
+    /// Whose session that was.
+    User,
+    /// What kind of process.
+    BackendType,
+    /// What the application calls itself.
+    Application,
+    /// The statement, by its id.
+    Query,
+    /// The statement, by its text.
+    Statement,
+    /// The wait event meanwhile.
+    Wait,
+    /// The state meanwhile.
+    State,
+    /// Where in the code: the innermost functions outside of the kernel.
+    Where,
+}
+
+impl LatchColumn {
+    /// Every column.
+    pub const ALL: [LatchColumn; 12] = [
+        LatchColumn::Name,
+        LatchColumn::Lock,
+        LatchColumn::Mode,
+        LatchColumn::Session,
+        LatchColumn::User,
+        LatchColumn::BackendType,
+        LatchColumn::Application,
+        LatchColumn::Query,
+        LatchColumn::Statement,
+        LatchColumn::Wait,
+        LatchColumn::State,
+        LatchColumn::Where,
+    ];
+
+    /// How it is asked for, and its heading.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LatchColumn::Name => "name",
+            LatchColumn::Lock => "lock",
+            LatchColumn::Mode => "mode",
+            LatchColumn::Session => "session",
+            LatchColumn::User => "user",
+            LatchColumn::BackendType => "backend_type",
+            LatchColumn::Application => "application",
+            LatchColumn::Query => "query",
+            LatchColumn::Statement => "statement",
+            LatchColumn::Wait => "wait",
+            LatchColumn::State => "state",
+            LatchColumn::Where => "where",
+        }
+    }
+
+    /// What stands in it; empty where it is not known.
+    pub(super) fn of(self, row: &HeldLockRow, dimensions: &mut Dimensions) -> String {
+        let of_session =
+            |take: fn(&Session) -> String, dimensions: &mut Dimensions| take(dimensions.session(row.session));
+        match self {
+            LatchColumn::Name => row.lock.clone(),
+            LatchColumn::Lock => match (row.number, row.address) {
+                (None, 0) => String::new(),
+                (number, address) => SingleLatch {
+                    number,
+                    address,
+                    ns: 0,
+                }
+                .label(),
+            },
+            LatchColumn::Mode => if row.exclusive { "exclusive" } else { "shared" }.to_string(),
+            LatchColumn::Session => of_session(|session| session.pid.to_string(), dimensions),
+            LatchColumn::User => of_session(|session| session.user.clone(), dimensions),
+            LatchColumn::BackendType => of_session(|session| session.backend_type.0.clone(), dimensions),
+            LatchColumn::Application => of_session(|session| session.application.clone(), dimensions),
+            LatchColumn::Query => known_query_id(row.statement).unwrap_or_default(),
+            LatchColumn::Statement => dimensions
+                .statement(row.statement)
+                .unwrap_or_default()
+                .to_string(),
+            LatchColumn::Wait => Wait::event(&row.wait_class, &row.wait_event, false).to_string(),
+            LatchColumn::State => row.state.to_string(),
+            LatchColumn::Where => innermost(frames(row.user_stack, dimensions)).join(" > "),
+        }
+    }
+}
+
+impl fmt::Display for LatchColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for LatchColumn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LatchColumn, String> {
+        let mut all = LatchColumn::ALL.into_iter();
+        all.find(|column| column.as_str().eq_ignore_ascii_case(text))
+            .ok_or_else(|| {
+                let names: Vec<&str> = LatchColumn::ALL.iter().map(|column| column.as_str()).collect();
+                format!("no such column; there are {}", names.join(", "))
+            })
+    }
+}
