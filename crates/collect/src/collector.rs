@@ -100,6 +100,8 @@ pub struct Options {
     pub texts: Texts,
     /// Count what the kernel counts for every task: switches, faults, calls, bytes.
     pub task_counts: bool,
+    /// Time stays in its second, whatever is known of it by then: it does not wait for the session's next sample.
+    pub at_once: bool,
     /// Rows of windows of so many seconds, after the first minutes ([`WHOLE_SECONDS`]).
     pub resolution_s: u32,
     /// Take the engine of older kernels also where the better one works.
@@ -118,6 +120,7 @@ impl Options {
             uprobes: false,
             texts: Texts::None,
             task_counts: false,
+            at_once: false,
             resolution_s: 1,
             task_iterator: false,
         }
@@ -286,7 +289,7 @@ impl Collector {
             rows: Rows::default(),
             windows: Windows::new(options.resolution_s, first_window_us),
             is_finished: false,
-            pool: Pool::default(),
+            pool: Pool::new(options.at_once),
             quality: Quality::default(),
             reasons,
             notes: Vec::new(),
@@ -485,6 +488,11 @@ impl Collector {
             true => rows,
             false => self.windows.pass(rows, self.now_us()),
         }
+    }
+
+    /// Every id that sessions have which live now: as their application calls itself, they may have several.
+    pub fn ids(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.values().flat_map(LiveSession::ids)
     }
 
     /// The time of day by the clock of the recording, microseconds since the Unix epoch: it does not step when the host's is set.
@@ -860,7 +868,7 @@ impl Collector {
             sums: sums.as_deref(),
             unused,
             ended,
-            settles,
+            settles: settles || self.options.at_once,
         };
         self.quality.samples += session.totals(reported, self.clock, &mut self.rows, &mut self.pool);
         if ended

@@ -304,6 +304,11 @@ impl LiveSession {
         self.application = name;
     }
 
+    /// All that it has had: it may have them again.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> {
+        self.ids.values().copied().chain([self.id])
+    }
+
     /// True when it is accounted for up to this moment.
     pub(crate) fn is_accounted_up_to(&self, now: u64) -> bool {
         self.account

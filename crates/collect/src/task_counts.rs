@@ -53,6 +53,8 @@ pub(crate) struct Counted {
     counts: TaskCounts,
     /// User and kernel CPU as they were told last.
     cpu: (u64, u64),
+    /// What was not counted up to then was none.
+    is_new: bool,
 }
 
 impl Counted {
@@ -62,6 +64,7 @@ impl Counted {
             at_ns: start_ns,
             counts: TaskCounts::default(),
             cpu: (0, 0),
+            is_new: true,
         }
     }
 
@@ -71,6 +74,7 @@ impl Counted {
             at_ns,
             counts,
             cpu: divided(&counts, (0, 0)),
+            is_new: false,
         }
     }
 
@@ -85,10 +89,11 @@ impl Counted {
         let cpu = divided(&counts, self.cpu);
         let seconds = Seconds::of(clock, self.at_ns, at_ns);
         for ((name, before), (_, now)) in named(&self.counts, self.cpu).zip(named(&counts, cpu)) {
-            let Some(now) = now else {
+            // A count that could not be read for a while may have grown for as long.
+            let (Some(before), Some(now)) = (before.or(self.is_new.then_some(0)), now) else {
                 continue;
             };
-            for (time, [value]) in seconds.spread([now.saturating_sub(before.unwrap_or(0))]) {
+            for (time, [value]) in seconds.spread([now.saturating_sub(before)]) {
                 if value > 0 {
                     rows.push(CounterRow {
                         time,
@@ -101,7 +106,12 @@ impl Counted {
                 }
             }
         }
-        *self = Counted { at_ns, counts, cpu };
+        *self = Counted {
+            at_ns,
+            counts,
+            cpu,
+            is_new: false,
+        };
     }
 }
 

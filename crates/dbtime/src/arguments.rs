@@ -350,7 +350,7 @@ pub struct SnapArguments {
     pub precision: Precision,
     /// Samples per second and session
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
-          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+          value_parser = clap::value_parser!(u32).range(LEAST_LIVE_HZ..=i64::from(*RATES_HZ.end())))]
     pub rate_hz: u32,
     /// What is shown of the texts of statements
     #[arg(long, value_name = "WHAT", default_value = "normalized")]
@@ -362,6 +362,9 @@ pub struct SnapArguments {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: SnapFormat,
 }
+
+/// At fewer samples a second it is not clear enough in which one time passed.
+const LEAST_LIVE_HZ: i64 = 10;
 
 /// Sessions of a snapshot that are shown where nothing else is said.
 pub const SNAPSHOT_SESSIONS: usize = 10;
@@ -399,7 +402,7 @@ pub struct LatchArguments {
     pub target: TargetArguments,
     /// Samples per second and session
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
-          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+          value_parser = clap::value_parser!(u32).range(LEAST_LIVE_HZ..=i64::from(*RATES_HZ.end())))]
     pub rate_hz: u32,
     /// What is shown of the texts of statements
     #[arg(long, value_name = "WHAT", default_value = "normalized")]

@@ -25,6 +25,7 @@ pub fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         collect: Options {
             texts: arguments.text.into(),
+            at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate_hz)
         },
         length: Length::Seconds(arguments.seconds),
@@ -45,14 +46,14 @@ pub fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
         match dbtime_report::latches(source, &options) {
             Ok(report) => {
                 is_known = report.meta.database.held_locks;
-                output::print(&match arguments.format {
+                output::print_on(&match arguments.format {
                     LiveFormat::Text => dbtime_report::text::render_latches(&report, output::width()),
                     LiveFormat::Json => dbtime_report::json::render_latches(&report),
                 })
             }
             Err(e) => {
                 say(format_args!("dbtime: {e}"));
-                Ok(())
+                Ok(true)
             }
         }
     })?;

@@ -7,7 +7,7 @@ use dbtime_report::{Filter, Snapshot, SnapshotOptions, snapshot_csv};
 
 use crate::arguments::{SnapArguments, SnapFormat};
 use crate::exit_code::NOTHING_RECORDED;
-use crate::live::{self, Plan};
+use crate::live::{self, Length, Plan};
 use crate::memory;
 use crate::output::{self, say};
 use crate::signals::{Second, stop_on_signals};
@@ -22,6 +22,9 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     // First of all: whoever is started in the background has Ctrl-C ignored until then.
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
+    if arguments.length == Length::UntilTheEnd && arguments.count > 1 {
+        return Err(Usage("'end' is one snapshot".to_string()).into());
+    }
     let wanted = who::parse(&arguments.who).map_err(Usage)?;
     let plan = Plan {
         collect: Options {
@@ -29,6 +32,7 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             tier: arguments.precision.tier(),
             texts: arguments.text.into(),
             task_counts: true,
+            at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate_hz)
         },
         length: arguments.length,
@@ -39,7 +43,7 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     let mut is_first = true;
     live::take(&plan, &stop, &mut |source, time| {
         if arguments.format == SnapFormat::Csv && std::mem::take(&mut is_first) {
-            output::print(&snapshot_csv::head())?;
+            output::print_on(&snapshot_csv::head())?;
         }
         let options = SnapshotOptions {
             filter: Filter {
@@ -52,12 +56,12 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
         match dbtime_report::snapshot(source, &options) {
             Ok(snapshot) => {
                 is_empty &= snapshot.sessions.is_empty();
-                show(&snapshot, arguments)
+                output::print_on(&rendered(&snapshot, arguments)?)
             }
             // The next one may have them.
             Err(e) => {
                 say(format_args!("dbtime: {e}"));
-                Ok(())
+                Ok(true)
             }
         }
     })?;
@@ -67,9 +71,9 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn show(snapshot: &Snapshot, arguments: &SnapArguments) -> anyhow::Result<()> {
+fn rendered(snapshot: &Snapshot, arguments: &SnapArguments) -> anyhow::Result<String> {
     let layout = &arguments.layout;
-    output::print(&match arguments.format {
+    Ok(match arguments.format {
         SnapFormat::Text => {
             dbtime_report::text::render_snapshot(snapshot, &layout.columns, layout.sessions, output::width())
         }

@@ -19,8 +19,9 @@ pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
     let mut others = Vec::new();
     for word in words {
         match (word.as_str(), word.split_once('=')) {
-            ("fg", _) => options.whose = Whose::Foreground,
-            ("bg", _) => options.whose = Whose::Background,
+            ("fg", _) if options.whose != Whose::Background => options.whose = Whose::Foreground,
+            ("bg", _) if options.whose != Whose::Foreground => options.whose = Whose::Background,
+            ("fg" | "bg", _) => return Err("no session is both fg and bg".to_string()),
             (_, Some(("gather", letters))) => options.gather = gather(letters)?,
             (_, Some(("include", text))) => options.include = text.to_string(),
             (_, Some(("ash", names))) => options.ash = dimensions(names)?,

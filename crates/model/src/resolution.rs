@@ -86,12 +86,18 @@ pub struct OneWindow {
 
 impl OneWindow {
     /// Adds rows of those tables that are summed here (`activity`, `counters`, `latency`, `held_locks`); their times are left alone,
-    /// so rows of different seconds are to be brought to one before.
-    pub fn add(&mut self, rows: Rows) {
-        self.activity.add(rows.activity);
-        self.counters.add(rows.counters);
-        self.latency.add(rows.latency);
-        self.held_locks.add(rows.held_locks);
+    /// so rows of different seconds are to be brought to one before. Beyond `most` sums no further one is begun: false when one would
+    /// have been.
+    pub fn add(&mut self, rows: Rows, most: usize) -> bool {
+        let mut room = most.saturating_sub(self.len());
+        // All of them, whatever the first ones found.
+        let added = [
+            self.activity.add(rows.activity, &mut room),
+            self.counters.add(rows.counters, &mut room),
+            self.latency.add(rows.latency, &mut room),
+            self.held_locks.add(rows.held_locks, &mut room),
+        ];
+        added.into_iter().all(|all| all)
     }
 
     /// Sums so far.
@@ -263,8 +269,19 @@ impl<R: Summable> Sums<R> {
         others
     }
 
-    fn add(&mut self, rows: Vec<R>) {
-        rows.into_iter().for_each(|row| self.add_row(row));
+    /// `room`: sums that may be begun. False when there was no room for one.
+    fn add(&mut self, rows: Vec<R>, room: &mut usize) -> bool {
+        let mut all = true;
+        for row in rows {
+            let is_known = self.places.contains_key(&row.key());
+            if is_known || *room > 0 {
+                *room -= usize::from(!is_known);
+                self.add_row(row);
+            } else {
+                all = false;
+            }
+        }
+        all
     }
 
     fn add_row(&mut self, row: R) {

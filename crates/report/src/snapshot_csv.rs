@@ -4,8 +4,10 @@ use crate::group::exact_moment;
 use crate::snapshot::{LineUnit, Snapshot};
 
 /// The first line.
-const HEAD: [&str; 15] = [
+const HEAD: [&str; 17] = [
     "from",
+    "to",
+    "tier",
     "seconds",
     "pid",
     "sid",
@@ -43,6 +45,8 @@ pub fn render(snapshot: &Snapshot) -> Result<String, csv::Error> {
             let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
             writer.write_record([
                 exact_moment(snapshot.period.from_us),
+                exact_moment(snapshot.period.to_us),
+                snapshot.meta.collector.tier.clone(),
                 format!("{:.3}", one.elapsed_ns as f64 / 1e9),
                 session.pid.to_string(),
                 session.sid.clone(),

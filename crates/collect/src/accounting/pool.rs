@@ -91,9 +91,21 @@ struct Piece {
 
 /// Totals that wait for the end of their second.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(BTreeMap<(i64, StateGroup, Kind), Vec<Entry>>);
+pub(crate) struct Pool {
+    totals: BTreeMap<(i64, StateGroup, Kind), Vec<Entry>>,
+    /// A total stays in its second, if there is a sample of its kind or not.
+    at_once: bool,
+}
 
 impl Pool {
+    /// `at_once`: no total waits for a sample of its kind in a later second.
+    pub(crate) fn new(at_once: bool) -> Pool {
+        Pool {
+            at_once,
+            ..Pool::default()
+        }
+    }
+
     /// Takes a total of a session in this second (microseconds since the Unix epoch).
     pub(crate) fn add(
         &mut self,
@@ -103,7 +115,7 @@ impl Pool {
         ns: u64,
         samples: BTreeMap<Spent, u64>,
     ) {
-        let entries = self.0.entry((second_us, group, kind.clone())).or_default();
+        let entries = self.totals.entry((second_us, group, kind.clone())).or_default();
         entries.push(Entry {
             session,
             second_us,
@@ -119,7 +131,7 @@ impl Pool {
 
     /// The first second whose totals still wait, microseconds since the Unix epoch.
     pub(crate) fn first_us(&self) -> Option<i64> {
-        self.0.keys().next().map(|(second, ..)| *second)
+        self.totals.keys().next().map(|(second, ..)| *second)
     }
 
     /// Splits all totals: no more will come.
@@ -130,15 +142,20 @@ impl Pool {
     /// Returns the samples that the rows rest on.
     fn settle_before(&mut self, before_us: i64, rows: &mut Rows, held: &HeldLocks) -> u64 {
         let mut samples = 0;
-        while let Some(first) = self.0.first_entry() {
+        while let Some(first) = self.totals.first_entry() {
             if first.key().0.saturating_add(SECOND_US) > before_us {
                 break;
             }
             let ((second_us, group, kind), mut entries) = first.remove_entry();
             if entries.iter().all(|entry| entry.samples.is_empty()) {
                 // They wait for the samples of their kind in a later second, within limits.
-                let patience_us = (PATIENCE_NS / 1_000) as i64;
+                let patience_us = if self.at_once {
+                    0
+                } else {
+                    (PATIENCE_NS / 1_000) as i64
+                };
                 let next_us = match before_us {
+                    _ if self.at_once => None,
                     i64::MAX => self.next_second_of(group, &kind, second_us),
                     _ => Some(second_us + SECOND_US),
                 };
@@ -149,7 +166,7 @@ impl Pool {
                     }
                 }
                 if let (Some(next_us), false) = (next_us, entries.is_empty()) {
-                    self.0
+                    self.totals
                         .entry((next_us, group, kind))
                         .or_default()
                         .append(&mut entries);
@@ -167,7 +184,7 @@ impl Pool {
     }
 
     fn next_second_of(&self, group: StateGroup, kind: &Kind, after_us: i64) -> Option<i64> {
-        self.0
+        self.totals
             .keys()
             .find(|(second, of, kind_of)| *second > after_us && *of == group && kind_of == kind)
             .map(|(second, ..)| *second)

@@ -47,16 +47,14 @@ pub struct Plan {
     pub with_stacks: bool,
 }
 
-/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown: its rows, and the filter
-/// of its time. One begins with a second of the clock and follows the other without a gap; the last one may be shorter.
+/// Shows a snapshot: its rows, and the filter of its time. False when nobody looks any longer.
+pub type Show<'a> = dyn FnMut(&Source, &Filter) -> anyhow::Result<bool> + 'a;
+
+/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown. One begins with a second of the clock and follows the other without a gap; the last one may be shorter.
 ///
 /// # Errors
 /// Recording cannot begin; it fails; a snapshot cannot be shown.
-pub fn take(
-    plan: &Plan,
-    stop: &Arc<AtomicBool>,
-    show: &mut dyn FnMut(&Source, &Filter) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow::Result<()> {
     let mut line = ProgressLine::new();
     line.show("attaching …");
     let mut collector = Collector::start(&plan.collect, &Ending::when(stop))?;
@@ -96,7 +94,7 @@ struct Live<'a> {
     line: ProgressLine,
     /// Of the next snapshot.
     number: u32,
-    show: &'a mut dyn FnMut(&Source, &Filter) -> anyhow::Result<()>,
+    show: &'a mut Show<'a>,
 }
 
 impl Live<'_> {
@@ -155,12 +153,12 @@ impl Live<'_> {
         }
         if let Some(late_ns) = self.windows.late_ns() {
             self.say(&format!(
-                "note: {:.3} s of short sessions could be divided only after their snapshot was shown, and are not in it",
+                "note: {:.3} s of time, or counts of it, came only after their snapshot had been shown, and are not in it",
                 late_ns as f64 / 1e9
             ));
         }
         if self.windows.is_full() {
-            self.say("note: there was more to tell apart than is kept; what came last is not shown");
+            self.say("note: there was more to tell apart than is kept; times and counts of what came last are missing");
         }
         Ok(())
     }
@@ -174,7 +172,7 @@ impl Live<'_> {
     }
 
     fn show_next(&mut self) -> anyhow::Result<()> {
-        let live = self.collector.sessions().map(|(id, _)| id).collect();
+        let live = self.collector.ids().collect();
         let (from_us, to_us, rows) = self.windows.next(&live);
         let meta = Meta {
             // Of this snapshot all is there.
@@ -189,7 +187,11 @@ impl Live<'_> {
         };
         self.number += 1;
         self.line.clear();
-        (self.show)(&source, &time)
+        if !(self.show)(&source, &time)? {
+            let now = self.windows.begin_us();
+            self.windows.end_at(now);
+        }
+        Ok(())
     }
 
     fn say(&mut self, text: &str) {

@@ -1,4 +1,4 @@
-//! Rows as they come, added up by snapshot. Memory is bounded by what is told apart in a snapshot, not by its length.
+//! Rows as they come, added up by snapshot. What is told apart in them has a bound.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,6 +8,8 @@ use dbtime_model::{
 
 /// Sums that are kept at a time: some 300 MB.
 const MOST_SUMS: usize = 1_000_000;
+/// Sessions that are kept at a time: some 50 MB.
+const MOST_SESSIONS: usize = 100_000;
 /// Statements whose texts are kept.
 const MOST_STATEMENTS: usize = 20_000;
 /// Stacks that are kept: some 200 MB where each is as deep as can be.
@@ -29,6 +31,7 @@ pub(super) struct Windows {
     /// None: not even those of held locks are wanted.
     stacks: Option<HashMap<StackId, StackRow>>,
     late_ns: u128,
+    is_late: bool,
     is_full: bool,
 }
 
@@ -45,6 +48,7 @@ impl Windows {
             statements: HashMap::new(),
             stacks: with_stacks.then(HashMap::new),
             late_ns: 0,
+            is_late: false,
             is_full: false,
         }
     }
@@ -54,9 +58,9 @@ impl Windows {
         self.begin_us
     }
 
-    /// Time that came too late for its snapshot, nanoseconds.
+    /// Time that came too late for its snapshot, nanoseconds; none: nothing did.
     pub(super) fn late_ns(&self) -> Option<u128> {
-        (self.late_ns > 0).then_some(self.late_ns)
+        self.is_late.then_some(self.late_ns)
     }
 
     /// True when there were more sums than are kept.
@@ -86,16 +90,31 @@ impl Windows {
 
     /// Takes rows as they were recorded.
     pub(super) fn add(&mut self, rows: Rows) {
-        self.sessions
-            .extend(rows.sessions.into_iter().map(|row| (row.id, row)));
-        for row in rows.statements {
-            if self.statements.len() < MOST_STATEMENTS {
-                self.statements.entry(row.id).or_insert(row);
+        for row in rows.sessions {
+            if self.sessions.len() < MOST_SESSIONS || self.sessions.contains_key(&row.id) {
+                self.sessions.insert(row.id, row);
+            } else {
+                self.is_full = true;
             }
         }
-        let is_late = |row: &&ActivityRow| (self.first_us..self.begin_us).contains(&row.time);
-        let late = rows.activity.iter().filter(is_late);
-        self.late_ns += late.map(|row| u128::from(row.ns)).sum::<u128>();
+        for row in rows.statements {
+            let known = self.statements.get(&row.id);
+            // One whose text could not be read at first comes again with it.
+            let has_more = known.is_none_or(|known| known.text.is_empty());
+            if has_more && (known.is_some() || self.statements.len() < MOST_STATEMENTS) {
+                self.statements.insert(row.id, row);
+            }
+        }
+        let shown = self.first_us..self.begin_us;
+        for row in &rows.activity {
+            if shown.contains(&row.time) {
+                self.late_ns += u128::from(row.ns);
+                self.is_late = true;
+            }
+        }
+        self.is_late |= rows.counters.iter().any(|row| shown.contains(&row.time))
+            || rows.latency.iter().any(|row| shown.contains(&row.time))
+            || rows.held_locks.iter().any(|row| shown.contains(&row.time));
         let mut parts: BTreeMap<i64, Rows> = BTreeMap::new();
         if let Some(stacks) = &mut self.stacks {
             for row in rows.stacks {
@@ -122,11 +141,10 @@ impl Windows {
         });
         self.divide(held_locks, &mut parts, |rows| &mut rows.held_locks);
         for (begin, rows) in parts {
-            if self.open.values().map(OneWindow::len).sum::<usize>() < MOST_SUMS {
-                self.open.entry(begin).or_default().add(rows);
-            } else {
-                self.is_full = true;
-            }
+            let kept: usize = self.open.values().map(OneWindow::len).sum();
+            let window = self.open.entry(begin).or_default();
+            let room = MOST_SUMS.saturating_sub(kept) + window.len();
+            self.is_full |= !window.add(rows, room);
         }
     }
 

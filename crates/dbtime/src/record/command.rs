@@ -37,6 +37,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             uprobes: arguments.uprobes,
             texts: arguments.text.into(),
             task_counts: arguments.statistics,
+            at_once: false,
             resolution_s: arguments.resolution_s,
             task_iterator: arguments.task_iterator,
         },

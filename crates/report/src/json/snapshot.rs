@@ -16,6 +16,8 @@ pub(super) struct Document<'a> {
     database_view: ViewJson<'a>,
     /// Time outside of idle waits, by what was asked for.
     active: Option<Vec<ActiveJson<'a>>>,
+    /// Events that the recorder lost since it began: what they said is missing.
+    lost: u64,
     problems: &'a [String],
 }
 
@@ -56,6 +58,9 @@ struct LineJson<'a> {
     waits: Option<u64>,
     waits_per_second: Option<f64>,
     average_wait_ns: Option<f64>,
+    /// Growth per event of something else that was counted, and what that is.
+    average: Option<f64>,
+    average_of: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -72,6 +77,7 @@ impl<'a> From<&'a Snapshot> for Document<'a> {
             sessions: snapshot.sessions.iter().map(SessionJson::from).collect(),
             database_view: ViewJson::from(&snapshot.total),
             active: snapshot.active.as_ref().map(active),
+            lost: snapshot.meta.quality.lost,
             problems: &snapshot.problems,
         }
     }
@@ -134,6 +140,8 @@ impl<'a> LineJson<'a> {
             waits: line.waits,
             waits_per_second: line.waits_per_second(elapsed_ns),
             average_wait_ns: line.average_wait_ns(),
+            average: line.average.map(|(value, _)| value),
+            average_of: line.average.map(|(_, what)| what),
         }
     }
 }

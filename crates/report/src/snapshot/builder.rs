@@ -1,12 +1,12 @@
 //! Adds up what grew, session by session.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dbtime_model::counter::{self, snapper, task};
 use dbtime_model::latency::kind;
 use dbtime_model::{
-    CounterRow, HeldLockRow, LatencyRow, Session, SessionId, State, StateGroup, Wait, WaitKind,
+    BackendType, CounterRow, HeldLockRow, LatencyRow, Session, SessionId, State, StateGroup, Wait, WaitKind,
 };
 
 use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose};
@@ -28,7 +28,8 @@ const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::
 pub(super) struct Builder<'o> {
     options: &'o SnapshotOptions,
     sessions: HashMap<SessionId, Sessional>,
-    no_interface: Wait,
+    /// Waits that ended are counted: those of which none did are 0.
+    counts_waits: bool,
 }
 
 /// What grew of one session.
@@ -42,22 +43,23 @@ struct Sessional {
     /// Of a process of the server, outside of idle waits.
     background: Sums,
     waits: BTreeMap<Wait, u128>,
-    counted_waits: HashMap<String, u64>,
+    /// How many ended, and how long they were.
+    ended_waits: HashMap<String, (u64, u64)>,
     stats: BTreeMap<String, i128>,
     latches: BTreeMap<String, u128>,
     /// What the file of Snapper says; time in microseconds.
     told_elapsed_ns: u128,
     told_times: BTreeMap<String, i128>,
-    told_waits: BTreeMap<String, (i128, u64)>,
+    told_waits: BTreeMap<String, (i128, Option<u64>)>,
     is_told: bool,
 }
 
 impl<'o> Builder<'o> {
-    pub(super) fn new(options: &'o SnapshotOptions) -> Builder<'o> {
+    pub(super) fn new(options: &'o SnapshotOptions, counts_waits: bool) -> Builder<'o> {
         Builder {
             options,
             sessions: HashMap::new(),
-            no_interface: Wait::no_interface(),
+            counts_waits,
         }
     }
 
@@ -82,7 +84,8 @@ impl<'o> Builder<'o> {
         let is_meant = filter.takes_statement(row.statement)
             && (filter.takes(&recorded, row.state) || filter.takes(activity.wait, row.state));
         // The server's first process does nothing but wait, and says so nowhere.
-        let is_resting = recorded == self.no_interface && row.state.group() == Some(StateGroup::Blocked);
+        let is_resting = activity.session.backend_type.0 == BackendType::POSTMASTER
+            && row.state.group() == Some(StateGroup::Blocked);
         let Some(sessional) = self.of(activity.session).filter(|_| !is_resting) else {
             return;
         };
@@ -116,8 +119,8 @@ impl<'o> Builder<'o> {
             } else if let Some(name) = name.strip_prefix(snapper::WAIT_US) {
                 sessional.told_waits.entry(name.to_string()).or_default().0 += us;
             } else if let Some(name) = name.strip_prefix(snapper::WAITS) {
-                let waits = row.value.try_into().unwrap_or(0);
-                sessional.told_waits.entry(name.to_string()).or_default().1 += waits;
+                let waits = sessional.told_waits.entry(name.to_string()).or_default();
+                *waits.1.get_or_insert(0) += u64::try_from(row.value).unwrap_or(0);
             } else if name == counter::ELAPSED_NS {
                 sessional.told_elapsed_ns += value.unsigned_abs();
             }
@@ -133,7 +136,9 @@ impl<'o> Builder<'o> {
         if &*row.kind == kind::WAIT
             && let Some(sessional) = self.of(session)
         {
-            *sessional.counted_waits.entry(row.name.to_string()).or_default() += row.count;
+            let (count, ns) = sessional.ended_waits.entry(row.name.to_string()).or_default();
+            *count += row.count;
+            *ns += row.sum_ns;
         }
     }
 
@@ -148,11 +153,19 @@ impl<'o> Builder<'o> {
         }
     }
 
-    pub(super) fn finish(self, period: Period) -> Vec<SessionSnapshot> {
-        let options = self.options;
-        let meant = self.sessions.into_values().filter(|session| session.is_meant);
+    /// The sessions that are meant and whose times the operating system told; and all that have something to show.
+    pub(super) fn finish(self, period: Period) -> (HashSet<SessionId>, Vec<SessionSnapshot>) {
+        let (options, counts_waits) = (self.options, self.counts_waits);
+        let meant: Vec<Sessional> = self
+            .sessions
+            .into_values()
+            .filter(|session| session.is_meant)
+            .collect();
+        let observed = meant.iter().filter(|session| !session.is_told);
+        let observed = observed.map(|session| session.session.id).collect();
+        let meant = meant.into_iter();
         let mut sessions: Vec<(u128, SessionSnapshot)> = meant
-            .map(|sessional| sessional.finish(period, options))
+            .map(|sessional| sessional.finish(period, options, counts_waits))
             .filter(|(_, snapshot)| !snapshot.lines.is_empty())
             .collect();
         sessions.sort_by_key(|(active, snapshot)| {
@@ -164,13 +177,19 @@ impl<'o> Builder<'o> {
                 session.id,
             )
         });
-        sessions.into_iter().map(|(_, snapshot)| snapshot).collect()
+        let sessions = sessions.into_iter().map(|(_, snapshot)| snapshot).collect();
+        (observed, sessions)
     }
 }
 
 impl Sessional {
     /// With the time by which it is ordered.
-    fn finish(self, period: Period, options: &SnapshotOptions) -> (u128, SessionSnapshot) {
+    fn finish(
+        self,
+        period: Period,
+        options: &SnapshotOptions,
+        counts_waits: bool,
+    ) -> (u128, SessionSnapshot) {
         let wants = |line: &SnapshotLine| {
             let has = |text: &str| line.name.to_lowercase().contains(text);
             options.gather.contains(&line.kind)
@@ -186,7 +205,10 @@ impl Sessional {
                 .copied()
                 .unwrap_or(0)
                 .unsigned_abs();
-            elapsed_ns = self.told_elapsed_ns;
+            elapsed_ns = match self.told_elapsed_ns {
+                0 => period.elapsed_ns(),
+                ns => ns,
+            };
             lines.extend(self.told());
         } else {
             active = self.db_time.total_ns() + self.background.total_ns();
@@ -195,20 +217,35 @@ impl Sessional {
         let is_background = !self.session.backend_type.is_foreground();
         let waits = self.waits.iter().map(|(wait, ns)| {
             let name = wait.to_string();
+            if wait.kind() == WaitKind::Unknown {
+                return time(LineKind::Time, name, *ns);
+            }
+            let ended = self.ended_waits.get(&name).copied();
+            let ended = ended.or(counts_waits.then_some((0, 0)));
             SnapshotLine {
-                waits: self.counted_waits.get(&name).copied(),
+                waits: ended.map(|(count, _)| count),
+                waited_ns: ended.map(|(_, ns)| ns.into()),
                 ..time(LineKind::Wait, name, *ns)
             }
         });
         let mut waits: Vec<SnapshotLine> = waits.collect();
-        waits.sort_by_key(|line| Reverse(line.growth));
+        waits.sort_by_key(|line| (line.kind, Reverse(line.growth)));
         let latches = self
             .latches
             .iter()
             .map(|(name, ns)| time(LineKind::Latch, name.clone(), *ns));
         let latches: Vec<SnapshotLine> = latches.collect();
-        let view = self.view.finish(false);
-        if !self.is_told {
+        let mut view = self.view.finish(false);
+        if self.is_told {
+            // By the file itself, which says nothing of what the operating system saw.
+            view.db_time_ns = active;
+            view.explanation = match view.percent_of_db_time() {
+                Some(percent) => {
+                    format!("by what the database says, CPU and waits add up to {percent:.0} % of DB time.")
+                }
+                None => String::new(),
+            };
+        } else {
             match is_background {
                 true => lines.extend(times("background", self.background.on_cpu_ns(), &self.background)),
                 false => lines.extend(times("DB", view.cpu_ns, &self.db_time)),
@@ -244,6 +281,7 @@ impl Sessional {
             growth,
             unit,
             waits: None,
+            waited_ns: None,
             average,
         }
     }
@@ -256,6 +294,7 @@ impl Sessional {
             growth: ns,
             unit: LineUnit::Nanoseconds,
             waits,
+            waited_ns: waits.map(|_| ns.unsigned_abs()),
             average: None,
         };
         let times = self
@@ -265,7 +304,7 @@ impl Sessional {
         let waits = self
             .told_waits
             .iter()
-            .map(move |(name, (ns, waits))| line(LineKind::Wait, name, *ns, Some(*waits)));
+            .map(move |(name, (ns, waits))| line(LineKind::Wait, name, *ns, *waits));
         times.chain(waits)
     }
 }
@@ -290,6 +329,7 @@ fn time(kind: LineKind, name: String, ns: u128) -> SnapshotLine {
         growth: ns.try_into().unwrap_or(i128::MAX),
         unit: LineUnit::Nanoseconds,
         waits: None,
+        waited_ns: None,
         average: None,
     }
 }

@@ -208,6 +208,7 @@ mod tests {
                 growth: delta.parse::<i128>().ok()? * factor,
                 unit,
                 waits: waits_in_it,
+                waited_ns: waits_in_it.map(|_| delta.parse().unwrap_or(0) * 1_000),
                 average: None,
             },
             cells,

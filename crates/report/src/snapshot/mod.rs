@@ -88,9 +88,9 @@ pub struct Snapshot {
     pub period: Period,
     /// Those with the most DB time first.
     pub sessions: Vec<SessionSnapshot>,
-    /// CPU and waits of all of them against their DB time.
+    /// CPU and waits of all that were chosen against their DB time; without those of imported snapshots.
     pub total: DatabaseView,
-    /// Time of these sessions outside of idle waits, where it was asked for.
+    /// Time of all that were chosen, where it was asked for.
     pub active: Option<Ledger>,
     /// What could not be read.
     pub problems: Vec<String>,
@@ -103,7 +103,7 @@ pub struct SessionSnapshot {
     pub session: Session,
     /// What the growth is divided by, nanoseconds: the time of the snapshot.
     pub elapsed_ns: u128,
-    /// CPU and waits against DB time. All zero where the file says both itself.
+    /// CPU and waits against DB time; of imported snapshots as the file says it.
     pub view: DatabaseView,
     /// What grew, in the order of [`LineKind`].
     pub lines: Vec<SnapshotLine>,
@@ -129,8 +129,10 @@ pub struct SnapshotLine {
     pub growth: i128,
     /// What of.
     pub unit: LineUnit,
-    /// Of a wait: how many there were; none where that was not counted.
+    /// Of a wait: how many ended; none where that was not counted.
     pub waits: Option<u64>,
+    /// How long these were, from their begin, nanoseconds.
+    pub waited_ns: Option<u128>,
     /// Growth per event of something else that was counted, and what that is.
     pub average: Option<(f64, &'static str)>,
 }
@@ -160,14 +162,14 @@ impl SnapshotLine {
     /// Nanoseconds of a wait; none where they were not counted.
     pub fn average_wait_ns(&self) -> Option<f64> {
         let waits = self.waits.filter(|waits| *waits > 0)?;
-        Some(self.growth as f64 / waits as f64)
+        Some(self.waited_ns? as f64 / waits as f64)
     }
 }
 
 /// Adds up what grew.
 ///
 /// # Errors
-/// The filter names sessions that are not in the recording.
+/// The filter names what is not in the recording.
 pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, ReportError> {
     let sessions_only = Filter {
         waits: Vec::new(),
@@ -177,7 +179,12 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
     };
     let filter = &options.filter;
     let mut dimensions = load(source, &sessions_only)?;
-    let mut all = Builder::new(options);
+    if !filter.chooses_no_time() {
+        scan(source, &mut dimensions, filter, |_| {}).check(filter)?;
+    }
+    // Files of other tools count as they do: what they do not say is not known.
+    let counts_waits = source.meta().collector.tier.starts_with("exact") && source.meta().files.is_empty();
+    let mut all = Builder::new(options, counts_waits);
     let scanned = scan(source, &mut dimensions, &sessions_only, |activity| {
         all.add(activity)
     });
@@ -202,13 +209,12 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
             all.add_held_lock(row, session);
         }
     }));
-    let sessions = all.finish(period);
+    let (observed, sessions) = all.finish(period);
     // Only now is it known which sessions are meant.
     let mut total = DatabaseViewBuilder::default();
     let mut active = LedgerBuilder::new(&options.ash);
-    let chosen: std::collections::HashSet<_> = sessions.iter().map(|one| one.session.id).collect();
     scan(source, &mut dimensions, &sessions_only, |activity| {
-        if chosen.contains(&activity.row.session) {
+        if observed.contains(&activity.row.session) {
             total.add(activity);
             active.add(activity);
         }

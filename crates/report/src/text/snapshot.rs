@@ -1,10 +1,11 @@
 //! A snapshot of sessions, in the manner of Snapper.
 
-use dbtime_model::Session;
 use dbtime_model::recording::Clock;
+use dbtime_model::{Session, SessionId};
 
 use super::page::{Page, Table, percent};
 use super::{header, quality};
+use crate::filter::Filter;
 use crate::group::moment;
 use crate::ledger::{LedgerRow, Rest, Section};
 use crate::number::{counted, seconds};
@@ -15,40 +16,68 @@ use crate::sums::percent as percent_of;
 const MOST_ACTIVE: usize = 15;
 
 pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize, page: &mut Page) {
-    let period = snapshot.period;
-    let from = match snapshot.meta.collector.clock {
+    let (meta, period) = (&snapshot.meta, snapshot.period);
+    let from = match meta.collector.clock {
         Clock::Utc => format!("From {} UTC, ", moment(period.from_us)),
         Clock::Relative | Clock::None => String::new(),
     };
+    let how = match (meta.collector.tier.as_str(), meta.collector.rate_hz) {
+        ("", _) | (_, 0) => String::new(),
+        (tier, rate_hz) => format!(", {tier} at {rate_hz} Hz"),
+    };
     page.heading(&format!(
-        "{from}{} s, {}",
+        "{from}{} s, {}{how}",
         seconds(period.elapsed_ns()),
         counted(snapshot.sessions.len(), "session"),
     ));
-    if let Some(only) = header::chosen(&snapshot.filter) {
-        page.paragraph(&only);
+    chosen(&snapshot.filter, page);
+    if snapshot.sessions.is_empty() {
+        page.paragraph("Nothing of these sessions grew.");
     }
     let shown = snapshot.sessions.get(..top).unwrap_or(&snapshot.sessions);
-    if shown.is_empty() {
-        page.paragraph("Nothing of these sessions grew.");
-    } else {
+    if !shown.is_empty() {
         lines(shown, columns, page);
     }
     let rest = snapshot.sessions.len() - shown.len();
     if rest > 0 {
-        page.line(&format!(
-            "{} not shown: --sessions shows more.",
-            counted(rest, "other session")
-        ));
+        page.line(&format!("{} not shown.", counted(rest, "other session")));
     }
-    if !snapshot.meta.collector.task_counts && snapshot.meta.files.is_empty() {
+    if !meta.collector.task_counts && meta.files.is_empty() {
         page.paragraph(
             "Switches, faults, calls and bytes were not recorded: 'dbtime record --statistics' records them.",
         );
     }
+    let lost = meta.quality.lost;
+    if lost > 0 {
+        page.paragraph(&format!(
+            "Since the beginning {} lost: what they said is missing.",
+            counted(lost, "event")
+        ));
+    }
     explain(snapshot, shown, columns, page);
     active(snapshot, page);
     quality::problems(&snapshot.problems, page);
+}
+
+/// Which sessions these are.
+fn chosen(filter: &Filter, page: &mut Page) {
+    let of_sessions = Filter {
+        sessions: filter.sessions.clone(),
+        facts: filter.facts.clone(),
+        ..Filter::default()
+    };
+    let of_time = Filter {
+        waits: filter.waits.clone(),
+        states: filter.states.clone(),
+        statements: filter.statements.clone(),
+        ..Filter::default()
+    };
+    if let Some(only) = header::chosen(&of_sessions) {
+        page.paragraph(&only);
+    }
+    if let Some(only) = header::chosen(&of_time) {
+        page.paragraph(&only.replacen("Only", "Sessions that had time in", 1));
+    }
 }
 
 fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Page) {
@@ -75,6 +104,7 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Pa
 /// By the number that the database gives it, where its pid is not known.
 fn name(session: &Session) -> String {
     match session.pid {
+        0 if session.id == SessionId::RECORDER => "instance".to_string(),
         0 if !session.sid.is_empty() => session.sid.clone(),
         pid => pid.to_string(),
     }
@@ -88,28 +118,25 @@ fn whose(session: &Session) -> String {
     }
 }
 
-/// CPU and waits against DB time.
+/// CPU and waits against DB time, and what is not known.
 fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Page) {
-    if snapshot.total.db_time_ns == 0 {
-        return;
+    let is_observed = snapshot.total.db_time_ns > 0;
+    if is_observed {
+        page.paragraph(&match snapshot.sessions.len() {
+            1 => snapshot.total.explanation.clone(),
+            sessions => format!("All {sessions} sessions: {}", snapshot.total.explanation),
+        });
     }
-    let whole = match snapshot.sessions.len() {
-        1 => String::new(),
-        sessions => format!("All {sessions} sessions: "),
-    };
-    page.paragraph(&format!("{whole}{}", snapshot.total.explanation));
-    let mut apart: Vec<&SessionSnapshot> = shown.iter().filter(|one| is_anomalous(one)).collect();
-    if snapshot.sessions.len() == 1 {
-        apart.clear();
+    if !is_observed || snapshot.sessions.len() > 1 {
+        for one in shown.iter().filter(|one| is_anomalous(one)) {
+            page.paragraph(&format!(
+                "Session {}: {}",
+                name(&one.session),
+                one.view.explanation
+            ));
+        }
     }
-    for one in apart {
-        page.paragraph(&format!(
-            "Session {}: {}",
-            name(&one.session),
-            one.view.explanation
-        ));
-    }
-    let counts_waits = |one: &SessionSnapshot| {
+    let is_not_counted = |one: &SessionSnapshot| {
         let mut waits = one.lines.iter().filter(|line| line.kind == LineKind::Wait);
         waits.any(|line| line.waits.is_none())
     };
@@ -118,8 +145,11 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
         SnapshotColumn::WaitsPerSecond,
         SnapshotColumn::Average,
     ];
-    if shown.iter().any(counts_waits) && columns.iter().any(|column| of_waits.contains(column)) {
-        page.paragraph("~: not known. Samples tell how long waits took and not how many there were; --exact counts them.");
+    if shown.iter().any(is_not_counted) && columns.iter().any(|column| of_waits.contains(column)) {
+        page.paragraph(match snapshot.meta.files.is_empty() {
+            true => "~: not known. Samples tell how long waits took and not how many there were; --exact counts them.",
+            false => "~: the file does not say.",
+        });
     }
 }
 
