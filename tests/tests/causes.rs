@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
     Recorded, Recorder, Session, assert_close, builds, dbtime, distribution, needs_recording, number,
-    pgbench, say, schedstat,
+    pgbench, say, schedstat, stolen,
 };
 use serde_json::Value;
 
@@ -182,6 +182,7 @@ fn what_the_holder_does_meanwhile_is_named_in_every_version() {
         // Its language is a library: one that is loaded later has no table for unwinding for a moment.
         holder.run("DO $$ BEGIN END $$");
         let recorder = Recorder::server(&cluster, &[]);
+        let stolen_before = stolen();
         let mut waited = 0.0;
         let run_delay = || schedstat(holder_pid).expect("it lives").run_delay;
         let queued_before = run_delay();
@@ -206,8 +207,11 @@ fn what_the_holder_does_meanwhile_is_named_in_every_version() {
         let found = by(&report, "Lock:advisory");
         let of = |kind: &str| found.get(&(pid, kind.to_string())).copied().unwrap_or(0.0);
         say(&format!("{}: {found:?}", recorded.meta.database.version));
-        assert_close("computes, s", of("session"), waited - 1.0, 0.05, 0.0);
-        assert_close("sleeps, s", of("timer"), 1.0, 0.04, 0.0);
+        // While a hypervisor has a CPU nobody looks.
+        let not_seen = (stolen() - stolen_before).as_secs_f64();
+        let truth = waited - 1.0;
+        assert_close("computes, s", of("session"), truth, 0.0, 0.05 * truth + not_seen);
+        assert_close("sleeps, s", of("timer"), 1.0, 0.0, 0.04 + not_seen);
         // Where in the code it computes, above the stack of the one that waits for it; the picture is as wide as without it.
         let [with, without] = [&["--causes"][..], &[]].map(|options| folded(&recorded, options));
         let width = |stacks: &[(String, f64)]| stacks.iter().map(|(_, ns)| ns).sum::<f64>();
@@ -226,7 +230,7 @@ fn what_the_holder_does_meanwhile_is_named_in_every_version() {
         // where it was called.
         let computed = waited - 1.0 - queued;
         assert!(
-            in_code > 0.9 * computed,
+            in_code > 0.9 * computed - not_seen,
             "{in_code} s of {computed} s, {queued} s in run queues"
         );
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
     Recorded, Recorder, Server, Session, assert_close, builds, dbtime, distribution, needs_recording, number,
-    say,
+    say, stolen,
 };
 use serde_json::Value;
 
@@ -97,9 +97,12 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
             Recorder::server(&cluster, &[]),
             Recorder::server(&cluster, &["--exact=calls"]),
         ];
+        let stolen_before = stolen();
         let slept = hold(&mut sleeper, true, 30_000, false);
         let ran = hold(&mut runner, true, 20_000, true);
         sleeper.wait_until_idle();
+        // While a hypervisor has a CPU nobody looks.
+        let not_seen = (stolen() - stolen_before).as_secs_f64();
         for recorder in recorders {
             let recorded = recorder.stop();
             let latch = latch(&recorded, LOCK);
@@ -108,7 +111,7 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
                 let alone = recorded.json(&["--latches", "--session", &session.pid().to_string()]);
                 let found = seconds(&alone["latches"][0], "exclusive_ns");
                 say(&format!("{what}: {found:.3} s of {held:.3} s"));
-                assert_close(&format!("{what}: held, s"), found, held, 0.0, SAMPLED);
+                assert_close(&format!("{what}: held, s"), found, held, 0.0, SAMPLED + not_seen);
             }
             assert_eq!(latch["shared_ns"], 0);
             assert_eq!(latch["waited_ns"], 0, "nobody else wanted it: {latch:#}");
@@ -130,7 +133,10 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
                 .filter(in_code)
                 .map(|holder| number(&holder["ns"]) / 1e9)
                 .sum();
-            assert!(placed > 0.8 * (slept + ran), "{placed} s: {holders:#?}");
+            assert!(
+                placed > 0.8 * (slept + ran) - not_seen,
+                "{placed} s: {holders:#?}"
+            );
         }
     }
 }
@@ -194,6 +200,7 @@ fn every_flush_of_the_log_holds_its_lock_in_every_version() {
         cluster.psql("CREATE TABLE t (a int)").expect("a table");
         let mut sessions: Vec<Session> = (0..4).map(|_| Session::connect(&cluster)).collect();
         let recorder = Recorder::server(&cluster, &[]);
+        let stolen_before = stolen();
         let begin = Instant::now();
         std::thread::scope(|scope| {
             for session in &mut sessions {
@@ -221,7 +228,9 @@ fn every_flush_of_the_log_holds_its_lock_in_every_version() {
         assert!(all > 0.1, "{report:#}");
         assert_eq!(write["shared_ns"], 0);
         assert_close("with the lock or not known, s", held + not_known, all, 1e-6, 1e-6);
-        assert!(not_known < 0.15 * all, "{not_known} s of {all} s");
+        // While a hypervisor has a CPU nobody looks, of none of the four.
+        let not_seen = 4.0 * (stolen() - stolen_before).as_secs_f64();
+        assert!(not_known < 0.15 * all + not_seen, "{not_known} s of {all} s");
     }
 }
 

@@ -321,16 +321,16 @@ pub struct TopArguments {
 /// `dbtime snap`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "WHO is any of these, and sessions that all of them are true of are shown:\n  \
+    after_help = "Examples:\n  sudo dbtime snap 5 1 all\n  sudo dbtime snap 10 6 fg user=bob ash=query,wait\n  \
+    sudo dbtime snap end 1 4711 --exact=calls\n\n\
+    WHO is any of these words; of pids, and of values of one name, one has to fit, and all else:\n  \
     all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
     wait=IO  state=disk  query=-42    sessions that had such time\nBeside them:\n  \
     gather=stw                  s statistics, t times, w waits, l LWLocks held, a all [default: stw]\n  \
     include=TEXT                only what has this in its name\n  \
-    ash=query,wait,state        average active sessions by these\n\n\
-    Examples:\n  sudo dbtime snap 5 1 all\n  sudo dbtime snap 10 6 fg user=bob ash=query,wait\n  \
-    sudo dbtime snap end 1 4711 --exact=calls"
+    ash=query,wait,state        average active sessions by these"
 )]
 pub struct SnapArguments {
     /// Length of a snapshot: seconds, or 30s, 1m; 'end' = until Ctrl-C
@@ -383,12 +383,12 @@ pub struct SnapLayout {
 /// `dbtime latch`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "WHO is any of these, and what all of them are true of is shown:\n  \
+    after_help = "Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
+    sudo dbtime latch --columns session,name,mode user=bob\n\n\
+    WHO is any of these words; of pids, and of values of one name, one has to fit, and all else:\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
-    wait=IO:WALSync  state=disk  query=-42\n\n\
-    Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
-    sudo dbtime latch --columns session,name,mode user=bob"
+    wait=IO:WALSync  state=disk  query=-42"
 )]
 pub struct LatchArguments {
     /// Whose locks [default: everybody's]: see below

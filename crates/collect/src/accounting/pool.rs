@@ -149,11 +149,7 @@ impl Pool {
             let ((second_us, group, kind), mut entries) = first.remove_entry();
             if entries.iter().all(|entry| entry.samples.is_empty()) {
                 // They wait for the samples of their kind in a later second, within limits.
-                let patience_us = if self.at_once {
-                    0
-                } else {
-                    (PATIENCE_NS / 1_000) as i64
-                };
+                let patience_us = (PATIENCE_NS / 1_000) as i64;
                 let next_us = match before_us {
                     _ if self.at_once => None,
                     i64::MAX => self.next_second_of(group, &kind, second_us),

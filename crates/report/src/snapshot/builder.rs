@@ -47,7 +47,7 @@ struct Sessional {
     ended_waits: HashMap<String, (u64, u64)>,
     stats: BTreeMap<String, i128>,
     latches: BTreeMap<String, u128>,
-    /// What the file of Snapper says; time in microseconds.
+    /// What the file of Snapper says; time in nanoseconds.
     told_elapsed_ns: u128,
     told_times: BTreeMap<String, i128>,
     told_waits: BTreeMap<String, (i128, Option<u64>)>,
