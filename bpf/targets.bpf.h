@@ -101,7 +101,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	fill_event(&totals.event, EVENT_END, pid, task->start_time);
 	totals.on_cpu_ns = on_cpu_time(task, totals.event.time_ns);
 	totals.run_queue_ns = task->sched_info.run_delay;
-	emit_counts(task, pid, task->start_time, totals.on_cpu_ns);
+	if (count_tasks)
+		emit_counts(task, pid, task->start_time, totals.on_cpu_ns);
 	bpf_map_delete_elem(&targets, &pid);
 	if (!exact || !close_account(task, &totals))
 		emit(&totals, sizeof(totals), BPF_RB_FORCE_WAKEUP);

@@ -14,8 +14,6 @@ static __always_inline void emit_counts(struct task_struct *task, __u32 pid, __u
 	struct dbt_task_counts *counts;
 	struct task_delay_info *delays;
 
-	if (!count_tasks)
-		return;
 	counts = bpf_ringbuf_reserve(&events, sizeof(*counts), 0);
 	if (!counts) {
 		__sync_fetch_and_add(&lost, 1);

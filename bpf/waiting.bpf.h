@@ -218,7 +218,8 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	struct dbt_totals totals = {};
 	enum dbt_reported sums;
 
-	emit_counts(task, slot->task.pid, slot->task.start_ns, BPF_CORE_READ(task, se.sum_exec_runtime));
+	if (count_tasks)
+		emit_counts(task, slot->task.pid, slot->task.start_ns, BPF_CORE_READ(task, se.sum_exec_runtime));
 	fill_event(&totals.event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
 	totals.repeats = slot->repeats;
 	totals.torn = slot->torn;

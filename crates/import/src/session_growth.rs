@@ -2,8 +2,8 @@
 //!
 //! # Rows
 //! Counters have the source `snapper`. What of them is time is activity too: waits, CPU, and what the database counts beyond both,
-//! which is `unaccounted`. All of it stands in the second in which the interval ended, as all that is imported. What the interval has beyond the database's own times has no row: nobody says
-//! what it was.
+//! which is `unaccounted`. All of it stands in the second in which the interval ended, as all that is imported. What the interval
+//! has beyond the database's own times has no row: nobody says what it was.
 
 use dbtime_model::counter::{self, snapper};
 use dbtime_model::{ActivityRow, CounterRow, Fidelity, NO_STACK, SessionId, SessionState, State, Wait};

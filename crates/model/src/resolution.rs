@@ -258,13 +258,14 @@ impl<R: Summable> Sums<R> {
     /// Takes the rows that stand in windows; gives back the others.
     fn take(&mut self, rows: Vec<R>, length_us: i64, begin_us: i64) -> Vec<R> {
         let mut others = Vec::new();
+        let mut room = usize::MAX;
         for mut row in rows {
             if row.time() < begin_us {
                 others.push(row);
                 continue;
             }
             row.set_time(row.time().div_euclid(length_us) * length_us);
-            self.add_row(row);
+            self.add_row(row, &mut room);
         }
         others
     }
@@ -273,25 +274,24 @@ impl<R: Summable> Sums<R> {
     fn add(&mut self, rows: Vec<R>, room: &mut usize) -> bool {
         let mut all = true;
         for row in rows {
-            let is_known = self.places.contains_key(&row.key());
-            if is_known || *room > 0 {
-                *room -= usize::from(!is_known);
-                self.add_row(row);
-            } else {
-                all = false;
-            }
+            all &= self.add_row(row, room);
         }
         all
     }
 
-    fn add_row(&mut self, row: R) {
-        match self.places.get(&row.key()) {
+    /// The same of one row.
+    fn add_row(&mut self, row: R, room: &mut usize) -> bool {
+        let key = row.key();
+        match self.places.get(&key) {
             Some(&place) => self.rows[place].add(&row),
+            None if *room == 0 => return false,
             None => {
-                self.places.insert(row.key(), self.rows.len());
+                *room -= 1;
+                self.places.insert(key, self.rows.len());
                 self.rows.push(row);
             }
         }
+        true
     }
 
     /// Session by session: what is alike lies together, and takes less room on disk.

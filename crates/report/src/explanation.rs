@@ -4,7 +4,7 @@ use crate::database_view::DatabaseView;
 use crate::sums::percent;
 
 /// Less than this part of DB time, in percent, is not worth a sentence.
-const WORTH_MENTIONING: f64 = 5.0;
+pub(crate) const WORTH_MENTIONING: f64 = 5.0;
 
 /// What the numbers of the view mean. Wait events are named as they were recorded: clean them before they
 /// reach a terminal. `is_trace`: all of it comes from an SQL trace alone.

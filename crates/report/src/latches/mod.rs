@@ -183,7 +183,10 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
     let is_recorded = source.meta().database.held_locks;
-    let profile = is_recorded.then(|| all.profile());
+    let profile = match is_recorded {
+        true => all.profile(),
+        false => Vec::new(),
+    };
     Ok(LatchReport {
         meta: source.meta().clone(),
         filter: filter.clone(),
@@ -196,7 +199,7 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
         },
         top: options.top,
         columns: options.columns.clone(),
-        profile: profile.unwrap_or_default(),
+        profile,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
 }

@@ -5,6 +5,7 @@ use dbtime_model::{Session, SessionId};
 
 use super::page::{Page, Table, percent};
 use super::{header, quality};
+use crate::explanation::WORTH_MENTIONING;
 use crate::filter::Filter;
 use crate::group::moment;
 use crate::ledger::{LedgerRow, Rest, Section};
@@ -155,10 +156,9 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
 
 /// The database says more than there is.
 fn is_anomalous(one: &SessionSnapshot) -> bool {
-    // As much as is worth a sentence: explanation.rs.
     one.view
         .percent_of_db_time()
-        .is_some_and(|percent| percent >= 105.0)
+        .is_some_and(|percent| percent >= 100.0 + WORTH_MENTIONING)
 }
 
 fn active(snapshot: &Snapshot, page: &mut Page) {
@@ -178,10 +178,7 @@ fn active(snapshot: &Snapshot, page: &mut Page) {
         let all: u128 = rows.iter().map(|row| row.sums.total_ns()).sum();
         let average = |ns: u128| format!("{:.2}", ns as f64 / elapsed.max(1) as f64);
         page.heading(&format!("Active sessions {what}: {} on average", average(all)));
-        let mut heads: Vec<&str> = ledger.by.iter().map(|dimension| dimension.as_str()).collect();
-        if heads.is_empty() {
-            heads.push("");
-        }
+        let heads: Vec<&str> = ledger.by.iter().map(|dimension| dimension.as_str()).collect();
         let mut table = Table::new(&heads, &["active", "%"]);
         for row in rows.iter().take(MOST_ACTIVE) {
             let mut cells = row.labels.clone();
