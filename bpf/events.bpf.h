@@ -52,6 +52,10 @@ static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel,
 	     wanted ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
+/* A field of a task, read each time that it stands in the code. The verifier knows what a task is, so that no call is needed, of which a
+ * visit of a session that sleeps would make ten. */
+#define task_field(task, field) (*(volatile typeof((task)->field) *)&(task)->field)
+
 /* The scheduler's clock, in which it notes when a task came onto its CPU, minus nothing but a constant and a slow drift is
  * CLOCK_MONOTONIC. The sampler finds the difference anew every second; 0 = not known. */
 __u64 arrival_clock_offset = 0;
@@ -63,8 +67,8 @@ __u64 arrival_clock_offset = 0;
  * tick, or one. */
 static __always_inline __u64 on_cpu_time(struct task_struct *task, __u64 now)
 {
-	__u64 booked = BPF_CORE_READ(task, se.sum_exec_runtime), before = BPF_CORE_READ(task, se.prev_sum_exec_runtime);
-	__u64 open = before + (now - arrival_clock_offset - BPF_CORE_READ(task, sched_info.last_arrival)) - booked;
+	__u64 booked = task_field(task, se.sum_exec_runtime), before = task_field(task, se.prev_sum_exec_runtime);
+	__u64 open = before + (now - arrival_clock_offset - task_field(task, sched_info.last_arrival)) - booked;
 
 	/* Below 0 too: time was stolen, or went to interrupts. */
 	return arrival_clock_offset && open < LONGEST_TICK ? booked + open : booked;

@@ -309,7 +309,7 @@ static __always_inline __u64 run_time_of(struct dbt_account *account, struct tas
 
 static __always_inline __u64 switches_of(struct task_struct *task)
 {
-	return task->nvcsw + task->nivcsw;
+	return task_field(task, nvcsw) + task_field(task, nivcsw);
 }
 
 /* Where calls are traced: the task was off its CPU since the last boundary, and that was not seen. The kernel says how long

@@ -49,7 +49,7 @@ struct dbt_visit {
 
 static __always_inline bool has_run(struct task_struct *task, __u64 switches)
 {
-	return BPF_CORE_READ(task, on_cpu) || switches_of(task) != switches;
+	return task_field(task, on_cpu) || switches_of(task) != switches;
 }
 
 /* True while the task's address space is being changed. Reading it would wait for that to end, and with it all other
@@ -121,13 +121,13 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 	}
 	if (account->status == ACCOUNT_OPEN)
 		return true;
-	if (BPF_CORE_READ(task, on_cpu) || is_memory_busy(task) ||
+	if (task_field(task, on_cpu) || is_memory_busy(task) ||
 	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
 		return false;
 	account->activity = activity_of(task, &slot->source);
 	name_statement(task, &slot->source, &account->text, &account->activity, false);
 	account->mode = MODE_OFF;
-	account->off_state = exact_state(BPF_CORE_READ(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
+	account->off_state = exact_state(task_field(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
 	open_account(account, task, bpf_ktime_get_ns());
 	account->off_cell = own_cell_of(account, account->activity.wait);
 	account->left_cpu = 1;
@@ -141,13 +141,13 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 
 static __always_inline void read_totals(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
 {
-	__u64 queued = BPF_CORE_READ(task, sched_info.last_queued);
+	__u64 queued = task_field(task, sched_info.last_queued);
 
 	totals->event.time_ns = bpf_ktime_get_ns();
-	totals->on_cpu_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
-	if (BPF_CORE_READ(task, on_cpu))
+	totals->on_cpu_ns = task_field(task, se.sum_exec_runtime);
+	if (task_field(task, on_cpu))
 		totals->on_cpu_ns = on_cpu_time(task, totals->event.time_ns);
-	totals->run_queue_ns = BPF_CORE_READ(task, sched_info.run_delay);
+	totals->run_queue_ns = task_field(task, sched_info.run_delay);
 	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
 	if (queued && queued < visit->begin)
 		totals->run_queue_ns += visit->begin - queued;
@@ -167,7 +167,7 @@ static __always_inline bool copy_account(struct task_struct *task, struct dbt_ac
 	    bpf_probe_read_kernel(copy, size, account))
 		return false;
 	read_totals(task, totals, visit);
-	if (BPF_CORE_READ(task, on_cpu))
+	if (task_field(task, on_cpu))
 		totals->on_cpu_ns = run_time_of(copy, task, totals->event.time_ns);
 	ordered();
 	return *(volatile __u64 *)&account->sequence == sequence;
@@ -219,7 +219,7 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	enum dbt_reported sums;
 
 	if (count_tasks)
-		emit_counts(task, slot->task.pid, slot->task.start_ns, BPF_CORE_READ(task, se.sum_exec_runtime));
+		emit_counts(task, slot->task.pid, slot->task.start_ns, task_field(task, se.sum_exec_runtime));
 	fill_event(&totals.event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
 	totals.repeats = slot->repeats;
 	totals.torn = slot->torn;
@@ -241,8 +241,8 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
  * early by what interrupts and the hypervisor took meanwhile. */
 static __always_inline __u64 departure_of(struct task_struct *task)
 {
-	return BPF_CORE_READ(task, sched_info.last_arrival) + BPF_CORE_READ(task, se.sum_exec_runtime) -
-	       BPF_CORE_READ(task, se.prev_sum_exec_runtime);
+	return task_field(task, sched_info.last_arrival) + task_field(task, se.sum_exec_runtime) -
+	       task_field(task, se.prev_sum_exec_runtime);
 }
 
 /* Whether a task that came onto a CPU since the moment was blocked then, rather than in the run queue already. How long it was in
@@ -250,9 +250,9 @@ static __always_inline __u64 departure_of(struct task_struct *task)
  * lot, so that many are right on average. */
 static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
-	__u64 since = BPF_CORE_READ(task, sched_info.last_arrival) - visit->moment;
-	__u64 turns = BPF_CORE_READ(task, sched_info.pcount) - slot->turns;
-	__u64 queued = BPF_CORE_READ(task, sched_info.run_delay) - slot->run_delay;
+	__u64 since = task_field(task, sched_info.last_arrival) - visit->moment;
+	__u64 turns = task_field(task, sched_info.pcount) - slot->turns;
+	__u64 queued = task_field(task, sched_info.run_delay) - slot->run_delay;
 
 	if ((__s64)since < 0 || since > LONGEST_TICK || !turns)
 		return false;
@@ -291,21 +291,31 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 		__u64 switches = switches_of(task);
 		__u32 state;
 
-		if (BPF_CORE_READ(task, on_cpu)) {
+		if (task_field(task, on_cpu)) {
 			if (was_blocked(task, slot, visit))
 				look_at_runner(task, slot);
 			return; /* else the timer takes it */
 		}
-		state = BPF_CORE_READ(task, __state);
-		if (state == TASK_RUNNING && BPF_CORE_READ(task, sched_info.last_queued) >= visit->moment)
+		state = task_field(task, __state);
+		if (state == TASK_RUNNING && task_field(task, sched_info.last_queued) >= visit->moment)
 			state = TASK_WAKING; /* since the moment */
 		if (switches == slot->switches && state == slot->state) {
 			slot->repeats++; /* it has not run since the last row: the row still holds */
 			return;
 		}
 		if (departure_of(task) >= visit->moment) {
-			slot->displaced++; /* it ran at the moment, or since: the sampler pushed it off, or it went to sleep */
-			return;
+			/* It ran at the moment, or since. */
+			if (!was_blocked(task, slot, visit)) {
+				slot->displaced++;
+				return;
+			}
+			if (state == TASK_RUNNING || state == TASK_WAKING) {
+				look_at_runner(task, slot);
+				return;
+			}
+			/* It was blocked, ran, and is blocked again: in which wait it was then nobody has noted. The one that it
+			 * is in now stands for it: a wait begins as often as it ends. Left out, naps would be lost that are
+			 * not much longer than the sampler is late. */
 		}
 		slot->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 		if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task)) {
@@ -326,14 +336,14 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 
 static __always_inline void look(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
-	__u64 turns = BPF_CORE_READ(task, sched_info.pcount);
+	__u64 turns = task_field(task, sched_info.pcount);
 
 	slot->is_new = 0;
 	look_for_state(task, slot, visit);
-	if (turns != slot->turns || BPF_CORE_READ(task, on_cpu))
+	if (turns != slot->turns || task_field(task, on_cpu))
 		visit->ran++;
 	slot->turns = turns;
-	slot->run_delay = BPF_CORE_READ(task, sched_info.run_delay);
+	slot->run_delay = task_field(task, sched_info.run_delay);
 }
 
 /* The locks that a session has. They are those of the first look as long as it has not run since; or is in the same wait, as a rule:
@@ -419,11 +429,11 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 /* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */
 static __always_inline bool is_session(struct task_struct *task, struct dbt_slot *slot)
 {
-	__u64 start_ns = BPF_CORE_READ(task, start_time);
+	__u64 start_ns = task_field(task, start_time);
 
 	if (!slot->task.start_ns)
 		slot->task.start_ns = start_ns;
-	return start_ns == slot->task.start_ns && !(BPF_CORE_READ(task, flags) & PF_EXITING);
+	return start_ns == slot->task.start_ns && !(task_field(task, flags) & PF_EXITING);
 }
 
 static __always_inline bool needs_account(struct dbt_slot *slot)

@@ -51,7 +51,7 @@ pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
 pub use screen::Screen;
-pub use seen::assert_seen;
+pub use seen::{MISSED_SWITCH, assert_seen};
 pub use servers::{Server, builds, distribution};
 pub use session::{Life, Session, Truth};
 pub use stand_in::{StandIn, WaitTruth, event};

@@ -24,6 +24,9 @@ pub struct Recorded {
     pub meta: Meta,
     /// Its sessions.
     pub sessions: Vec<SessionRow>,
+    /// Seconds of CPU that a hypervisor took from this machine meanwhile: sessions do not run then, nobody looks, and clocks go on.
+    /// 0 where the recorder was not ours.
+    pub stolen: f64,
     /// Rows that could not be read.
     pub problems: Vec<Problem>,
     activity: Vec<ActivityRow>,
@@ -57,6 +60,7 @@ impl Recorded {
         Recorded {
             path: path.to_path_buf(),
             stderr,
+            stolen: 0.0,
             meta: recording.meta().clone(),
             sessions: rows(&recording, &mut problems),
             activity: rows(&recording, &mut problems),

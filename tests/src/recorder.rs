@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::Cluster;
 use tempfile::TempDir;
 
-use crate::{Outcome, Recorded, dbtime_binary};
+use crate::{Outcome, Recorded, dbtime_binary, stolen};
 
 /// How long the command may take to attach, and to finish after it was told to.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,6 +24,8 @@ pub struct Recorder {
     path: PathBuf,
     /// Removed with the recorder, or handed on to what it recorded.
     home: Option<TempDir>,
+    /// What had been stolen of the machine when it began to sample.
+    stolen: Duration,
 }
 
 impl Recorder {
@@ -76,8 +78,10 @@ impl Recorder {
             stderr: Vec::new(),
             path: path.to_path_buf(),
             home: None,
+            stolen: Duration::ZERO,
         };
         recorder.wait_for_line("recording");
+        recorder.stolen = stolen();
         recorder
     }
 
@@ -134,9 +138,13 @@ impl Recorder {
     /// Waits for the recorder to end by itself; it must say that all went well.
     #[track_caller]
     pub fn finish(self) -> Recorded {
+        let before = self.stolen;
         let (outcome, path, home) = self.end();
+        let stolen = stolen() - before;
         let outcome = outcome.expect_code(0);
-        Recorded::open(&path, outcome.stderr, home)
+        let mut recorded = Recorded::open(&path, outcome.stderr, home);
+        recorded.stolen = stolen.as_secs_f64();
+        recorded
     }
 
     /// As [`Recorder::finish`]; latencies are not read: of a long recording of many sessions they would not fit into memory.

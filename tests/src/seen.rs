@@ -1,5 +1,9 @@
 //! What BPF may not be shown.
 
+/// Where calls are traced, a switch that BPF was not shown is repaired by the kernel's books, which are as old as its last tick: so
+/// many seconds may stay on the wrong side of CPU. `missed_switch` counts them.
+pub const MISSED_SWITCH: f64 = 0.012;
+
 /// Asserts that nearly all requests (or their bytes) were seen, and none that there was not. Returns what is missing.
 ///
 /// Some hosts let BPF see nothing that interrupts a protected process, as the end of a request may: most often one in 300 or

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_model::State;
 use dbtime_tests::{
-    Outcome, Recorded, Recorder, Session, assert_close, builds, dbtime, distribution, needs_recording,
-    number, pgbench, say,
+    Outcome, Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution,
+    needs_recording, number, pgbench, say,
 };
 use serde_json::Value;
 
@@ -135,10 +135,15 @@ fn commands_last_as_long_as_their_session_is_busy() {
     let report = tail(&recorded);
     let all = number(&report["all"]["total_ns"]) / 1e9;
     let time = recorded.session(session.pid());
-    let asleep = time.ns(Some("Client:ClientRead"), &[State::Sleep]);
-    let busy = (time.elapsed_ns - asleep) as f64 / 1e9;
-    say(&format!("{all:.6} s of commands, {busy:.6} s not idle"));
-    assert_close("commands, s", all, busy, 0.002, 0.001);
+    // It goes into its wait for the client on a CPU, and waits for one when it comes out of it: a command begins then, or after that.
+    let [least, most] = [&State::ALL[..], &[State::Sleep]].map(|states| {
+        let waits = time.ns(Some("Client:ClientRead"), states);
+        (time.elapsed_ns - waits) as f64 / 1e9
+    });
+    say(&format!(
+        "{all:.6} s of commands, {least:.6} to {most:.6} s not idle"
+    ));
+    assert_between("commands, s", all, least, most, 0.001, 0.0005);
     assert_eq!(report["all"]["count"], 60, "{report:#}");
     // The server's own watch begins when it has the command, and ends before its answer is sent.
     let by_server: f64 = durations.iter().map(Duration::as_secs_f64).sum();

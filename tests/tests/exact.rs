@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::{Cluster, Options, page_cache};
 use dbtime_model::{State, counter};
 use dbtime_tests::{
-    Life, Recorded, Recorder, Running, SchedStat, Session, Unreaped, age, assert_between, assert_close,
-    children, distribution, is_exiting, needs_recording, pgbench, say, schedstat, state_and_tracer, stolen,
+    Life, MISSED_SWITCH, Recorded, Recorder, Running, SchedStat, Session, Unreaped, age, assert_between,
+    assert_close, children, distribution, is_exiting, needs_recording, pgbench, say, schedstat,
+    state_and_tracer, stolen,
 };
 
 const CALLS: &str = "--exact=calls";
@@ -20,9 +21,6 @@ const SWITCH: &str = "--exact=switch";
 const TICK: Duration = Duration::from_millis(10);
 /// The kernel brings the runtime of a task that is on a CPU up to date at its ticks: 100 to 1000 a second.
 const SCHEDULER_TICK: f64 = 0.010;
-/// Where calls are traced, a switch that was missed is repaired by the kernel's books, which are as old as its last tick:
-/// so much may stay on the wrong side of CPU. `missed_switch` counts them.
-const MISSED_SWITCH: f64 = 0.012;
 /// A session that never leaves its CPU is taken up so late at most.
 const TAKEN_UP: f64 = 0.5;
 /// 75 MB, twenty times the shared buffers.

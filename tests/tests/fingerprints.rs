@@ -98,7 +98,8 @@ fn time_by_fingerprint_is_the_clients_in_every_version_and_tier() {
         let mut session = Session::connect_with(&cluster, "-c synchronous_commit=off");
         let recorders = [
             (&["--exact=calls"][..], 0.02, 0.01),
-            (&[], 0.04, 0.03),
+            // At most a sample at each end of the two stretches of a statement.
+            (&[], 0.04, 0.04),
             (&["--collector", "proc"], 0.04, 0.06),
         ]
         .map(|(options, share, floor)| (Recorder::server(&cluster, options), share, floor));
@@ -124,7 +125,7 @@ fn time_by_fingerprint_is_the_clients_in_every_version_and_tier() {
                     .unwrap_or_else(|| panic!("{begins} is not in {found:#?}"));
                 let what = format!("{}: {begins}", server.name);
                 say(&format!("{what}: {seconds:.4} s, found {ns:.4}: {id} {text}"));
-                assert_close(&what, *ns, *seconds, share, floor);
+                assert_close(&what, *ns, *seconds, share, floor + recorded.stolen);
                 ids.entry(begins).or_default().insert(id.clone());
             }
             for (_, text) in found.values() {

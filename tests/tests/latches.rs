@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, Server, Session, assert_close, builds, dbtime, distribution, needs_recording, number,
-    say, stolen,
+    Recorded, Recorder, Server, Session, assert_between, assert_close, builds, dbtime, distribution,
+    needs_recording, number, say,
 };
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ const LOCK: &str = "AddinShmemInit";
 /// Seconds of a recording: two hundred samples of each session.
 const RECORDED: f64 = 2.0;
 /// What samples find of it. Each of its some thirty stretches is met to half a sample, so that their sum has a standard error of some
-/// 0.03 s; and of some it is not known.
+/// 0.03 s.
 const SAMPLED: f64 = 0.2;
 
 /// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock.
@@ -87,6 +87,7 @@ fn seconds(latch: &Value, field: &str) -> f64 {
 #[test]
 fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
     needs_recording!();
+    let (mut naps_found, mut naps, mut stolen) = (0.0, 0.0, 0.0);
     for build in builds(&[]).into_iter().chain([distribution()]) {
         let cluster = server_with_hold(&build);
         let (mut sleeper, mut runner) = (Session::connect(&cluster), Session::connect(&cluster));
@@ -97,21 +98,35 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
             Recorder::server(&cluster, &[]),
             Recorder::server(&cluster, &["--exact=calls"]),
         ];
-        let stolen_before = stolen();
         let slept = hold(&mut sleeper, true, 30_000, false);
         let ran = hold(&mut runner, true, 20_000, true);
         sleeper.wait_until_idle();
-        // While a hypervisor has a CPU nobody looks.
-        let not_seen = (stolen() - stolen_before).as_secs_f64();
-        for recorder in recorders {
-            let recorded = recorder.stop();
+        for recorded in recorders.map(Recorder::stop) {
             let latch = latch(&recorded, LOCK);
             let what = format!("{}, {}", build.name, recorded.meta.collector.tier);
             for (session, held) in [(&sleeper, slept), (&runner, ran)] {
                 let alone = recorded.json(&["--latches", "--session", &session.pid().to_string()]);
                 let found = seconds(&alone["latches"][0], "exclusive_ns");
-                say(&format!("{what}: {found:.3} s of {held:.3} s"));
-                assert_close(&format!("{what}: held, s"), found, held, 0.0, SAMPLED + not_seen);
+                let not_known = seconds(&alone, "not_known_ns");
+                say(&format!(
+                    "{what}: {found:.3} s of {held:.3} s, {not_known:.3} s not known, {:.3} s stolen",
+                    recorded.stolen
+                ));
+                let possible = SAMPLED + recorded.stolen;
+                assert_between(
+                    &format!("{what}: held, s"),
+                    held,
+                    found,
+                    found + not_known,
+                    0.0,
+                    possible,
+                );
+                assert!(not_known < SAMPLED + recorded.stolen, "{alone:#}");
+                if session.pid() == sleeper.pid() && recorded.meta.collector.tier == "sampled" {
+                    naps_found += found + not_known;
+                    naps += held;
+                    stolen += recorded.stolen;
+                }
             }
             assert_eq!(latch["shared_ns"], 0);
             assert_eq!(latch["waited_ns"], 0, "nobody else wanted it: {latch:#}");
@@ -133,12 +148,16 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
                 .filter(in_code)
                 .map(|holder| number(&holder["ns"]) / 1e9)
                 .sum();
-            assert!(
-                placed > 0.8 * (slept + ran) - not_seen,
-                "{placed} s: {holders:#?}"
-            );
+            let held = seconds(&latch, "exclusive_ns");
+            assert!(placed > 0.8 * held, "{placed} s of {held} s: {holders:#?}");
         }
     }
+    // It sleeps a millisecond at a time. A sampler that is late by a part of that, and leaves out who has run since its moment, finds
+    // 5 to 12 % too little in every version; by chance it is a standard error of 1.2 %.
+    say(&format!(
+        "naps: {naps_found:.3} s of {naps:.3} s, {stolen:.3} s stolen"
+    ));
+    assert_close("naps, s", naps_found, naps, 0.05, 0.05 * naps + stolen);
 }
 
 #[test]
@@ -178,7 +197,9 @@ fn who_waits_and_who_shares_are_told_apart() {
     say(&format!(
         "shared {shared}, alone {alone:?}, waited {waited}: {latch:#}"
     ));
-    let close = |what: &str, found: f64, truth: f64| assert_close(what, found, truth, 0.0, 0.08);
+    let close = |what: &str, found: f64, truth: f64| {
+        assert_close(what, found, truth, 0.0, 0.08 + recorded.stolen);
+    };
     close("shared, s", seconds(&latch, "shared_ns"), shared);
     close("alone, s", seconds(&latch, "exclusive_ns"), alone.iter().sum());
     close("waited, s", seconds(&latch, "waited_ns"), waited);
@@ -200,7 +221,6 @@ fn every_flush_of_the_log_holds_its_lock_in_every_version() {
         cluster.psql("CREATE TABLE t (a int)").expect("a table");
         let mut sessions: Vec<Session> = (0..4).map(|_| Session::connect(&cluster)).collect();
         let recorder = Recorder::server(&cluster, &[]);
-        let stolen_before = stolen();
         let begin = Instant::now();
         std::thread::scope(|scope| {
             for session in &mut sessions {
@@ -229,8 +249,11 @@ fn every_flush_of_the_log_holds_its_lock_in_every_version() {
         assert_eq!(write["shared_ns"], 0);
         assert_close("with the lock or not known, s", held + not_known, all, 1e-6, 1e-6);
         // While a hypervisor has a CPU nobody looks, of none of the four.
-        let not_seen = 4.0 * (stolen() - stolen_before).as_secs_f64();
-        assert!(not_known < 0.15 * all + not_seen, "{not_known} s of {all} s");
+        assert!(
+            not_known < 0.15 * all + 4.0 * recorded.stolen,
+            "{not_known} s of {all} s, {} s stolen",
+            recorded.stolen
+        );
     }
 }
 

@@ -131,15 +131,16 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
                 *seconds,
                 *seconds,
                 0.02,
-                0.01,
+                0.01 + exact.stolen,
             );
-            // A sample is 10.1 ms; of a statement that lasts n of them all are its, but for one at either end.
+            // A sample is 10.1 ms; of a statement that lasts n of them all are its, but for one at either end, and one more that comes
+            // late.
             assert_close(
                 &format!("{}: {text}, sampled", build.name),
                 *of_samples,
                 *seconds,
                 0.04,
-                0.03,
+                0.04 + sampled.stolen,
             );
             assert!(text.contains('?') || text.starts_with("UPDATE"), "{text}");
         }
