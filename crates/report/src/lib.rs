@@ -87,6 +87,7 @@ mod sums;
 mod svg;
 mod system_calls;
 pub mod text;
+mod time_axis;
 mod timeline;
 pub mod timeline_svg;
 mod top_sql;
