@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use dbtime_model::recording::{Meta, Problem};
-use dbtime_model::{StackId, State, StateGroup};
+use dbtime_model::{StackId, State};
 
-use crate::causes::{Blocked, CauseFrames};
+use crate::causes::{Blocked, CauseFrames, is_blocked};
 use crate::filter::Filter;
 use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey, not_recorded};
@@ -143,9 +143,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
             let row = activity.row;
             let key = GroupKey::of(&options.by, row, activity.session, activity.wait);
             total.take(activity);
-            let is_followed = options.causes
-                && activity.section == Section::DbTime
-                && row.state.group() == Some(StateGroup::Blocked);
+            let is_followed = options.causes && is_blocked(activity);
             let followed = is_followed.then(|| blocked.number(Blocked::of_activity(row)));
             let (ns, samples) = groups
                 .entry((
@@ -169,10 +167,9 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         options.each_literal,
     );
     let blocked = blocked.into_values();
-    let mut causes = CauseFrames::default();
-    let cause_problems = match options.causes {
-        true => source.causes(|row| causes.add(row)),
-        false => Vec::new(),
+    let (causes, cause_problems) = match options.causes {
+        true => CauseFrames::read(source),
+        false => Default::default(),
     };
     // Different stacks may read the same, for example those of two builds of one program.
     let mut by_name: BTreeMap<Name, (Option<i64>, u128, u128)> = BTreeMap::new();

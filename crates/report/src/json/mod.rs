@@ -3,6 +3,7 @@
 //! Names of fields end in their unit. What is not known is `null`.
 
 mod beside;
+mod blockers;
 mod causes;
 mod commands;
 mod comparison;
@@ -81,6 +82,11 @@ pub fn render_stacks(report: &StackReport) -> String {
 /// to its `ns`.
 pub fn render_causes(report: &CauseReport) -> String {
     pretty(&causes::Document::from(report))
+}
+
+/// Those for which others waited as indented JSON, with a line feed at the end: sessions in `blockers`, `blocking_statements`.
+pub fn render_blockers(report: &CauseReport) -> String {
+    pretty(&blockers::Document::from(report))
 }
 
 /// Who had internal locks as indented JSON, with a line feed at the end, in `latches`: its `holders` sum to its `held_ns`.

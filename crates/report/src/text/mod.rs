@@ -2,6 +2,7 @@
 
 mod beside;
 mod block_io;
+mod blockers;
 mod calibration;
 mod causes;
 mod chains;
@@ -17,6 +18,7 @@ mod io;
 mod latches;
 pub(crate) mod latency;
 mod ledger;
+mod links;
 mod next_step;
 mod page;
 mod quality;
@@ -220,6 +222,13 @@ pub fn render_snapshot(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usi
 pub fn render_chains(report: &CauseReport, width: usize) -> String {
     let mut page = Page::new(width);
     chains::render(report, &mut page);
+    page.finish()
+}
+
+/// Sessions and statements for which others waited as text; as [`render`].
+pub fn render_blockers(report: &CauseReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    blockers::render(report, &mut page);
     page.finish()
 }
 

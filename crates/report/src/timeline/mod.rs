@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::{Clock, Meta};
 use dbtime_model::{State, Wait, counter};
 
+pub(crate) use buckets::Buckets;
 pub use buckets::{BucketWidth, WidthError};
 
 use crate::filter::{Filter, SECOND_US};
@@ -25,7 +26,6 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::sums::{FidelityMix, Sums};
 use crate::trace::alike_by;
-use buckets::Buckets;
 use placement::Placement;
 use recorded::{RecordedSeconds, recorded_ns};
 
