@@ -5,6 +5,7 @@
 //! state. Every sum stays what it is in the ledger.
 
 mod blockers;
+mod by_cause;
 mod chains;
 mod divide;
 mod flame_frames;
@@ -25,6 +26,7 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, Scan, scan};
 use blockers::Blockers;
 pub use blockers::{Blocker, BlockingStatement, Meanwhile};
+pub(crate) use by_cause::{ByCause, Cause};
 use chains::Trees;
 pub use chains::{Beyond, Chain, Waiting, Who};
 pub(crate) use divide::{Blocked, BlockedTime, Divided, Samples, is_blocked};
