@@ -118,8 +118,9 @@ pub use connecting::{Connecting, Phase};
 pub use cost_of_looking::{CalibrationOf, CostOfLooking};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
-    Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,
-    NoiseTest, Place, StatementChange, Statements, Verdict, diff,
+    CauseChange, CauseChanges, Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack,
+    LatencyChange, LatencyQuantity, NoiseTest, Place, StatementChange, Statements, Verdict, WaitingStatement,
+    diff,
 };
 pub use dive::{
     CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveChange, DiveDiff, DiveOptions, DiveReport,

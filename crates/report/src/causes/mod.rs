@@ -34,8 +34,9 @@ pub(crate) use flame_frames::CauseFrames;
 pub use links::Link;
 use links::Links;
 pub use over_time::{ChainLane, ChainTimeline, RootActivity, chains_over_time};
+use parts::group;
 pub use parts::{CauseGroup, CausePart, Root};
-use parts::{Parts, group};
+pub(crate) use parts::{Doing, Parts, root};
 pub(crate) use words::{doing, no_session};
 
 /// Which waits, and how many.

@@ -10,6 +10,7 @@ mod comparison;
 mod connecting;
 mod cost_of_looking;
 mod diff;
+mod diff_causes;
 mod dive;
 mod dive_diff;
 mod io;

@@ -11,6 +11,7 @@ mod comparison;
 mod connecting;
 mod database_view;
 mod diff;
+mod diff_causes;
 mod dive;
 mod dive_diff;
 mod header;
