@@ -16,8 +16,13 @@ const SECONDS: i64 = 20;
 /// A statement that waits, milliseconds of each second, and where following it ended.
 type Waited = (u64, u64, CauseKind, Vec<CauseLink>);
 
-/// Session 1 runs 200 ms of each second and waits for a lock. Every other second has a fiftieth more, so that there is noise.
+/// Session 1 runs 200 ms of each second and waits for a lock.
 fn recording(pids: [u32; 3], waited: &[Waited]) -> (Meta, Rows) {
+    running(200, pids, waited)
+}
+
+/// Session 1 runs so many milliseconds. Every other second has a fiftieth more, so that there is noise.
+fn running(cpu_ms: u64, pids: [u32; 3], waited: &[Waited]) -> (Meta, Rows) {
     let mut rows = Rows::default();
     for (id, pid) in (1..).zip(pids) {
         rows.sessions
@@ -36,7 +41,7 @@ fn recording(pids: [u32; 3], waited: &[Waited]) -> (Meta, Rows) {
         rows.activity.push(ActivityRow {
             time,
             statement: 7,
-            ..row(1, CPU, State::User, noisy(200))
+            ..row(1, CPU, State::User, noisy(cpu_ms))
         });
         for (statement, ms, kind, chain) in waited {
             rows.activity.push(ActivityRow {
@@ -162,10 +167,10 @@ fn times_are_per_transaction_where_everything_is() {
 /// As much waiting as before, but for others: nothing else tells.
 #[test]
 fn what_grew_stands_first_and_what_shrank_after_it() {
-    let running = |ms: u64| (8, ms, CauseKind::Session, vec![runs(3, 8)]);
+    let held = |ms: u64| (8, ms, CauseKind::Session, vec![runs(3, 8)]);
     let device = |ms: u64| (0, ms, CauseKind::Device, Vec::new());
-    let good = recording([11, 12, 13], &[in_transaction(300), running(50), device(100)]);
-    let bad = recording([21, 22, 23], &[in_transaction(100), running(250), device(100)]);
+    let good = recording([11, 12, 13], &[in_transaction(300), held(50), device(100)]);
+    let bad = recording([21, 22, 23], &[in_transaction(100), held(250), device(100)]);
     let diff = compare(&good, &bad);
     assert!(diff.waits.iter().all(|wait| wait.difference == 0.0));
     let causes = diff.causes.as_ref().expect("both say it");
@@ -211,6 +216,21 @@ fn what_the_wait_event_says_itself_is_no_sentence() {
     };
     assert_eq!(of(&device(50), &device(400)), "");
     assert_eq!(of(&unknown(50), &unknown(400)), "");
+}
+
+/// 400 ms more on a CPU, 200 ms more of waits: these are a cause, but not of most of it.
+#[test]
+fn a_cause_that_explains_little_is_no_sentence() {
+    let bad = |cpu_ms: u64| running(cpu_ms, [21, 22, 23], &[in_transaction(250)]);
+    let of = |bad: &(Meta, Rows)| compare(&good(), bad).causes.expect("both say it");
+    let causes = of(&bad(600));
+    assert_eq!(causes.changes[0].change.verdict, Verdict::Significant);
+    assert_eq!(causes.sentence, "");
+    assert!(
+        of(&bad(200))
+            .sentence
+            .starts_with("Lock:transactionid: 202 ms more")
+    );
 }
 
 #[test]
