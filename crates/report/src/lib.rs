@@ -104,7 +104,8 @@ pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use causes::{
     Beyond, Blocker, BlockingStatement, CauseGroup, CauseOptions, CausePart, CauseReport, CausedWait, Chain,
-    ChainLane, ChainTimeline, Link, Meanwhile, Root, RootActivity, Waiting, Who, causes, chains_over_time,
+    ChainLane, ChainLink, ChainTimeline, Meanwhile, Root, RootActivity, Waiting, Who, causes,
+    chains_over_time,
 };
 pub use commands::{
     Cause, CauseTime, CommandOptions, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, Rows, State, StatementRow};
 use dbtime_report::{
-    BucketWidth, CauseOptions, CauseReport, Dimension, FlameOptions, Link, Options, ReportError,
+    BucketWidth, CauseOptions, CauseReport, ChainLink, Dimension, FlameOptions, Options, ReportError,
     RootActivity, Section, Source, TimelineOptions, Waiting, causes, chains_over_time, chains_svg, flame,
     json, report, text, timeline,
 };
@@ -203,7 +203,7 @@ fn what_lies_beyond_the_depth_is_summed_under_the_last_one_shown() {
     assert!(json["causes"][0].get("links").is_none());
 }
 
-fn assert_links_are_conserved(links: &[Link]) {
+fn assert_links_are_conserved(links: &[ChainLink]) {
     for link in links {
         let further: u128 = link.further.iter().map(|link| link.ns).sum();
         match link.end {

@@ -11,7 +11,7 @@ use crate::load::Dimensions;
 
 /// Sessions that were waited for and did the same, or what is no session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct ChainLink {
     /// What was waited for in the end, if the waits ended here; none when these waited for others themselves.
     pub end: Option<CauseKind>,
     /// One of the sessions, and what all of them did; none = it is no session.
@@ -21,7 +21,7 @@ pub struct Link {
     /// For how long they were waited for, nanoseconds.
     pub ns: u128,
     /// Whom they waited for in turn, the most first. With `beyond_ns` these sum to `ns`, where nothing ended here.
-    pub further: Vec<Link>,
+    pub further: Vec<ChainLink>,
     /// What leads on to links that are not shown.
     pub beyond_ns: u128,
 }
@@ -69,10 +69,10 @@ impl Links {
     }
 
     /// That with the most time first.
-    pub(super) fn finish(self) -> Vec<Link> {
+    pub(super) fn finish(self) -> Vec<ChainLink> {
         let nodes = self.0.into_iter();
-        let mut links: Vec<Link> = nodes
-            .map(|((end, _), node)| Link {
+        let mut links: Vec<ChainLink> = nodes
+            .map(|((end, _), node)| ChainLink {
                 end,
                 did: node.did,
                 sessions: node.sessions.len(),

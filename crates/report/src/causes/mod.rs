@@ -31,7 +31,7 @@ use chains::Trees;
 pub use chains::{Beyond, Chain, Waiting, Who};
 pub(crate) use divide::{Blocked, BlockedTime, Divided, Samples, is_blocked};
 pub(crate) use flame_frames::CauseFrames;
-pub use links::Link;
+pub use links::ChainLink;
 use links::Links;
 pub use over_time::{ChainLane, ChainTimeline, RootActivity, chains_over_time};
 use parts::group;
@@ -127,7 +127,7 @@ pub struct CausedWait {
     /// The same, whichever sessions it was that did the same.
     pub by_doing: Vec<CauseGroup>,
     /// The same link by link, where a depth was asked for: those that were waited for first. They sum to `ns`.
-    pub links: Vec<Link>,
+    pub links: Vec<ChainLink>,
 }
 
 /// Follows blocked DB time to its causes.

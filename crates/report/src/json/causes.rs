@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Head;
 use super::blockers::BlockersJson;
-use crate::causes::{CausePart, CauseReport, CausedWait, Chain, Link, Waiting, Who};
+use crate::causes::{CausePart, CauseReport, CausedWait, Chain, ChainLink, Waiting, Who};
 use crate::group::known_query_id;
 
 #[derive(Serialize)]
@@ -199,8 +199,8 @@ impl<'a> From<&'a CausedWait> for WaitJson<'a> {
     }
 }
 
-impl<'a> From<&'a Link> for LinkJson<'a> {
-    fn from(of: &'a Link) -> LinkJson<'a> {
+impl<'a> From<&'a ChainLink> for LinkJson<'a> {
+    fn from(of: &'a ChainLink) -> LinkJson<'a> {
         let did = of.did.as_ref();
         LinkJson {
             end: of.end.map(|kind| kind.as_str()),

@@ -1,20 +1,21 @@
 //! Whom sessions waited for, and whom those waited for in turn: below a wait.
 
-use super::causes::session;
-use super::page::{Page, Table, percent};
-use crate::causes::{Link, doing, no_session};
-use crate::number::{counted, seconds};
-use crate::sums::percent as percent_of;
 use dbtime_model::CauseKind;
 
+use super::causes::session;
+use super::page::{Page, Table, percent};
+use crate::causes::{ChainLink, doing, no_session};
+use crate::number::{counted, seconds};
+use crate::sums::percent as percent_of;
+
 /// `all_ns`: time of the wait.
-pub(super) fn render(links: &[Link], all_ns: u128, top: usize, page: &mut Page) {
+pub(super) fn render(links: &[ChainLink], all_ns: u128, top: usize, page: &mut Page) {
     let mut table = Table::new(&["waited for", "which was"], &["s", "%"]);
     rows(links, 0, all_ns, top, &mut table);
     page.table(&table);
 }
 
-fn rows(links: &[Link], level: usize, all_ns: u128, top: usize, table: &mut Table) {
+fn rows(links: &[ChainLink], level: usize, all_ns: u128, top: usize, table: &mut Table) {
     for link in links.iter().take(top) {
         let (who, was) = match &link.did {
             Some(did) => (
