@@ -580,7 +580,7 @@ const NOT_OF_WAITERS: [&str; 17] = [
 /// `dbtime report`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --latches\n  dbtime report slow.dbt --from 20s --to 30s --format json"
+    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --blockers\n  dbtime report slow.dbt --chain -o chains.svg\n  dbtime report slow.dbt --latches\n  dbtime report slow.dbt --from 20s --to 30s --format json"
 )]
 pub struct ReportArguments {
     /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several are taken as
@@ -629,20 +629,24 @@ pub struct ReportArguments {
     /// Show who was waited for: blocked time followed to who ended each wait and what that one was doing meanwhile
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS)]
     pub causes: bool,
-    /// Show who waited behind whom, as trees: at the root of each the one that everybody in it waited for in the end
-    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with = "causes")]
+    /// Of these, show those for which others waited: sessions and statements, and what they were doing meanwhile
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS)]
+    pub blockers: bool,
+    /// Show who waited behind whom, as trees: at the root of each the one that everybody in it waited for in the end. As a picture
+    /// (-o chains.svg): a lane of time for each root, coloured by what it was doing
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with = "blockers")]
     pub chain: bool,
     /// The same at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
-    #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "from", "to"])]
+    #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["blockers", "from", "to"])]
     pub at: Option<String>,
     /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
-    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at"])]
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at"])]
     pub latches: bool,
     /// How that is shown
     #[command(flatten)]
     pub latch_layout: LatchLayout,
     /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does
-    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "chain", "at", "latches"])]
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at", "latches"])]
     pub snapshot: bool,
     /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
@@ -685,7 +689,8 @@ pub struct ReportArguments {
     /// Show the context switches one by one, in the columns of 'perf sched timehist'
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
     pub switches: bool,
-    /// Functions from the leaf of each stack, levels from the root of the tree [default: all]
+    /// Functions from the leaf of each stack, levels from the root of the tree, links of a chain (--causes, --chain): what lies beyond
+    /// is summed up [default: all; --causes: the last link]
     #[arg(long, value_name = "N", value_parser = parse_depth)]
     pub depth: Option<usize>,
     /// What looking costs, as 'dbtime calibrate' found it [default: what it kept on this host, for recordings of this host]
@@ -702,7 +707,7 @@ pub struct ReportArguments {
     )]
     pub by: Vec<String>,
     /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
-    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits and causes with --causes [10], locks and holders with --latches [10], sessions with --snapshot [10] to show
+    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits, causes and blockers with --causes, --blockers and --chain [10], locks and holders with --latches [10], sessions with --snapshot [10] to show
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
@@ -734,6 +739,11 @@ impl ReportArguments {
     /// True when trees of those who waited are to be shown.
     pub fn chains(&self) -> bool {
         self.chain || self.at.is_some()
+    }
+
+    /// True when it is asked who was waited for, in whatever way.
+    pub fn waiters(&self) -> bool {
+        self.causes || self.blockers || self.chains()
     }
 
     /// What a time line is told apart by; none typed = none here.
@@ -787,10 +797,9 @@ impl ReportArguments {
             || self.io
             || self.switches
             || self.tail
-            || self.causes
+            || self.waiters()
             || self.latches
             || self.snapshot
-            || self.chains()
             || self.timeline.is_some()
             || by_second()
         {
@@ -851,7 +860,7 @@ pub enum Format {
     Text,
     /// JSON
     Json,
-    /// A picture: with --latency, a heat map of one kind; with --timeline, the time line
+    /// A picture: with --latency, a heat map of one kind; with --timeline, the time line; with --chain, the roots over time
     Svg,
 }
 
@@ -1321,7 +1330,7 @@ fn parse_buckets(text: &str) -> Result<Buckets, String> {
 fn parse_depth(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(depth) if depth > 0 => Ok(depth),
-        _ => Err("must be a number of functions, 1 at least".to_string()),
+        _ => Err("must be a number, 1 at least".to_string()),
     }
 }
 

@@ -105,8 +105,15 @@ fn run_report(mut arguments: Box<ReportArguments>) -> anyhow::Result<ExitCode> {
         arguments.recordings.push(newest::or_named(None, "report")?);
     }
     let arguments = &arguments;
-    if arguments.depth.is_some() && !arguments.stacks && !arguments.tree && arguments.call.is_none() {
-        return Err(Usage("--depth is for --stacks, --tree and --call".to_string()).into());
+    let is_deep = arguments.stacks
+        || arguments.tree
+        || arguments.call.is_some()
+        || arguments.causes
+        || arguments.chains();
+    if arguments.depth.is_some() && (!is_deep || arguments.blockers) {
+        return Err(
+            Usage("--depth is for --stacks, --tree, --call, --causes and --chain".to_string()).into(),
+        );
     }
     if !arguments.latch_layout.columns.is_empty() && !arguments.latches {
         return Err(Usage("--columns is for --latches".to_string()).into());
@@ -122,13 +129,14 @@ fn run_report(mut arguments: Box<ReportArguments>) -> anyhow::Result<ExitCode> {
     match (arguments.latency, arguments.io, arguments.format()) {
         (true, _, Format::Svg) => run_heat_map(arguments),
         _ if arguments.timeline.is_some() => run_timeline(arguments),
-        _ if (arguments.causes || arguments.chains()) && arguments.format() != Format::Svg => run_causes(arguments),
+        (_, _, Format::Svg) if arguments.chains() => run_chain_picture(arguments),
+        _ if arguments.waiters() && arguments.format() != Format::Svg => run_causes(arguments),
         _ if arguments.latches && arguments.format() != Format::Svg => run_latches(arguments),
         _ if arguments.snapshot && arguments.format() != Format::Svg => run_snapshot(arguments),
         _ if arguments.tail && arguments.format() != Format::Svg => run_tail(arguments),
         (_, _, Format::Svg) => Err(Usage(
-            "this report is no picture: draw a time line with --timeline, a heat map with --latency, or a flame graph with \
-             'dbtime flame'"
+            "this report is no picture: draw a time line with --timeline, a heat map with --latency, roots of chains with --chain, or \
+             a flame graph with 'dbtime flame'"
                 .to_string(),
         )
         .into()),
@@ -206,32 +214,48 @@ fn run_tail(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 fn run_causes(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let source = open(arguments)?;
-    let mut filter = filter(&arguments.selection, &source)?;
-    if let Some(at) = &arguments.at {
-        let (from, to) = window_of("--at", at, &source)?;
-        (filter.from_us, filter.to_us) = (Some(from), Some(to));
-    }
-    let options = CauseOptions {
-        filter,
-        top: arguments.top.unwrap_or(CauseOptions::default().top),
-    };
-    let report = dbtime_report::causes(&source, &options)?;
+    let report = dbtime_report::causes(&source, &cause_options(arguments, &source)?)?;
     let text = match arguments.format() {
+        Format::Json if arguments.blockers => dbtime_report::json::render_blockers(&report),
         Format::Json => dbtime_report::json::render_causes(&report),
         Format::Text | Format::Svg if arguments.chains() => {
             dbtime_report::text::render_chains(&report, output::width())
         }
         Format::Text | Format::Svg => {
-            dbtime_report::text::render_causes(&report, output::width())
-                + &next(arguments, &next_steps_of_causes(&report))
+            let text = match arguments.blockers {
+                true => dbtime_report::text::render_blockers(&report, output::width()),
+                false => dbtime_report::text::render_causes(&report, output::width()),
+            };
+            text + &next(arguments, &next_steps_of_causes(&report))
         }
     };
-    answer(
-        arguments,
-        &text,
-        report.blocked_ns > 0,
-        "no DB time was blocked in the part chosen of the recording",
-    )
+    answer(arguments, &text, report.blocked_ns > 0, NOTHING_BLOCKED)
+}
+
+fn run_chain_picture(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    let source = open(arguments)?;
+    let chains = dbtime_report::chains_over_time(&source, &cause_options(arguments, &source)?)?;
+    for problem in &chains.problems {
+        say(format_args!("dbtime: {problem}"));
+    }
+    let text = dbtime_report::chains_svg::render(&chains);
+    answer(arguments, &text, chains.blocked_ns > 0, NOTHING_BLOCKED)
+}
+
+/// What to say when nobody waited.
+const NOTHING_BLOCKED: &str = "no DB time was blocked in the part chosen of the recording";
+
+fn cause_options(arguments: &ReportArguments, source: &Source) -> anyhow::Result<CauseOptions> {
+    let mut filter = filter(&arguments.selection, source)?;
+    if let Some(at) = &arguments.at {
+        let (from, to) = window_of("--at", at, source)?;
+        (filter.from_us, filter.to_us) = (Some(from), Some(to));
+    }
+    Ok(CauseOptions {
+        filter,
+        top: arguments.top.unwrap_or(CauseOptions::default().top),
+        depth: arguments.depth,
+    })
 }
 
 fn run_latches(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -644,7 +668,10 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         each_literal: arguments.each_literal,
         causes: arguments.causes,
     };
-    let folded = dbtime_report::flame(&source, &options)?;
+    let folded = match dbtime_report::flame(&source, &options) {
+        Err(e @ ReportError::CausesTwice) => return Err(Usage(e.to_string()).into()),
+        other => other?,
+    };
     for problem in &folded.problems {
         say(format_args!("dbtime: {}", problem.0));
     }

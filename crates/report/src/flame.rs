@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use dbtime_model::recording::{Meta, Problem};
-use dbtime_model::{StackId, State, StateGroup};
+use dbtime_model::{StackId, State};
 
-use crate::causes::{Blocked, CauseFrames};
+use crate::causes::{Blocked, ByCause, CauseFrames, is_blocked};
 use crate::filter::Filter;
 use crate::function::{NO_STACK_TAKEN, NO_USER_STACK};
 use crate::group::{Dimension, GroupKey, not_recorded};
@@ -125,9 +125,13 @@ type Place = (u32, StackId, StackId, State, Option<u32>);
 /// Folds the stacks of a recording.
 ///
 /// # Errors
-/// The filter names a session or a period that is not there.
+/// The filter names a session or a period that is not there, or causes are asked for both as frames and as levels.
 pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportError> {
+    if options.causes && options.by.iter().any(|dimension| dimension.is_of_causes()) {
+        return Err(ReportError::CausesTwice);
+    }
     let mut dimensions = load(source, &options.filter)?;
+    let by_cause = ByCause::of(source, &mut dimensions, &options.by);
     // There may be millions of them: no more than is needed, time and samples.
     let mut groups: HashMap<Place, (u128, u128)> = HashMap::new();
     let mut keys: Numbered<GroupKey> = Numbered::default();
@@ -140,24 +144,22 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
             Section::Background => options.include_background,
         };
         if wanted {
-            let row = activity.row;
-            let key = GroupKey::of(&options.by, row, activity.session, activity.wait);
             total.take(activity);
-            let is_followed = options.causes
-                && activity.section == Section::DbTime
-                && row.state.group() == Some(StateGroup::Blocked);
-            let followed = is_followed.then(|| blocked.number(Blocked::of_activity(row)));
-            let (ns, samples) = groups
-                .entry((
-                    keys.number(key),
+            let is_followed = options.causes && is_blocked(activity);
+            let followed = is_followed.then(|| blocked.number(Blocked::of_activity(activity.row)));
+            by_cause.each(activity, |activity| {
+                let row = activity.row;
+                let place = (
+                    keys.number(GroupKey::of(&options.by, activity)),
                     row.user_stack,
                     row.kernel_stack,
                     row.state,
                     followed,
-                ))
-                .or_default();
-            *ns += u128::from(row.ns);
-            *samples += u128::from(row.samples);
+                );
+                let (ns, samples) = groups.entry(place).or_default();
+                *ns += u128::from(row.ns);
+                *samples += u128::from(row.samples);
+            });
         }
     });
     scan.check(&options.filter)?;
@@ -169,10 +171,9 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         options.each_literal,
     );
     let blocked = blocked.into_values();
-    let mut causes = CauseFrames::default();
-    let cause_problems = match options.causes {
-        true => source.causes(|row| causes.add(row)),
-        false => Vec::new(),
+    let (causes, cause_problems) = match options.causes {
+        true => CauseFrames::read(source),
+        false => Default::default(),
     };
     // Different stacks may read the same, for example those of two builds of one program.
     let mut by_name: BTreeMap<Name, (Option<i64>, u128, u128)> = BTreeMap::new();

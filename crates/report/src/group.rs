@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use dbtime_model::literals::without_literals;
 use dbtime_model::recording::Meta;
-use dbtime_model::{ActivityRow, Session, SessionId, State, Wait};
+use dbtime_model::{CauseKind, Session, SessionId, State, Wait};
 
 use crate::alike_statements::AlikeStatements;
 use crate::filter::SECOND_US;
 use crate::load::Dimensions;
+use crate::scan::Activity;
 
 /// Something by which time can be told apart; the words of `--by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +33,10 @@ pub enum Dimension {
     State,
     /// `session_state`: what the database says of the session as a whole (PostgreSQL: active, idle in transaction …).
     SessionState,
+    /// `cause`: kind of what blocked time was waited for in the end (client, session, device …); none of other time.
+    Cause,
+    /// `root`: whom it was waited for in the end, and what that one did meanwhile; none of other time.
+    Root,
     /// `program`: name of the process, or its title.
     Program,
     /// `statement`: normalised SQL statement.
@@ -58,7 +63,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 20] = [
+    pub const ALL: [Dimension; 22] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -68,6 +73,8 @@ impl Dimension {
         Dimension::WaitClass,
         Dimension::State,
         Dimension::SessionState,
+        Dimension::Cause,
+        Dimension::Root,
         Dimension::Program,
         Dimension::Statement,
         Dimension::Query,
@@ -108,6 +115,11 @@ impl Dimension {
         })
     }
 
+    /// True for what is known of parts of blocked time only.
+    pub(crate) fn is_of_causes(self) -> bool {
+        matches!(self, Dimension::Cause | Dimension::Root)
+    }
+
     /// The word used on the command line and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -120,6 +132,8 @@ impl Dimension {
             Dimension::WaitClass => "wait_class",
             Dimension::State => "state",
             Dimension::SessionState => "session_state",
+            Dimension::Cause => "cause",
+            Dimension::Root => "root",
             Dimension::Program => "program",
             Dimension::Statement => "statement",
             Dimension::Query => "query",
@@ -196,14 +210,31 @@ enum Value {
 pub struct GroupKey(Vec<Value>);
 
 impl GroupKey {
-    /// The group to which a row belongs.
-    pub(crate) fn of(by: &[Dimension], row: &ActivityRow, session: &Session, wait: &Wait) -> GroupKey {
+    /// The group to which a row belongs, or a part of one.
+    pub(crate) fn of(by: &[Dimension], activity: &Activity<'_>) -> GroupKey {
+        let Activity {
+            row,
+            session,
+            wait,
+            cause,
+            ..
+        } = *activity;
         let value = |dimension: &Dimension| match dimension {
             Dimension::Session => Value::Session(session.id),
             Dimension::Wait => Value::Wait(wait.clone()),
             Dimension::WaitClass => Value::Text(wait.class_by_cpu().into_owned()),
             Dimension::State => Value::State(row.state),
             Dimension::SessionState => Value::Text(row.session_state.to_string()),
+            Dimension::Cause => Value::Text(match cause.map(|cause| cause.kind) {
+                None => String::new(),
+                Some(CauseKind::Unknown) => NOT_KNOWN.to_string(),
+                Some(kind) => kind.as_str().to_string(),
+            }),
+            Dimension::Root => Value::Text(match cause.map(|cause| cause.root.as_str()) {
+                None => String::new(),
+                Some("") => NOT_KNOWN.to_string(),
+                Some(root) => root.to_string(),
+            }),
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::Query => Value::Query(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),

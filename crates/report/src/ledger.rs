@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use dbtime_model::{BackendType, State, Wait};
 
 use crate::alike_statements::AlikeStatements;
+use crate::causes::ByCause;
 use crate::group::{Dimension, GroupKey, not_recorded};
-use crate::load::Dimensions;
+use crate::load::{Dimensions, Source};
 use crate::scan::Activity;
 use crate::sums::Sums;
 
@@ -133,30 +134,25 @@ impl Ledger {
 /// Adds rows up to a [`Ledger`].
 pub(crate) struct LedgerBuilder {
     by: Vec<Dimension>,
+    by_cause: ByCause,
     groups: HashMap<(Section, Rest, GroupKey), Sums>,
 }
 
 impl LedgerBuilder {
-    pub(crate) fn new(by: &[Dimension]) -> LedgerBuilder {
+    pub(crate) fn new(by: &[Dimension], source: &Source, dimensions: &mut Dimensions) -> LedgerBuilder {
         LedgerBuilder {
             by: by.to_vec(),
+            by_cause: ByCause::of(source, dimensions, by),
             groups: HashMap::new(),
         }
     }
 
     pub(crate) fn add(&mut self, activity: &Activity<'_>) {
-        let Activity {
-            row,
-            session,
-            wait,
-            section,
-            ..
-        } = *activity;
-        let key = GroupKey::of(&self.by, row, session, wait);
-        self.groups
-            .entry((section, Rest::of(activity), key))
-            .or_default()
-            .take(activity);
+        let LedgerBuilder { by, by_cause, groups } = self;
+        by_cause.each(activity, |activity| {
+            let key = (activity.section, Rest::of(activity), GroupKey::of(by, activity));
+            groups.entry(key).or_default().take(activity);
+        });
     }
 
     /// `alike`: statements that are taken as one.

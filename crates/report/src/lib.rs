@@ -9,7 +9,9 @@
 //! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
-//!        ──causes()───▶ CauseReport ───▶ text::render_causes, text::render_chains, json::render_causes
+//!        ──causes()───▶ CauseReport ───▶ text::render_causes, text::render_chains, text::render_blockers, json::render_causes,
+//!                                         json::render_blockers
+//!        ──chains_over_time()▶ ChainTimeline ▶ chains_svg::render
 //!        ──latches()──▶ LatchReport ───▶ text::render_latches, json::render_latches
 //!        ──snapshot()─▶ Snapshot ──────▶ text::render_snapshot, json::render_snapshot, snapshot_csv::render
 //!        ──commands()─▶ CommandReport ─▶ text::render_commands, json::render_commands
@@ -30,6 +32,7 @@ mod beside;
 mod block_io;
 mod block_io_json;
 mod causes;
+pub mod chains_svg;
 mod code_module;
 mod commands;
 mod comparison;
@@ -87,6 +90,7 @@ mod sums;
 mod svg;
 mod system_calls;
 pub mod text;
+mod time_axis;
 mod timeline;
 pub mod timeline_svg;
 mod top_sql;
@@ -99,7 +103,9 @@ pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use causes::{
-    Blocker, CauseGroup, CauseOptions, CausePart, CauseReport, CausedWait, Chain, Root, Waiting, Who, causes,
+    Beyond, Blocker, BlockingStatement, CauseGroup, CauseOptions, CausePart, CauseReport, CausedWait, Chain,
+    ChainLane, ChainLink, ChainTimeline, Meanwhile, Root, RootActivity, Waiting, Who, causes,
+    chains_over_time,
 };
 pub use commands::{
     Cause, CauseTime, CommandOptions, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands,
@@ -113,8 +119,9 @@ pub use connecting::{Connecting, Phase};
 pub use cost_of_looking::{CalibrationOf, CostOfLooking};
 pub use database_view::{DatabaseView, EventView, Step};
 pub use diff::{
-    Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack, LatencyChange, LatencyQuantity,
-    NoiseTest, Place, StatementChange, Statements, Verdict, diff,
+    CauseChange, CauseChanges, Change, CounterChange, Diff, DiffError, DiffOptions, DiffSide, DiffStack,
+    LatencyChange, LatencyQuantity, NoiseTest, Place, StatementChange, Statements, Verdict, WaitingStatement,
+    diff,
 };
 pub use dive::{
     CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveChange, DiveDiff, DiveOptions, DiveReport,

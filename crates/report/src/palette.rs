@@ -2,6 +2,8 @@
 
 use dbtime_model::{State, Wait};
 
+use crate::causes::RootActivity;
+
 /// The line of the CPUs.
 pub(crate) const CPUS: &str = "#b00020";
 /// What is left out.
@@ -66,6 +68,21 @@ pub(crate) fn of_state(name: &str) -> Option<&'static str> {
     BY_STATE
         .into_iter()
         .find_map(|(state, colour)| (state.as_str() == name).then_some(colour))
+}
+
+/// The colour of what somebody did who was waited for: as states and wait classes have them.
+pub(crate) fn of_root(activity: RootActivity) -> &'static str {
+    match activity {
+        RootActivity::OnCpu => "#5fae57",
+        RootActivity::RunQueue => "#f2c14e",
+        RootActivity::IdleInTransaction => "#c0392b",
+        RootActivity::Client => "#a08a5b",
+        RootActivity::Device => "#3f7fbf",
+        RootActivity::Timer => "#c9b8a0",
+        RootActivity::Process => "#8a6fb3",
+        RootActivity::Prepared => "#8e2f4f",
+        RootActivity::Unknown => NOT_KNOWN,
+    }
 }
 
 /// Red, green and blue of a colour that is written `#rrggbb`; 0 for what is not.

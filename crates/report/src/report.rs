@@ -160,6 +160,11 @@ pub enum ReportError {
     /// There are no such buckets.
     #[error(transparent)]
     Buckets(#[from] WidthError),
+    /// Causes are drawn as frames, and asked for as levels.
+    #[error(
+        "--causes draws who was waited for as frames: leave it out, or --by cause and --by root, which draw a level of it"
+    )]
+    CausesTwice,
     /// A heat map shows one kind of latency.
     #[error("a heat map shows one kind of latency: choose one with --kind; this recording has {}", .0.join(", "))]
     ChooseKind(Vec<String>),
@@ -260,7 +265,7 @@ impl Report {
 /// error: it is named in [`Quality::problems`].
 pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError> {
     let mut dimensions = load(source, &options.filter)?;
-    let mut ledger = LedgerBuilder::new(&options.by);
+    let mut ledger = LedgerBuilder::new(&options.by, source, &mut dimensions);
     let mut database_view = DatabaseViewBuilder::default();
     let mut saturation = SaturationBuilder::default();
     let mut top_sql = TopSqlBuilder::default();

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dbtime_model::recording::{Meta, Problem, Unit};
 use dbtime_model::{ActivityRow, Fidelity, Session, State, Wait, WaitKind};
 
+use crate::causes::Cause;
 use crate::dive::has_kernel_trace;
 use crate::filter::{Filter, SECOND_US};
 use crate::group::query_id;
@@ -23,6 +24,8 @@ pub(crate) struct Activity<'a> {
     pub(crate) section: Section,
     /// The kernel counted this time, but no sample fell into it.
     pub(crate) not_sampled: bool,
+    /// Who was waited for: of a part of a row, where time is grouped by that.
+    pub(crate) cause: Option<&'a Cause>,
 }
 
 /// The time that a report covers.
@@ -191,6 +194,7 @@ pub(crate) fn scan(
                 wait: &wait,
                 section,
                 not_sampled: wait.class == not_sampled.class && wait.event == not_sampled.event,
+                cause: None,
             });
         }
     });

@@ -4,13 +4,12 @@
 use dbtime_model::recording::Clock;
 
 use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
-use crate::filter::SECOND_US;
-use crate::group::{Dimension, date_and_time, moment};
+use crate::group::{Dimension, moment};
 use crate::number::{Amounts, at_axis, counted, round_step, seconds};
 use crate::palette::{self, CPUS, NOT_KNOWN, OTHER, OTHERS};
-use crate::round_seconds::round_seconds;
 use crate::statement_text::one_line;
 use crate::sums::percent;
+use crate::time_axis::TimeAxis;
 use crate::timeline::{Timeline, TimelineBucket};
 use crate::xml::xml;
 
@@ -22,14 +21,12 @@ const PLOT: (i32, i32) = (880, 320);
 const AXIS: i32 = 62;
 const LEGEND_LINE: i32 = 19;
 /// Between labels at least.
-const LABEL_GAP_PX: f64 = 72.0;
 const TICK_GAP_PX: f64 = 40.0;
 /// Room above the highest bucket.
 const HEADROOM: f64 = 1.06;
 /// From values to pixels.
 struct Plot {
-    from_us: f64,
-    us_px: f64,
+    time: TimeAxis,
     top: f64,
     /// The line of the CPUs, where it is drawn.
     cpus: Option<f64>,
@@ -37,19 +34,17 @@ struct Plot {
 
 impl Plot {
     fn of(timeline: &Timeline) -> Plot {
-        let (from, to) = (timeline.period.from_us as f64, timeline.period.to_us as f64);
         let cpus = timeline.line_of_cpus();
         let highest = timeline.peak.max(cpus.unwrap_or(0.0));
         Plot {
-            from_us: from,
-            us_px: f64::from(PLOT.0) / (to - from).max(1.0),
+            time: TimeAxis::new(timeline.period, LEFT, PLOT.0),
             top: if highest > 0.0 { highest * HEADROOM } else { 1.0 },
             cpus,
         }
     }
 
     fn x(&self, us: i64) -> f64 {
-        f64::from(LEFT) + (us as f64 - self.from_us) * self.us_px
+        self.time.x(us)
     }
 
     /// Nothing is drawn above the plot.
@@ -90,7 +85,7 @@ pub fn render(timeline: &Timeline) -> String {
     }
     svg.line(format_args!("</g>"));
     cpus(timeline, &plot, &mut svg);
-    time_axis(timeline, &plot, &mut svg);
+    plot.time.render(&timeline.meta, TOP + PLOT.1, &mut svg);
     legend(timeline, &colours, &mut svg);
     svg.finish()
 }
@@ -205,61 +200,6 @@ fn cpus(timeline: &Timeline, plot: &Plot, svg: &mut Svg) {
         y as i32 - 5,
         xml(&text)
     ));
-}
-
-/// Round times of day, or round seconds since the recording began where the clock is none of the day.
-fn time_axis(timeline: &Timeline, plot: &Plot, svg: &mut Svg) {
-    let bottom = TOP + PLOT.1;
-    svg.rule((LEFT, bottom), (LEFT + PLOT.0, bottom), PALE_INK);
-    let is_utc = timeline.meta.collector.clock == Clock::Utc;
-    let origin = if is_utc {
-        0
-    } else {
-        i128::from(timeline.meta.start_us)
-    };
-    let second = i128::from(SECOND_US);
-    let step = round_seconds()
-        .find(|step| *step as f64 * plot.us_px * SECOND_US as f64 >= LABEL_GAP_PX)
-        .unwrap_or(i64::MAX);
-    let step_us = i128::from(step) * second;
-    let (from, to) = (
-        i128::from(timeline.period.from_us),
-        i128::from(timeline.period.to_us),
-    );
-    let first = (from - origin + step_us - 1).div_euclid(step_us);
-    let mut day = String::new();
-    for number in first.. {
-        let at = origin + number * step_us;
-        if at > to {
-            break;
-        }
-        let us = i64::try_from(at).unwrap_or(i64::MAX);
-        let x = plot.x(us).round() as i32;
-        svg.rule((x, bottom), (x, bottom + 5), PALE_INK);
-        match date_and_time(us) {
-            Some((date, time)) if is_utc => {
-                let minutes = time.strip_suffix(":00").filter(|_| step % 60 == 0);
-                svg.text((x, bottom + 19), "middle", INK, minutes.unwrap_or(&time));
-                if date != day {
-                    svg.text((x, bottom + 35), "middle", PALE_INK, &date);
-                    day = date;
-                }
-            }
-            None if is_utc => {}
-            _ => svg.text(
-                (x, bottom + 19),
-                "middle",
-                INK,
-                &format!("{} s", number * i128::from(step)),
-            ),
-        }
-    }
-    let clock = if is_utc {
-        "UTC"
-    } else {
-        "since the recording began"
-    };
-    svg.text((LEFT + PLOT.0, bottom + 35), "end", PALE_INK, clock);
 }
 
 fn legend(timeline: &Timeline, colours: &[String], svg: &mut Svg) {

@@ -3,55 +3,12 @@
 mod hand_made;
 
 use dbtime_model::recording::Meta;
-use dbtime_model::{
-    ActivityRow, CauseKind, CauseLink, CauseRow, NO_STACK, Rows, SessionId, SessionState, State,
-};
+use dbtime_model::{CauseKind, Rows, SessionState, State};
 use dbtime_report::{CauseOptions, CauseReport, FlameOptions, Source, Waiting, causes, flame, json, text};
 use proptest::prelude::*;
 
-use hand_made::{row, session};
-
-const SECOND: i64 = 1_000_000;
-
-fn activity(second: i64, session: u64, wait: (&str, &str), state: State, ns: u64) -> ActivityRow {
-    ActivityRow {
-        time: second * SECOND,
-        ns,
-        ..row(session, (wait.0, wait.1, false), state, 0)
-    }
-}
-
-fn cause(second: i64, waiter: u64, samples: u64, kind: CauseKind, chain: Vec<CauseLink>) -> CauseRow {
-    CauseRow {
-        time: second * SECOND,
-        session: SessionId(waiter),
-        statement: 0,
-        wait_class: "Lock".into(),
-        wait_event: "tuple".into(),
-        state: State::Sleep,
-        kind,
-        chain,
-        samples,
-    }
-}
-
-fn link(session: u64, wait: (&str, &str), state: State, session_state: SessionState) -> CauseLink {
-    CauseLink {
-        session: SessionId(session),
-        statement: 0,
-        session_state,
-        wait_class: wait.0.into(),
-        wait_event: wait.1.into(),
-        state,
-        kernel_stack: NO_STACK,
-        user_stack: NO_STACK,
-    }
-}
-
-fn idle(session: u64) -> CauseLink {
-    let read = ("Client", "ClientRead");
-    link(session, read, State::Sleep, SessionState::IdleInTransaction)
-}
+use hand_made::session;
+use hand_made::waits::{SECOND, activity, cause, idle, link};
 
 fn meta() -> Meta {
     Meta {

@@ -1,7 +1,8 @@
 //! Who waits behind whom: blocked time as trees, each with the one at its root that everybody in it waited for in the end.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use dbtime_model::{CauseKind, CauseLink, SessionId, Wait};
 
@@ -35,10 +36,21 @@ pub struct Waiting {
     pub text: Option<String>,
     /// How long it waited here itself, nanoseconds; 0 = it was only met in the waits of those behind.
     pub ns: u128,
-    /// How long all of those behind it waited.
+    /// How long all of those behind it waited: the sum of `behind` and `beyond`.
     pub behind_ns: u128,
     /// Those that waited for it itself.
     pub behind: Vec<Waiting>,
+    /// Those behind it that are too deep to be shown one by one.
+    pub beyond: Beyond,
+}
+
+/// Sessions that are not shown one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Beyond {
+    /// How many.
+    pub sessions: usize,
+    /// How long they waited, nanoseconds.
+    pub ns: u128,
 }
 
 /// Who a session is.
@@ -52,6 +64,17 @@ pub struct Who {
     pub user: String,
     /// The program at its other end, by its own word.
     pub application: String,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pid = self.pid;
+        match (self.user.as_str(), self.application.as_str()) {
+            ("", _) => write!(f, "pid {pid}, {}", self.backend_type),
+            (user, "") => write!(f, "pid {pid}, {user}"),
+            (user, application) => write!(f, "pid {pid}, {user}, {application}"),
+        }
+    }
 }
 
 /// Puts parts of blocked time into trees.
@@ -90,13 +113,15 @@ impl Trees {
         *own.entry((of.wait(), of.statement)).or_default() += part.ns;
     }
 
-    /// The trees, that with the most time first.
-    pub(super) fn finish(self, dimensions: &mut Dimensions) -> Vec<Chain> {
+    /// The trees, that with the most time first. `depth`: sessions one behind the other that are shown, the one at the root not
+    /// counted; none = all.
+    pub(super) fn finish(self, depth: Option<usize>, dimensions: &mut Dimensions) -> Vec<Chain> {
+        let depth = depth.unwrap_or(usize::MAX);
         let mut chains: Vec<Chain> = self
             .0
             .into_iter()
             .map(|((session, _), tree)| {
-                let behind = waiting(tree.behind, dimensions);
+                let behind = waiting(tree.behind, depth, dimensions);
                 let doing = tree.doing.finish();
                 Chain {
                     kind: doing.first().map_or(CauseKind::Unknown, |part| part.kind),
@@ -112,11 +137,15 @@ impl Trees {
     }
 }
 
-fn waiting(nodes: BTreeMap<SessionId, Node>, dimensions: &mut Dimensions) -> Vec<Waiting> {
+fn waiting(nodes: BTreeMap<SessionId, Node>, depth: usize, dimensions: &mut Dimensions) -> Vec<Waiting> {
     let mut all: Vec<Waiting> = nodes
         .into_iter()
-        .map(|(id, node)| {
-            let behind = waiting(node.behind, dimensions);
+        .map(|(id, mut node)| {
+            let mut beyond = Beyond::default();
+            if depth <= 1 {
+                beyond = all_of(&std::mem::take(&mut node.behind));
+            }
+            let behind = waiting(node.behind, depth.saturating_sub(1), dimensions);
             let mut waits: Vec<(Wait, u64, u128)> = node
                 .own
                 .into_iter()
@@ -129,13 +158,33 @@ fn waiting(nodes: BTreeMap<SessionId, Node>, dimensions: &mut Dimensions) -> Vec
                 ns: waits.iter().map(|(.., ns)| ns).sum(),
                 waits,
                 text: dimensions.statement(statement).map(str::to_string),
-                behind_ns: behind.iter().map(|one| one.ns + one.behind_ns).sum(),
+                behind_ns: beyond.ns + behind.iter().map(|one| one.ns + one.behind_ns).sum::<u128>(),
                 behind,
+                beyond,
             }
         })
         .collect();
     all.sort_by_key(|one| Reverse(one.ns + one.behind_ns));
     all
+}
+
+/// Everybody in trees.
+fn all_of(nodes: &BTreeMap<SessionId, Node>) -> Beyond {
+    fn add(nodes: &BTreeMap<SessionId, Node>, sessions: &mut BTreeSet<SessionId>) -> u128 {
+        nodes
+            .iter()
+            .map(|(id, node)| {
+                sessions.insert(*id);
+                node.own.values().sum::<u128>() + add(&node.behind, sessions)
+            })
+            .sum()
+    }
+    let mut sessions = BTreeSet::new();
+    let ns = add(nodes, &mut sessions);
+    Beyond {
+        sessions: sessions.len(),
+        ns,
+    }
 }
 
 pub(super) fn who(id: SessionId, dimensions: &mut Dimensions) -> Who {

@@ -2,7 +2,12 @@
 
 use std::collections::HashMap;
 
-use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, SessionId, State, Wait};
+use dbtime_model::recording::{Meta, Problem};
+use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, SessionId, State, StateGroup, Table, Wait};
+
+use crate::ledger::Section;
+use crate::load::{Dimensions, Source};
+use crate::scan::Activity;
 
 /// Time of a session in a second, in one statement, wait event and state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -44,11 +49,18 @@ impl Blocked {
     }
 }
 
+/// Whether it is time that has causes: blocked DB time.
+pub(crate) fn is_blocked(activity: &Activity<'_>) -> bool {
+    activity.section == Section::DbTime && activity.row.state.group() == Some(StateGroup::Blocked)
+}
+
 /// A part of it.
 pub(crate) struct Divided<'a> {
     pub(crate) kind: CauseKind,
     pub(crate) chain: &'a [CauseLink],
     pub(crate) ns: u128,
+    /// Its samples, divided likewise.
+    pub(crate) samples: u128,
 }
 
 /// What was found by following samples: samples by where they led.
@@ -56,10 +68,17 @@ type Found = HashMap<(CauseKind, Vec<CauseLink>), u64>;
 
 /// Samples that were followed, by second, and over all seconds.
 #[derive(Default)]
-pub(super) struct Samples(HashMap<Blocked, Found>);
+pub(crate) struct Samples(HashMap<Blocked, Found>);
 
 impl Samples {
-    pub(super) fn add(&mut self, row: &CauseRow) {
+    /// Those of a recording, and what could not be read.
+    pub(crate) fn read(source: &Source) -> (Samples, Vec<Problem>) {
+        let mut samples = Samples::default();
+        let problems = source.causes(|row| samples.add(row));
+        (samples, problems)
+    }
+
+    fn add(&mut self, row: &CauseRow) {
         let of_second = Blocked::of_cause(row);
         let of_all = Blocked {
             time: None,
@@ -71,9 +90,25 @@ impl Samples {
         }
     }
 
-    /// Hands on the parts of so much time, which sum to it. Where no sample of that second was followed, those of the other
-    /// seconds of the same wait stand for it; without any the cause is unknown.
-    pub(super) fn divide(&self, key: &Blocked, ns: u128, mut take: impl FnMut(Divided<'_>)) {
+    /// Whether the recorder followed waits: it may have met none.
+    pub(crate) fn are_recorded(&self, meta: &Meta) -> bool {
+        meta.segments.rows.contains_key(CauseRow::NAME) || !self.0.is_empty()
+    }
+
+    /// Where chains end: sessions that were waited for in the end.
+    pub(super) fn roots(&self) -> impl Iterator<Item = SessionId> {
+        let chains = self.0.values().flat_map(|found| found.keys());
+        chains.filter_map(|(_, chain)| chain.last().map(|link| link.session))
+    }
+
+    /// Hands on the parts of so many nanoseconds and samples, which sum to them. Where no sample of that second was followed, those
+    /// of the other seconds of the same wait stand for it; without any the cause is unknown.
+    pub(crate) fn divide(
+        &self,
+        key: &Blocked,
+        (ns, samples): (u128, u128),
+        mut take: impl FnMut(Divided<'_>),
+    ) {
         let of_all = || Blocked {
             time: None,
             ..key.clone()
@@ -85,21 +120,51 @@ impl Samples {
                 kind: CauseKind::Unknown,
                 chain: &[],
                 ns,
+                samples,
             });
         };
         // In a fixed order: what remains of a division goes to the same ones each time.
         let mut parts: Vec<_> = found.iter().collect();
         parts.sort_unstable();
-        let (mut before, mut given) = (0, 0);
-        for ((kind, chain), samples) in parts {
-            before += u128::from(*samples);
-            let until = ns * before / all;
+        let (mut before, mut given) = (0, (0, 0));
+        for ((kind, chain), followed) in parts {
+            before += u128::from(*followed);
+            let until = (ns * before / all, samples * before / all);
             take(Divided {
                 kind: *kind,
                 chain,
-                ns: until - given,
+                ns: until.0 - given.0,
+                samples: until.1 - given.1,
             });
             given = until;
+        }
+    }
+}
+
+/// Blocked DB time, in nanoseconds and samples.
+#[derive(Default)]
+pub(crate) struct BlockedTime(HashMap<Blocked, (u128, u128)>);
+
+impl BlockedTime {
+    /// Takes what of an activity is blocked DB time.
+    pub(crate) fn add(&mut self, activity: &Activity<'_>) {
+        if is_blocked(activity) {
+            let row = activity.row;
+            let (ns, samples) = self.0.entry(Blocked::of_activity(row)).or_default();
+            *ns += u128::from(row.ns);
+            *samples += u128::from(row.samples);
+        }
+    }
+
+    /// Hands on its parts.
+    pub(crate) fn divide(
+        &self,
+        samples: &Samples,
+        dimensions: &mut Dimensions,
+        mut take: impl FnMut(&Blocked, Divided<'_>, &mut Dimensions),
+    ) {
+        for (key, amounts) in &self.0 {
+            samples.divide(key, *amounts, |part| take(key, part, dimensions));
         }
     }
 }

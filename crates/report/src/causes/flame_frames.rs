@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use dbtime_model::{CauseRow, StateGroup, Wait};
+use dbtime_model::recording::Problem;
+use dbtime_model::{StateGroup, Wait};
 
 use super::divide::{Blocked, Divided, Samples};
-use super::no_session;
-use crate::load::Dimensions;
+use super::words::no_session;
+use crate::load::{Dimensions, Source};
 use crate::stacks::{frames, kernel_frames};
 
 /// Below what it is about.
@@ -17,28 +18,25 @@ const WAITED_FOR: &str = "[waited for]";
 pub(crate) struct CauseFrames(Samples);
 
 impl CauseFrames {
-    pub(crate) fn add(&mut self, row: &CauseRow) {
-        self.0.add(row);
+    /// Those of a recording, and what could not be read.
+    pub(crate) fn read(source: &Source) -> (CauseFrames, Vec<Problem>) {
+        let (samples, problems) = Samples::read(source);
+        (CauseFrames(samples), problems)
     }
 
     /// Hands on parts of so much time and so many samples, each with its frames: they sum to it.
     pub(crate) fn divide(
         &self,
         of: &Blocked,
-        (ns, samples): (u128, u128),
+        amounts: (u128, u128),
         dimensions: &mut Dimensions,
         mut take: impl FnMut(Vec<(bool, Arc<str>)>, u128, u128),
     ) {
-        let mut parts = Vec::new();
-        self.0
-            .divide(of, ns, |part| parts.push((chain(&part, dimensions), part.ns)));
-        let mut counts = Vec::with_capacity(parts.len());
-        self.0.divide(of, samples, |part| counts.push(part.ns));
-        for ((frames, ns), samples) in parts.into_iter().zip(counts) {
-            if ns > 0 || samples > 0 {
-                take(frames, ns, samples);
+        self.0.divide(of, amounts, |part| {
+            if part.ns > 0 || part.samples > 0 {
+                take(chain(&part, dimensions), part.ns, part.samples);
             }
-        }
+        });
     }
 }
 

@@ -4,29 +4,40 @@
 //! the time of the ledger is divided by these samples: what a session spent blocked in a second, in one statement, wait event and
 //! state. Every sum stays what it is in the ledger.
 
+mod blockers;
+mod by_cause;
 mod chains;
 mod divide;
 mod flame_frames;
+mod links;
+mod over_time;
 mod parts;
+mod words;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 use dbtime_model::recording::Meta;
-use dbtime_model::{CauseKind, CauseRow, SessionId, StateGroup, Table, Wait};
+use dbtime_model::{CauseKind, CauseRow, SessionId, Table, Wait};
 
 use crate::filter::Filter;
-use crate::ledger::Section;
 use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, Scan, scan};
+use blockers::Blockers;
+pub use blockers::{Blocker, BlockingStatement, Meanwhile};
+pub(crate) use by_cause::{ByCause, Cause};
 use chains::Trees;
-pub use chains::{Chain, Waiting, Who};
-use divide::Samples;
-pub(crate) use divide::{Blocked, Divided};
+pub use chains::{Beyond, Chain, Waiting, Who};
+pub(crate) use divide::{Blocked, BlockedTime, Divided, Samples, is_blocked};
 pub(crate) use flame_frames::CauseFrames;
+pub use links::ChainLink;
+use links::Links;
+pub use over_time::{ChainLane, ChainTimeline, RootActivity, chains_over_time};
+use parts::group;
 pub use parts::{CauseGroup, CausePart, Root};
-use parts::{Parts, group};
+pub(crate) use parts::{Doing, Parts, root};
+pub(crate) use words::{doing, no_session};
 
 /// Which waits, and how many.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +46,8 @@ pub struct CauseOptions {
     pub filter: Filter,
     /// Waits to show, and causes of each: those with the most time.
     pub top: usize,
+    /// Links of a chain to show; what lies beyond is summed up. None = all.
+    pub depth: Option<usize>,
 }
 
 impl Default for CauseOptions {
@@ -42,6 +55,7 @@ impl Default for CauseOptions {
         CauseOptions {
             filter: Filter::default(),
             top: 10,
+            depth: None,
         }
     }
 }
@@ -57,8 +71,10 @@ pub struct CauseReport {
     pub period: Period,
     /// By wait event and statement, the one with the most time first.
     pub waits: Vec<CausedWait>,
-    /// Those for which others waited longest.
+    /// Sessions for which others waited, the longest first.
     pub blockers: Vec<Blocker>,
+    /// Their statements, likewise.
+    pub blocking_statements: Vec<BlockingStatement>,
     /// Who waits behind whom.
     pub chains: Vec<Chain>,
     /// Sum over all waits, nanoseconds.
@@ -110,31 +126,8 @@ pub struct CausedWait {
     pub by: Vec<CausePart>,
     /// The same, whichever sessions it was that did the same.
     pub by_doing: Vec<CauseGroup>,
-}
-
-/// Where a wait ended that was for no session.
-pub(crate) fn no_session(kind: CauseKind) -> &'static str {
-    match kind {
-        CauseKind::Device => "a device",
-        CauseKind::Timer => "a timer",
-        CauseKind::Client => "its own client",
-        CauseKind::Process => "a process outside of the database",
-        CauseKind::Prepared => "a prepared transaction, which no process has",
-        CauseKind::Session | CauseKind::Unknown => "[not known]",
-    }
-}
-
-/// A session for which others waited.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blocker {
-    /// Which session it is.
-    pub who: Who,
-    /// Sessions that waited for it.
-    pub waiters: usize,
-    /// For how long, nanoseconds.
-    pub ns: u128,
-    /// Of that, while it was blocked itself: the cause lies further on.
-    pub blocked_ns: u128,
+    /// The same link by link, where a depth was asked for: those that were waited for first. They sum to `ns`.
+    pub links: Vec<ChainLink>,
 }
 
 /// Follows blocked DB time to its causes.
@@ -146,7 +139,7 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
     let mut dimensions = load(source, filter)?;
     let mut all = Builder::default();
     let scanned = divided(source, &mut dimensions, filter, |key, part, dimensions| {
-        all.add(key, part, dimensions);
+        all.add(key, &part, options.depth, dimensions);
     });
     scanned.check(filter)?;
     let mut problems = std::mem::take(&mut dimensions.problems);
@@ -158,8 +151,9 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
         blocked_ns: all.waits.values().map(|wait| wait.ns).sum(),
         followed_ns: all.followed_ns,
         waits: all.waits(&dimensions),
-        blockers: all.blockers(&mut dimensions),
-        chains: all.trees.finish(&mut dimensions),
+        blockers: all.blockers.sessions(&mut dimensions),
+        blocking_statements: all.blockers.statements(&dimensions),
+        chains: all.trees.finish(options.depth, &mut dimensions),
         top: options.top,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
@@ -173,17 +167,11 @@ pub(crate) fn divided(
     filter: &Filter,
     mut take: impl FnMut(&Blocked, Divided<'_>, &mut Dimensions),
 ) -> Scan {
-    let mut blocked: HashMap<Blocked, u128> = HashMap::new();
-    let mut scanned = scan(source, dimensions, filter, |activity| {
-        if activity.section == Section::DbTime && activity.row.state.group() == Some(StateGroup::Blocked) {
-            *blocked.entry(Blocked::of_activity(activity.row)).or_default() += u128::from(activity.row.ns);
-        }
-    });
-    let mut samples = Samples::default();
-    scanned.problems.extend(source.causes(|row| samples.add(row)));
-    for (key, ns) in &blocked {
-        samples.divide(key, *ns, |part| take(key, part, dimensions));
-    }
+    let mut blocked = BlockedTime::default();
+    let mut scanned = scan(source, dimensions, filter, |activity| blocked.add(activity));
+    let (samples, problems) = Samples::read(source);
+    scanned.problems.extend(problems);
+    blocked.divide(&samples, dimensions, &mut take);
     scanned
 }
 
@@ -191,7 +179,7 @@ pub(crate) fn divided(
 #[derive(Default)]
 struct Builder {
     waits: HashMap<(Wait, u64), OfWait>,
-    blockers: HashMap<SessionId, OfBlocker>,
+    blockers: Blockers,
     trees: Trees,
     followed_ns: u128,
 }
@@ -201,35 +189,23 @@ struct OfWait {
     sessions: BTreeSet<SessionId>,
     ns: u128,
     by: Parts,
-}
-
-#[derive(Default)]
-struct OfBlocker {
-    waiters: BTreeSet<SessionId>,
-    ns: u128,
-    blocked_ns: u128,
+    links: Links,
 }
 
 impl Builder {
-    fn add(&mut self, key: &Blocked, part: Divided<'_>, dimensions: &mut Dimensions) {
-        self.trees.add(key, &part, dimensions);
+    fn add(&mut self, key: &Blocked, part: &Divided<'_>, depth: Option<usize>, dimensions: &mut Dimensions) {
+        self.trees.add(key, part, dimensions);
         let wait = self.waits.entry((key.wait(), key.statement)).or_default();
         wait.sessions.insert(key.session);
         wait.ns += part.ns;
-        wait.by.add(&part, dimensions);
+        wait.by.add(part, dimensions);
+        if let Some(depth) = depth {
+            wait.links.add(part, depth, dimensions);
+        }
         if part.kind != CauseKind::Unknown || !part.chain.is_empty() {
             self.followed_ns += part.ns;
         }
-        for link in part.chain {
-            let blocker = self.blockers.entry(link.session).or_default();
-            blocker.waiters.insert(key.session);
-            blocker.ns += part.ns;
-            let wait = Wait::event(&link.wait_class, &link.wait_event, false);
-            // In a wait for its client it is the cause: nobody in the database can do anything about it.
-            if link.state.group() == Some(StateGroup::Blocked) && wait.class.as_ref() != "Client" {
-                blocker.blocked_ns += part.ns;
-            }
-        }
+        self.blockers.add(key, part, dimensions);
     }
 
     fn waits(&mut self, dimensions: &Dimensions) -> Vec<CausedWait> {
@@ -246,6 +222,7 @@ impl Builder {
                     ns: of.ns,
                     by,
                     by_doing,
+                    links: of.links.finish(),
                 }
             })
             .collect();
@@ -257,20 +234,5 @@ impl Builder {
             ))
         });
         waits
-    }
-
-    fn blockers(&self, dimensions: &mut Dimensions) -> Vec<Blocker> {
-        let mut blockers: Vec<Blocker> = self
-            .blockers
-            .iter()
-            .map(|(id, of)| Blocker {
-                who: chains::who(*id, dimensions),
-                waiters: of.waiters.len(),
-                ns: of.ns,
-                blocked_ns: of.blocked_ns,
-            })
-            .collect();
-        blockers.sort_by_key(|blocker| (Reverse(blocker.ns), blocker.who.pid));
-        blockers
     }
 }

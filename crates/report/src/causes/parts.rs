@@ -1,6 +1,7 @@
 //! Parts of blocked time, by what the one did in the meantime that was waited for in the end.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -48,12 +49,25 @@ pub struct Root {
 }
 
 impl Root {
-    /// What is equal for those that did the same. In which wait event one was that did not wait for anybody makes no difference.
-    fn doing(&self) -> impl Ord + use<> {
+    pub(crate) fn doing(&self) -> Doing {
         let is_blocked = self.state.group() == Some(StateGroup::Blocked);
-        let waited_in = is_blocked.then(|| (self.wait.clone(), self.session_state));
-        (self.backend_type.clone(), self.statement, self.state, waited_in)
+        Doing {
+            backend_type: self.backend_type.clone(),
+            statement: self.statement,
+            state: self.state,
+            waited_in: is_blocked.then(|| (self.wait.clone(), self.session_state)),
+        }
     }
+}
+
+/// What is equal for those that did the same. In which wait event one was that did not wait for anybody makes no difference.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Doing {
+    backend_type: String,
+    /// What executed; 0 = not known, or nothing.
+    pub(crate) statement: u64,
+    state: State,
+    waited_in: Option<(Wait, SessionState)>,
 }
 
 /// Parts of which the root did the same: what it executed, its wait event and state.
@@ -65,9 +79,27 @@ pub struct CauseGroup {
     pub pids: BTreeSet<u32>,
 }
 
+impl CauseGroup {
+    pub(crate) fn of(part: CausePart) -> CauseGroup {
+        CauseGroup {
+            pids: part.root.iter().map(|root| root.pid).collect(),
+            part,
+        }
+    }
+
+    /// Adds parts of which the root did the same. The root that stands for all of them stays.
+    pub(crate) fn merge(&mut self, other: CauseGroup) {
+        self.pids.extend(other.pids);
+        let part = &mut self.part;
+        part.links = part.links.max(other.part.links);
+        merge(&mut part.functions, &other.part.functions);
+        part.ns += other.part.ns;
+    }
+}
+
 /// Adds parts up.
 #[derive(Default)]
-pub(super) struct Parts(BTreeMap<(CauseKind, Option<Root>), Sum>);
+pub(crate) struct Parts(BTreeMap<(CauseKind, Option<Root>), Sum>);
 
 #[derive(Default)]
 struct Sum {
@@ -77,7 +109,7 @@ struct Sum {
 }
 
 impl Parts {
-    pub(super) fn add(&mut self, part: &Divided<'_>, dimensions: &mut Dimensions) {
+    pub(crate) fn add(&mut self, part: &Divided<'_>, dimensions: &mut Dimensions) {
         let last = part.chain.last();
         let key = (part.kind, last.map(|link| root(link, dimensions)));
         let sum = self.0.entry(key).or_default();
@@ -89,7 +121,7 @@ impl Parts {
     }
 
     /// That with the most time first.
-    pub(super) fn finish(self) -> Vec<CausePart> {
+    pub(crate) fn finish(self) -> Vec<CausePart> {
         let parts = self.0.into_iter().map(|((kind, root), sum)| {
             let mut functions = Vec::from_iter(sum.functions);
             sort(&mut functions);
@@ -109,21 +141,16 @@ impl Parts {
 
 /// Parts that differ in the session only, as one: `parts` have the most first, and the first of them stands for them.
 pub(super) fn group(parts: &[CausePart]) -> Vec<CauseGroup> {
-    let mut groups = BTreeMap::new();
+    let mut groups: BTreeMap<_, CauseGroup> = BTreeMap::new();
     for part in parts {
         let key = (part.kind, part.root.as_ref().map(Root::doing));
-        let group = groups.entry(key).or_insert_with(|| CauseGroup {
-            part: CausePart {
-                functions: Vec::new(),
-                ns: 0,
-                ..part.clone()
-            },
-            pids: BTreeSet::new(),
-        });
-        group.pids.extend(part.root.iter().map(|root| root.pid));
-        group.part.links = group.part.links.max(part.links);
-        merge(&mut group.part.functions, &part.functions);
-        group.part.ns += part.ns;
+        let group = CauseGroup::of(part.clone());
+        match groups.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(group);
+            }
+            Entry::Occupied(place) => place.into_mut().merge(group),
+        }
     }
     let mut groups: Vec<CauseGroup> = groups.into_values().collect();
     groups.sort_by_key(|group| Reverse(group.part.ns));
@@ -152,7 +179,8 @@ fn function(link: &CauseLink, dimensions: &Dimensions) -> Option<Arc<str>> {
     of(link.user_stack).or_else(|| of(link.kernel_stack))
 }
 
-fn root(link: &CauseLink, dimensions: &mut Dimensions) -> Root {
+/// Whoever stands at the end of a chain, or at another place in it.
+pub(crate) fn root(link: &CauseLink, dimensions: &mut Dimensions) -> Root {
     let text = dimensions.statement(link.statement).map(str::to_string);
     let session = dimensions.session(link.session);
     Root {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dbtime_model::recording::Meta;
 use dbtime_model::{State, Wait};
 
+use crate::causes::CausePart;
 use crate::function::Function;
 use crate::histogram::Histogram;
 use crate::scan::Period;
@@ -102,6 +103,39 @@ pub struct Statements {
     pub total: Change,
     /// Every statement of either side, and what belongs to none, the largest difference first.
     pub changes: Vec<StatementChange>,
+}
+
+/// A difference of blocked time that led to the same cause.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CauseChange {
+    /// How much, in which wait event.
+    pub change: Change,
+    /// What the waits were for: of BAD, or of GOOD where BAD has none of it. The session is one of several that did the same.
+    pub cause: CausePart,
+    /// Such sessions of both sides.
+    pub sessions: [usize; 2],
+    /// What was executed by who waited, what grew most first. They sum to `change`.
+    pub statements: Vec<WaitingStatement>,
+}
+
+/// A difference of the time that sessions waited while they executed a statement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingStatement {
+    /// How much; it has no verdict.
+    pub change: Change,
+    /// Its text; none when it was not read.
+    pub text: Option<String>,
+}
+
+/// Differences by whom sessions waited for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CauseChanges {
+    /// The cause that explains the difference best, in a sentence; empty when none does.
+    pub sentence: String,
+    /// Blocked DB time.
+    pub total: Change,
+    /// What grew most first, then what shrank most. They sum to `total`.
+    pub changes: Vec<CauseChange>,
 }
 
 /// A difference of latencies of single events.
@@ -217,6 +251,8 @@ pub struct Diff {
     pub conclusion: String,
     /// By statement; none when one side does not know any.
     pub statements: Option<Statements>,
+    /// By whom sessions waited for; the sides that do not say it where one does not.
+    pub causes: Result<CauseChanges, Vec<&'static str>>,
     /// What else must be known of it; may be empty.
     pub whole: String,
     /// What only BAD does, and its part of BAD's DB time in percent.
@@ -259,6 +295,11 @@ impl Diff {
         .flatten()
         .chain(
             self.statements
+                .iter()
+                .flat_map(|of| of.changes.iter().map(|of| &of.change)),
+        )
+        .chain(
+            self.causes
                 .iter()
                 .flat_map(|of| of.changes.iter().map(|of| &of.change)),
         )

@@ -18,7 +18,7 @@ use crate::number::duration;
 use crate::work::WorkUnit;
 
 /// A cause explains this part of the largest difference at least.
-const MOST: f64 = 0.7;
+pub(super) const MOST: f64 = 0.7;
 /// A callee that has this part of the cause is named with it.
 const MUCH: f64 = 0.3;
 /// A difference is extra, or lost, when the whole has changed by this part of it at least.
@@ -28,7 +28,7 @@ const PARTS: usize = 3;
 /// Candidates that are this part as good as the best are equals.
 const EQUALS: f64 = 0.85;
 /// An increase is named before a decrease that is not more than twice as large.
-const GROWTH_COUNTS: f64 = 0.5;
+pub(super) const GROWTH_COUNTS: f64 = 0.5;
 /// A common factor from here on is worth a word.
 const NOTABLE_FACTOR: f64 = 0.1;
 
@@ -44,6 +44,8 @@ pub(super) struct Conclusion {
     pub(super) sentence: String,
     /// What else must be known of it.
     pub(super) whole: String,
+    /// The largest difference per unit of work, common factor taken off: less than 0 where BAD has less. None when nothing differs.
+    pub(super) largest: Option<f64>,
 }
 
 struct Candidate<'a> {
@@ -65,7 +67,7 @@ pub(super) fn conclude(
     factor: f64,
     tested: bool,
     newcomers: &[(String, f64)],
-    names_statement: bool,
+    names_other: bool,
 ) -> Conclusion {
     let [good, bad] = per.per_unit(changes.totals());
     let grown = bad - good;
@@ -105,15 +107,7 @@ pub(super) fn conclude(
         .filter(|(_, pair)| pair.verdict == Some(wanted))
         .collect();
     if significant.is_empty() {
-        return nothing(
-            changes,
-            [good, bad],
-            factor,
-            per,
-            whole,
-            new_in_bad,
-            names_statement,
-        );
+        return nothing(changes, [good, bad], factor, per, whole, new_in_bad, names_other);
     }
     let largest = |sign: f64| {
         significant
@@ -237,6 +231,7 @@ pub(super) fn conclude(
     Conclusion {
         sentence,
         whole: whole.trim_start().to_string(),
+        largest: Some(most * sign),
     }
 }
 
@@ -247,7 +242,7 @@ fn nothing(
     per: &Per,
     mut whole: String,
     new_in_bad: Option<String>,
-    names_statement: bool,
+    names_other: bool,
 ) -> Conclusion {
     if (factor - 1.0).abs() >= NOTABLE_FACTOR {
         whole += &format!(
@@ -258,15 +253,16 @@ fn nothing(
     }
     let is_equal = good == bad && changes.atoms.iter().all(|atom| atom.values[0] == atom.values[1]);
     let sentence = match new_in_bad {
-        _ if is_equal => "No difference.".to_string(),
-        // A statement is compared per transaction, where those are counted.
-        None if names_statement => format!("Per {} nothing else differs beyond noise.", per.unit),
+        _ if is_equal && !names_other => "No difference.".to_string(),
+        // A statement is compared per transaction, where those are counted; and waits of equal length may be for others.
+        None if names_other => format!("Per {} nothing else differs beyond noise.", per.unit),
         None => "No difference beyond noise.".to_string(),
         Some(new) => format!("No difference beyond noise, but {new}."),
     };
     Conclusion {
         sentence,
         whole: whole.trim_start().to_string(),
+        largest: None,
     }
 }
 
@@ -276,6 +272,15 @@ pub(crate) fn amount(value: f64, unit: WorkUnit) -> String {
         WorkUnit::Sample => format!("{:.1} %", value * 100.0),
         // Rounded to the nanosecond; a float beyond the range saturates.
         _ => duration(value.abs().round() as u128),
+    }
+}
+
+/// By what an amount is divided, in a sentence.
+pub(super) fn per_words(unit: WorkUnit) -> String {
+    match unit {
+        // Of these an amount is a part.
+        WorkUnit::Sample => "of all samples".to_string(),
+        _ => format!("per {unit}"),
     }
 }
 

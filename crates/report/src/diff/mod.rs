@@ -5,6 +5,7 @@
 
 mod answer;
 mod call_tree;
+mod causes;
 mod changes;
 mod common_factor;
 mod comparability;
@@ -15,13 +16,16 @@ mod latencies;
 mod newcomers;
 mod noise;
 mod side;
+mod side_causes;
 mod statements;
+mod verdicts;
 
 pub use answer::{
-    Change, CounterChange, Diff, DiffSide, DiffStack, LatencyChange, LatencyQuantity, NoiseTest, Place,
-    StatementChange, Statements, Verdict,
+    CauseChange, CauseChanges, Change, CounterChange, Diff, DiffSide, DiffStack, LatencyChange,
+    LatencyQuantity, NoiseTest, Place, StatementChange, Statements, Verdict, WaitingStatement,
 };
 
+use crate::causes::Samples;
 use crate::filter::Filter;
 use crate::function::Functions;
 use crate::load::Source;
@@ -95,11 +99,24 @@ pub(crate) const SIDES: [&str; 2] = ["GOOD", "BAD"];
 /// A filter names what is not there, a side is empty or does not know the unit, or the two cannot be compared.
 pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffError> {
     let mut functions = Functions::default();
+    let followed = sources.map(Samples::read);
+    let silent: Vec<&'static str> = [0, 1]
+        .into_iter()
+        .filter(|side| !followed[*side].0.are_recorded(sources[*side].meta()))
+        .map(|side| SIDES[side])
+        .collect();
     let mut load = |side: usize| {
-        Side::load(sources[side], &options.filters[side], &mut functions)
-            .map_err(|e| DiffError::Side(SIDES[side], e))
+        let (samples, problems) = &followed[side];
+        let samples = Some(samples).filter(|_| silent.is_empty());
+        let mut loaded = Side::load(sources[side], &options.filters[side], &mut functions, samples)
+            .map_err(|e| DiffError::Side(SIDES[side], e))?;
+        loaded
+            .problems
+            .extend(problems.iter().map(|problem| problem.0.clone()));
+        Ok(loaded)
     };
     let mut sides = [load(0)?, load(1)?];
+    drop(followed);
     for (side, name) in sides.iter().zip(SIDES) {
         if side.places.is_empty() {
             return Err(DiffError::Empty(name));
@@ -121,7 +138,21 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         true => statements::compare(&sides, &changes, &functions, &per),
         false => None,
     };
+    let compares_statements = statements.is_some();
+    let mut causes = match silent.is_empty() {
+        true => Ok(causes::compare(
+            &mut sides,
+            &changes,
+            &per,
+            factor,
+            compares_statements,
+        )),
+        false => Err(silent),
+    };
     let names_statement = statements.as_ref().is_some_and(|of| !of.sentence.is_empty());
+    let names_cause = causes
+        .as_ref()
+        .is_ok_and(|of| !causes::named(of, &per, factor, tested, None).is_empty());
     let conclusion = conclusion::conclude(
         &changes,
         &functions,
@@ -129,8 +160,11 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         factor,
         tested,
         &newcomers,
-        names_statement,
+        names_statement || names_cause,
     );
+    if let Ok(of) = &mut causes {
+        of.sentence = causes::named(of, &per, factor, tested, conclusion.largest);
+    }
     let transactions = [0, 1].map(|side| sides[side].work.count(WorkUnit::Transaction) as f64);
     let elapsed_s = [0, 1].map(|side| sides[side].period.elapsed_ns() as f64 / 1e9);
     let latencies = latencies::compare(sources, &mut sides, options, &per);
@@ -166,6 +200,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         headline: headline::headline(&per, changes.totals(), elapsed_s, transactions),
         conclusion: conclusion.sentence,
         statements,
+        causes,
         new_in_bad: newcomers,
         whole: conclusion.whole,
         total: changes.total(&per),

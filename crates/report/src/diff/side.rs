@@ -7,6 +7,8 @@ use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
 use super::changes::is_tested;
 use super::noise::MOST_SLICES;
+use super::side_causes::{CauseKey, OfCause, SideCauses};
+use crate::causes::{BlockedTime, Samples};
 use crate::filter::{Filter, SECOND_US};
 use crate::function::{FunctionId, Functions};
 use crate::ledger::Section;
@@ -29,6 +31,11 @@ pub(super) struct Total {
 }
 
 impl Total {
+    pub(super) fn add(&mut self, other: Total) {
+        self.ns += other.ns;
+        self.samples += other.samples;
+    }
+
     /// The number that is compared.
     pub(super) fn value(self, unit: WorkUnit) -> u128 {
         match unit {
@@ -98,6 +105,8 @@ pub(super) struct Side {
     pub(super) places: Vec<PlaceTime>,
     /// The same time by statement, by slice.
     pub(super) statements: HashMap<StatementCell, BTreeMap<usize, Total>>,
+    /// What of it is blocked, by whom sessions waited for; empty where that is not asked for.
+    pub(super) causes: BTreeMap<CauseKey, OfCause>,
     /// Build ids by file.
     pub(super) builds: BTreeMap<String, BTreeSet<String>>,
     pub(super) total: Total,
@@ -112,10 +121,12 @@ pub(super) struct Side {
 }
 
 impl Side {
+    /// `followed`: samples that say whom sessions waited for; none where that is not asked for.
     pub(super) fn load(
         source: &Source,
         filter: &Filter,
         functions: &mut Functions,
+        followed: Option<&Samples>,
     ) -> Result<Side, ReportError> {
         let mut dimensions = load(source, filter)?;
         let mut work = CountedWork::default();
@@ -139,11 +150,15 @@ impl Side {
         let mut stacks: HashMap<StackKey, Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
+        let mut blocked = BlockedTime::default();
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
         let scan = scan(source, &mut dimensions, filter, |activity| {
             let row = activity.row;
             if activity.section == Section::DbTime && (row.ns > 0 || row.samples > 0) {
                 sums.take(activity);
+                if followed.is_some() {
+                    blocked.add(activity);
+                }
                 all += u128::from(row.ns);
                 if counted.get(&row.session).is_none_or(|from| row.time < *from) {
                     *not_counted.entry(row.session).or_default() += u128::from(row.ns);
@@ -184,6 +199,12 @@ impl Side {
             work.drop(WorkUnit::Transaction);
         }
         let slices = Slices::of(scan.period);
+        let mut causes = SideCauses::default();
+        if let Some(followed) = followed {
+            blocked.divide(followed, &mut dimensions, |of, part, dimensions| {
+                causes.add(of, &part, slices, dimensions);
+            });
+        }
         let mut total = Total::default();
         let mut samples = vec![0; slices.count()];
         let mut statements: HashMap<StatementCell, BTreeMap<usize, Total>> = HashMap::new();
@@ -231,6 +252,7 @@ impl Side {
             dimensions,
             places,
             statements,
+            causes: causes.finish(),
             builds,
             total,
             samples,

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use dbtime_model::{State, Wait};
 
 use super::answer::{Change, Place, StatementChange, Statements, Verdict};
-use super::changes::{Changes, Pair, judge};
-use super::conclusion::amount;
+use super::changes::{Changes, Pair};
+use super::conclusion::{amount, per_words};
 use super::headline::rate;
-use super::noise::{Measure, test};
 use super::side::Side;
+use super::verdicts::{BySlice, give_verdicts};
 use super::{Per, SMALLEST_SHARE, common_factor};
 use crate::function::Functions;
 use crate::group::query_id;
@@ -55,10 +55,19 @@ pub(super) fn compare(
     let factor = common_factor::estimate(changes, per, functions);
 
     let mut statements: BTreeMap<u64, Both> = BTreeMap::new();
+    let mut slices: BTreeMap<u64, BySlice> = BTreeMap::new();
     for (n, side) in sides.iter().enumerate() {
-        for ((id, wait, state, is_tested), slices) in &side.statements {
+        for ((id, wait, state, is_tested), by_slice) in &side.statements {
             let mut values = [0; 2];
-            values[n] = slices.values().map(|amount| amount.value(per.unit)).sum();
+            values[n] = by_slice.values().map(|amount| amount.value(per.unit)).sum();
+            if *is_tested {
+                let of_side = &mut slices.entry(*id).or_default()[n];
+                of_side.extend(
+                    by_slice
+                        .iter()
+                        .map(|(slice, amount)| (*slice, amount.value(per.unit) as f64)),
+                );
+            }
             let tested = if *is_tested { values } else { [0; 2] };
             let both = statements.entry(*id).or_default();
             both.all.add(values, tested);
@@ -66,7 +75,14 @@ pub(super) fn compare(
             cell.add(values, tested);
         }
     }
-    give_verdicts(&mut statements, sides, changes, per, factor);
+    let smallest = SMALLEST_SHARE * changes.scale(per);
+    let tested = statements
+        .iter_mut()
+        .map(|(id, both)| (&mut both.all, slices.remove(id).unwrap_or_default()));
+    give_verdicts(tested, per, factor, smallest);
+    for both in statements.values_mut() {
+        both.all.judge_untested(per, smallest);
+    }
 
     let mut answer: Vec<StatementChange> = statements
         .into_iter()
@@ -104,46 +120,6 @@ fn sort<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
     });
 }
 
-fn give_verdicts(
-    statements: &mut BTreeMap<u64, Both>,
-    sides: &[Side; 2],
-    changes: &Changes,
-    per: &Per,
-    factor: f64,
-) {
-    let smallest = SMALLEST_SHARE * changes.scale(per);
-    // Chosen by size, not by difference, as everything that is tested.
-    let chosen: BTreeMap<u64, usize> = statements
-        .iter()
-        .filter(|(_, both)| both.all.is_large(per, smallest))
-        .map(|(id, _)| *id)
-        .zip(0..)
-        .collect();
-    let mut measures: Vec<Measure> = chosen.iter().map(|_| per.measure(factor)).collect();
-    for (n, side) in sides.iter().enumerate() {
-        for ((id, _, _, is_tested), slices) in &side.statements {
-            let (Some(number), true) = (chosen.get(id), is_tested) else {
-                continue;
-            };
-            for (slice, amount) in slices {
-                measures[*number].numerators[n][*slice] += amount.value(per.unit) as f64;
-            }
-        }
-    }
-    let tested = test(&measures);
-    for (id, both) in statements {
-        let all = &mut both.all;
-        all.verdict = Some(match chosen.get(id) {
-            Some(number) => {
-                let tested = tested.as_ref().map(|tested| &tested[*number]);
-                judge(all.tested, tested, per, factor, smallest)
-            }
-            None => Verdict::Small,
-        });
-        all.judge_untested(per, smallest);
-    }
-}
-
 /// The statement that changed most, if any did by more than noise.
 fn named(statements: &[StatementChange], unit: WorkUnit) -> String {
     let significant = |sign: f64| {
@@ -175,11 +151,7 @@ fn sentence(statement: &StatementChange, unit: WorkUnit) -> String {
     let text = statement.text.as_deref().map_or_else(String::new, |text| {
         format!(" ({})", beginning(text, TEXT).trim_end_matches(';'))
     });
-    let per = match unit {
-        // Of these an amount is a part.
-        WorkUnit::Sample => "of all samples".to_string(),
-        _ => format!("per {unit}"),
-    };
+    let per = per_words(unit);
     let how = if good <= 0.0 {
         format!("is new in BAD, with {} {per}", amount(bad, unit))
     } else if bad <= 0.0 {

@@ -63,12 +63,18 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
         left_out += bound(&mut statements.changes, |_| 0);
         for statement in &mut statements.changes {
             statement.cells.truncate(MOST_CHANGES / 20);
-            statement.text = statement
-                .text
-                .as_deref()
-                .map(|text| cut(text, LONGEST_TEXT))
-                .filter(|text| text.len() <= room);
-            room -= statement.text.as_ref().map_or(0, String::len);
+            shorten(&mut statement.text, &mut room);
+        }
+    }
+    if let Ok(causes) = &mut diff.causes {
+        left_out += bound(&mut causes.changes, |cause| bytes(&cause.change));
+        for cause in &mut causes.changes {
+            cause.statements.truncate(MOST_CHANGES / 100);
+            let own = cause.cause.root.as_mut().map(|root| &mut root.text);
+            let of_waiters = cause.statements.iter_mut().map(|statement| &mut statement.text);
+            for text in own.into_iter().chain(of_waiters) {
+                shorten(text, &mut room);
+            }
         }
     }
     left_out += bound(&mut diff.latencies, |change| {
@@ -85,6 +91,13 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
         stacks: cells,
         left_out,
     }
+}
+
+/// What of a text there is room for.
+fn shorten(text: &mut Option<String>, room: &mut usize) {
+    let short = text.as_deref().map(|text| cut(text, LONGEST_TEXT));
+    *text = short.filter(|text| text.len() <= *room);
+    *room -= text.as_ref().map_or(0, String::len);
 }
 
 /// Leaves the first ones, and says how many others there were.

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::Head;
-use crate::causes::{Blocker, CausePart, CauseReport, CausedWait, Chain, Waiting, Who};
+use super::blockers::BlockersJson;
+use crate::causes::{CausePart, CauseReport, CausedWait, Chain, ChainLink, Waiting, Who};
 use crate::group::known_query_id;
 
 #[derive(Serialize)]
@@ -16,7 +17,8 @@ pub(super) struct Document<'a> {
     blocked_ns: u128,
     followed_ns: u128,
     causes: Vec<WaitJson<'a>>,
-    blockers: Vec<BlockerJson<'a>>,
+    #[serde(flatten)]
+    blockers: BlockersJson<'a>,
     /// Their `behind_ns` sum to `blocked_ns`.
     chains: Vec<ChainJson<'a>>,
     problems: &'a [String],
@@ -32,10 +34,33 @@ struct WaitJson<'a> {
     ns: u128,
     /// They sum to `ns`.
     by: Vec<PartJson<'a>>,
+    /// The same link by link, where a depth was asked for. They sum to `ns`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    links: Vec<LinkJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct PartJson<'a> {
+struct LinkJson<'a> {
+    /// Kind of what was waited for in the end, if that is here; none: these waited for others themselves.
+    end: Option<&'static str>,
+    /// None: it is no session. So are the next ones.
+    backend_type: Option<&'a str>,
+    query: Option<String>,
+    text: Option<&'a str>,
+    session_state: Option<&'static str>,
+    wait: Option<String>,
+    state: Option<&'static str>,
+    /// Sessions that did the same.
+    sessions: usize,
+    ns: u128,
+    /// Whom they waited for in turn. With `beyond_ns` these sum to `ns`, where nothing ended here.
+    further: Vec<LinkJson<'a>>,
+    /// What leads on to links that are not shown.
+    beyond_ns: u128,
+}
+
+#[derive(Serialize)]
+pub(super) struct PartJson<'a> {
     kind: &'static str,
     /// Of the session where following it ended; none: at no session. So are the next ones.
     pid: Option<u32>,
@@ -60,15 +85,6 @@ struct FunctionJson<'a> {
 }
 
 #[derive(Serialize)]
-struct BlockerJson<'a> {
-    #[serde(flatten)]
-    session: WhoJson<'a>,
-    waiters: usize,
-    ns: u128,
-    blocked_ns: u128,
-}
-
-#[derive(Serialize)]
 struct ChainJson<'a> {
     kind: &'static str,
     /// None: what was waited for was no session.
@@ -88,9 +104,12 @@ struct WaitingJson<'a> {
     /// Of the first of them.
     text: Option<&'a str>,
     ns: u128,
-    /// Of all of those in `behind`.
+    /// Of all of those in `behind`, and of those beyond.
     behind_ns: u128,
     behind: Vec<WaitingJson<'a>>,
+    /// Those that are too deep to be in `behind`, as was asked.
+    beyond_sessions: usize,
+    beyond_ns: u128,
 }
 
 #[derive(Serialize)]
@@ -101,7 +120,7 @@ struct OwnWaitJson {
 }
 
 #[derive(Serialize)]
-struct WhoJson<'a> {
+pub(super) struct WhoJson<'a> {
     pid: u32,
     backend_type: &'a str,
     user: &'a str,
@@ -134,6 +153,8 @@ impl<'a> From<&'a Waiting> for WaitingJson<'a> {
             ns: of.ns,
             behind_ns: of.behind_ns,
             behind: of.behind.iter().map(WaitingJson::from).collect(),
+            beyond_sessions: of.beyond.sessions,
+            beyond_ns: of.beyond.ns,
         }
     }
 }
@@ -157,7 +178,7 @@ impl<'a> From<&'a CauseReport> for Document<'a> {
             blocked_ns: report.blocked_ns,
             followed_ns: report.followed_ns,
             causes: report.waits.iter().map(WaitJson::from).collect(),
-            blockers: report.blockers.iter().map(BlockerJson::from).collect(),
+            blockers: report.into(),
             chains: report.chains.iter().map(ChainJson::from).collect(),
             problems: &report.problems,
         }
@@ -173,6 +194,26 @@ impl<'a> From<&'a CausedWait> for WaitJson<'a> {
             sessions: of.sessions,
             ns: of.ns,
             by: of.by.iter().map(PartJson::from).collect(),
+            links: of.links.iter().map(LinkJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a ChainLink> for LinkJson<'a> {
+    fn from(of: &'a ChainLink) -> LinkJson<'a> {
+        let did = of.did.as_ref();
+        LinkJson {
+            end: of.end.map(|kind| kind.as_str()),
+            backend_type: did.map(|did| did.backend_type.as_str()),
+            query: did.and_then(|did| known_query_id(did.statement)),
+            text: did.and_then(|did| did.text.as_deref()),
+            session_state: did.map(|did| did.session_state.as_str()),
+            wait: did.map(|did| did.wait.to_string()),
+            state: did.map(|did| did.state.as_str()),
+            sessions: of.sessions,
+            ns: of.ns,
+            further: of.further.iter().map(LinkJson::from).collect(),
+            beyond_ns: of.beyond_ns,
         }
     }
 }
@@ -198,17 +239,6 @@ impl<'a> From<&'a CausePart> for PartJson<'a> {
                 .map(|(name, ns)| FunctionJson { name, ns: *ns })
                 .collect(),
             ns: of.ns,
-        }
-    }
-}
-
-impl<'a> From<&'a Blocker> for BlockerJson<'a> {
-    fn from(of: &'a Blocker) -> BlockerJson<'a> {
-        BlockerJson {
-            session: (&of.who).into(),
-            waiters: of.waiters,
-            ns: of.ns,
-            blocked_ns: of.blocked_ns,
         }
     }
 }

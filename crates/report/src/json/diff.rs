@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::diff_causes::CausesJson;
 use super::{MetaJson, timestamp};
 use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange};
 use crate::function::Function;
@@ -18,6 +19,8 @@ pub(super) struct Document<'a> {
     /// Which statement changed most, and how; empty when none did by more than noise.
     statement: &'a str,
     conclusion: &'a str,
+    /// Whom sessions waited for, where that explains the difference best; else empty.
+    cause: &'a str,
     whole: &'a str,
     new_in_bad: Vec<NewJson<'a>>,
     significant: bool,
@@ -34,6 +37,7 @@ pub(super) struct Document<'a> {
     /// By what the statements are divided; null when one side knows none.
     statements_per: Option<&'static str>,
     statements: Vec<StatementJson<'a>>,
+    causes: CausesJson<'a>,
     cells: Vec<ChangeJson<'a>>,
     waits: Vec<ChangeJson<'a>>,
     functions: Vec<ChangeJson<'a>>,
@@ -75,7 +79,7 @@ struct NoiseJson {
 }
 
 #[derive(Serialize)]
-struct ChangeJson<'a> {
+pub(super) struct ChangeJson<'a> {
     #[serde(flatten)]
     place: PlaceJson<'a>,
     good_recorded: u128,
@@ -102,7 +106,7 @@ struct StatementJson<'a> {
 }
 
 #[derive(Serialize)]
-struct CellJson<'a> {
+pub(super) struct CellJson<'a> {
     #[serde(flatten)]
     place: PlaceJson<'a>,
     good_recorded: u128,
@@ -177,6 +181,7 @@ impl<'a> From<&'a Diff> for Document<'a> {
             headline: &diff.headline,
             statement: diff.statements.as_ref().map_or("", |of| of.sentence.as_str()),
             conclusion: &diff.conclusion,
+            cause: diff.causes.as_ref().map_or("", |of| of.sentence.as_str()),
             whole: &diff.whole,
             new_in_bad: diff
                 .new_in_bad
@@ -211,6 +216,7 @@ impl<'a> From<&'a Diff> for Document<'a> {
                 .iter()
                 .flat_map(|of| of.changes.iter().map(StatementJson::from))
                 .collect(),
+            causes: diff.into(),
             cells: changes(&diff.cells),
             waits: changes(&diff.waits),
             functions: changes(&diff.functions),
@@ -266,18 +272,20 @@ impl<'a> From<&'a StatementChange> for StatementJson<'a> {
             sql_id: statement.sql_id.as_deref(),
             text: statement.text.as_deref(),
             change: (&statement.change).into(),
-            cells: statement
-                .cells
-                .iter()
-                .map(|cell| CellJson {
-                    place: (&cell.place).into(),
-                    good_recorded: cell.values[0],
-                    bad_recorded: cell.values[1],
-                    good: cell.per_unit[0],
-                    bad: cell.per_unit[1],
-                    difference: cell.difference,
-                })
-                .collect(),
+            cells: statement.cells.iter().map(CellJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Change> for CellJson<'a> {
+    fn from(change: &'a Change) -> CellJson<'a> {
+        CellJson {
+            place: (&change.place).into(),
+            good_recorded: change.values[0],
+            bad_recorded: change.values[1],
+            good: change.per_unit[0],
+            bad: change.per_unit[1],
+            difference: change.difference,
         }
     }
 }

@@ -3,12 +3,14 @@
 //! Names of fields end in their unit. What is not known is `null`.
 
 mod beside;
+mod blockers;
 mod causes;
 mod commands;
 mod comparison;
 mod connecting;
 mod cost_of_looking;
 mod diff;
+mod diff_causes;
 mod dive;
 mod dive_diff;
 mod io;
@@ -81,6 +83,11 @@ pub fn render_stacks(report: &StackReport) -> String {
 /// to its `ns`.
 pub fn render_causes(report: &CauseReport) -> String {
     pretty(&causes::Document::from(report))
+}
+
+/// Those for which others waited as indented JSON, with a line feed at the end: sessions in `blockers`, `blocking_statements`.
+pub fn render_blockers(report: &CauseReport) -> String {
+    pretty(&blockers::Document::from(report))
 }
 
 /// Who had internal locks as indented JSON, with a line feed at the end, in `latches`: its `holders` sum to its `held_ns`.

@@ -212,7 +212,7 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
     let (observed, sessions) = all.finish(period);
     // Only now is it known which sessions are meant.
     let mut total = DatabaseViewBuilder::default();
-    let mut active = LedgerBuilder::new(&options.ash);
+    let mut active = LedgerBuilder::new(&options.ash, source, &mut dimensions);
     scan(source, &mut dimensions, &sessions_only, |activity| {
         if observed.contains(&activity.row.session) {
             total.add(activity);

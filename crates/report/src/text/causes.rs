@@ -1,11 +1,11 @@
 //! Who was waited for.
 
-use dbtime_model::{CauseKind, SessionState, State};
+use dbtime_model::CauseKind;
 
 use super::page::{Page, Table, percent};
-use super::{header, quality};
+use super::{blockers, header, links, quality};
 use crate::causes::{
-    Blocker, CauseGroup, CausePart, CauseReport, CausedWait, Root, no_session, why_not_recorded,
+    CauseGroup, CausePart, CauseReport, CausedWait, Root, doing, no_session, why_not_recorded,
 };
 use crate::group::query_id;
 use crate::number::{counted, seconds};
@@ -13,7 +13,7 @@ use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
 /// Characters of a text.
-const TEXT: usize = 60;
+pub(super) const TEXT: usize = 60;
 
 pub(super) fn render(report: &CauseReport, page: &mut Page) {
     if !begin(report, page) {
@@ -37,7 +37,7 @@ pub(super) fn render(report: &CauseReport, page: &mut Page) {
             seconds(ns)
         ));
     }
-    blockers(&report.blockers, report.top, page);
+    blockers::sessions(report, page);
     quality::problems(&report.problems, page);
 }
 
@@ -63,6 +63,9 @@ fn render_wait(wait: &CausedWait, top: usize, page: &mut Page) {
         seconds(wait.ns),
         counted(wait.sessions, "session"),
     ));
+    if !wait.links.is_empty() {
+        return links::render(&wait.links, wait.ns, top, page);
+    }
     let mut table = Table::new(&["waited for", "which was"], &["links", "s", "%"]);
     for group in wait.by_doing.iter().take(top) {
         table.row(row(
@@ -98,7 +101,8 @@ fn who(group: &CauseGroup) -> String {
     }
 }
 
-fn session(root: &Root, sessions: usize) -> String {
+/// A session, or so many that did the same, with what they executed.
+pub(super) fn session(root: &Root, sessions: usize) -> String {
     let who = match (sessions, root.user.as_str()) {
         (1, "") => format!("pid {}, {}", root.pid, root.backend_type),
         (1, user) => format!("pid {}, {user}", root.pid),
@@ -121,50 +125,11 @@ pub(super) fn what(part: &CausePart) -> String {
     let Some(root) = &part.root else {
         return String::new();
     };
-    let in_transaction = matches!(
-        root.session_state,
-        SessionState::IdleInTransaction | SessionState::IdleInFailedTransaction
-    );
-    match (part.kind, root.state) {
-        (CauseKind::Client, _) if in_transaction => format!("{} (its client)", root.session_state),
-        (CauseKind::Client, _) => "waiting for its client".to_string(),
-        (CauseKind::Device, _) => format!("{}, on a device", root.wait),
-        (CauseKind::Timer, _) => format!("{}, on a timer", root.wait),
-        (CauseKind::Process, _) => format!("{}, on a process outside of the database", root.wait),
-        (CauseKind::Prepared, _) => format!("{}, on a prepared transaction", root.wait),
-        (CauseKind::Unknown, _) => format!("{}, further on [not known]", root.wait),
-        (CauseKind::Session, State::Runnable) => "waiting for a CPU".to_string(),
-        (CauseKind::Session, _) => match part.functions.first() {
-            Some((function, ns)) => {
-                format!("on a CPU, {} % in {function}", percent(percent_of(*ns, part.ns)))
-            }
-            None => "on a CPU".to_string(),
-        },
+    let doing = doing(Some(part.kind), root.session_state, &root.wait, root.state);
+    match part.functions.first() {
+        Some((function, ns)) if part.kind == CauseKind::Session => {
+            format!("{doing}, {} % in {function}", percent(percent_of(*ns, part.ns)))
+        }
+        _ => doing,
     }
-}
-
-fn blockers(blockers: &[Blocker], top: usize, page: &mut Page) {
-    if blockers.is_empty() {
-        return;
-    }
-    page.heading("Sessions by the time that others waited for them");
-    page.paragraph(
-        "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total.",
-    );
-    let mut table = Table::new(
-        &["pid", "user", "application", "type"],
-        &["waiters", "waited for s", "blocked itself s"],
-    );
-    for blocker in blockers.iter().take(top) {
-        table.row(vec![
-            blocker.who.pid.to_string(),
-            blocker.who.user.clone(),
-            blocker.who.application.clone(),
-            blocker.who.backend_type.clone(),
-            blocker.waiters.to_string(),
-            seconds(blocker.ns),
-            seconds(blocker.blocked_ns),
-        ]);
-    }
-    page.table(&table);
 }

@@ -3,7 +3,7 @@
 use super::causes::{begin, of_statement, what};
 use super::page::{Page, Table, percent, time};
 use super::quality;
-use crate::causes::{CauseReport, Chain, Waiting, Who, no_session};
+use crate::causes::{CauseReport, Chain, Waiting, no_session};
 use crate::number::{counted, seconds};
 use crate::sums::percent as percent_of;
 
@@ -33,7 +33,7 @@ pub(super) fn render(report: &CauseReport, page: &mut Page) {
 
 fn render_chain(chain: &Chain, report: &CauseReport, page: &mut Page) {
     let name = match &chain.who {
-        Some(who) => name(who),
+        Some(who) => who.to_string(),
         None => no_session(chain.kind).to_string(),
     };
     page.heading(&format!(
@@ -71,12 +71,24 @@ fn rows(behind: &[Waiting], level: usize, top: usize, table: &mut Table) {
             None => "met only where others waited for it".to_string(),
         };
         table.row(vec![
-            format!("{indent}{}", name(&one.who)),
+            format!("{indent}{}", one.who),
             was,
             seconds(one.ns),
             time(one.behind_ns),
         ]);
         rows(&one.behind, level + 1, top, table);
+        if one.beyond.sessions > 0 {
+            table.row(vec![
+                format!(
+                    "{}└ {} behind it",
+                    "  ".repeat(level),
+                    counted(one.beyond.sessions, "session")
+                ),
+                String::new(),
+                time(one.beyond.ns),
+                String::new(),
+            ]);
+        }
     }
     let rest = behind.get(top..).unwrap_or_default();
     if !rest.is_empty() {
@@ -87,13 +99,4 @@ fn rows(behind: &[Waiting], level: usize, top: usize, table: &mut Table) {
             time(rest.iter().map(|one| one.behind_ns).sum()),
         ]);
     }
-}
-
-fn name(who: &Who) -> String {
-    let of = match (who.user.as_str(), who.application.as_str()) {
-        ("", _) => who.backend_type.clone(),
-        (user, "") => user.to_string(),
-        (user, application) => format!("{user}, {application}"),
-    };
-    format!("pid {}, {of}", who.pid)
 }

@@ -1,5 +1,6 @@
 //! What changed between two recordings.
 
+use super::diff_causes;
 use super::page::{Page, Table};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
 use crate::group::{moment, query_id};
@@ -18,6 +19,7 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
     statements(diff, page);
     times("Ledger: wait event and state", &diff.cells, diff, page);
     times("Wait events", &diff.waits, diff, page);
+    diff_causes::render(diff, page);
     functions(diff, page);
     times(
         "Call paths, down to where the difference spreads out",
@@ -37,7 +39,8 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
 pub(super) fn head(diff: &Diff, page: &mut Page) {
     // A line of its own, however long: who greps or cuts the first line has the answer.
     let statement = diff.statements.as_ref().map_or("", |of| of.sentence.as_str());
-    let sentences = [diff.headline.as_str(), statement, &diff.conclusion];
+    let cause = diff.causes.as_ref().map_or("", |of| of.sentence.as_str());
+    let sentences = [diff.headline.as_str(), statement, cause, &diff.conclusion];
     page.line(
         &sentences
             .into_iter()
@@ -146,7 +149,7 @@ pub(super) fn place(place: &Place) -> String {
     }
 }
 
-fn signed(value: f64, unit: WorkUnit) -> String {
+pub(super) fn signed(value: f64, unit: WorkUnit) -> String {
     let sign = match value {
         value if value > 0.0 => "+",
         value if value < 0.0 => "-",
@@ -155,7 +158,7 @@ fn signed(value: f64, unit: WorkUnit) -> String {
     format!("{sign}{}", amount(value.abs(), unit))
 }
 
-fn if_any(value: f64, unit: WorkUnit) -> String {
+pub(super) fn if_any(value: f64, unit: WorkUnit) -> String {
     if value == 0.0 {
         "-".to_string()
     } else {
@@ -163,7 +166,7 @@ fn if_any(value: f64, unit: WorkUnit) -> String {
     }
 }
 
-fn verdict(verdict: Verdict) -> String {
+pub(super) fn verdict(verdict: Verdict) -> String {
     match verdict {
         Verdict::Significant => "yes".to_string(),
         other => other.as_str().to_string(),

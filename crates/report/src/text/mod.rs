@@ -2,6 +2,7 @@
 
 mod beside;
 mod block_io;
+mod blockers;
 mod calibration;
 mod causes;
 mod chains;
@@ -10,6 +11,7 @@ mod comparison;
 mod connecting;
 mod database_view;
 mod diff;
+mod diff_causes;
 mod dive;
 mod dive_diff;
 mod header;
@@ -17,6 +19,7 @@ mod io;
 mod latches;
 pub(crate) mod latency;
 mod ledger;
+mod links;
 mod next_step;
 mod page;
 mod quality;
@@ -220,6 +223,13 @@ pub fn render_snapshot(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usi
 pub fn render_chains(report: &CauseReport, width: usize) -> String {
     let mut page = Page::new(width);
     chains::render(report, &mut page);
+    page.finish()
+}
+
+/// Sessions and statements for which others waited as text; as [`render`].
+pub fn render_blockers(report: &CauseReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    blockers::render(report, &mut page);
     page.finish()
 }
 

@@ -46,7 +46,7 @@ pub enum WidthError {
 /// Buckets that begin at multiples of their width since the Unix epoch; the first and the last are cut to the period. All
 /// moments are microseconds, in 128 bits: whatever a damaged recording says, they do not overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Buckets {
+pub(crate) struct Buckets {
     from: i128,
     to: i128,
     window: i128,
@@ -55,7 +55,7 @@ pub(super) struct Buckets {
 
 impl Buckets {
     /// Of a period that is not empty. `resolution_s`: what a row stands for.
-    pub(super) fn new(period: Period, width: BucketWidth, resolution_s: u32) -> Result<Buckets, WidthError> {
+    pub(crate) fn new(period: Period, width: BucketWidth, resolution_s: u32) -> Result<Buckets, WidthError> {
         let resolution_s = resolution_s.max(1);
         let of_width = |width_s: i64| Buckets {
             from: period.from_us.into(),
@@ -96,17 +96,17 @@ impl Buckets {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         usize::try_from(self.count()).unwrap_or(0)
     }
 
     /// Seconds of a whole one.
-    pub(super) fn width_s(&self) -> i64 {
+    pub(crate) fn width_s(&self) -> i64 {
         i64::try_from(self.width / i128::from(SECOND_US)).unwrap_or(i64::MAX)
     }
 
     /// Begin and end of one, cut to the period.
-    pub(super) fn bounds(&self, bucket: usize) -> Period {
+    pub(crate) fn bounds(&self, bucket: usize) -> Period {
         let begin = (self.from.div_euclid(self.width) + bucket as i128) * self.width;
         // Both are within the period, whose ends are of 64 bits.
         let us = |moment: i128| i64::try_from(moment).unwrap_or(i64::MAX);
@@ -125,7 +125,7 @@ impl Buckets {
     }
 
     /// When so much time of a row was. `is_long`: what is more than fits into its second lies before it.
-    pub(super) fn lies(&self, time_us: i64, ns: u128, is_long: bool) -> (i128, i128) {
+    pub(crate) fn lies(&self, time_us: i64, ns: u128, is_long: bool) -> (i128, i128) {
         let (begin, end) = self.window(time_us);
         let from = end.saturating_sub(microseconds(ns));
         match is_long && from < begin {
@@ -143,7 +143,7 @@ impl Buckets {
     }
 
     /// Hands an amount out to the buckets in which it was; gives back what was before the first.
-    pub(super) fn share(
+    pub(crate) fn share(
         &self,
         (begin, end): (i128, i128),
         amount: u128,

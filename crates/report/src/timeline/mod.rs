@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::{Clock, Meta};
 use dbtime_model::{State, Wait, counter};
 
+pub(crate) use buckets::Buckets;
 pub use buckets::{BucketWidth, WidthError};
 
+use crate::causes::ByCause;
 use crate::filter::{Filter, SECOND_US};
 use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::ledger::Section;
@@ -25,7 +27,6 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::sums::{FidelityMix, Sums};
 use crate::trace::alike_by;
-use buckets::Buckets;
 use placement::Placement;
 use recorded::{RecordedSeconds, recorded_ns};
 
@@ -202,15 +203,17 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     let is_long = is_long(meta);
 
     let by = [options.by];
+    let by_cause = ByCause::of(source, &mut dimensions, &by);
     let mut keys: Numbered<GroupKey> = Numbered::default();
     let mut placement = Placement::new(&buckets, is_long, &mut recorded);
     let mut total = Sums::default();
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         if activity.section == Section::DbTime && activity.row.ns > 0 {
             total.take(activity);
-            let key = GroupKey::of(&by, activity.row, activity.session, activity.wait);
-            let row = activity.row;
-            placement.add(row.session, row.time, keys.number(key), row.ns);
+            by_cause.each(activity, |activity| {
+                let (key, row) = (GroupKey::of(&by, activity), activity.row);
+                placement.add(row.session, row.time, keys.number(key), row.ns);
+            });
         }
     });
     scan.check(&options.filter)?;

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod traced;
+pub(crate) mod waits;
 
 use dbtime_model::recording::{Meta, Note, Quality, SCHEMA_VERSION};
 use dbtime_model::{

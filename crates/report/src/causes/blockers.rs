@@ -1,0 +1,164 @@
+//! Those for which others waited: sessions and statements, and what they did meanwhile.
+//!
+//! Whoever waits for a chain waits for each one in it. So the times of all blockers sum to more than the blocked time; those of the
+//! ones at the roots sum to it, together with what led to no session.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use dbtime_model::{CauseKind, CauseLink, SessionId, StateGroup, Wait};
+
+use super::chains::{Who, who};
+use super::divide::{Blocked, Divided};
+use super::parts::{Doing, Root, root};
+use crate::load::Dimensions;
+
+/// A session for which others waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocker {
+    /// Which session it is.
+    pub who: Who,
+    /// Sessions that waited for it.
+    pub waiters: usize,
+    /// For how long, nanoseconds.
+    pub ns: u128,
+    /// Of that, while it was blocked itself: the cause lies further on.
+    pub blocked_ns: u128,
+    /// Of that, while it was the one that they waited for in the end.
+    pub root_ns: u128,
+    /// What it did meanwhile, the most first. Sums to `ns`.
+    pub doing: Vec<Meanwhile>,
+}
+
+/// A statement for whose sessions others waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockingStatement {
+    /// Its id; 0 = none was known, or none was executed.
+    pub statement: u64,
+    /// Its text; none when it was not read.
+    pub text: Option<String>,
+    /// Sessions that executed it.
+    pub sessions: usize,
+    /// Sessions that waited for these.
+    pub waiters: usize,
+    /// For how long, nanoseconds. A wait for several of them, one after the other, counts once.
+    pub ns: u128,
+    /// Of that, while one of them was who was waited for in the end.
+    pub root_ns: u128,
+    /// What they did meanwhile, the most first. Sums to `ns`.
+    pub doing: Vec<Meanwhile>,
+}
+
+/// What a session did while others waited for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meanwhile {
+    /// What they waited for in the end; none when this session waited for another one itself.
+    pub end: Option<CauseKind>,
+    /// The session, or one of those that did the same.
+    pub did: Root,
+    /// Nanoseconds.
+    pub ns: u128,
+}
+
+/// Adds parts of blocked time up by blocker.
+#[derive(Default)]
+pub(super) struct Blockers {
+    sessions: BTreeMap<SessionId, Blocking>,
+    statements: BTreeMap<u64, Blocking>,
+}
+
+#[derive(Default)]
+struct Blocking {
+    sessions: BTreeSet<SessionId>,
+    waiters: BTreeSet<SessionId>,
+    ns: u128,
+    blocked_ns: u128,
+    root_ns: u128,
+    doing: BTreeMap<(Option<CauseKind>, Doing), Meanwhile>,
+}
+
+impl Blockers {
+    pub(super) fn add(&mut self, of: &Blocked, part: &Divided<'_>, dimensions: &mut Dimensions) {
+        for (place, link) in part.chain.iter().enumerate() {
+            let end = (place + 1 == part.chain.len()).then_some(part.kind);
+            let did = root(link, dimensions);
+            // Of several places the last one counts.
+            let behind = &part.chain[place + 1..];
+            if behind.iter().all(|other| other.session != link.session) {
+                let blocking = self.sessions.entry(link.session).or_default();
+                blocking.add(of, link, end, &did, part.ns);
+            }
+            if behind.iter().all(|other| other.statement != link.statement) {
+                let blocking = self.statements.entry(link.statement).or_default();
+                blocking.add(of, link, end, &did, part.ns);
+            }
+        }
+    }
+
+    /// Those for which others waited longest first.
+    pub(super) fn sessions(&mut self, dimensions: &mut Dimensions) -> Vec<Blocker> {
+        let sessions = std::mem::take(&mut self.sessions).into_iter();
+        let mut blockers: Vec<Blocker> = sessions
+            .map(|(id, of)| Blocker {
+                who: who(id, dimensions),
+                waiters: of.waiters.len(),
+                ns: of.ns,
+                blocked_ns: of.blocked_ns,
+                root_ns: of.root_ns,
+                doing: of.doing(),
+            })
+            .collect();
+        blockers.sort_by_key(|blocker| (Reverse(blocker.ns), blocker.who.pid));
+        blockers
+    }
+
+    /// Likewise.
+    pub(super) fn statements(&mut self, dimensions: &Dimensions) -> Vec<BlockingStatement> {
+        let statements = std::mem::take(&mut self.statements).into_iter();
+        let mut blocking: Vec<BlockingStatement> = statements
+            .map(|(statement, of)| BlockingStatement {
+                statement,
+                text: dimensions.statement(statement).map(str::to_string),
+                sessions: of.sessions.len(),
+                waiters: of.waiters.len(),
+                ns: of.ns,
+                root_ns: of.root_ns,
+                doing: of.doing(),
+            })
+            .collect();
+        blocking.sort_by_key(|of| Reverse(of.ns));
+        blocking
+    }
+}
+
+impl Blocking {
+    fn add(&mut self, of: &Blocked, link: &CauseLink, end: Option<CauseKind>, did: &Root, ns: u128) {
+        self.sessions.insert(link.session);
+        self.waiters.insert(of.session);
+        self.ns += ns;
+        if end.is_some() {
+            self.root_ns += ns;
+        }
+        let wait = Wait::event(&link.wait_class, &link.wait_event, false);
+        // In a wait for its client it is the cause: nobody in the database can do anything about it.
+        if link.state.group() == Some(StateGroup::Blocked) && wait.class.as_ref() != "Client" {
+            self.blocked_ns += ns;
+        }
+        let meanwhile = self.doing.entry((end, did.doing())).or_insert_with(|| Meanwhile {
+            end,
+            did: did.clone(),
+            ns: 0,
+        });
+        meanwhile.ns += ns;
+        // Whatever comes first: the same one each time.
+        if *did < meanwhile.did {
+            meanwhile.did.clone_from(did);
+        }
+    }
+
+    fn doing(self) -> Vec<Meanwhile> {
+        let mut doing: Vec<Meanwhile> = self.doing.into_values().collect();
+        doing.sort_by_key(|meanwhile| Reverse(meanwhile.ns));
+        doing
+    }
+}

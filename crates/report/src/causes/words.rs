@@ -1,0 +1,41 @@
+//! Who was waited for and what that one did, in words.
+
+use dbtime_model::{CauseKind, SessionState, State, StateGroup, Wait};
+
+/// Where a wait ended that was for no session.
+pub(crate) fn no_session(kind: CauseKind) -> &'static str {
+    match kind {
+        CauseKind::Device => "a device",
+        CauseKind::Timer => "a timer",
+        CauseKind::Client => "its own client",
+        CauseKind::Process => "a process outside of the database",
+        CauseKind::Prepared => "a prepared transaction, which no process has",
+        CauseKind::Session | CauseKind::Unknown => "[not known]",
+    }
+}
+
+/// What a session did while others waited for it. `end`: what they waited for in the end; none when the session waited for another
+/// one itself.
+pub(crate) fn doing(
+    end: Option<CauseKind>,
+    session_state: SessionState,
+    wait: &Wait,
+    state: State,
+) -> String {
+    match end {
+        Some(CauseKind::Client) if session_state.is_idle_in_transaction() => {
+            format!("{session_state} (its client)")
+        }
+        Some(CauseKind::Client) => "waiting for its client".to_string(),
+        Some(CauseKind::Device) => format!("{wait}, on a device"),
+        Some(CauseKind::Timer) => format!("{wait}, on a timer"),
+        Some(CauseKind::Process) => format!("{wait}, on a process outside of the database"),
+        Some(CauseKind::Prepared) => format!("{wait}, on a prepared transaction"),
+        Some(CauseKind::Unknown) => format!("{wait}, further on [not known]"),
+        None if state.group() == Some(StateGroup::Blocked) => format!("{wait}, behind another session"),
+        Some(CauseKind::Session) | None => match state {
+            State::Runnable => "waiting for a CPU".to_string(),
+            _ => "on a CPU".to_string(),
+        },
+    }
+}

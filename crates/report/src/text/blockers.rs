@@ -1,0 +1,142 @@
+//! Those for which others waited: sessions, and statements.
+
+use super::causes::{TEXT, begin, of_statement};
+use super::page::{Page, Table, time};
+use super::quality;
+use crate::causes::{CauseReport, Meanwhile, doing, no_session};
+use crate::group::query_id;
+use crate::number::{counted, seconds};
+use crate::statement_text::beginning;
+
+/// Sessions, then statements.
+pub(super) fn render(report: &CauseReport, page: &mut Page) {
+    if !begin(report, page) {
+        return;
+    }
+    page.paragraph(&format!("Blocked DB time: {} s.", seconds(report.blocked_ns)));
+    sessions(report, page);
+    statements(report, page);
+    quality::problems(&report.problems, page);
+}
+
+/// Sessions by the time that others waited for them.
+pub(super) fn sessions(report: &CauseReport, page: &mut Page) {
+    if report.blockers.is_empty() {
+        return;
+    }
+    page.heading("Sessions by the time that others waited for them");
+    page.paragraph(
+        "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total. 'in the end' does: \
+         it counts who stands at the root.",
+    );
+    let mut table = Table::new(
+        &["session, and what it was doing"],
+        &["waiters", "waited for s", "in the end s"],
+    );
+    for blocker in report.blockers.iter().take(report.top) {
+        table.row(vec![
+            blocker.who.to_string(),
+            blocker.waiters.to_string(),
+            seconds(blocker.ns),
+            time(blocker.root_ns),
+        ]);
+        let was = |meanwhile: &Meanwhile| {
+            let did = &meanwhile.did;
+            of_statement(words(meanwhile), did.statement, did.text.as_deref())
+        };
+        doings(&blocker.doing, was, 1, report.top, &mut table);
+    }
+    let rest = report.blockers.get(report.top..).unwrap_or_default();
+    let others = (rest.len(), rest.iter().map(|blocker| blocker.root_ns).sum());
+    finish(report, "other session", others, 1, &mut table);
+    page.table(&table);
+}
+
+/// Statements by the time that others waited for sessions that executed them.
+fn statements(report: &CauseReport, page: &mut Page) {
+    let statements = &report.blocking_statements;
+    if statements.is_empty() {
+        return;
+    }
+    page.heading("Statements by the time that others waited for sessions that executed them");
+    let mut table = Table::new(
+        &["statement, and what its sessions were doing"],
+        &["sessions", "waiters", "waited for s", "in the end s"],
+    );
+    for of in statements.iter().take(report.top) {
+        let statement = match (of.statement, &of.text) {
+            (0, _) => "[no statement]".to_string(),
+            (id, None) => format!("query {}", query_id(id)),
+            (id, Some(text)) => format!("query {}: {}", query_id(id), beginning(text, TEXT)),
+        };
+        table.row(vec![
+            statement,
+            of.sessions.to_string(),
+            of.waiters.to_string(),
+            seconds(of.ns),
+            time(of.root_ns),
+        ]);
+        doings(&of.doing, words, 2, report.top, &mut table);
+    }
+    let rest = statements.get(report.top..).unwrap_or_default();
+    let others = (rest.len(), rest.iter().map(|of| of.root_ns).sum());
+    finish(report, "other statement", others, 2, &mut table);
+    page.table(&table);
+}
+
+fn words(meanwhile: &Meanwhile) -> String {
+    let did = &meanwhile.did;
+    doing(meanwhile.end, did.session_state, &did.wait, did.state)
+}
+
+/// What a blocker did, below it. Before the two times stand so many `counts`.
+fn doings(
+    doing: &[Meanwhile],
+    was: impl Fn(&Meanwhile) -> String,
+    counts: usize,
+    top: usize,
+    table: &mut Table,
+) {
+    let root_ns = |of: &[Meanwhile]| -> u128 {
+        let at_root = of.iter().filter(|meanwhile| meanwhile.end.is_some());
+        at_root.map(|meanwhile| meanwhile.ns).sum()
+    };
+    let row = |what: String, of: &[Meanwhile]| {
+        let mut cells = vec![format!("└ {what}")];
+        cells.extend(vec![String::new(); counts]);
+        let ns = of.iter().map(|meanwhile| meanwhile.ns).sum();
+        cells.extend([seconds(ns), time(root_ns(of))]);
+        cells
+    };
+    for meanwhile in doing.iter().take(top) {
+        table.row(row(was(meanwhile), std::slice::from_ref(meanwhile)));
+    }
+    let rest = doing.get(top..).unwrap_or_default();
+    if !rest.is_empty() {
+        table.row(row(counted(rest.len(), "other"), rest));
+    }
+}
+
+/// What is left out, what led to no session, and the sum: at the root. Before the two times stand so many `counts`.
+fn finish(
+    report: &CauseReport,
+    other: &str,
+    (count, others_ns): (usize, u128),
+    counts: usize,
+    table: &mut Table,
+) {
+    let row = |what: String, root_ns: u128| {
+        let mut cells = vec![what];
+        cells.extend(vec![String::new(); counts + 1]);
+        cells.push(time(root_ns));
+        cells
+    };
+    if count > 0 {
+        table.row(row(counted(count, other), others_ns));
+    }
+    for chain in report.chains.iter().filter(|chain| chain.who.is_none()) {
+        table.row(row(no_session(chain.kind).to_string(), chain.behind_ns));
+    }
+    table.rule();
+    table.row(row("blocked DB time".to_string(), report.blocked_ns));
+}
