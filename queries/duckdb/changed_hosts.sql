@@ -2,12 +2,15 @@
 -- what they spend more on now. Needs views.sql, and the two days:
 --
 --   SET VARIABLE day = DATE '2026-10-11'; SET VARIABLE day_before = DATE '2026-10-10';
-WITH shape AS (
-    SELECT host, date, wait_class || ':' || wait_event AS wait, sum(ns) AS ns,
-           sum(ns) / sum(sum(ns)) OVER (PARTITION BY host, date) AS share
+WITH sums AS (
+    SELECT host, date, wait_class || ':' || wait_event AS wait, sum(ns) AS ns
     FROM time_spent
     WHERE section = 'db_time' AND date IN (getvariable('day'), getvariable('day_before'))
     GROUP BY ALL
+),
+shape AS (
+    SELECT host, date, wait, ns / sum(ns) OVER (PARTITION BY host, date) AS share
+    FROM sums
 ),
 both_days AS (
     SELECT host, wait,

@@ -120,7 +120,7 @@ fn text(listing: &Listing) -> String {
                     "  {}  {}  nothing for {} s\n",
                     moment(*from),
                     moment(*to),
-                    (to - from) / 1_000_000
+                    to.saturating_sub(*from) / 1_000_000
                 );
             }
             text += &line(recording);

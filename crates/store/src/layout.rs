@@ -59,7 +59,7 @@ pub(crate) struct Hour {
 impl Hour {
     /// The hour of a moment, microseconds since the Unix epoch.
     pub(crate) fn of(us: i64) -> Result<Hour, String> {
-        let moment = Timestamp::from_microsecond(us.div_euclid(HOUR_US) * HOUR_US);
+        let moment = Timestamp::from_microsecond(us.div_euclid(HOUR_US).saturating_mul(HOUR_US));
         let moment = moment
             .map_err(|_| format!("a row is of a moment that no calendar has ({us} µs since 1970)"))?
             .to_zoned(TimeZone::UTC);

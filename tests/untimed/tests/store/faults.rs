@@ -202,7 +202,7 @@ fn names_in_manifests_lead_nowhere_else() {
 #[test]
 fn links_and_fifos_in_a_store_are_neither_read_nor_written() {
     let home = scratch();
-    let recording = record(&home, "a.dbt", "db1", START_S, 1, true);
+    let recording = record(&home, "a.dbt", "db1", START_S, 2, true);
     let store = home.path().join("store");
     dbtime(&["store", "put", plain(&recording), plain(&store)]).expect_code(0);
     let (object, bytes) = files(&store.join("table=activity")).pop().expect("an object");
