@@ -66,8 +66,8 @@ impl Bucket {
                 ..RetryConfig::default()
             });
         let known = credentials::known()?;
-        let has_credentials = !matches!(known, Credentials::OfTheHost);
-        if let Credentials::OfFile { key, secret, token } = known {
+        let has_credentials = !matches!(known, Credentials::Host);
+        if let Credentials::File { key, secret, token } = known {
             builder = builder.with_access_key_id(key).with_secret_access_key(secret);
             if let Some(token) = token {
                 builder = builder.with_token(token);

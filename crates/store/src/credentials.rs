@@ -20,30 +20,30 @@ const VARIABLES: [&str; 5] = [
 /// Where they come from.
 pub(crate) enum Credentials {
     /// The environment says it.
-    OfEnvironment,
+    Environment,
     /// A file says it.
-    OfFile {
+    File {
         key: String,
         secret: String,
         token: Option<String>,
     },
     /// Nothing says it here: a machine in a cloud may be known there.
-    OfTheHost,
+    Host,
 }
 
 /// What is known.
 pub(crate) fn known() -> io::Result<Credentials> {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
-        return Ok(Credentials::OfEnvironment);
+        return Ok(Credentials::Environment);
     }
     let named = std::env::var_os("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from);
     let usual = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".aws/credentials"));
     let Some(path) = named.clone().or_else(usual) else {
-        return Ok(Credentials::OfTheHost);
+        return Ok(Credentials::Host);
     };
     let text = match read(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && named.is_none() => {
-            return Ok(Credentials::OfTheHost);
+            return Ok(Credentials::Host);
         }
         other => other.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?,
     };
@@ -97,7 +97,7 @@ fn of_profile(text: &str, profile: &str) -> Option<Credentials> {
             }
         }
     }
-    Some(Credentials::OfFile {
+    Some(Credentials::File {
         key: key?,
         secret: secret?,
         token,
@@ -117,7 +117,7 @@ mod tests {
             "[default]\naws_access_key_id = a\naws_secret_access_key=b\n# c\n[other]\naws_access_key_id=x\n";
         assert!(matches!(
             of_profile(text, "default"),
-            Some(Credentials::OfFile { key, secret, token: None }) if key == "a" && secret == "b"
+            Some(Credentials::File { key, secret, token: None }) if key == "a" && secret == "b"
         ));
         assert!(of_profile(text, "other").is_none() && of_profile(text, "none").is_none());
     }

@@ -155,8 +155,8 @@ impl Manifest {
 
     fn of_json(text: &[u8], name: &StateName, path: &str) -> Result<Manifest, StoreError> {
         let wrong = |what: String| StoreError::format(path, what);
-        let written: Written =
-            serde_json::from_slice(text).map_err(|e| wrong(format!("no manifest of dbtime: {e}")))?;
+        let written: Written = serde_json::from_slice(text)
+            .map_err(|e| wrong(format!("damaged: put its recording again, or remove it ({e})")))?;
         let major = |version: &str| version.split('.').next().map(str::to_string);
         if major(&written.store) != major(VERSION) {
             return Err(wrong(format!(
