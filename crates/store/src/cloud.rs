@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
-use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, RetryConfig};
+use object_store::{ClientConfigKey, Error, ObjectStore, ObjectStoreExt, RetryConfig};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -18,9 +18,9 @@ use crate::credentials::{self, Credentials};
 use crate::objects::{Entry, Objects, too_large};
 
 /// Nobody answers.
-const NO_CONNECTION: Duration = Duration::from_secs(5);
+const NO_CONNECTION: &str = "5 seconds";
 /// Of a request, answer included: the largest object through 1 Mbit/s.
-const LONGEST_REQUEST: Duration = Duration::from_secs(600);
+const LONGEST_REQUEST: &str = "600 seconds";
 /// An error of the server, or no answer, is no reason to give up at once.
 const TRIES: usize = 4;
 const TRIED_FOR: Duration = Duration::from_secs(60);
@@ -50,16 +50,11 @@ impl Bucket {
     pub(crate) fn open(bucket: &str, prefix: &str, address: &str) -> io::Result<Bucket> {
         // That somebody else has chosen one is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = ClientOptions::new()
-            .with_connect_timeout(NO_CONNECTION)
-            .with_timeout(LONGEST_REQUEST)
-            .with_config(
-                object_store::ClientConfigKey::AllowHttp,
-                std::env::var("AWS_ALLOW_HTTP").unwrap_or_default(),
-            );
+        let client = AmazonS3ConfigKey::Client;
         let mut builder = AmazonS3Builder::from_env()
             .with_bucket_name(bucket)
-            .with_client_options(client)
+            .with_config(client(ClientConfigKey::ConnectTimeout), NO_CONNECTION)
+            .with_config(client(ClientConfigKey::Timeout), LONGEST_REQUEST)
             .with_retry(RetryConfig {
                 max_retries: TRIES,
                 retry_timeout: TRIED_FOR,
@@ -221,5 +216,15 @@ fn io_error(error: Error) -> io::Error {
         Error::NotSupported { .. } | Error::NotImplemented { .. } => io::ErrorKind::Unsupported,
         _ => io::ErrorKind::Other,
     };
-    io::Error::new(kind, error.to_string())
+    // What it came from is what a person needs: a certificate, a name that is not known.
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(e) = cause {
+        let what = e.to_string();
+        if !text.contains(&what) {
+            text = format!("{text}: {what}");
+        }
+        cause = e.source();
+    }
+    io::Error::new(kind, text)
 }

@@ -83,9 +83,9 @@ fn dbtime_with(endpoint: &str, variables: &[(&str, &str)], arguments: &[&str]) -
         }
     }
     command
+        .env("AWS_ALLOW_HTTP", "true")
         .envs(variables.iter().copied())
         .env("AWS_ENDPOINT", endpoint)
-        .env("AWS_ALLOW_HTTP", "true")
         .args(arguments)
         .output()
         .expect("the command can be run")
@@ -158,6 +158,11 @@ fn a_server_that_is_away_and_credentials_that_are_missing_are_named_and_no_secre
         .expect_code(1)
         .expect_stderr(&["s3://fleet/x"]);
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+    // Without TLS only where that is asked for.
+    let in_plain = [&CREDENTIALS[..], &[("AWS_ALLOW_HTTP", "false")]].concat();
+    dbtime_with(&server.endpoint, &in_plain, &put)
+        .expect_code(1)
+        .expect_stderr(&["s3://fleet/x/dbtime-store.json", "scheme"]);
     // Where a machine of a cloud would be asked who it is nobody answers either.
     let nothing = [
         ("AWS_METADATA_ENDPOINT", nobody.as_str()),
