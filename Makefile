@@ -53,7 +53,7 @@ demo:
 
 # Packages whose tests come to the same result whatever else the machine does: as many run at once as there are CPUs. Those of all
 # others, of which a new package is one, run one at a time: they measure time on a machine that they would otherwise share.
-UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-untimed-tests
+UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-store dbtime-untimed-tests
 
 # All packages are built at once, and each selection below has the tests' PostgreSQL client: without it a crate that serde is made
 # with has other features, and every dependency would be compiled a second time. What the tests use besides is fetched meanwhile.

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Beginnings of their names in the temporary directory.
-const PREFIXES: [&str; 4] = [
+const PREFIXES: [&str; 5] = [
     Scratch::DIVE,
     Scratch::CALIBRATE,
     Scratch::IMPORT,
+    Scratch::STORE,
     Scratch::DEBUGINFOD,
 ];
 
@@ -36,6 +37,8 @@ impl Scratch {
     pub const CALIBRATE: &str = "dbtime-calibrate-";
     /// Rows of an import that do not fit into memory.
     pub const IMPORT: &str = "dbtime-import-";
+    /// Copies of what was read of a store.
+    pub const STORE: &str = "dbtime-store-";
     /// Debug files that are fetched.
     pub(crate) const DEBUGINFOD: &str = "dbtime-debuginfod-";
 

@@ -54,6 +54,8 @@ pub enum Command {
     Import(ImportArguments),
     /// Make few large files of the many small ones of a recording that has ended, or whose recorder was killed
     Compact(CompactArguments),
+    /// Keep recordings of many hosts in one place, as plain Parquet in a directory or an object store
+    Store(StoreArguments),
     /// Show the latency of block I/O, live, of the whole host (needs root)
     Iolat(IolatArguments),
     /// Show what a system call of a live process does inside the kernel (needs root)
@@ -107,6 +109,7 @@ impl Command {
                 | Command::Diff(_)
                 | Command::Import(_)
                 | Command::Compact(_)
+                | Command::Store(_)
         ) || matches!(self, Command::Top(arguments) if arguments.replay.is_some())
     }
 
@@ -440,12 +443,15 @@ pub enum SnapFormat {
 /// Which part of a recording.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Leave out what was before: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
+    /// Leave out what was before: seconds since the start (12, 90s, 2m) or a time (RFC 3339); of a store a time, or a day
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
     /// Leave out what came after
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
+    /// Of a store, only what was recorded on this host; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
     /// Only this session; may be repeated
     #[arg(long, value_name = "PID")]
     pub session: Vec<u32>,
@@ -556,6 +562,56 @@ pub struct CompactArguments {
     pub recording: PathBuf,
 }
 
+/// `dbtime store`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime store put slow.dbt /srv/fleet\n  dbtime store put *.dbt s3://bucket/fleet\n  dbtime store list s3://bucket/fleet\n  \
+    dbtime report s3://bucket/fleet --host db1 --from 2026-10-10T12:00:00Z --to 2026-10-10T13:00:00Z\n  \
+    dbtime diff '/srv/fleet?host=db1&from=2026-10-09&to=2026-10-10' '/srv/fleet?host=db1&from=2026-10-10'"
+)]
+pub struct StoreArguments {
+    /// What to do with it
+    #[command(subcommand)]
+    pub command: StoreCommand,
+}
+
+/// The subcommands of `dbtime store`.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Put recordings into a store; one that is there already, or an earlier state of it, is there once
+    Put(StorePutArguments),
+    /// Show what is in a store: hosts, recordings, periods, sizes, gaps
+    List(StoreListArguments),
+}
+
+/// `dbtime store put`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store put slow.dbt s3://bucket/fleet\n\n\
+    The credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY …) or from ~/.aws/credentials.")]
+pub struct StorePutArguments {
+    /// Recordings, and behind them the store: a directory, file:///PATH or s3://BUCKET/PREFIX; made if it is not there
+    #[arg(value_names = ["RECORDING", "STORE"], num_args = 2.., required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Name of the host in the store [default: as the recording says]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Put what can be read of damaged recordings; reports of the store say what is missing
+    #[arg(long)]
+    pub damaged: bool,
+}
+
+/// `dbtime store list`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store list s3://bucket/fleet")]
+pub struct StoreListArguments {
+    /// The store, or a part of it: STORE?host=db1&from=2026-10-10
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// For people or for programs
+    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
+    pub format: LiveFormat,
+}
+
 /// What cannot be asked together with who was waited for.
 const NOT_OF_WAITERS: [&str; 17] = [
     "latencies",
@@ -584,7 +640,7 @@ const NOT_OF_WAITERS: [&str; 17] = [
 )]
 pub struct ReportArguments {
     /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several are taken as
-    /// one
+    /// one; or a store, or a part of it (STORE?host=db1&from=2026-10-10: see docs/store.md)
     #[arg(value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
     /// What such a file does not say

@@ -35,6 +35,9 @@ pub fn of_words(words: &[String]) -> Result<Filter, String> {
             "what is live has no --from and --to: on a screen, Left and Right move in time".to_string(),
         );
     }
+    if !line.selection.host.is_empty() {
+        return Err("--host chooses a part of a store".to_string());
+    }
     Ok(line.selection.whole_time())
 }
 

@@ -22,13 +22,15 @@ use dbtime::latch;
 use dbtime::manual;
 use dbtime::memory;
 use dbtime::newest;
-use dbtime::output::{self, ProgressLine, beside, say, say_lines};
+use dbtime::output::{self, ProgressLine, say, say_lines};
 use dbtime::page;
+use dbtime::reading;
 use dbtime::record;
 use dbtime::remains::mend;
 use dbtime::sched;
 use dbtime::signals::{Second, stop_on_signals};
 use dbtime::snap;
+use dbtime::store;
 use dbtime::top;
 use dbtime::usage::Usage;
 use dbtime_model::recording::{self, Compacted};
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => run_diff(&arguments),
         Command::Import(arguments) => run_import(&arguments),
         Command::Compact(arguments) => run_compact(&arguments),
+        Command::Store(arguments) => store::run(&arguments.command),
         Command::Iolat(arguments) => run_iolat(&arguments),
         Command::Dive(arguments) => run_dive(&arguments),
         Command::Sched(arguments) => run_sched(&arguments),
@@ -85,7 +88,7 @@ fn main() -> ExitCode {
             say_lines(format_args!("dbtime: {e:#}"));
             ExitCode::from(if e.is::<Usage>() {
                 WRONG_USAGE
-            } else if import::is_empty(&e) {
+            } else if import::is_empty(&e) || reading::is_nothing(&e) {
                 NOTHING_RECORDED
             } else {
                 FAILED
@@ -502,7 +505,12 @@ fn open(arguments: &ReportArguments) -> anyhow::Result<Source> {
         ))
         .into());
     }
-    import::open(recordings, &arguments.about, arguments.detail())
+    reading::open(
+        recordings,
+        &arguments.about,
+        arguments.detail(),
+        &arguments.selection,
+    )
 }
 
 fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
@@ -512,7 +520,12 @@ fn run_comparison(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     }
     let mut recordings = Vec::with_capacity(paths.len());
     for (path, label) in paths.iter().zip(labels(paths)) {
-        let source = import::open(std::slice::from_ref(path), &arguments.about, arguments.detail())?;
+        let source = reading::open(
+            std::slice::from_ref(path),
+            &arguments.about,
+            arguments.detail(),
+            &arguments.selection,
+        )?;
         recordings.push(ToCompare {
             label,
             filter: filter(&arguments.selection, &source)?,
@@ -650,15 +663,16 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     let output = match &arguments.output {
         Some(output) => output.clone(),
         // A picture is for who looks at a terminal; a program that reads the next pipe takes folded stacks.
-        None if io::stdout().is_terminal() => beside(&recording, "svg").map_err(Usage)?,
+        None if io::stdout().is_terminal() => reading::beside(&recording, "svg")?,
         None => PathBuf::from("-"),
     };
     // The format first: a wrong ending shows before a large recording is read.
     let exporter = export::exporter(&output).map_err(|e| Usage(e.to_string()))?;
-    let source = import::open(
+    let source = reading::open(
         std::slice::from_ref(&recording),
         &arguments.about,
         Detail::Seconds,
+        &arguments.selection,
     )?;
     let options = FlameOptions {
         filter: filter(&arguments.selection, &source)?,
@@ -692,11 +706,18 @@ fn run_flame(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_html(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
-    let open = |path: &PathBuf| import::open(std::slice::from_ref(path), &arguments.about, Detail::Seconds);
+    let open = |path: &PathBuf| {
+        reading::open(
+            std::slice::from_ref(path),
+            &arguments.about,
+            Detail::Seconds,
+            &arguments.selection,
+        )
+    };
     if let [good, bad] = arguments.recordings.as_slice() {
         let output = match &arguments.output {
             Some(output) => output.clone(),
-            None => page::beside_two(good, bad).map_err(Usage)?,
+            None => reading::beside_two(good, bad)?,
         };
         return html_of_two([&open(good)?, &open(bad)?], arguments, &output);
     }
@@ -711,7 +732,7 @@ fn run_html(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
     let recording = newest::or_named(arguments.recordings.first().map(PathBuf::as_path), "page")?;
     let output = match &arguments.output {
         Some(output) => output.clone(),
-        None => beside(&recording, "html").map_err(Usage)?,
+        None => reading::beside(&recording, "html")?,
     };
     let source = open(&recording)?;
     if !page::write(&source, &filter(&arguments.selection, &source)?, &output)? {
@@ -755,8 +776,15 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
         Some(LiveFormat::Text) => DiffFormat::Text,
         None => DiffFormat::of(&arguments.output).map_err(Usage)?,
     };
-    let [good, bad] = newest::two_or_named(arguments.good.as_deref(), arguments.bad.as_deref())?
-        .map(|path| import::open(std::slice::from_ref(&path), &arguments.about, Detail::Seconds));
+    let [good, bad] =
+        newest::two_or_named(arguments.good.as_deref(), arguments.bad.as_deref())?.map(|path| {
+            reading::open(
+                std::slice::from_ref(&path),
+                &arguments.about,
+                Detail::Seconds,
+                &arguments.selection,
+            )
+        });
     let (good, bad) = (good?, bad?);
     let is_dive = has_kernel_trace(good.meta()) && has_kernel_trace(bad.meta());
     if is_dive && arguments.compared.per.is_none() && matches!(format, DiffFormat::Text | DiffFormat::Json) {
@@ -919,17 +947,28 @@ fn run_demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Begin and end of the window that a moment is in, microseconds since the Unix epoch. Rows stand for windows: a period has a window,
-/// or it has not.
+/// Begin and end of the window that a moment is in, microseconds since the Unix epoch.
 fn window_of(option: &str, text: &str, source: &Source) -> anyhow::Result<(i64, i64)> {
-    let meta = source.meta();
-    let length = i64::from(meta.collector.resolution_s.max(1)) * 1_000_000;
-    let moment = parse_moment(text, meta.start_us).map_err(|e| Usage(format!("{option}: {e}")))?;
+    let moment = parse_moment(text, source.meta().start_us).map_err(|e| Usage(format!("{option}: {e}")))?;
+    Ok(window_at(moment, source))
+}
+
+/// The same of a moment in microseconds since the Unix epoch. Rows stand for windows: a period has a window, or it has not.
+fn window_at(moment: i64, source: &Source) -> (i64, i64) {
+    let length = i64::from(source.meta().collector.resolution_s.max(1)) * 1_000_000;
     let begin = moment.div_euclid(length).saturating_mul(length);
-    Ok((begin, begin.saturating_add(length)))
+    (begin, begin.saturating_add(length))
 }
 
 fn filter(selection: &Selection, source: &Source) -> anyhow::Result<Filter> {
+    if let Some(part) = source.part() {
+        let begin = |moment: Option<i64>| moment.map(|moment| window_at(moment, source).0);
+        return Ok(Filter {
+            from_us: begin(part.from_us),
+            to_us: begin(part.to_us),
+            ..selection.whole_time()
+        });
+    }
     let moment = |option: &str, text: &Option<String>| {
         let window = text.as_ref().map(|text| window_of(option, text, source));
         window.transpose().map(|window| window.map(|(begin, _)| begin))

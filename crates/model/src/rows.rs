@@ -900,6 +900,9 @@ pub trait Table: Serialize + DeserializeOwned + Send {
 
     /// Column that holds a moment (stored as a UTC timestamp), if there is one.
     const MOMENT: Option<&'static str> = None;
+
+    /// Gives the sessions in it other identities.
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId);
 }
 
 /// A row of a session that stands in a second.
@@ -935,45 +938,84 @@ timed!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow);
 impl Table for ActivityRow {
     const NAME: &'static str = "activity";
     const MOMENT: Option<&'static str> = Some("time");
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+    }
 }
 
 impl Table for LatencyRow {
     const NAME: &'static str = "latency";
     const MOMENT: Option<&'static str> = Some("time");
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+    }
 }
 
 impl Table for CauseRow {
     const NAME: &'static str = "causes";
     const MOMENT: Option<&'static str> = Some("time");
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+        for link in &mut self.chain {
+            link.session = other(link.session);
+        }
+    }
 }
 
 impl Table for HeldLockRow {
     const NAME: &'static str = "held_locks";
     const MOMENT: Option<&'static str> = Some("time");
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+    }
 }
 
 impl Table for CounterRow {
     const NAME: &'static str = "counters";
     const MOMENT: Option<&'static str> = Some("time");
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+    }
 }
 
 impl Table for SessionRow {
     const NAME: &'static str = "sessions";
     const MOMENT: Option<&'static str> = Some("started");
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.id = other(self.id);
+    }
 }
 
 impl Table for StackRow {
     const NAME: &'static str = "stacks";
+
+    fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
 }
 
 impl Table for StatementRow {
     const NAME: &'static str = "statements";
+
+    fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
 }
 
 impl Table for SpanRow {
     const NAME: &'static str = "spans";
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+    }
 }
 
 impl Table for SwitchRow {
     const NAME: &'static str = "switches";
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+    }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Identity of a session inside one recording (a pid alone is reused). 0 is the recorder itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -12,6 +13,14 @@ pub struct SessionId(pub u64);
 impl SessionId {
     /// Owner of counters that belong to no session, such as what the recorder lost.
     pub const RECORDER: SessionId = SessionId(0);
+
+    /// An identity that no session of another recording has. What belongs to none still does.
+    pub(crate) fn of_recording(self, recording: u64) -> SessionId {
+        match self {
+            SessionId::RECORDER => self,
+            SessionId(id) => SessionId(xxh3_64_with_seed(&id.to_le_bytes(), recording).max(1)),
+        }
+    }
 }
 
 /// What kind of server process a session is, in the words of `pg_stat_activity.backend_type`;

@@ -146,7 +146,7 @@ pub use latency::{
     heat_map, latency,
 };
 pub use ledger::{Ledger, LedgerRow, Rest, Section};
-pub use load::{Dimensions, Source};
+pub use load::{Dimensions, Part, Source};
 pub use next_step::{NextStep, next_steps, next_steps_of_causes, next_steps_of_timeline, shell_word};
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use dbtime_model::output::Directory;
-use dbtime_model::recording::{Meta, Problem, Recording, RecordingError};
+use dbtime_model::recording::{BytesRead, Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
     ActivityRow, BackendType, CauseRow, CounterRow, Frame, HeldLockRow, LatencyRow, Rows, Session, SessionId,
     SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
@@ -22,6 +22,16 @@ pub struct Source {
     backing: Backing,
     /// See [`Source::keeping`].
     kept: Option<Box<dyn Any + Send>>,
+    part: Option<Part>,
+}
+
+/// The part of a store that was chosen when it was opened: there may be more in it, because files hold whole hours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Part {
+    /// First moment, microseconds since the Unix epoch; none = from the begin.
+    pub from_us: Option<i64>,
+    /// First moment that is not meant any more; none = to the end.
+    pub to_us: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -32,7 +42,11 @@ enum Backing {
 
 impl From<Backing> for Source {
     fn from(backing: Backing) -> Source {
-        Source { backing, kept: None }
+        Source {
+            backing,
+            kept: None,
+            part: None,
+        }
     }
 }
 
@@ -69,6 +83,25 @@ impl Source {
     pub fn keeping(mut self, needed: impl Any + Send) -> Source {
         self.kept = Some(Box::new(needed));
         self
+    }
+
+    /// The same source, of which only this part is meant.
+    pub fn of_part(mut self, part: Part) -> Source {
+        self.part = Some(part);
+        self
+    }
+
+    /// The part that was chosen when it was opened; none: a filter chooses.
+    pub fn part(&self) -> Option<Part> {
+        self.part
+    }
+
+    /// What was read of its files so far, where that is counted.
+    pub(crate) fn bytes_read(&self) -> Option<BytesRead> {
+        match &self.backing {
+            Backing::Recording(recording) => recording.bytes_read(),
+            Backing::Memory { .. } => None,
+        }
     }
 
     /// What the recording says about itself.

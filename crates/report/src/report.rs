@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dbtime_model::State;
-use dbtime_model::recording::Meta;
+use dbtime_model::recording::{BytesRead, Meta};
 
 use crate::alike_statements::AlikeStatements;
 use crate::beside::{Beside, beside};
@@ -187,6 +187,8 @@ fn list(pids: &[u32]) -> String {
 pub struct Report {
     /// What the recording says about itself.
     pub meta: Meta,
+    /// What was read for it; none when it is not counted, as of a recording on disk.
+    pub read: Option<BytesRead>,
     /// Which rows count.
     pub filter: Filter,
     /// The time the report covers.
@@ -377,6 +379,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     quality.sessions_not_described = dimensions.sessions_not_described();
     Ok(Report {
         meta: source.meta().clone(),
+        read: source.bytes_read(),
         filter: options.filter.clone(),
         period: scan.period,
         ledger,

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::lookup::{self, Missing};
-use super::{DIRECTORY_MODE, NewFile, Owner};
+use super::{DIRECTORY_MODE, NewFile, Owner, caller_of_sudo};
 
 /// A directory that is open. Its path is for messages only: nothing is looked up by it again.
 #[derive(Debug)]
@@ -104,6 +104,36 @@ impl Directory {
             fd: openat(&self.fd, name, flags, Mode::empty())?,
             path: self.path.join(name),
         })
+    }
+
+    /// Opens a directory in it, or makes it for its owner only (0700); one that is made belongs to who has called sudo, if somebody
+    /// has. Several may do so at once. Whose it is matters to nobody who makes what is for its owner only, and follows no links.
+    ///
+    /// # Errors
+    /// It cannot be made or read, or the name is that of something else.
+    pub fn open_or_create_directory(&self, name: &OsStr) -> io::Result<Directory> {
+        match self.open_directory(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        let is_new = match mkdirat(&self.fd, name, DIRECTORY_MODE) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(e) => return Err(e.into()),
+        };
+        let directory = self.open_directory(name)?;
+        // One in which something is already is not what was made: somebody has put it in its place.
+        if let (true, Some(Owner { uid, gid })) = (is_new, caller_of_sudo())
+            && directory.names()?.is_empty()
+        {
+            let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+            // Where it cannot be given away it stays root's: better than none.
+            let _ = rustix::fs::fchown(&directory.fd, Some(uid), Some(gid));
+        }
+        if is_new {
+            self.sync()?;
+        }
+        Ok(directory)
     }
 
     /// Opens a file in it for reading. Only a regular file is one: no link, no FIFO, no device.

@@ -59,6 +59,11 @@ impl Place {
         &self.directory
     }
 
+    /// The name in it.
+    pub fn name_in_directory(&self) -> &OsStr {
+        &self.name
+    }
+
     /// The path as it was when the directory was opened: for messages.
     pub fn path(&self) -> PathBuf {
         let parent = self.directory.path();

@@ -41,7 +41,7 @@ pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingEr
         let mut file = Some(file);
         let (mut rows, mut text) = (0i64, 0u64);
         for source in &sources {
-            let mut batches = Batches::open(table, source, None)?;
+            let mut batches = Batches::open(table, source)?;
             while let Some(batch) = batches.next()? {
                 if let Some(file) = file.take() {
                     let writer =

@@ -11,6 +11,8 @@
 //! the open segment and nothing else. How files are made is in [`crate::output`].
 
 mod compaction;
+mod encoder;
+mod files;
 mod finished;
 mod meta;
 mod pages;
@@ -22,6 +24,8 @@ mod writer;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub use encoder::TableEncoder;
+pub use files::{BytesRead, Files, TableFile};
 pub use finished::{Compacted, compact};
 pub use meta::{
     CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, KernelTrace, Merged,
@@ -30,9 +34,12 @@ pub use meta::{
 };
 pub use reader::{Problem, Recording};
 pub use unfinished_import::remove_unfinished_import;
-pub use writer::RecordingWriter;
+pub use writer::{RecordingWriter, TABLES};
 
 use crate::output::Directory;
+
+/// Bytes of the largest file of a table that is read.
+pub const LARGEST_FILE: u64 = pages::LARGEST_FILE;
 
 /// Name of the file that makes a directory a recording.
 pub const META_FILE: &str = "meta.json";
@@ -81,14 +88,16 @@ impl RecordingError {
         matches!(self, RecordingError::Io { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
     }
 
-    fn io(path: &Path, error: std::io::Error) -> RecordingError {
+    /// What the operating system said of a file.
+    pub fn io(path: &Path, error: std::io::Error) -> RecordingError {
         RecordingError::Io {
             path: path.to_path_buf(),
             error,
         }
     }
 
-    fn format(path: &Path, what: impl ToString) -> RecordingError {
+    /// What is wrong with a file.
+    pub fn format(path: &Path, what: impl ToString) -> RecordingError {
         RecordingError::Format {
             path: path.to_path_buf(),
             what: what.to_string(),

@@ -17,7 +17,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::serialized_reader::SerializedPageReader;
 
 /// Bytes of a file. Those that dbtime writes have some hundred thousand rows, and a thousandth of it.
-const LARGEST_FILE: u64 = 256 << 20;
+pub(super) const LARGEST_FILE: u64 = 256 << 20;
 /// Bytes of what stands at the end of a file: three thousand for each million of rows.
 const LARGEST_FOOTER: u32 = 4 << 20;
 /// Bytes of a page, decompressed. Pages are cut at one megabyte, but a value cannot be.
@@ -31,23 +31,30 @@ const END: usize = 8;
 
 /// Reads a file, as long as it is none that would not fit.
 pub(super) fn read(file: File) -> io::Result<Bytes> {
-    let refused = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     let length = file.metadata()?.len();
     if length > LARGEST_FILE {
         let most = LARGEST_FILE >> 20;
-        return refused(format!("larger than {most} MB: no segment of dbtime"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("larger than {most} MB: no segment of dbtime"),
+        ));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
     file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// Checks that what a file says of itself can be parsed without harm.
+pub(super) fn check_footer(bytes: &[u8]) -> Result<()> {
     // What is too short is named by who decodes it.
     if let Some(end) = bytes.last_chunk::<END>() {
         let footer = u32::from_le_bytes([end[0], end[1], end[2], end[3]]);
         if footer > LARGEST_FOOTER && footer as usize <= bytes.len() {
             let most = LARGEST_FOOTER >> 20;
-            return refused(format!("what it says of itself is longer than {most} MB"));
+            return refuse(format!("what it says of itself is longer than {most} MB"));
         }
     }
-    Ok(bytes.into())
+    Ok(())
 }
 
 /// What has been decompressed since the last step began.

@@ -1,19 +1,16 @@
 //! Reads a recording. What is damaged is named and counted; the rest is read.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 
 use serde_json::Value;
 
+use super::files::InDirectory;
 use super::segment::Columns;
-use super::{
-    META_FILE, Meta, RecordingError, SCHEMA_VERSION, merged_name, segment, segment_name, segments_in,
-};
-use crate::Table;
+use super::{BytesRead, Files, META_FILE, Meta, RecordingError, SCHEMA_VERSION, TableFile, segment};
 use crate::output::Directory;
+use crate::{SessionId, Table};
 
 /// Something of the recording that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +46,8 @@ const WAITING: usize = 2;
 /// Reads files of a table, as many at a time as there are CPUs, and hands on their rows in the order of the files. Returns what
 /// could not be read.
 fn read_in_order<T: Table>(
-    table: &Directory,
-    files: &[OsString],
+    from: &dyn Files,
+    files: &[TableFile],
     take: &mut dyn FnMut(Vec<T>),
 ) -> Vec<RecordingError> {
     let columns = Columns::<T>::new().expect("every table has columns");
@@ -60,8 +57,8 @@ fn read_in_order<T: Table>(
         _ => cpus.min(MOST_THREADS),
     };
     if threads == 1 {
-        let read = |name| segment::read(table, &columns, name, take).err();
-        return files.iter().map(OsString::as_os_str).filter_map(read).collect();
+        let read = |file| read_file(from, &columns, file, take).err();
+        return files.iter().filter_map(read).collect();
     }
     enum Part<T> {
         Rows(Vec<T>),
@@ -70,24 +67,24 @@ fn read_in_order<T: Table>(
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..threads)
             .map(|first| {
-                let (to, from) = sync_channel(WAITING);
+                let (to, receiver) = sync_channel(WAITING);
                 let columns = &columns;
                 scope.spawn(move || {
-                    for name in files.iter().skip(first).step_by(threads) {
+                    for file in files.iter().skip(first).step_by(threads) {
                         // Whoever took the rows is there as long as this thread.
-                        let end = segment::read(table, columns, name, &mut |rows| {
+                        let end = read_file(from, columns, file, &mut |rows| {
                             let _ = to.send(Part::Rows(rows));
                         });
                         let _ = to.send(Part::End(end));
                     }
                 });
-                from
+                receiver
             })
             .collect();
         let mut failed = Vec::new();
-        for from in readers.iter().cycle().take(files.len()) {
+        for receiver in readers.iter().cycle().take(files.len()) {
             loop {
-                match from.recv() {
+                match receiver.recv() {
                     Ok(Part::Rows(rows)) => take(rows),
                     Ok(Part::End(end)) => {
                         failed.extend(end.err());
@@ -102,11 +99,53 @@ fn read_in_order<T: Table>(
     })
 }
 
-/// A recording on disk.
+/// Hands on the rows of a file; sessions get identities that no file of another recording has.
+fn read_file<T: Table>(
+    from: &dyn Files,
+    columns: &Columns<T>,
+    file: &TableFile,
+    take: &mut dyn FnMut(Vec<T>),
+) -> Result<(), RecordingError> {
+    let bytes = from.read(file).map_err(|e| RecordingError::io(&file.path, e))?;
+    match file.whose {
+        None => segment::read(&file.path, bytes, columns, take),
+        Some(whose) => segment::read(&file.path, bytes, columns, &mut |mut rows| {
+            let mut other = |id: SessionId| id.of_recording(whose);
+            rows.iter_mut().for_each(|row| row.renumber_sessions(&mut other));
+            take(rows);
+        }),
+    }
+}
+
+/// Recordings as they are read: the one in a directory, or what somebody else keeps of some.
 #[derive(Debug)]
 pub struct Recording {
-    directory: Directory,
+    files: Box<dyn Files>,
     meta: Meta,
+}
+
+impl Meta {
+    /// What JSON says, as far as it is that of a recording that can be read; `path` is where it stands.
+    ///
+    /// # Errors
+    /// It is none, one of a schema version with another major number, or of an import that has not ended.
+    pub fn of_json(path: &Path, mut json: Value) -> Result<Meta, RecordingError> {
+        shorten(&mut json);
+        let version = json
+            .get("schema")
+            .and_then(Value::as_str)
+            .ok_or_else(|| RecordingError::format(path, "not a recording of dbtime: no field 'schema'"))?;
+        let major = |version: &str| version.split('.').next().map(str::to_string);
+        if major(version) != major(SCHEMA_VERSION) {
+            return Err(RecordingError::format(
+                path,
+                format!(
+                    "schema version {version}: this dbtime reads {SCHEMA_VERSION}; use the dbtime that wrote it"
+                ),
+            ));
+        }
+        serde_json::from_value(json).map_err(|e| RecordingError::format(path, e))
+    }
 }
 
 impl Recording {
@@ -144,27 +183,20 @@ impl Recording {
                 format!("longer than {} MB: no recording of dbtime", LONGEST_META >> 20),
             ));
         }
-        let mut json: Value = serde_json::from_str(&text).map_err(|e| RecordingError::format(&path, e))?;
+        let json: Value = serde_json::from_str(&text).map_err(|e| RecordingError::format(&path, e))?;
         drop(text);
-        shorten(&mut json);
-        let version = json
-            .get("schema")
-            .and_then(Value::as_str)
-            .ok_or_else(|| RecordingError::format(&path, "not a recording of dbtime: no field 'schema'"))?;
-        let major = |version: &str| version.split('.').next().map(str::to_string);
-        if major(version) != major(SCHEMA_VERSION) {
-            return Err(RecordingError::format(
-                &path,
-                format!(
-                    "schema version {version}: this dbtime reads {SCHEMA_VERSION}; use the dbtime that wrote it"
-                ),
-            ));
-        }
-        let meta: Meta = serde_json::from_value(json).map_err(|e| RecordingError::format(&path, e))?;
+        let meta = Meta::of_json(&path, json)?;
         if meta.importing {
             return Err(RecordingError::Importing(directory.path().to_path_buf()));
         }
-        Ok(Recording { directory, meta })
+        let segments = meta.segments.clone();
+        let files = InDirectory { directory, segments };
+        Ok(Recording::of(meta, Box::new(files)))
+    }
+
+    /// What these files hold. `segments.rows` of `meta` says how many rows of each table there are in them.
+    pub fn of(meta: Meta, files: Box<dyn Files>) -> Recording {
+        Recording { files, meta }
     }
 
     /// What `meta.json` says.
@@ -172,9 +204,9 @@ impl Recording {
         &self.meta
     }
 
-    /// Where it is.
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
+    /// What was read of its files so far, where that is counted.
+    pub fn bytes_read(&self) -> Option<BytesRead> {
+        self.files.bytes_read()
     }
 
     /// Hands every row of a table to `take`, in the order of the segments, a batch at a time. Segments that
@@ -183,56 +215,25 @@ impl Recording {
     pub fn read<T: Table>(&self, mut take: impl FnMut(Vec<T>)) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut found = 0u64;
-        let table = match self.directory.open_directory(T::NAME.as_ref()) {
-            Ok(table) => Some(table),
-            // A table that was not known to the writer.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => {
-                let path = self.directory().join(T::NAME);
-                problems.push(Problem(RecordingError::io(&path, e).to_string()));
-                None
+        match self.files.of_table(T::NAME) {
+            Ok(files) => {
+                let mut take = |rows: Vec<T>| {
+                    found += rows.len() as u64;
+                    take(rows);
+                };
+                let failed = read_in_order(&*self.files, &files, &mut take);
+                problems.extend(failed.into_iter().map(|e| Problem(e.to_string())));
             }
-        };
-        if let Some(table) = &table {
-            let mut take = |rows: Vec<T>| {
-                found += rows.len() as u64;
-                take(rows);
-            };
-            let failed = read_in_order(table, &self.files(table), &mut take);
-            problems.extend(failed.into_iter().map(|e| Problem(e.to_string())));
+            Err(e) => problems.push(Problem(e.to_string())),
         }
         let written = self.meta.segments.rows.get(T::NAME).copied().unwrap_or(0);
         if found != written {
             problems.push(Problem(format!(
                 "{}: {found} of {written} rows of the table {} could be read",
-                self.directory().display(),
+                self.files.place().display(),
                 T::NAME
             )));
         }
         problems
-    }
-
-    /// The files of a table that are part of the recording, in the order of their segments.
-    fn files(&self, table: &Directory) -> Vec<OsString> {
-        let segments = &self.meta.segments;
-        let mut files: BTreeMap<u64, OsString> = segments_in(table)
-            .into_iter()
-            .filter(|&number| number <= segments.last)
-            .filter(|&number| {
-                segments
-                    .merged
-                    .iter()
-                    .all(|of| !of.contains(number) || number == of.last)
-            })
-            .map(|number| (number, segment_name(number)))
-            .collect();
-        for of in &segments.merged {
-            let name = merged_name(of.last);
-            // One that cannot be looked at is named when it is read.
-            if table.contains(&name).unwrap_or(true) {
-                files.insert(of.last, name);
-            }
-        }
-        files.into_values().collect()
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use arrow_array::cast::AsArray;
@@ -30,7 +30,7 @@ use crate::output::Directory;
 /// Values of a column that are decoded at a time: bounds the memory of a reader whatever the file's size.
 const READ_BATCH: usize = 16_384;
 /// Rows that are encoded at a time.
-const ROWS_AT_A_TIME: usize = 16_384;
+pub(super) const ROWS_AT_A_TIME: usize = 16_384;
 /// Bytes, as they are encoded, of rows that are decoded at a time.
 const BYTES_AT_A_TIME: usize = 16 << 20;
 /// Text of rows that are handed on at a time.
@@ -41,7 +41,7 @@ pub(super) const MOST_TEXT: u64 = 512 << 20;
 pub(super) const MOST_ROWS: i64 = 16 << 20;
 
 /// Columns of a table as Arrow types.
-fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
+pub(super) fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
     let options = TracingOptions::default()
         .enums_without_data_as_strings(true)
         .strings_as_large_utf8(false)
@@ -108,12 +108,12 @@ pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Re
 
 /// Hands the rows of a file of a table to `take`, some at a time; stops at the first that cannot be read.
 pub(super) fn read<T: Table>(
-    table: &Directory,
+    path: &Path,
+    bytes: Bytes,
     columns: &Columns<T>,
-    name: &OsStr,
     take: &mut dyn FnMut(Vec<T>),
 ) -> Result<(), RecordingError> {
-    let mut batches = Batches::open(table, name, Some((T::NAME, &columns.names)))?;
+    let mut batches = Batches::of(path, bytes, Some((T::NAME, &columns.names)))?;
     while let Some(batch) = batches.next()? {
         hand_on(&batch, take).map_err(|e| RecordingError::format(&batches.path, e))?;
     }
@@ -130,25 +130,29 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// `known`: the table, and its columns that are wanted, the others cost nothing; without it, all there are.
+    /// All columns of a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no segment of such a table.
-    pub(super) fn open(
-        table: &Directory,
-        name: &OsStr,
-        known: Option<(&str, &[String])>,
-    ) -> Result<Batches, RecordingError> {
+    /// It cannot be read, or is no segment.
+    pub(super) fn open(table: &Directory, name: &OsStr) -> Result<Batches, RecordingError> {
         let path = table.path().join(name);
         let bytes = table
             .open_file(name)
             .and_then(pages::read)
             .map_err(|e| RecordingError::io(&path, e))?;
+        Batches::of(&path, bytes, None)
+    }
+
+    /// `known`: the table, and its columns that are wanted, the others cost nothing; without it, all there are.
+    ///
+    /// # Errors
+    /// The file is no segment of such a table.
+    fn of(path: &Path, bytes: Bytes, known: Option<(&str, &[String])>) -> Result<Batches, RecordingError> {
         let step = Arc::new(Step::default());
         let reader = contained(|| reader(bytes, known, &step));
         Ok(Batches {
-            reader: reader.map_err(|e| RecordingError::format(&path, e))?,
-            path,
+            reader: reader.map_err(|e| RecordingError::format(path, e))?,
+            path: path.to_path_buf(),
             step,
             text: 0,
         })
@@ -239,6 +243,7 @@ fn reader(
     step: &Arc<Step>,
 ) -> Result<ParquetRecordBatchReader, String> {
     let in_words = |e: ParquetError| e.to_string();
+    pages::check_footer(&bytes).map_err(in_words)?;
     let metadata = ParquetMetaDataReader::new()
         .parse_and_finish(&bytes)
         .map_err(in_words)?;

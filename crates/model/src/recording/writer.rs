@@ -12,8 +12,8 @@ use crate::{
     StatementRow, SwitchRow, Table,
 };
 
-/// Every table has a folder, written to or not.
-pub(super) const TABLES: [&str; 10] = [
+/// Every table. Each has a folder, written to or not.
+pub const TABLES: [&str; 10] = [
     ActivityRow::NAME,
     LatencyRow::NAME,
     CounterRow::NAME,

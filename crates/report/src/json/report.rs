@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dbtime_model::recording::Note;
+use dbtime_model::recording::{BytesRead, Note};
 use serde::Serialize;
 
 use super::beside::BesideJson;
@@ -28,6 +28,9 @@ use crate::sums::FidelityMix;
 pub(super) struct Document<'a> {
     #[serde(flatten)]
     head: Head<'a>,
+    /// What was read of a store for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<ReadJson>,
     db_time_ns: u128,
     aas: Option<f64>,
     /// Of `db_time_ns`, of sessions too short to be sampled each: split by the samples of others of their kind.
@@ -59,6 +62,21 @@ pub(super) struct Document<'a> {
     /// How much of it is the tool that recorded it, by a calibration of the host.
     cost_of_looking: Option<CostJson<'a>>,
     quality: QualityJson<'a>,
+}
+
+#[derive(Serialize)]
+struct ReadJson {
+    read_bytes: u64,
+    bytes: u64,
+}
+
+impl From<BytesRead> for ReadJson {
+    fn from(BytesRead { read, all }: BytesRead) -> ReadJson {
+        ReadJson {
+            read_bytes: read,
+            bytes: all,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -230,6 +248,7 @@ impl<'a> From<&'a Report> for Document<'a> {
     fn from(report: &'a Report) -> Document<'a> {
         Document {
             head: Head::of(&report.meta, report.period),
+            store: report.read.map(ReadJson::from),
             db_time_ns: report.db_time_ns(),
             aas: report.average_active_sessions(),
             pooled_ns: report.ledger.sum(Section::DbTime).pooled_ns(),

@@ -1,0 +1,134 @@
+//! What a command reads: a part of a store, a recording, or files of other tools.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use dbtime_collect::Scratch;
+use dbtime_model::recording::BytesRead;
+use dbtime_report::{Part, Source};
+use dbtime_store::{Address, ReadSoFar, Store, StoreError};
+
+use crate::arguments::{FileArguments, Selection};
+use crate::import::{self, Detail};
+use crate::output::{self, say};
+use crate::page;
+use crate::remains::mend_folders;
+use crate::usage::Usage;
+
+/// Opens what was named: one recording, one store, or files that are taken as one.
+///
+/// # Errors
+/// It is none of these, or more than one of them.
+pub fn open(
+    paths: &[PathBuf],
+    about: &FileArguments,
+    detail: Detail,
+    selection: &Selection,
+) -> anyhow::Result<Source> {
+    for path in paths {
+        let Some(address) = Address::recognise(path.as_os_str()).map_err(of_store)? else {
+            continue;
+        };
+        return match paths {
+            [_] => open_store(address, selection),
+            _ => Err(Usage(format!(
+                "{address} is a store: a report is about one store, or a part of it; --compare puts several side by side"
+            ))
+            .into()),
+        };
+    }
+    if let (Some(path), false) = (paths.first(), selection.host.is_empty()) {
+        return Err(Usage(format!("--host is for stores, which {} is not", path.display())).into());
+    }
+    import::open(paths, about, detail)
+}
+
+fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source> {
+    let choice = address
+        .choice
+        .clone()
+        .narrowed(
+            &selection.host,
+            selection.from.as_deref(),
+            selection.to.as_deref(),
+        )
+        .map_err(of_store)?;
+    let part = Part {
+        from_us: choice.from_us,
+        to_us: choice.to_us,
+    };
+    let copies = match address.is_remote() {
+        true => {
+            mend_folders();
+            Some(Scratch::new(Scratch::STORE).context("no room for copies of what is read")?)
+        }
+        false => None,
+    };
+    let (recording, read) = Store::open(&address)
+        .and_then(|store| store.select(&choice, copies.as_ref().map(Scratch::path)))
+        .map_err(of_store)?;
+    let tells = TellsRead {
+        store: address.to_string(),
+        read,
+        _copies: copies,
+    };
+    Ok(Source::from(recording).of_part(part).keeping(tells))
+}
+
+/// The name of what is made of what was read: see [`output::beside`].
+///
+/// # Errors
+/// A pipe and a store have no place beside them.
+pub fn beside(path: &Path, ending: &str) -> anyhow::Result<PathBuf> {
+    has_place(path)?;
+    Ok(output::beside(path, ending).map_err(Usage)?)
+}
+
+/// The name of what is made of two: see [`page::beside_two`].
+///
+/// # Errors
+/// A pipe and a store have no place beside them.
+pub fn beside_two(good: &Path, bad: &Path) -> anyhow::Result<PathBuf> {
+    has_place(good)?;
+    has_place(bad)?;
+    Ok(page::beside_two(good, bad).map_err(Usage)?)
+}
+
+fn has_place(path: &Path) -> anyhow::Result<()> {
+    match Address::recognise(path.as_os_str()).map_err(of_store)? {
+        None => Ok(()),
+        Some(_) => Err(Usage("of a store: choose a name for the output with -o".to_string()).into()),
+    }
+}
+
+/// What is wrong with a store, in the way in which commands end.
+pub fn of_store(error: StoreError) -> anyhow::Error {
+    match error {
+        StoreError::Address(what) => Usage(what).into(),
+        other => other.into(),
+    }
+}
+
+/// True when there is nothing of what was chosen.
+pub fn is_nothing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StoreError::Nothing { .. }))
+}
+
+/// Tells how much was read of a store when nothing more is read.
+struct TellsRead {
+    store: String,
+    read: Arc<ReadSoFar>,
+    /// Removed when it is dropped.
+    _copies: Option<Scratch>,
+}
+
+impl Drop for TellsRead {
+    fn drop(&mut self) {
+        let BytesRead { read, all } = self.read.bytes();
+        say(format_args!(
+            "{}: {} of {} bytes read of the recordings that were chosen",
+            self.store, read, all
+        ));
+    }
+}

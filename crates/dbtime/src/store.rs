@@ -1,0 +1,231 @@
+//! `dbtime store`: recordings of many hosts in one place.
+
+use std::process::ExitCode;
+
+use dbtime_model::recording::Recording;
+use dbtime_report::shell_word;
+use dbtime_store::{Address, Listing, Outcome, Put, PutOptions, RecordingListing, Store};
+use serde::Serialize;
+
+use crate::arguments::{LiveFormat, StoreCommand, StoreListArguments, StorePutArguments};
+use crate::exit_code::{FAILED, NOTHING_RECORDED, WRONG_USAGE};
+use crate::output::{self, say, say_lines};
+use crate::reading::of_store;
+
+/// Does what was asked.
+///
+/// # Errors
+/// The store cannot be read or written.
+pub fn run(command: &StoreCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        StoreCommand::Put(arguments) => put(arguments),
+        StoreCommand::List(arguments) => list(arguments),
+    }
+}
+
+fn put(arguments: &StorePutArguments) -> anyhow::Result<ExitCode> {
+    let Some((store, recordings)) = arguments.paths.split_last() else {
+        return Ok(ExitCode::from(WRONG_USAGE));
+    };
+    let address = Address::to_put(store.as_os_str()).map_err(of_store)?;
+    let options = PutOptions {
+        host: arguments.host.clone(),
+        damaged: arguments.damaged,
+    };
+    // What cannot be read is told before a store is made for it.
+    let mut opened = Vec::with_capacity(recordings.len());
+    for path in recordings {
+        opened.push((path.display().to_string(), Recording::open(path)?));
+    }
+    let store = Store::open_or_make(&address).map_err(of_store)?;
+    let mut code = ExitCode::SUCCESS;
+    for (path, recording) in &opened {
+        // One that cannot be put keeps no other from it.
+        match store.put(recording, path, &options) {
+            Ok(put) => tell(path, &address, &put),
+            Err(e) => {
+                say_lines(format_args!("dbtime: {e}"));
+                code = ExitCode::from(FAILED);
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn tell(path: &str, store: &Address, put: &Put) {
+    let mb = put.bytes as f64 / 1e6;
+    match put.outcome {
+        Outcome::Stored => say(format_args!(
+            "put {path} into {store}: {} files of {mb:.1} MB; see it with 'dbtime report {} --host {}'",
+            put.files,
+            shell_word(&store.to_string()),
+            shell_word(&put.host)
+        )),
+        Outcome::WasThere => say(format_args!("{path} is in {store} already, as it is")),
+        Outcome::LaterIsThere => say(format_args!(
+            "{path}: a later state of this recording is in {store} already, which stays"
+        )),
+    }
+    if !put.complete {
+        say(format_args!(
+            "note: {path} has not ended, or its recorder was killed: when there is more of it put it again, which replaces this"
+        ));
+    }
+    for what in &put.damaged {
+        say(format_args!("note: missing in {store}: {what}"));
+    }
+}
+
+fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
+    let address = match Address::recognise(arguments.store.as_os_str()).map_err(of_store)? {
+        Some(address) => address,
+        // It says that there is none.
+        None => Address::to_put(arguments.store.as_os_str()).map_err(of_store)?,
+    };
+    let store = Store::open(&address).map_err(of_store)?;
+    let listing = store.list(&address.choice).map_err(of_store)?;
+    output::print(&match arguments.format {
+        LiveFormat::Text => text(&listing),
+        LiveFormat::Json => json(&listing)?,
+    })?;
+    if listing.hosts.is_empty() {
+        say(format_args!("dbtime: {address}: no recording is in it"));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn moment(us: i64) -> String {
+    jiff::Timestamp::from_microsecond(us).map_or_else(
+        |_| "?".to_string(),
+        |moment| moment.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+    )
+}
+
+fn text(listing: &Listing) -> String {
+    let mut text = String::new();
+    for host in &listing.hosts {
+        let bytes: u64 = host.recordings.iter().map(|recording| recording.bytes).sum();
+        let count = host.recordings.len();
+        text += &format!(
+            "{}: {count} recording{}, {:.1} MB\n",
+            host.host,
+            if count == 1 { "" } else { "s" },
+            bytes as f64 / 1e6
+        );
+        let mut gaps = host.gaps_us.iter().peekable();
+        for recording in &host.recordings {
+            while let Some((from, to)) = gaps.next_if(|(_, to)| *to <= recording.start_us) {
+                text += &format!(
+                    "  {}  {}  nothing for {} s\n",
+                    moment(*from),
+                    moment(*to),
+                    to.saturating_sub(*from) / 1_000_000
+                );
+            }
+            text += &line(recording);
+        }
+    }
+    if let (files @ 1.., bytes) = listing.left {
+        text += &format!(
+            "{files} files of {:.1} MB are part of no recording: a put is under way, or was killed (put its recording again)\n",
+            bytes as f64 / 1e6
+        );
+    }
+    text
+}
+
+fn line(recording: &RecordingListing) -> String {
+    let mut line = format!(
+        "  {}  {}  {:>8.1} MB  {:>10} rows  {}  {}",
+        moment(recording.start_us),
+        moment(recording.end_us),
+        recording.bytes as f64 / 1e6,
+        recording.rows,
+        recording.recording,
+        recording.database
+    );
+    line.truncate(line.trim_end().len());
+    if !recording.complete {
+        line += "  (not ended, or killed)";
+    }
+    line.push('\n');
+    for what in &recording.damaged {
+        line += &format!("    missing since it was put: {what}\n");
+    }
+    for path in &recording.missing {
+        line += &format!("    missing or damaged: {path}; put the recording again\n");
+    }
+    line
+}
+
+#[derive(Serialize)]
+struct ListingJson<'a> {
+    hosts: Vec<HostJson<'a>>,
+    left_files: u64,
+    left_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct HostJson<'a> {
+    host: &'a str,
+    recordings: Vec<RecordingJson<'a>>,
+    gaps: Vec<GapJson>,
+}
+
+#[derive(Serialize)]
+struct GapJson {
+    from: String,
+    to: String,
+}
+
+#[derive(Serialize)]
+struct RecordingJson<'a> {
+    recording: &'a str,
+    start: String,
+    end: String,
+    complete: bool,
+    database: &'a str,
+    rows: u64,
+    files: usize,
+    bytes: u64,
+    damaged: &'a [String],
+    missing: &'a [String],
+}
+
+fn json(listing: &Listing) -> anyhow::Result<String> {
+    let moment = |us| jiff::Timestamp::from_microsecond(us).map_or_else(|_| String::new(), |t| t.to_string());
+    let hosts = listing.hosts.iter().map(|host| HostJson {
+        host: &host.host,
+        recordings: host
+            .recordings
+            .iter()
+            .map(|recording| RecordingJson {
+                recording: &recording.recording,
+                start: moment(recording.start_us),
+                end: moment(recording.end_us),
+                complete: recording.complete,
+                database: &recording.database,
+                rows: recording.rows,
+                files: recording.files,
+                bytes: recording.bytes,
+                damaged: &recording.damaged,
+                missing: &recording.missing,
+            })
+            .collect(),
+        gaps: host
+            .gaps_us
+            .iter()
+            .map(|(from, to)| GapJson {
+                from: moment(*from),
+                to: moment(*to),
+            })
+            .collect(),
+    });
+    let document = ListingJson {
+        hosts: hosts.collect(),
+        left_files: listing.left.0,
+        left_bytes: listing.left.1,
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}

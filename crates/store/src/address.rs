@@ -1,0 +1,300 @@
+//! Where a store is and which part of it is meant: `s3://bucket/prefix?host=db1&from=2026-10-10T12:00:00Z`.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::cloud::Bucket;
+use crate::error::StoreError;
+use crate::folder::Folder;
+use crate::layout::{MARK, StateName};
+use crate::objects::Objects;
+use crate::percent::decoded;
+
+/// A store, and a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    place: Place,
+    /// Which part of it.
+    pub choice: Choice,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// A directory, by its path or as `file://…`.
+    Folder(PathBuf),
+    /// `s3://BUCKET/PREFIX`.
+    Bucket { bucket: String, prefix: String },
+}
+
+/// Part of a store. All of it, as long as nothing is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Names of hosts; empty = all.
+    pub hosts: Vec<String>,
+    /// Recordings whose names begin so; empty = all.
+    pub recordings: Vec<String>,
+    /// First moment, microseconds since the Unix epoch; none = from the begin.
+    pub from_us: Option<i64>,
+    /// First moment that is not meant any more; none = to the end.
+    pub to_us: Option<i64>,
+}
+
+impl Address {
+    /// Reads an address as it is typed. None: it is a recording, a file, or nothing; no store is there.
+    ///
+    /// # Errors
+    /// It is that of a store, but of no part that there can be.
+    pub fn recognise(typed: &OsStr) -> Result<Option<Address>, StoreError> {
+        let is_store = |path: &str| Path::new(path).join(MARK).is_file();
+        let Some(text) = typed.to_str() else {
+            return Ok(None);
+        };
+        let (place, chosen) = match text.split_once('?') {
+            // A name that has a question mark in it.
+            Some(_) if Path::new(text).exists() => (text, None),
+            Some((place, chosen)) => (place, Some(chosen)),
+            None => (text, None),
+        };
+        if !place.contains("://") && !is_store(place) {
+            return Ok(None);
+        }
+        Ok(Some(Address {
+            choice: chosen.map_or(Ok(Choice::default()), Choice::parse)?,
+            place: Place::parse(place)?,
+        }))
+    }
+
+    /// Reads the address of a store that may not be there yet.
+    ///
+    /// # Errors
+    /// There can be no store.
+    pub fn to_put(typed: &OsStr) -> Result<Address, StoreError> {
+        let place = match typed.to_str() {
+            Some(text) if text.contains("://") => {
+                if text.contains('?') {
+                    let what = "a part of a store is chosen to be read; to put something name the store only";
+                    return Err(StoreError::Address(format!("{text}: {what}")));
+                }
+                Place::parse(text)?
+            }
+            _ => Place::Folder(typed.into()),
+        };
+        Ok(Address {
+            place,
+            choice: Choice::default(),
+        })
+    }
+
+    /// True when reading it again takes as long as reading it.
+    pub fn is_remote(&self) -> bool {
+        match self.place {
+            Place::Folder(_) => false,
+            Place::Bucket { .. } => true,
+        }
+    }
+
+    pub(crate) fn open(&self) -> Result<Box<dyn Objects>, StoreError> {
+        let address = self.to_string();
+        match &self.place {
+            Place::Folder(path) => match Folder::open(path, &address) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Err(StoreError::NotThere(address)),
+                Err(e) => Err(StoreError::io(address, e)),
+                Ok(folder) => Ok(Box::new(folder)),
+            },
+            Place::Bucket { bucket, prefix } => match Bucket::open(bucket, prefix, &address) {
+                Err(e) => Err(StoreError::io(address, e)),
+                Ok(bucket) => Ok(Box::new(bucket)),
+            },
+        }
+    }
+
+    /// The same to write; and whether nothing is there.
+    pub(crate) fn open_or_make(&self) -> Result<(Box<dyn Objects>, bool), StoreError> {
+        let address = self.to_string();
+        match &self.place {
+            Place::Folder(path) => {
+                let failed = |e| StoreError::io(&address, e);
+                let folder = Folder::open_or_make(path, &address).map_err(failed)?;
+                let is_empty = folder.is_empty().map_err(failed)?;
+                Ok((Box::new(folder), is_empty))
+            }
+            // What else lies in a bucket is none of our business.
+            Place::Bucket { .. } => Ok((self.open()?, true)),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Folder(path) => path.display().fmt(f),
+            Place::Bucket { bucket, prefix } if prefix.is_empty() => write!(f, "s3://{bucket}"),
+            Place::Bucket { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+        }
+    }
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Place, StoreError> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Ok(Place::Folder(text.into()));
+        };
+        match scheme {
+            "file" if rest.starts_with('/') => Ok(Place::Folder(rest.into())),
+            "file" => Err(StoreError::Address(format!("{text}: write file:///PATH"))),
+            "s3" => {
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+                if bucket.is_empty() || !bucket.chars().all(is_plain) {
+                    return Err(StoreError::Address(format!("{text}: write s3://BUCKET/PREFIX")));
+                }
+                Ok(Place::Bucket {
+                    bucket: bucket.to_string(),
+                    prefix: prefix.trim_matches('/').to_string(),
+                })
+            }
+            _ => Err(StoreError::Address(format!(
+                "{text}: a store is a directory, file:///PATH or s3://BUCKET/PREFIX"
+            ))),
+        }
+    }
+}
+
+impl Choice {
+    /// Reads `host=db1&from=…&to=…&recording=…`; host and recording may be repeated.
+    fn parse(text: &str) -> Result<Choice, StoreError> {
+        let mut choice = Choice::default();
+        for part in text.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let value = decoded(value)
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| StoreError::Address(format!("'{part}' says nothing")))?;
+            match name {
+                "host" => choice.hosts.push(value),
+                "recording" => choice.recordings.push(value),
+                "from" => choice.from_us = Some(moment(&value)?),
+                "to" => choice.to_us = Some(moment(&value)?),
+                _ => {
+                    return Err(StoreError::Address(format!(
+                        "'{part}': a part of a store is chosen by host=, from=, to= and recording="
+                    )));
+                }
+            }
+        }
+        Ok(choice)
+    }
+
+    /// The same less what these leave out, as they are typed.
+    ///
+    /// # Errors
+    /// What is typed is no moment.
+    pub fn narrowed(
+        mut self,
+        hosts: &[String],
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<Choice, StoreError> {
+        if !hosts.is_empty() {
+            if !self.hosts.is_empty() {
+                return Err(StoreError::Address(
+                    "hosts are chosen by --host or in the address, not by both".to_string(),
+                ));
+            }
+            self.hosts = hosts.to_vec();
+        }
+        if let Some(text) = from {
+            let from = moment(text)?;
+            self.from_us = Some(self.from_us.map_or(from, |other| other.max(from)));
+        }
+        if let Some(text) = to {
+            let to = moment(text)?;
+            self.to_us = Some(self.to_us.map_or(to, |other| other.min(to)));
+        }
+        Ok(self)
+    }
+
+    /// Whether something of a recording can be meant.
+    pub(crate) fn takes(&self, name: &StateName) -> bool {
+        const SECOND_US: i64 = 1_000_000;
+        let is_named = |recording: &String| name.recording().starts_with(recording.as_str());
+        (self.recordings.is_empty() || self.recordings.iter().any(is_named))
+            && self
+                .from_us
+                .is_none_or(|from| from < name.to_s.saturating_mul(SECOND_US))
+            && self
+                .to_us
+                .is_none_or(|to| to > name.from_s.saturating_mul(SECOND_US))
+    }
+}
+
+/// A moment, or a day: its begin, UTC. Microseconds since the Unix epoch.
+fn moment(text: &str) -> Result<i64, StoreError> {
+    let day = || -> Option<jiff::Timestamp> {
+        // Whatever stands behind the day would be left out without a word.
+        let date = text
+            .parse::<Date>()
+            .ok()
+            .filter(|date| date.to_string() == text)?;
+        Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    };
+    text.parse::<jiff::Timestamp>()
+        .ok()
+        .or_else(day)
+        .map(|moment| moment.as_microsecond())
+        .ok_or_else(|| {
+            StoreError::Address(format!(
+                "'{text}' is no moment of a store: give a time such as 2026-10-10T12:00:00Z, or a day (2026-10-10, from 0:00 UTC)"
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_chosen_by_name() {
+        let choice =
+            Choice::parse("host=db1&host=a%26b&from=2026-10-10&to=2026-10-10T12:00:00Z&recording=01")
+                .expect("a choice");
+        assert_eq!(
+            choice,
+            Choice {
+                hosts: vec!["db1".to_string(), "a&b".to_string()],
+                recordings: vec!["01".to_string()],
+                from_us: Some(1_791_590_400_000_000),
+                to_us: Some(1_791_633_600_000_000),
+            }
+        );
+        for wrong in [
+            "hosts=db1",
+            "host",
+            "host=",
+            "from=noon",
+            "from=12s",
+            "from=2026-10-10T12:00",
+            "host=%4",
+            "host=%FF",
+        ] {
+            let error = Choice::parse(wrong).expect_err(wrong).to_string();
+            assert!(error.len() > 10, "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_beside_leaves_more_out() {
+        let choice = Choice::parse("host=db1&from=2026-10-10").expect("a choice");
+        let narrowed = choice
+            .clone()
+            .narrowed(&[], Some("2026-10-09"), Some("2026-10-11"));
+        let narrowed = narrowed.expect("it can be narrowed");
+        assert_eq!(narrowed.from_us, choice.from_us);
+        assert!(narrowed.to_us.is_some());
+        assert!(choice.narrowed(&["db2".to_string()], None, None).is_err());
+    }
+}

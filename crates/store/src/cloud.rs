@@ -1,0 +1,230 @@
+//! A store in an object store that speaks S3. The only place that knows of HTTP, and of code that waits in another way than others.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::path::Path;
+use object_store::{ClientConfigKey, Error, ObjectStore, ObjectStoreExt, RetryConfig};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::credentials::{self, Credentials};
+use crate::objects::{Entry, Objects, too_large};
+
+/// Nobody answers.
+const NO_CONNECTION: &str = "5 seconds";
+/// Of a request, answer included: the largest object through 1 Mbit/s.
+const LONGEST_REQUEST: &str = "600 seconds";
+/// An error of the server, or no answer, is no reason to give up at once.
+const TRIES: usize = 4;
+const TRIED_FOR: Duration = Duration::from_secs(60);
+
+/// Objects in a bucket.
+pub(crate) struct Bucket {
+    store: AmazonS3,
+    /// Names of all objects of the store begin so.
+    prefix: String,
+    address: String,
+    handle: Handle,
+    /// Dropped first: ends the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    has_credentials: bool,
+}
+
+/// Nothing of what it is opened with is ever printed.
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl Bucket {
+    /// Nothing is asked of the server yet.
+    pub(crate) fn open(bucket: &str, prefix: &str, address: &str) -> io::Result<Bucket> {
+        // That somebody else has chosen one is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = AmazonS3ConfigKey::Client;
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_config(client(ClientConfigKey::ConnectTimeout), NO_CONNECTION)
+            .with_config(client(ClientConfigKey::Timeout), LONGEST_REQUEST)
+            .with_retry(RetryConfig {
+                max_retries: TRIES,
+                retry_timeout: TRIED_FOR,
+                ..RetryConfig::default()
+            });
+        let known = credentials::known()?;
+        let has_credentials = !matches!(known, Credentials::Host);
+        if let Credentials::File { key, secret, token } = known {
+            builder = builder.with_access_key_id(key).with_secret_access_key(secret);
+            if let Some(token) = token {
+                builder = builder.with_token(token);
+            }
+        }
+        let store = builder.build().map_err(io_error)?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name("dbtime-store".to_string())
+            .spawn(move || {
+                // That the other end is dropped ends it as well.
+                let _ = runtime.block_on(stopped);
+            })?;
+        Ok(Bucket {
+            store,
+            prefix: prefix.to_string(),
+            address: address.to_string(),
+            handle,
+            stop: Some(stop),
+            thread: Some(thread),
+            has_credentials,
+        })
+    }
+
+    /// Several threads may wait at a time.
+    fn wait<T>(&self, work: impl Future<Output = Result<T, Error>>) -> io::Result<T> {
+        let done = self.handle.block_on(work);
+        done.map_err(io_error).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => e,
+            _ if self.has_credentials => e,
+            kind => io::Error::new(
+                kind,
+                format!(
+                    "{e}; no credentials are in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or in ~/.aws/credentials"
+                ),
+            ),
+        })
+    }
+
+    fn path(&self, path: &str) -> io::Result<Path> {
+        let path = match (self.prefix.as_str(), path) {
+            ("", path) => path.to_string(),
+            (prefix, "") => prefix.to_string(),
+            (prefix, path) => format!("{prefix}/{path}"),
+        };
+        Path::parse(path).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))
+    }
+
+    /// The name of an object without the prefix.
+    fn without_prefix(&self, path: &Path) -> Option<String> {
+        let path = path.as_ref();
+        match self.prefix.as_str() {
+            "" => Some(path.to_string()),
+            prefix => path.strip_prefix(prefix)?.strip_prefix('/').map(str::to_string),
+        }
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Objects for Bucket {
+    fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
+        let prefix = self.path(folder)?;
+        let listed: Vec<_> = self.wait(self.store.list(Some(&prefix)).try_collect())?;
+        let entry = |meta: object_store::ObjectMeta| {
+            Some(Entry {
+                path: self.without_prefix(&meta.location)?,
+                bytes: meta.size,
+            })
+        };
+        let mut found: Vec<Entry> = listed.into_iter().filter_map(entry).collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn folders(&self, folder: &str) -> io::Result<Vec<String>> {
+        let prefix = self.path(folder)?;
+        let listed = self.wait(self.store.list_with_delimiter(Some(&prefix)))?;
+        let mut names: Vec<String> = listed
+            .common_prefixes
+            .iter()
+            .filter_map(|path| path.parts().next_back().map(|name| name.as_ref().to_string()))
+            .collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn length(&self, path: &str) -> io::Result<Option<u64>> {
+        let path = self.path(path)?;
+        match self.wait(self.store.head(&path)) {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn get(&self, path: &str, most: u64) -> io::Result<Bytes> {
+        let path = self.path(path)?;
+        let read = async {
+            let found = self.store.get(&path).await?;
+            let length = found.meta.size;
+            if length > most {
+                return Ok(Err(length));
+            }
+            let mut parts = found.into_stream();
+            let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
+            // What was said before is believed for nothing.
+            while let Some(part) = parts.try_next().await? {
+                if (bytes.len() + part.len()) as u64 > most {
+                    return Ok(Err(most + 1));
+                }
+                bytes.extend_from_slice(&part);
+            }
+            Ok(Ok(bytes.freeze()))
+        };
+        self.wait(read)?.map_err(|length| too_large(length, most))
+    }
+
+    fn put(&self, path: &str, bytes: Bytes) -> io::Result<()> {
+        let path = self.path(path)?;
+        self.wait(self.store.put(&path, bytes.into())).map(drop)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        let path = self.path(path)?;
+        match self.wait(self.store.delete(&path)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// The kind, as other code knows it, and what was said.
+fn io_error(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
+        Error::NotSupported { .. } | Error::NotImplemented { .. } => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    };
+    // What it came from is what a person needs: a certificate, a name that is not known.
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(e) = cause {
+        let what = e.to_string();
+        if !text.contains(&what) {
+            text = format!("{text}: {what}");
+        }
+        cause = e.source();
+    }
+    io::Error::new(kind, text)
+}

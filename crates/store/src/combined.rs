@@ -1,0 +1,167 @@
+//! What several recordings say about themselves, as if they were one.
+
+use std::collections::BTreeMap;
+
+use dbtime_model::recording::{Clock, Cost, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION};
+
+use crate::manifest::Manifest;
+
+/// What is said of several recordings; what they say differently is said of none.
+///
+/// # Errors
+/// They cannot be taken as one; says why, and what to do.
+pub(crate) fn combined(manifests: &[Manifest]) -> Result<Meta, String> {
+    let Some((first, others)) = manifests.split_first() else {
+        return Ok(Meta::default());
+    };
+    if others.is_empty() {
+        return Ok(with_marks(first));
+    }
+    let unit = first.meta.collector.unit;
+    let choose = "choose one of them with recording=";
+    for Manifest { meta, .. } in manifests {
+        if meta.collector.unit != unit {
+            return Err(format!("some count time, others samples; {choose}"));
+        }
+        if meta.collector.clock != Clock::Utc {
+            return Err(format!("some do not say what time of day it was; {choose}"));
+        }
+        if meta.scheduling.is_some() || meta.files.iter().any(|file| file.kernel_trace.is_some()) {
+            return Err(format!("some are of single switches or calls; {choose}"));
+        }
+    }
+    let metas: Vec<Meta> = manifests.iter().map(with_marks).collect();
+    let metas = metas.as_slice();
+    let mut all = metas[0].clone();
+    all.schema = SCHEMA_VERSION.to_string();
+    all.dbtime = alike(metas, |meta| &meta.dbtime);
+    all.start_us = metas.iter().map(|meta| meta.start_us).min().unwrap_or(0);
+    all.end_us = metas.iter().map(|meta| meta.end_us).max().unwrap_or(0);
+    all.complete = metas.iter().all(|meta| meta.complete);
+    let mut cpus: BTreeMap<&str, u32> = BTreeMap::new();
+    for Manifest { name, meta, .. } in manifests {
+        let most = cpus.entry(name.host.name()).or_default();
+        *most = meta.host.cpus.max(*most);
+    }
+    all.host.name = match cpus.len() {
+        1..=4 => cpus.keys().copied().collect::<Vec<&str>>().join(", "),
+        hosts => format!("{hosts} hosts"),
+    };
+    all.host.cpus = cpus.values().copied().fold(0, u32::saturating_add);
+    all.host.kernel = alike(metas, |meta| &meta.host.kernel);
+    all.host.arch = alike(metas, |meta| &meta.host.arch);
+    all.database.product = alike(metas, |meta| &meta.database.product);
+    all.database.version = alike(metas, |meta| &meta.database.version);
+    all.database.data_directory = alike(metas, |meta| &meta.database.data_directory);
+    all.database.executable = alike(metas, |meta| &meta.database.executable);
+    all.database.target = format!("{} recordings", metas.len());
+    all.database.statement_ids = alike(metas, |meta| &meta.database.statement_ids);
+    all.database.held_locks = metas.iter().any(|meta| meta.database.held_locks);
+    all.collector.tier = match alike(metas, |meta| &meta.collector.tier) {
+        tier if tier.is_empty() => "mixed".to_string(),
+        tier => tier,
+    };
+    let rate = all.collector.rate_hz;
+    if metas.iter().any(|meta| meta.collector.rate_hz != rate) {
+        all.collector.rate_hz = 0;
+    }
+    all.collector.engine = alike(metas, |meta| &meta.collector.engine);
+    all.collector.reasons = distinct(metas.iter().flat_map(|meta| &meta.collector.reasons));
+    all.collector.resolution_s = most(metas, |meta| meta.collector.resolution_s);
+    all.collector.task_counts = metas.iter().any(|meta| meta.collector.task_counts);
+    all.quality = quality(metas);
+    all.cost = cost(metas);
+    all.files = metas.iter().flat_map(|meta| meta.files.clone()).collect();
+    all.notes = metas.iter().flat_map(|meta| meta.notes.clone()).collect();
+    all.notes.sort_by_key(|note| note.time_us);
+    Ok(all)
+}
+
+/// What a recording says, and what could not be read of it when it was put.
+fn with_marks(manifest: &Manifest) -> Meta {
+    let mut meta = manifest.meta.clone();
+    meta.notes.extend(manifest.damaged.iter().map(|what| Note {
+        time_us: meta.start_us,
+        text: format!("missing in the store, because it could not be read: {what}"),
+    }));
+    meta
+}
+
+/// The text that all have; empty when they have different ones.
+fn alike(metas: &[Meta], text: impl Fn(&Meta) -> &String) -> String {
+    let first = text(&metas[0]);
+    match metas.iter().all(|meta| text(meta) == first) {
+        true => first.clone(),
+        false => String::new(),
+    }
+}
+
+fn distinct<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for text in texts {
+        if !found.contains(text) {
+            found.push(text.clone());
+        }
+    }
+    found
+}
+
+fn most<N: Ord + Default>(metas: &[Meta], number: impl Fn(&Meta) -> N) -> N {
+    metas.iter().map(number).max().unwrap_or_default()
+}
+
+fn quality(metas: &[Meta]) -> Quality {
+    let sum = |number: fn(&Quality) -> u64| {
+        let numbers = metas.iter().map(|meta| number(&meta.quality));
+        numbers.fold(0, u64::saturating_add)
+    };
+    Quality {
+        samples: sum(|q| q.samples),
+        torn: sum(|q| q.torn),
+        torn_stacks: sum(|q| q.torn_stacks),
+        displaced: sum(|q| q.displaced),
+        lost: sum(|q| q.lost),
+        waits_not_read: sum(|q| q.waits_not_read),
+        stacks_complete: sum(|q| q.stacks_complete),
+        stacks_truncated: sum(|q| q.stacks_truncated),
+        stacks_broken: sum(|q| q.stacks_broken),
+        unwind_without_room: sum(|q| q.unwind_without_room),
+        stacks_without_room: sum(|q| q.stacks_without_room),
+        unresolved_frames: sum(|q| q.unresolved_frames),
+        frames: sum(|q| q.frames),
+        late_passes: sum(|q| q.late_passes),
+        failed_passes: sum(|q| q.failed_passes),
+        passes: sum(|q| q.passes),
+        latencies_lost: sum(|q| q.latencies_lost),
+        sessions_not_recorded: sum(|q| q.sessions_not_recorded),
+    }
+}
+
+fn cost(metas: &[Meta]) -> Cost {
+    let sum = |number: fn(&Cost) -> u64| {
+        let numbers = metas.iter().map(|meta| number(&meta.cost));
+        numbers.fold(0, u64::saturating_add)
+    };
+    let mut programs: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for program in metas.iter().flat_map(|meta| &meta.cost.programs) {
+        let (runs, ns) = programs.entry(&program.name).or_default();
+        *runs = runs.saturating_add(program.runs);
+        *ns = ns.saturating_add(program.ns);
+    }
+    Cost {
+        cpu_ns: sum(|c| c.cpu_ns),
+        sampler_cpu_ns: sum(|c| c.sampler_cpu_ns),
+        max_rss_bytes: most(metas, |meta| meta.cost.max_rss_bytes),
+        bytes_written: sum(|c| c.bytes_written),
+        unwind_table_bytes: sum(|c| c.unwind_table_bytes),
+        unwind_build_ns: sum(|c| c.unwind_build_ns),
+        programs: programs
+            .into_iter()
+            .map(|(name, (runs, ns))| ProgramCost {
+                name: name.to_string(),
+                runs,
+                ns,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,112 @@
+//! What can go wrong with a store, and what to do about it.
+
+use std::io;
+
+use dbtime_model::recording::RecordingError;
+
+/// Why something could not be put, read or listed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// What was typed names no store, or no part of one.
+    #[error("{0}")]
+    Address(String),
+    /// An object, or the store itself, cannot be read or written.
+    #[error("{path}: {error}")]
+    Io {
+        /// Which one.
+        path: String,
+        /// What the operating system, or the object store, said.
+        error: io::Error,
+    },
+    /// An object is none that dbtime has written.
+    #[error("{path}: {what}")]
+    Format {
+        /// Which one.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is something else at this place.
+    #[error(
+        "{0}: not a store of dbtime: it has no dbtime-store.json; name an empty directory, or one that is not there yet"
+    )]
+    NotAStore(String),
+    /// There is nothing at this place.
+    #[error("{0}: no store is there: 'dbtime store put RECORDING {0}' makes one")]
+    NotThere(String),
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// Not all of the recording can be read.
+    #[error(
+        "{recording}: not all of it can be read, so it was not put: {}; put what can be read with --damaged",
+        .problems.join("; ")
+    )]
+    Damaged {
+        /// Which one.
+        recording: String,
+        /// What cannot be read.
+        problems: Vec<String>,
+    },
+    /// It cannot be put.
+    #[error("{recording}: {why}")]
+    NotPut {
+        /// Which one.
+        recording: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// A host that was asked for has nothing there.
+    #[error("{store}: nothing of host '{host}' is there; it has {}", or_nothing(.hosts))]
+    NoSuchHost {
+        /// Where.
+        store: String,
+        /// What was asked for.
+        host: String,
+        /// What there is.
+        hosts: Vec<String>,
+    },
+    /// Nothing was recorded in the part that was asked for.
+    #[error("{store}: no recording is of what was chosen; 'dbtime store list' shows what there is")]
+    Nothing {
+        /// Where.
+        store: String,
+    },
+    /// Recordings that cannot be taken as one.
+    #[error("{store}: {} recordings were chosen, which cannot be taken as one: {why}", .recordings)]
+    Apart {
+        /// Where.
+        store: String,
+        /// How many.
+        recordings: usize,
+        /// Why, and what to do.
+        why: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn io(path: impl Into<String>, error: io::Error) -> StoreError {
+        StoreError::Io {
+            path: path.into(),
+            error,
+        }
+    }
+
+    pub(crate) fn format(path: impl Into<String>, what: impl ToString) -> StoreError {
+        StoreError::Format {
+            path: path.into(),
+            what: what.to_string(),
+        }
+    }
+}
+
+/// Hosts that an error lists.
+const MOST_NAMED: usize = 20;
+
+fn or_nothing(hosts: &[String]) -> String {
+    match hosts {
+        [] => "nothing".to_string(),
+        hosts if hosts.len() > MOST_NAMED => format!("{} …", hosts[..MOST_NAMED].join(", ")),
+        hosts => hosts.join(", "),
+    }
+}

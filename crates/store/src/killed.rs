@@ -1,0 +1,262 @@
+//! Tests: whoever puts is killed between any two steps, and what is there then.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use dbtime_model::recording::{HostMeta, Meta, Recording, RecordingWriter, SCHEMA_VERSION};
+use dbtime_model::{CounterRow, Rows, SessionId, SessionRow};
+
+use crate::address::{Address, Choice};
+use crate::catalog::Store;
+use crate::error::StoreError;
+use crate::objects::{Entry, Objects};
+use crate::put::{Outcome, PutOptions};
+
+/// Does as many steps that change something as are left, and none after that.
+#[derive(Debug)]
+struct Dying {
+    inner: Box<dyn Objects>,
+    left: AtomicUsize,
+}
+
+impl Dying {
+    fn step(&self) -> io::Result<()> {
+        let one_less = |left: usize| left.checked_sub(1);
+        match self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+        {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::other("killed")),
+        }
+    }
+}
+
+impl Objects for Dying {
+    fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
+        self.inner.list(folder)
+    }
+
+    fn folders(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.inner.folders(folder)
+    }
+
+    fn length(&self, path: &str) -> io::Result<Option<u64>> {
+        self.inner.length(path)
+    }
+
+    fn get(&self, path: &str, most: u64) -> io::Result<Bytes> {
+        self.inner.get(path, most)
+    }
+
+    fn put(&self, path: &str, bytes: Bytes) -> io::Result<()> {
+        self.step()?;
+        self.inner.put(path, bytes)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.step()?;
+        self.inner.remove(path)
+    }
+
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+}
+
+const HOUR_US: i64 = 3_600_000_000;
+
+/// Writes a recording with a counter in each of some hours.
+fn record(path: &Path, hours: i64, complete: bool) {
+    let meta = Meta {
+        schema: SCHEMA_VERSION.to_string(),
+        end_us: hours * HOUR_US,
+        host: HostMeta {
+            name: "db1".to_string(),
+            ..HostMeta::default()
+        },
+        ..Meta::default()
+    };
+    let mut writer = RecordingWriter::create(path, meta).expect("a new recording");
+    for hour in 0..hours {
+        let rows = Rows {
+            counters: vec![CounterRow {
+                time: hour * HOUR_US,
+                session: SessionId(1),
+                value: hour,
+                ..CounterRow::default()
+            }],
+            sessions: vec![SessionRow {
+                id: SessionId(1),
+                ..SessionRow::default()
+            }],
+            ..Rows::default()
+        };
+        writer.write(&rows).expect("it can be written");
+    }
+    if complete {
+        writer.finish().expect("it can be written");
+    }
+}
+
+fn address(path: &Path) -> Address {
+    Address::to_put(path.as_os_str()).expect("an address")
+}
+
+/// The hours of which there are rows, each row once; and all objects with their contents.
+fn found(store: &Path) -> Vec<i64> {
+    let store = match Store::open(&address(store)) {
+        Err(StoreError::NotThere(_)) => return vec![],
+        other => other.expect("a store"),
+    };
+    let recording = match store.select(&Choice::default(), None) {
+        Err(StoreError::Nothing { .. }) => return vec![],
+        other => other.expect("a recording").0,
+    };
+    let mut values = Vec::new();
+    let problems = recording.read::<CounterRow>(|rows| values.extend(rows.iter().map(|row| row.value)));
+    assert_eq!(problems, []);
+    values
+}
+
+fn objects(store: &Path) -> Vec<(String, Bytes)> {
+    let objects = address(store).open().expect("a folder");
+    let all = objects.list("").expect("a list");
+    let content = |entry: Entry| {
+        let bytes = objects.get(&entry.path, u64::MAX).expect("an object");
+        (entry.path, bytes)
+    };
+    all.into_iter().map(content).collect()
+}
+
+fn put_until(steps: usize, recording: &Path, store: &Path) -> Result<Outcome, StoreError> {
+    let recording = Recording::open(recording)?;
+    let whole = Store::open_or_make(&address(store))?;
+    let dying = Store::of(Box::new(Dying {
+        inner: whole.into_objects(),
+        left: AtomicUsize::new(steps),
+    }));
+    let put = dying.put(&recording, "it", &PutOptions::default())?;
+    Ok(put.outcome)
+}
+
+#[test]
+fn killed_between_any_two_objects_nothing_is_there_and_the_same_once_more_is_as_if_nothing_had_been() {
+    let home = tempfile::tempdir().expect("a folder");
+    let recording = home.path().join("a.dbt");
+    record(&recording, 3, true);
+    let whole = home.path().join("whole");
+    assert_eq!(
+        put_until(usize::MAX, &recording, &whole).expect("put"),
+        Outcome::Stored
+    );
+    assert_eq!(found(&whole), [0, 1, 2]);
+    for steps in 0.. {
+        let store = home.path().join(format!("{steps}"));
+        if put_until(steps, &recording, &store).is_ok() {
+            assert_eq!(steps, objects(&whole).len() - 1, "the mark is there before");
+            break;
+        }
+        assert!(found(&store).is_empty(), "after {steps} objects");
+        assert_eq!(
+            put_until(usize::MAX, &recording, &store).expect("put"),
+            Outcome::Stored
+        );
+        assert_eq!(objects(&store), objects(&whole), "after {steps} objects");
+    }
+    assert_eq!(
+        put_until(0, &recording, &whole).expect("nothing is to be done"),
+        Outcome::WasThere
+    );
+}
+
+#[test]
+fn a_later_state_takes_the_place_of_the_earlier_whenever_who_puts_it_is_killed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let (early, late) = (home.path().join("early.dbt"), home.path().join("late.dbt"));
+    record(&early, 2, false);
+    record(&late, 3, true);
+    let whole = home.path().join("whole");
+    put_until(usize::MAX, &late, &whole).expect("put");
+    for steps in 0.. {
+        let store = home.path().join(format!("{steps}"));
+        assert_eq!(
+            put_until(usize::MAX, &early, &store).expect("put"),
+            Outcome::Stored
+        );
+        assert_eq!(found(&store), [0, 1]);
+        let ended = put_until(steps, &late, &store).is_ok();
+        let rows = found(&store);
+        assert!(
+            rows == [0, 1] || rows == [0, 1, 2],
+            "after {steps} steps: {rows:?}"
+        );
+        put_until(usize::MAX, &late, &store).expect("put");
+        assert_eq!(objects(&store), objects(&whole), "after {steps} steps");
+        assert_eq!(
+            put_until(usize::MAX, &early, &store).expect("put"),
+            Outcome::LaterIsThere
+        );
+        assert_eq!(objects(&store), objects(&whole));
+        if ended {
+            assert!(steps > objects(&whole).len(), "{steps}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_recording_is_the_same_however_its_segments_lie() {
+    let home = tempfile::tempdir().expect("a folder");
+    let recording = home.path().join("a.dbt");
+    record(&recording, 3, true);
+    let store = home.path().join("store");
+    put_until(usize::MAX, &recording, &store).expect("put");
+    let before = objects(&store);
+    dbtime_model::recording::compact(&recording).expect("it can be merged");
+    assert_eq!(
+        put_until(0, &recording, &store).expect("nothing is to be done"),
+        Outcome::WasThere
+    );
+    assert_eq!(objects(&store), before);
+}
+
+#[test]
+fn an_object_that_was_lost_is_put_again() {
+    let home = tempfile::tempdir().expect("a folder");
+    let recording = home.path().join("a.dbt");
+    record(&recording, 3, true);
+    let store = home.path().join("store");
+    put_until(usize::MAX, &recording, &store).expect("put");
+    let whole = objects(&store);
+    for (lost, _) in whole.iter().filter(|(path, _)| path.starts_with("table=")) {
+        std::fs::remove_file(store.join(lost)).expect("a file");
+        assert_eq!(
+            put_until(usize::MAX, &recording, &store).expect("put"),
+            Outcome::Stored
+        );
+        assert_eq!(objects(&store), whole);
+    }
+}
+
+#[test]
+fn two_who_put_at_once_make_the_same_objects() {
+    let home = tempfile::tempdir().expect("a folder");
+    let (early, late) = (home.path().join("early.dbt"), home.path().join("late.dbt"));
+    record(&early, 20, false);
+    record(&late, 30, true);
+    let whole = home.path().join("whole");
+    put_until(usize::MAX, &late, &whole).expect("put");
+    let store = home.path().join("store");
+    std::thread::scope(|scope| {
+        for recording in [&early, &late, &early, &late] {
+            scope.spawn(|| put_until(usize::MAX, recording, &store).expect("put"));
+        }
+    });
+    assert_eq!(found(&store), (0..30).collect::<Vec<i64>>());
+    // Who was late with the earlier state has left what the next one removes.
+    put_until(usize::MAX, &late, &store).expect("put");
+    assert_eq!(objects(&store), objects(&whole));
+}

@@ -1,0 +1,219 @@
+//! A part of a store as a recording: the files that can have rows of it, read when their table is asked for.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use dbtime_model::recording::{BytesRead, Files, LARGEST_FILE, Meta, Recording, RecordingError, TableFile};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::address::Choice;
+use crate::catalog::Store;
+use crate::combined::combined;
+use crate::error::StoreError;
+use crate::manifest::{Manifest, StoredFile};
+use crate::objects::Objects;
+
+/// Files of the recordings that were chosen.
+#[derive(Debug)]
+struct Selected {
+    objects: Box<dyn Objects>,
+    place: PathBuf,
+    /// Those that can have rows of the period, table by table in the order of time.
+    files: Vec<TableFile>,
+    by_name: HashMap<OsString, Expected>,
+    read: Arc<ReadSoFar>,
+    /// Files that were read before, as they are kept; none: it costs nothing to read them again.
+    kept: Option<Mutex<Kept>>,
+}
+
+/// How much was read of the recordings that were chosen.
+#[derive(Debug)]
+pub struct ReadSoFar {
+    read: AtomicU64,
+    /// Bytes of all their files.
+    all: u64,
+}
+
+impl ReadSoFar {
+    /// Until now.
+    pub fn bytes(&self) -> BytesRead {
+        BytesRead {
+            read: self.read.load(Ordering::Relaxed),
+            all: self.all,
+        }
+    }
+}
+
+/// What the manifest says of a file.
+#[derive(Debug)]
+struct Expected {
+    bytes: u64,
+    xxh3: u64,
+    /// It was read before: it counts once.
+    is_counted: AtomicBool,
+}
+
+/// Copies of files that were read.
+#[derive(Debug)]
+struct Kept {
+    folder: PathBuf,
+    files: HashMap<OsString, PathBuf>,
+}
+
+impl Store {
+    /// The part that is chosen, as a recording. Of what is read of a store that is far away copies are made in `copies`.
+    ///
+    /// # Errors
+    /// Nothing was recorded of that part, its recordings cannot be taken as one, or a manifest cannot be read.
+    pub fn select(
+        self,
+        choice: &Choice,
+        copies: Option<&Path>,
+    ) -> Result<(Recording, Arc<ReadSoFar>), StoreError> {
+        let manifests = self.recordings(choice)?;
+        if manifests.is_empty() {
+            return Err(StoreError::Nothing {
+                store: self.address().to_string(),
+            });
+        }
+        let mut meta = combined(&manifests).map_err(|why| StoreError::Apart {
+            store: self.address().to_string(),
+            recordings: manifests.len(),
+            why,
+        })?;
+        let are_several = manifests.len() > 1;
+        let mut chosen: Vec<(&StoredFile, &Manifest)> = Vec::new();
+        for manifest in &manifests {
+            let (from_us, to_us) = whole_windows(choice, &manifest.meta);
+            let is_needed = |file: &&StoredFile| file.may_have(from_us, to_us);
+            chosen.extend(
+                manifest
+                    .files
+                    .iter()
+                    .filter(is_needed)
+                    .map(|file| (file, manifest)),
+            );
+        }
+        // Those without moments are in the order of their parts.
+        chosen.sort_by_key(|(file, _)| (file.table, file.date, file.hour, file.part));
+        meta.segments.last = 0;
+        meta.segments.merged = Vec::new();
+        meta.segments.rows = Manifest::rows_by_table(chosen.iter().map(|(file, _)| *file));
+        let mut by_name = HashMap::new();
+        let files = chosen.iter().map(|(file, manifest)| {
+            let path = manifest.path_of(file);
+            let expected = Expected {
+                bytes: file.bytes,
+                xxh3: file.xxh3,
+                is_counted: AtomicBool::new(false),
+            };
+            by_name.insert(OsString::from(&path), expected);
+            TableFile {
+                table: file.table,
+                path: self.objects().where_is(&path).into(),
+                name: path.into(),
+                whose: are_several.then_some(manifest.name.identity),
+            }
+        });
+        let files = files.collect();
+        let read = Arc::new(ReadSoFar {
+            read: AtomicU64::new(0),
+            all: manifests.iter().map(Manifest::bytes).fold(0, u64::saturating_add),
+        });
+        let selected = Selected {
+            place: self.address().into(),
+            files,
+            by_name,
+            read: Arc::clone(&read),
+            kept: copies.map(|folder| {
+                Mutex::new(Kept {
+                    folder: folder.to_path_buf(),
+                    files: HashMap::new(),
+                })
+            }),
+            objects: self.into_objects(),
+        };
+        Ok((Recording::of(meta, Box::new(selected)), read))
+    }
+}
+
+/// A period from the begin of a window that rows stand for: as reports have it.
+fn whole_windows(choice: &Choice, meta: &Meta) -> (Option<i64>, Option<i64>) {
+    let length = i64::from(meta.collector.resolution_s.max(1)) * 1_000_000;
+    let begin = |us: i64| us.div_euclid(length).saturating_mul(length);
+    (choice.from_us.map(begin), choice.to_us.map(begin))
+}
+
+impl Files for Selected {
+    fn place(&self) -> &Path {
+        &self.place
+    }
+
+    fn of_table(&self, table: &'static str) -> Result<Vec<TableFile>, RecordingError> {
+        let files = self.files.iter().filter(|file| file.table == table);
+        Ok(files.cloned().collect())
+    }
+
+    fn read(&self, file: &TableFile) -> io::Result<Bytes> {
+        if let Some(bytes) = self.copy_of(file) {
+            return Ok(bytes);
+        }
+        let expected = self.by_name.get(&file.name);
+        let (Some(expected), Some(path)) = (expected, file.name.to_str()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let bytes = match self.objects.get(path, LARGEST_FILE) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(io::Error::new(
+                    e.kind(),
+                    "it is not there: removed by somebody, or a later state of its recording was put meanwhile (then run this again)",
+                ));
+            }
+            other => other?,
+        };
+        if !expected.is_counted.swap(true, Ordering::Relaxed) {
+            self.read.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        if bytes.len() as u64 != expected.bytes || xxh3_64(&bytes) != expected.xxh3 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "damaged: it is not what was put; put its recording again",
+            ));
+        }
+        self.keep(file, &bytes);
+        Ok(bytes)
+    }
+
+    fn bytes_read(&self) -> Option<BytesRead> {
+        Some(self.read.bytes())
+    }
+}
+
+impl Selected {
+    fn copy_of(&self, file: &TableFile) -> Option<Bytes> {
+        let path = self.kept.as_ref()?.lock().ok()?.files.get(&file.name)?.clone();
+        fs::read(path).ok().map(Bytes::from)
+    }
+
+    /// Where there is no room for a copy it is read again.
+    fn keep(&self, file: &TableFile, bytes: &[u8]) {
+        let Some(Ok(mut kept)) = self.kept.as_ref().map(Mutex::lock) else {
+            return;
+        };
+        let path = kept.folder.join(format!("{}.parquet", kept.files.len()));
+        match fs::write(&path, bytes) {
+            Ok(()) => {
+                kept.files.insert(file.name.clone(), path);
+            }
+            Err(_) => {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+}

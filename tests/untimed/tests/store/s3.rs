@@ -1,0 +1,201 @@
+//! A store in S3, spoken to over HTTP: the server is moto, which Amazon's own clients are tested with.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use dbtime_tests::{Outcome, dbtime_binary, repository, skip};
+use serde_json::Value;
+
+use crate::made::{HOUR_S, Made, START_S, as_json, moment, plain, scratch};
+
+/// A server of its own, on a port of its own; ends when dropped.
+struct Server {
+    child: Child,
+    endpoint: String,
+}
+
+impl Server {
+    fn start() -> Option<Server> {
+        let moto = repository().join("target/venv/bin/moto_server");
+        if !moto.exists() {
+            skip("no moto_server: run scripts/python-env.sh");
+            return None;
+        }
+        let mut child = Command::new(moto)
+            .args(["-H", "127.0.0.1", "-p", "0"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server can be run");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let endpoint = loop {
+            let line = lines.next().expect("it says where it is").expect("text");
+            if let Some((_, endpoint)) = line.split_once("Running on ") {
+                break endpoint.trim().to_string();
+            }
+        };
+        // Somebody has to read what it says.
+        std::thread::spawn(move || lines.for_each(drop));
+        let server = Server { child, endpoint };
+        let made = Command::new(repository().join("target/venv/bin/python"))
+            .args(["-c", "import boto3, sys; boto3.client('s3', endpoint_url=sys.argv[1]).create_bucket(Bucket='fleet')"])
+            .arg(&server.endpoint)
+            .envs(CREDENTIALS)
+            .status();
+        assert!(made.expect("python runs").success());
+        Some(server)
+    }
+
+    fn dbtime(&self, arguments: &[&str]) -> Outcome {
+        dbtime_with(&self.endpoint, &CREDENTIALS, arguments)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let answer = self
+            .dbtime(&[arguments, &["--format", "json"]].concat())
+            .expect_code(0);
+        serde_json::from_str(&answer.stdout).expect("JSON")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SECRET: &str = "very-secret-0123456789";
+const CREDENTIALS: [(&str, &str); 3] = [
+    ("AWS_ACCESS_KEY_ID", "somebody"),
+    ("AWS_SECRET_ACCESS_KEY", SECRET),
+    ("AWS_DEFAULT_REGION", "us-east-1"),
+];
+
+/// Runs the command with these variables and no others that it might look at.
+fn dbtime_with(endpoint: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
+    let mut command = Command::new(dbtime_binary());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("AWS_") || name == "HOME" {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("AWS_ALLOW_HTTP", "true")
+        .envs(variables.iter().copied())
+        .env("AWS_ENDPOINT", endpoint)
+        .args(arguments)
+        .output()
+        .expect("the command can be run")
+        .into()
+}
+
+#[test]
+fn a_store_in_s3_is_as_one_in_a_directory() {
+    let Some(server) = Server::start() else { return };
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let [one, other] = made.recordings().map(|(_, path)| plain(path));
+    let store = "s3://fleet/some/where";
+    server
+        .dbtime(&["report", store])
+        .expect_code(1)
+        .expect_stderr(&[store, "store put"]);
+    for said in ["5 hours", "already"] {
+        let put = server.dbtime(&["store", "put", one, other, store]).expect_code(0);
+        assert!(
+            said == "5 hours" || put.stderr.matches(said).count() == 2,
+            "{put:?}"
+        );
+    }
+    let [from, to] = [START_S + HOUR_S, START_S + 2 * HOUR_S].map(moment);
+    for (host, recording) in made.recordings() {
+        for part in [&[][..], &["--from", &from, "--to", &to]] {
+            let truth = as_json(&[&["report", plain(recording)], part].concat());
+            let mut found = server.json(&[&["report", store, "--host", host], part].concat());
+            let read = found
+                .as_object_mut()
+                .expect("an object")
+                .remove("store")
+                .expect("it was counted");
+            assert_eq!(found, truth);
+            assert!(read["read_bytes"].as_u64() < read["bytes"].as_u64(), "{read}");
+        }
+    }
+    // The same objects as in a directory, byte by byte.
+    let local = made.put(&home);
+    let listed = |listing: Value| listing["hosts"].clone();
+    assert_eq!(
+        listed(server.json(&["store", "list", store])),
+        listed(as_json(&["store", "list", plain(&local)]))
+    );
+    let page = home.path().join("page.html");
+    let address = format!("{store}?host=db1");
+    server
+        .dbtime(&["html", &address, "-o", plain(&page)])
+        .expect_code(0);
+    let diff = server.json(&["diff", &address, &format!("{store}?host=db2")]);
+    assert_eq!(diff, as_json(&["diff", one, other]));
+    // A prefix of the name of a store is another store.
+    server.dbtime(&["report", "s3://fleet/some"]).expect_code(1);
+    server.dbtime(&["report", "s3://other/x"]).expect_code(1);
+}
+
+#[test]
+fn a_server_that_is_away_and_credentials_that_are_missing_are_named_and_no_secret_is_printed() {
+    let Some(server) = Server::start() else { return };
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let (_, recording) = made.recordings()[0];
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = format!("http://{}", closed.local_addr().expect("an address"));
+    drop(closed);
+    let begin = Instant::now();
+    let put = ["store", "put", plain(recording), "s3://fleet/x"];
+    let away = dbtime_with(&nobody, &CREDENTIALS, &put)
+        .expect_code(1)
+        .expect_stderr(&["s3://fleet/x"]);
+    assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+    // Without TLS only where that is asked for.
+    let in_plain = [&CREDENTIALS[..], &[("AWS_ALLOW_HTTP", "false")]].concat();
+    dbtime_with(&server.endpoint, &in_plain, &put)
+        .expect_code(1)
+        .expect_stderr(&["s3://fleet/x/dbtime-store.json", "scheme"]);
+    // Where a machine of a cloud would be asked who it is nobody answers either.
+    let nothing = [
+        ("AWS_METADATA_ENDPOINT", nobody.as_str()),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+    ];
+    let unknown = dbtime_with(&server.endpoint, &nothing, &put)
+        .expect_code(1)
+        .expect_stderr(&["credentials"]);
+    // A file that others can read is not used.
+    let file = home.path().join("credentials");
+    std::fs::write(
+        &file,
+        format!("[default]\naws_access_key_id=somebody\naws_secret_access_key={SECRET}\n"),
+    )
+    .expect("a file");
+    let of_file = [
+        ("AWS_SHARED_CREDENTIALS_FILE", plain(&file)),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+    ];
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("our own file");
+    };
+    mode(0o644);
+    let refused = dbtime_with(&server.endpoint, &of_file, &put)
+        .expect_code(1)
+        .expect_stderr(&["chmod", plain(&file)]);
+    mode(0o600);
+    let taken = dbtime_with(&server.endpoint, &of_file, &put).expect_code(0);
+    for outcome in [away, unknown, refused, taken] {
+        assert!(
+            !outcome.stderr.contains(SECRET) && !outcome.stdout.contains(SECRET),
+            "{outcome:?}"
+        );
+    }
+}
