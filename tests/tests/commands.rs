@@ -147,8 +147,10 @@ fn commands_last_as_long_as_their_session_is_busy() {
     assert_eq!(report["all"]["count"], 60, "{report:#}");
     // The server's own watch begins when it has the command, and ends before its answer is sent.
     let by_server: f64 = durations.iter().map(Duration::as_secs_f64).sum();
+    // Outside of it the session may wait for a CPU, too.
+    let queued = time.ns(None, &[State::Runnable]) as f64 / 1e9;
     assert!(
-        by_server <= all && all < by_server * 1.02 + 0.01,
+        by_server <= all && all < by_server * 1.02 + 0.01 + queued + recorded.stolen,
         "{all} s of commands, {by_server} s by the server"
     );
 }
@@ -210,7 +212,8 @@ fn a_lock_that_some_commands_wait_for_is_named() {
         &recorder.stop(),
         "UPDATE t SET n = n +",
         "Lock:transactionid",
-        5.0..31.0,
+        // 30 ms at most, and a wait for a CPU on either side.
+        5.0..45.0,
     );
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, Server, Session, assert_between, assert_close, builds, dbtime, distribution,
-    needs_recording, number, say,
+    Recorded, Recorder, SampledSum, Server, Session, assert_between, assert_close, builds, dbtime,
+    distribution, needs_recording, number, sampling_error, say,
 };
 
 /// Statements of a tenth of a second and more, with a literal that nobody may find in a recording.
@@ -93,6 +93,7 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
     needs_recording!();
     let mut servers = builds(&[]);
     servers.push(distribution());
+    let mut sums: BTreeMap<String, SampledSum> = BTreeMap::new();
     for build in servers {
         let cluster = server(&build);
         // A commit is not part of what the server counts as execution.
@@ -113,6 +114,7 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
             assert!(!recorded.stderr.contains("query ids"), "{}", recorded.stderr);
         }
         let (by_exact, by_samples) = (exact.statements(), sampled.statements());
+        let all: f64 = truth.values().sum();
         for (id, seconds) in &truth {
             let (found, text) = by_exact
                 .get(id)
@@ -133,14 +135,12 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
                 0.02,
                 0.01 + exact.stolen,
             );
-            // A sample is 10.1 ms; of a statement that lasts n of them all are its, but for one at either end, and one more that comes
-            // late.
-            assert_close(
+            sums.entry(text.clone()).or_default().add(
                 &format!("{}: {text}, sampled", build.name),
                 *of_samples,
                 *seconds,
-                0.04,
-                0.04 + sampled.stolen,
+                sampling_error(*seconds, all, 99.0),
+                sampled.stolen,
             );
             assert!(text.contains('?') || text.starts_with("UPDATE"), "{text}");
         }
@@ -150,6 +150,9 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
                 assert!(!text.contains("ZQ") && !text.contains("4711"), "{text}");
             }
         }
+    }
+    for (text, sum) in sums {
+        sum.assert(&text);
     }
 }
 
