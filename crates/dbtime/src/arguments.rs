@@ -690,10 +690,10 @@ pub struct ReportArguments {
     pub blockers: bool,
     /// Show who waited behind whom, as trees: at the root of each the one that everybody in it waited for in the end. As a picture
     /// (-o chains.svg): a lane of time for each root, coloured by what it was doing
-    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with = "blockers")]
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers"])]
     pub chain: bool,
     /// The same at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
-    #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["blockers", "from", "to"])]
+    #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "from", "to"])]
     pub at: Option<String>,
     /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at"])]
@@ -1439,6 +1439,21 @@ mod tests {
         assert_eq!(by("wait,query"), Ok(vec![Dimension::Wait, Dimension::Query]));
         let told = by("qeury").expect_err("there is no such dimension");
         assert!(told.contains("'query'") && told.contains("wait_class"), "{told}");
+    }
+
+    #[test]
+    fn one_view_of_who_was_waited_for_at_a_time() {
+        let is_one = |words: &[&str]| {
+            Arguments::try_parse_from([&["dbtime", "report", "x.dbt"], words].concat()).is_ok()
+        };
+        for wrong in [
+            &["--causes", "--chain"][..],
+            &["--causes", "--at=3"],
+            &["--blockers", "--chain"],
+        ] {
+            assert!(!is_one(wrong), "{wrong:?}");
+        }
+        assert!(is_one(&["--chain", "--at=3"]) && is_one(&["--causes", "--depth=2"]));
     }
 
     #[test]

@@ -118,6 +118,11 @@ fn run_report(mut arguments: Box<ReportArguments>) -> anyhow::Result<ExitCode> {
             Usage("--depth is for --stacks, --tree, --call, --causes and --chain".to_string()).into(),
         );
     }
+    if arguments.depth.is_some() && arguments.chains() && arguments.format() == Format::Svg {
+        return Err(
+            Usage("--depth is for the trees of --chain, not for a picture of roots".to_string()).into(),
+        );
+    }
     if !arguments.latch_layout.columns.is_empty() && !arguments.latches {
         return Err(Usage("--columns is for --latches".to_string()).into());
     }

@@ -70,7 +70,7 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
         })
         .collect();
     let mut options = flamegraph::Options::default();
-    options.title = printable(&diff.conclusion).chars().take(TITLE).collect();
+    options.title = printable(&diff.answer()).chars().take(TITLE).collect();
     options.subtitle = Some(match widths {
         Widths::Bad => "Width: time in BAD. Red: more than in GOOD, blue: less, for as much work".to_string(),
         Widths::Good => "Width: time in GOOD. Red: more in BAD, blue: less, for as much work".to_string(),

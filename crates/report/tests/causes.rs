@@ -8,7 +8,7 @@ use dbtime_report::{CauseOptions, CauseReport, FlameOptions, Source, Waiting, ca
 use proptest::prelude::*;
 
 use hand_made::session;
-use hand_made::waits::{SECOND, activity, cause, idle, link};
+use hand_made::waits::{SECOND, activity, cause, idle, link, waits};
 
 fn meta() -> Meta {
     Meta {
@@ -187,6 +187,29 @@ fn a_recording_without_causes_says_so() {
     assert!(!report.is_recorded());
     let printed = text::render_causes(&report, 120);
     assert!(printed.contains("does not say who was waited for"), "{printed}");
+}
+
+#[test]
+fn chains_that_no_recorder_follows_are_cut() {
+    let mut rows = Rows::default();
+    rows.sessions.push(session(1, 11, "client backend", "a", "d"));
+    rows.activity
+        .push(activity(1, 1, ("Lock", "tuple"), State::Sleep, 900));
+    let chain = (2..100_002).map(waits).collect();
+    rows.causes.push(cause(1, 1, 1, CauseKind::Client, chain));
+    let options = CauseOptions {
+        depth: Some(usize::MAX),
+        ..CauseOptions::default()
+    };
+    let report = causes(&Source::memory(meta(), rows), &options).expect("nothing is wrong");
+    assert_conserved(&report);
+    let part = &report.waits[0].by[0];
+    assert_eq!((part.kind, part.links), (CauseKind::Unknown, 64));
+    assert!(
+        report.problems[0].contains("1 row with chains of more than 64 links"),
+        "{:?}",
+        report.problems
+    );
 }
 
 proptest! {

@@ -5,11 +5,11 @@ mod hand_made;
 use std::collections::BTreeMap;
 
 use dbtime_model::recording::Meta;
-use dbtime_model::{CauseKind, Rows, State, StatementRow};
+use dbtime_model::{ActivityRow, CauseKind, Fidelity, Rows, State, StatementRow};
 use dbtime_report::{
-    BucketWidth, CauseOptions, CauseReport, ChainLink, Dimension, FlameOptions, Options, ReportError,
-    RootActivity, Section, Source, TimelineOptions, Waiting, causes, chains_over_time, chains_svg, flame,
-    json, report, text, timeline,
+    BucketWidth, CauseOptions, CauseReport, ChainLink, Dimension, FidelityMix, FlameOptions, Options,
+    ReportError, RootActivity, Section, Source, TimelineOptions, Waiting, causes, chains_over_time,
+    chains_svg, flame, json, report, text, timeline,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -273,6 +273,38 @@ fn the_ledger_is_grouped_by_cause_and_root() {
     rows.activity.push(activity(1, 1, TUPLE, State::Sleep, 900));
     let silent = report(&Source::memory(meta(), rows), &options).expect("a report");
     assert!(text::render(&silent, 100).contains("Nothing in this recording says the cause."));
+}
+
+#[test]
+fn what_samples_divide_is_not_exact() {
+    let mut rows = Rows::default();
+    rows.sessions.push(session(1, 11, "client backend", "a", "d"));
+    rows.sessions.push(session(2, 22, "client backend", "b", "d"));
+    for second in 1..4 {
+        rows.activity.push(ActivityRow {
+            fidelity: Fidelity::Exact,
+            ..activity(second, 1, TUPLE, State::Sleep, 900)
+        });
+    }
+    let ledger = |rows: &Rows| {
+        let options = Options {
+            by: vec![Dimension::Second, Dimension::Cause],
+            ..Options::default()
+        };
+        let report = report(&Source::memory(meta(), rows.clone()), &options).expect("a report");
+        let rows = report.ledger.section(Section::DbTime);
+        rows.map(|row| row.sums.fidelity()).collect::<Vec<_>>()
+    };
+    let exact = Some(FidelityMix::Exact);
+    assert_eq!(ledger(&rows), [exact; 3]);
+    rows.causes.push(cause(1, 1, 2, CauseKind::Client, vec![idle(2)]));
+    rows.causes.push(cause(2, 1, 1, CauseKind::Client, vec![idle(2)]));
+    rows.causes.push(cause(2, 1, 1, CauseKind::Timer, vec![]));
+    let mut found = ledger(&rows);
+    found.sort_by_key(|fidelity| *fidelity != exact);
+    // One part of the first second; two of the second one, and the third has those of the others.
+    let sampled = Some(FidelityMix::Sampled);
+    assert_eq!(found, [exact, sampled, sampled, sampled, sampled]);
 }
 
 #[test]

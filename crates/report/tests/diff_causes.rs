@@ -4,6 +4,7 @@ mod hand_made;
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, Rows, SessionId, State, StatementRow};
+use dbtime_report::diff_export::{Widths, write_svg};
 use dbtime_report::{Change, Diff, DiffOptions, Place, Source, Verdict, WorkUnit, diff, json, text};
 use hand_made::waits::{idle, runs};
 use hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session};
@@ -195,6 +196,14 @@ fn what_grew_stands_first_and_what_shrank_after_it() {
          a CPU, executing DELETE FROM t."
     );
     assert_eq!(diff.conclusion, "Per second nothing else differs beyond noise.");
+    assert_eq!(diff.answer(), format!("{} {}", causes.sentence, diff.conclusion));
+    let mut svg = Vec::new();
+    write_svg(&diff, Widths::Bad, &mut svg).expect("memory");
+    let svg = String::from_utf8(svg).expect("text");
+    assert!(
+        svg.contains("Lock:transactionid: 202 ms more per second"),
+        "{svg}"
+    );
     let few = DiffOptions {
         top: 1,
         ..DiffOptions::default()
@@ -203,6 +212,76 @@ fn what_grew_stands_first_and_what_shrank_after_it() {
     let other = page.lines().find(|line| line.contains("1 other"));
     assert!(other.is_some_and(|line| line.contains("-202 ms")), "{page}");
     assert!(page.contains("client backend, on a CPU: DELETE FROM t"), "{page}");
+}
+
+#[test]
+fn what_shrank_most_is_not_among_the_others() {
+    let held = |ms: u64| (8, ms, CauseKind::Session, vec![runs(3, 8)]);
+    let good = recording([11, 12, 13], &[in_transaction(600), held(50)]);
+    let bad = recording([21, 22, 23], &[in_transaction(100), held(150)]);
+    let few = DiffOptions {
+        top: 1,
+        ..DiffOptions::default()
+    };
+    let page = text::render_diff(&compare_with(&good, &bad, &few), 140);
+    let has = |name: &str, difference: &str| {
+        page.lines()
+            .any(|line| line.contains(name) && line.contains(difference))
+    };
+    assert!(has("idle in transaction (its client)", "-505 ms"), "{page}");
+    assert!(has("1 other", "+101 ms"), "{page}");
+}
+
+#[test]
+fn beside_a_cause_what_is_new_is_said_of_all_else() {
+    let held = |ms: u64| (8, ms, CauseKind::Session, vec![runs(3, 8)]);
+    let good = recording([11, 12, 13], &[in_transaction(300), held(50)]);
+    let (meta, mut rows) = recording([21, 22, 23], &[in_transaction(100), held(250)]);
+    // Once: that is noise.
+    rows.activity
+        .push(row(1, ("IO", "DataFileRead", false), State::Disk, 950));
+    let diff = compare(&good, &(meta, rows));
+    assert!(
+        diff.causes
+            .as_ref()
+            .is_ok_and(|causes| causes.sentence.starts_with("Lock:transactionid: 202 ms more"))
+    );
+    assert_eq!(
+        diff.conclusion,
+        "Per second nothing else differs beyond noise, but new in BAD: IO:DataFileRead (9 % of its DB time)."
+    );
+}
+
+/// Nobody waited in GOOD: had somebody, its recorder would have followed it.
+#[test]
+fn a_recorder_that_met_no_waits_says_so() {
+    let with = |schema: &str, engine: &str, (mut meta, rows): (Meta, Rows)| {
+        meta.schema = schema.into();
+        meta.collector.engine = engine.into();
+        (meta, rows)
+    };
+    let quiet = |schema: &str, engine: &str| with(schema, engine, recording([11, 12, 13], &[]));
+    let bad = recording([21, 22, 23], &[in_transaction(400)]);
+    let of = |good: &(Meta, Rows), bad: &(Meta, Rows)| compare(good, bad).causes;
+    let causes = of(&quiet("1.7", "BPF"), &bad).expect("both say it");
+    assert!(
+        causes
+            .sentence
+            .starts_with("Lock:transactionid: 404 ms more per second"),
+        "{causes:#?}"
+    );
+    assert!(of(&bad, &quiet("1.7", "BPF")).is_ok());
+    for (schema, engine) in [
+        ("1.6", "BPF"),
+        ("1.7", "proc: /proc and process memory"),
+        ("1.7", "context switches"),
+        ("1.7", "imported: perf script"),
+        ("1.7", ""),
+    ] {
+        assert_eq!(of(&quiet(schema, engine), &bad), Err(vec!["GOOD"]));
+    }
+    // Nothing to compare.
+    assert_eq!(of(&quiet("1.7", "BPF"), &quiet("1.7", "BPF")), Err(Vec::new()));
 }
 
 #[test]

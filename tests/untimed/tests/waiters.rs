@@ -138,6 +138,9 @@ fn blockers_stand_alone_and_chains_end_where_it_is_asked() {
         &["--depth", "1"][..],
         &["--blockers", "--depth", "1"],
         &["--blockers", "--chain"],
+        &["--causes", "--chain"],
+        &["--causes", "--at", "3"],
+        &["--chain", "--depth", "1", "-o", "chains.svg"],
     ] {
         dbtime(&[&report[..], wrong].concat()).expect_code(2);
     }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use dbtime_model::{ActivityRow, CauseKind, CauseLink, SessionId, Wait};
+use dbtime_model::{ActivityRow, CauseKind, CauseLink, Fidelity, SessionId, Wait};
 
 use super::divide::{Blocked, Divided, Samples, is_blocked};
 use super::words::{doing, no_session};
@@ -59,6 +59,10 @@ impl ByCause {
             let of_part = ActivityRow {
                 ns: u64::try_from(part.ns).unwrap_or(u64::MAX),
                 samples: u64::try_from(part.samples).unwrap_or(u64::MAX),
+                fidelity: match part.is_of_samples {
+                    true => Fidelity::Sampled,
+                    false => row.fidelity,
+                },
                 ..row.clone()
             };
             if part.ns > 0 || part.samples > 0 {

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 
 use dbtime_model::recording::{Meta, Problem};
-use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, SessionId, State, StateGroup, Table, Wait};
+use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, SessionId, State, StateGroup, Wait};
 
+use super::{follows_waits, has_rows};
 use crate::ledger::Section;
 use crate::load::{Dimensions, Source};
+use crate::number::counted;
 use crate::scan::Activity;
 
 /// Time of a session in a second, in one statement, wait event and state.
@@ -61,7 +63,12 @@ pub(crate) struct Divided<'a> {
     pub(crate) ns: u128,
     /// Its samples, divided likewise.
     pub(crate) samples: u128,
+    /// Samples say how long it is: it is one of several parts, or those of other seconds stand for it.
+    pub(crate) is_of_samples: bool,
 }
+
+/// Links of a chain that are read: a recorder follows 16. Whoever made longer ones does not get to say how deep anything calls itself.
+const MOST_LINKS: usize = 64;
 
 /// What was found by following samples: samples by where they led.
 type Found = HashMap<(CauseKind, Vec<CauseLink>), u64>;
@@ -74,11 +81,25 @@ impl Samples {
     /// Those of a recording, and what could not be read.
     pub(crate) fn read(source: &Source) -> (Samples, Vec<Problem>) {
         let mut samples = Samples::default();
-        let problems = source.causes(|row| samples.add(row));
+        let mut too_long = 0;
+        let mut problems = source.causes(|row| {
+            too_long += usize::from(row.chain.len() > MOST_LINKS);
+            samples.add(row);
+        });
+        if too_long > 0 {
+            let rows = counted(too_long, "row");
+            problems.push(Problem(format!(
+                "causes: {rows} with chains of more than {MOST_LINKS} links: these are cut there, and what lies beyond is not known"
+            )));
+        }
         (samples, problems)
     }
 
     fn add(&mut self, row: &CauseRow) {
+        let (kind, chain) = match row.chain.get(..MOST_LINKS) {
+            Some(links) if row.chain.len() > MOST_LINKS => (CauseKind::Unknown, links),
+            _ => (row.kind, row.chain.as_slice()),
+        };
         let of_second = Blocked::of_cause(row);
         let of_all = Blocked {
             time: None,
@@ -86,13 +107,18 @@ impl Samples {
         };
         for key in [of_second, of_all] {
             let found = self.0.entry(key).or_default();
-            *found.entry((row.kind, row.chain.clone())).or_default() += row.samples;
+            *found.entry((kind, chain.to_vec())).or_default() += row.samples;
         }
+    }
+
+    /// Whether the recorder met waits and followed them.
+    pub(crate) fn are_any(&self, meta: &Meta) -> bool {
+        has_rows(meta) || !self.0.is_empty()
     }
 
     /// Whether the recorder followed waits: it may have met none.
     pub(crate) fn are_recorded(&self, meta: &Meta) -> bool {
-        meta.segments.rows.contains_key(CauseRow::NAME) || !self.0.is_empty()
+        self.are_any(meta) || follows_waits(meta)
     }
 
     /// Where chains end: sessions that were waited for in the end.
@@ -113,7 +139,8 @@ impl Samples {
             time: None,
             ..key.clone()
         };
-        let found = self.0.get(key).or_else(|| self.0.get(&of_all()));
+        let of_second = self.0.get(key);
+        let found = of_second.or_else(|| self.0.get(&of_all()));
         let all: u128 = found.into_iter().flatten().map(|(_, n)| u128::from(*n)).sum();
         let Some(found) = found.filter(|_| all > 0) else {
             return take(Divided {
@@ -121,8 +148,10 @@ impl Samples {
                 chain: &[],
                 ns,
                 samples,
+                is_of_samples: false,
             });
         };
+        let is_of_samples = of_second.is_none() || found.len() > 1;
         // In a fixed order: what remains of a division goes to the same ones each time.
         let mut parts: Vec<_> = found.iter().collect();
         parts.sort_unstable();
@@ -135,6 +164,7 @@ impl Samples {
                 chain,
                 ns: until.0 - given.0,
                 samples: until.1 - given.1,
+                is_of_samples,
             });
             given = until;
         }

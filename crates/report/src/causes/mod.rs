@@ -96,7 +96,31 @@ impl CauseReport {
 
 /// Whether the recorder followed waits; `followed_ns` is what was found of it.
 pub(crate) fn is_recorded(meta: &Meta, followed_ns: u128) -> bool {
-    meta.segments.rows.contains_key(CauseRow::NAME) || followed_ns > 0
+    has_rows(meta) || followed_ns > 0 || follows_waits(meta)
+}
+
+/// Whether there are samples that were followed.
+fn has_rows(meta: &Meta) -> bool {
+    meta.segments.rows.contains_key(CauseRow::NAME)
+}
+
+/// Minor version of the schema since which waits are followed.
+const SINCE_MINOR: u32 = 7;
+/// How the engines begin that do not follow waits, and that of imported files.
+const NOT_FOLLOWING: [&str; 3] = ["proc:", "context switches", "imported"];
+
+/// Whether the recorder was one that follows waits: where it left no samples nobody waited, or nothing was met in time.
+fn follows_waits(meta: &Meta) -> bool {
+    let minor = match meta.schema.split_once('.') {
+        Some(("1", minor)) => minor.parse::<u32>().ok(),
+        _ => None,
+    };
+    let engine = meta.collector.engine.as_str();
+    minor.is_some_and(|minor| minor >= SINCE_MINOR)
+        && meta.files.is_empty()
+        && meta.scheduling.is_none()
+        && !engine.is_empty()
+        && !NOT_FOLLOWING.iter().any(|other| engine.starts_with(other))
 }
 
 /// What to say where it did not.

@@ -282,6 +282,15 @@ pub struct Diff {
 }
 
 impl Diff {
+    /// What the difference is in: who was waited for, where that explains it, and what explains most of the rest.
+    pub fn answer(&self) -> String {
+        let cause = self.causes.as_ref().map_or("", |of| of.sentence.as_str());
+        match cause {
+            "" => self.conclusion.clone(),
+            cause => format!("{cause} {}", self.conclusion),
+        }
+    }
+
     /// True when something is more than noise.
     pub fn is_significant(&self) -> bool {
         [

@@ -75,7 +75,7 @@ pub(super) fn compare(
             statements: waiting(both.statements, sides, changes, per),
         });
     }
-    sort(&mut answer, |cause| &cause.change);
+    grown_first(&mut answer, |cause| &cause.change);
     CauseChanges {
         sentence: String::new(),
         total: changes.change(Place::All, &blocked, None, per),
@@ -132,17 +132,25 @@ fn waiting(
             }
         })
         .collect();
-    sort(&mut waiting, |statement| &statement.change);
+    grown_first(&mut waiting, |statement| &statement.change);
     waiting
 }
 
 /// What grew most first, then what shrank most; equal ones stay in the order of their names.
-fn sort<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
+pub(crate) fn grown_first<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
     all.sort_by(|one, other| {
         let (one, other) = (change(one).difference, change(other).difference);
         (one <= 0.0)
             .cmp(&(other <= 0.0))
             .then_with(|| other.abs().total_cmp(&one.abs()))
+    });
+}
+
+/// What changed most first, whether it grew or shrank; equal ones stay in their order.
+pub(crate) fn largest_first<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
+    all.sort_by(|one, other| {
+        let size = |of: &T| change(of).difference.abs();
+        size(other).total_cmp(&size(one))
     });
 }
 

@@ -257,6 +257,7 @@ fn nothing(
         // A statement is compared per transaction, where those are counted; and waits of equal length may be for others.
         None if names_other => format!("Per {} nothing else differs beyond noise.", per.unit),
         None => "No difference beyond noise.".to_string(),
+        Some(new) if names_other => format!("Per {} nothing else differs beyond noise, but {new}.", per.unit),
         Some(new) => format!("No difference beyond noise, but {new}."),
     };
     Conclusion {

@@ -31,6 +31,7 @@ use crate::function::Functions;
 use crate::load::Source;
 use crate::report::ReportError;
 use crate::work::WorkUnit;
+pub(crate) use causes::{grown_first, largest_first};
 use changes::Changes;
 pub(crate) use conclusion::amount;
 use noise::{FEWEST_SLICES, LEVEL, Measure, RESAMPLES};
@@ -105,9 +106,14 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         .filter(|side| !followed[*side].0.are_recorded(sources[*side].meta()))
         .map(|side| SIDES[side])
         .collect();
+    // Where nobody waited on either side there is nothing to compare.
+    let are_any = [0, 1]
+        .into_iter()
+        .any(|side| followed[side].0.are_any(sources[side].meta()));
+    let compares_causes = silent.is_empty() && are_any;
     let mut load = |side: usize| {
         let (samples, problems) = &followed[side];
-        let samples = Some(samples).filter(|_| silent.is_empty());
+        let samples = Some(samples).filter(|_| compares_causes);
         let mut loaded = Side::load(sources[side], &options.filters[side], &mut functions, samples)
             .map_err(|e| DiffError::Side(SIDES[side], e))?;
         loaded
@@ -139,7 +145,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         false => None,
     };
     let compares_statements = statements.is_some();
-    let mut causes = match silent.is_empty() {
+    let mut causes = match compares_causes {
         true => Ok(causes::compare(
             &mut sides,
             &changes,

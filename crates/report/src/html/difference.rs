@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::paths::Paths;
 use super::{LONGEST_TEXT, MOST_CELLS, MOST_NAMES, MOST_NODES, MOST_TEXT, cut};
-use crate::diff::{Change, Diff, Place};
+use crate::diff::{Change, Diff, Place, grown_first, largest_first};
 use crate::function::Function;
 use crate::numbered::Numbered;
 
@@ -31,6 +31,11 @@ pub struct DifferencePage {
 
 /// What a page shows of a comparison.
 pub fn difference(mut diff: Diff) -> DifferencePage {
+    // One answer: the page has one place for it.
+    diff.conclusion = diff.answer();
+    if let Ok(causes) = &mut diff.causes {
+        causes.sentence.clear();
+    }
     let mut stacks = std::mem::take(&mut diff.stacks);
     stacks.sort_by_key(|stack| Reverse(stack.scaled[0].max(stack.scaled[1])));
     let mut waits = Numbered::default();
@@ -67,9 +72,13 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
         }
     }
     if let Ok(causes) = &mut diff.causes {
+        largest_first(&mut causes.changes, |cause| &cause.change);
         left_out += bound(&mut causes.changes, |cause| bytes(&cause.change));
+        grown_first(&mut causes.changes, |cause| &cause.change);
         for cause in &mut causes.changes {
+            largest_first(&mut cause.statements, |statement| &statement.change);
             cause.statements.truncate(MOST_CHANGES / 100);
+            grown_first(&mut cause.statements, |statement| &statement.change);
             let own = cause.cause.root.as_mut().map(|root| &mut root.text);
             let of_waiters = cause.statements.iter_mut().map(|statement| &mut statement.text);
             for text in own.into_iter().chain(of_waiters) {

@@ -65,7 +65,7 @@ fn statements(report: &CauseReport, page: &mut Page) {
     );
     for of in statements.iter().take(report.top) {
         let statement = match (of.statement, &of.text) {
-            (0, _) => "[no statement]".to_string(),
+            (0, _) => "no query known".to_string(),
             (id, None) => format!("query {}", query_id(id)),
             (id, Some(text)) => format!("query {}: {}", query_id(id), beginning(text, TEXT)),
         };

@@ -39,8 +39,8 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
 pub(super) fn head(diff: &Diff, page: &mut Page) {
     // A line of its own, however long: who greps or cuts the first line has the answer.
     let statement = diff.statements.as_ref().map_or("", |of| of.sentence.as_str());
-    let cause = diff.causes.as_ref().map_or("", |of| of.sentence.as_str());
-    let sentences = [diff.headline.as_str(), statement, cause, &diff.conclusion];
+    let answer = diff.answer();
+    let sentences = [diff.headline.as_str(), statement, &answer];
     page.line(
         &sentences
             .into_iter()

@@ -4,7 +4,7 @@ use super::causes::{of_statement, what};
 use super::diff::{if_any, signed, verdict};
 use super::page::{Page, Table};
 use crate::causes::{CausePart, no_session};
-use crate::diff::{CauseChange, Change, Diff, Place, WaitingStatement};
+use crate::diff::{CauseChange, Change, Diff, Place, WaitingStatement, grown_first, largest_first};
 use crate::group::query_id;
 use crate::number::counted;
 use crate::statement_text::beginning;
@@ -25,7 +25,7 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
         }
         Err(_) => return,
     };
-    let differing: Vec<&CauseChange> = causes
+    let mut differing: Vec<&CauseChange> = causes
         .changes
         .iter()
         .filter(|cause| cause.change.difference != 0.0)
@@ -41,8 +41,12 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
         &["wait event", "most of it in", "waited for"],
         &["GOOD", "BAD", "difference", "% of DB time", "significant"],
     );
-    let (shown, rest) = differing.split_at(diff.top.min(differing.len()));
-    for cause in shown {
+    // However much grew: what shrank more is not left out.
+    largest_first(&mut differing, |cause| &cause.change);
+    let count = diff.top.min(differing.len());
+    let (shown, rest) = differing.split_at_mut(count);
+    grown_first(shown, |cause| &cause.change);
+    for cause in &*shown {
         let wait = match &cause.change.place {
             Place::Wait(wait) => wait.to_string(),
             _ => String::new(),
