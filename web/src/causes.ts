@@ -93,6 +93,8 @@ export function causes(of: Recording, takes: Uint8Array): Causes {
       below = node.below;
       if (!link) return;
       node.sessions.add(link[0]);
+      // Of several places in a chain the last one counts.
+      if (steps.slice(at + 1).some((behind) => behind![0] === link[0])) return;
       let blocker = blockers.get(link[0]);
       if (!blocker) {
         blocker = { session: link[0], waiters: new Set(), ns: 0, blocked: 0 };
