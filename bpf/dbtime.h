@@ -92,7 +92,8 @@ struct dbt_slot {
 	__u64 run_delay;       /* in the run queue, up to then */
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
 	struct dbt_text text;
-	struct dbt_activity activity; /* of the row that this pass found, as the next two of it */
+	struct dbt_activity activity; /* of the row that this pass found, as the next three of it */
+	struct dbt_locks locks;
 	__u32 is_new;          /* this pass found a state that the last row does not hold for */
 	__u32 in_iowait;       /* it went to sleep for block I/O */
 	__u32 state;           /* raw __state at the last row */

@@ -259,6 +259,27 @@ static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slo
 	return bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
 }
 
+/* The locks that a session has, beside the activity that its slot has; at once, since it may be about to leave its wait. They are
+ * those of the same moment as long as it has not run since; or is in the same wait, as a rule: while a session waits it neither takes
+ * nor gives back such a lock, but it may have left the wait and come back. */
+static __always_inline void take_locks(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_activity activity;
+
+	slot->locks.count = 0;
+	if (!slot->source.lock_count)
+		return;
+	slot->locks.count = LOCKS_NOT_READ;
+	if (is_memory_busy(task))
+		return;
+	read_other_locks(task, &slot->source, &slot->locks);
+	if (slot->state != TASK_RAN_SINCE && !has_run(task, slot->switches))
+		return;
+	activity = activity_of(task, &slot->source);
+	if (!activity.wait || activity.wait == WAIT_NOT_READ || activity.wait != slot->activity.wait)
+		slot->locks.count = LOCKS_NOT_READ;
+}
+
 /* A session that has come onto a CPU since the moment, out of a wait that it has not left yet: as a rule the database leaves it
  * some microseconds later. */
 static __always_inline void look_at_runner(struct task_struct *task, struct dbt_slot *slot)
@@ -276,6 +297,7 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 	slot->switches = NO_ROW;
 	slot->state = TASK_RAN_SINCE;
 	slot->is_new = 1;
+	take_locks(task, slot);
 }
 
 /* First look: in which state was it at the moment of the pass, and in which wait event? Quick, so that all sessions are looked
@@ -328,6 +350,7 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 		slot->switches = switches;
 		slot->state = state;
 		slot->is_new = 1;
+		take_locks(task, slot);
 		return;
 	}
 	slot->torn++;
@@ -344,26 +367,6 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 		visit->ran++;
 	slot->turns = turns;
 	slot->run_delay = task_field(task, sched_info.run_delay);
-}
-
-/* The locks that a session has. They are those of the first look as long as it has not run since; or is in the same wait, as a rule:
- * while a session waits it neither takes nor gives back such a lock, but it may have left the wait and come back. */
-static __always_inline void take_locks(struct task_struct *task, struct dbt_slot *slot, struct dbt_sample *sample)
-{
-	struct dbt_activity activity;
-
-	sample->locks.count = 0;
-	if (!slot->source.lock_count)
-		return;
-	sample->locks.count = LOCKS_NOT_READ;
-	if (is_memory_busy(task))
-		return;
-	read_other_locks(task, &slot->source, &sample->locks);
-	if (slot->state != TASK_RAN_SINCE && !has_run(task, slot->switches))
-		return;
-	activity = activity_of(task, &slot->source);
-	if (!activity.wait || activity.wait == WAIT_NOT_READ || activity.wait != slot->activity.wait)
-		sample->locks.count = LOCKS_NOT_READ;
 }
 
 /* Second look, at what is new: the stacks. They are those of the first look as long as the task has not run since; it may have
@@ -395,7 +398,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 
-	take_locks(task, slot, sample);
+	sample->locks = slot->locks;
 
 	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->activity.wait)) {
 		sample->flags |= SAMPLE_STACK_SKIPPED;
