@@ -140,7 +140,9 @@ fn scene(cluster: &Cluster) {
     let seconds = number(&report["elapsed_ns"]) / 1e9 - 1.2;
     let at = recorded.json(&["--at", &format!("{seconds:.1}")]);
     let mut under = BTreeMap::new();
-    for chain in at["chains"].as_array().expect("trees") {
+    // What was not followed is bounded above.
+    let trees = at["chains"].as_array().expect("trees").iter();
+    for chain in trees.filter(|chain| chain["kind"] != "unknown") {
         let root = chain["session"]["pid"].as_u64().unwrap_or(0);
         edges(chain["behind"].as_array().expect("waiters"), root, &mut under);
     }

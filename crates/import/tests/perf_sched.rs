@@ -531,6 +531,42 @@ fn what_is_cut_or_foreign_is_counted_and_the_rest_is_read() {
     assert!(matches!(of_text(""), Err(ImportError::Empty { .. })));
 }
 
+/// Of a task that has exited perf knows neither name nor number; the events themselves do. `:-1 -1` is no task of ftrace.
+#[test]
+fn a_task_that_perf_has_forgotten_is_the_one_that_the_event_names() {
+    let event = |head: &str, us: u32, from: &str, to: &str| {
+        format!("{head} [001] 32726.{us:06}000: sched:sched_switch: {from} ==> {to}\n")
+    };
+    let [cargo, rustc] = [("cargo", 24524), ("rustc", 24541)];
+    let prev = |(name, tid): (&str, u32), state: &str| {
+        format!("prev_comm={name} prev_pid={tid} prev_prio=120 prev_state={state}")
+    };
+    let next = |(name, tid): (&str, u32)| format!("next_comm={name} next_pid={tid} next_prio=120");
+    let forgotten = "             :-1    -1";
+    let text = [
+        event("           rustc 24541", 100, &prev(rustc, "S"), &next(cargo)),
+        event(forgotten, 300, &prev(cargo, "X"), &next(rustc)),
+        event("           rustc 24541", 350, &prev(rustc, "S"), &next(cargo)),
+        event(forgotten, 400, &prev(cargo, "X"), &next(rustc)),
+    ]
+    .concat();
+    let imported = of_text(text).expect("switches");
+    let ran: u64 = {
+        let sessions = &imported.rows.sessions;
+        let of_cargo = sessions
+            .iter()
+            .find(|session| session.pid == 24524)
+            .expect("cargo");
+        let turns = imported
+            .rows
+            .switches
+            .iter()
+            .filter(|row| row.session == of_cargo.id);
+        turns.map(|row| row.run_ns.unwrap_or(0)).sum()
+    };
+    assert_eq!(ran, 250_000);
+}
+
 #[test]
 fn time_that_goes_back_loses_nothing_else() {
     let line = |time: &str, prev: &str, next: &str| {

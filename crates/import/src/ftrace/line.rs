@@ -344,7 +344,12 @@ fn cpu_column(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::try_from(decimal(&text[..digits])?).ok()?, behind))
 }
 
+/// Whether text ends with the number of a task, `NAME-PID`. A task of which perf has nothing left is `:-1 -1` there: that is no name.
 pub(super) fn has_pid(text: &[u8]) -> bool {
+    const NOBODY: &[u8] = b":-1";
+    if text.trim_ascii_start().starts_with(NOBODY) && text.ends_with(b" -1") {
+        return false;
+    }
     memchr::memrchr(b'-', text).is_some_and(|dash| dash > 0 && decimal(&text[dash + 1..]).is_some())
 }
 
