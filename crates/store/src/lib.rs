@@ -33,6 +33,7 @@ mod put;
 mod selection;
 mod shape;
 mod sheaf;
+mod text;
 
 pub use address::{Address, Choice};
 pub use catalog::Store;
