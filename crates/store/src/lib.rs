@@ -19,6 +19,7 @@ mod address;
 mod catalog;
 mod cloud;
 mod combined;
+mod copies;
 mod credentials;
 mod error;
 mod folder;

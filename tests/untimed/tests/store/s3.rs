@@ -247,3 +247,31 @@ fn a_server_that_takes_nothing_is_given_up() {
     let seconds = begin.elapsed().as_secs();
     assert!((30..75).contains(&seconds), "{seconds} s");
 }
+
+#[test]
+fn copies_of_what_is_read_are_gone_at_the_end() {
+    let Some(server) = Server::start() else { return };
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let [one, other] = made.recordings().map(|(_, path)| plain(path));
+    server
+        .dbtime(&["store", "put", one, other, "s3://fleet/copies"])
+        .expect_code(0);
+    let temporary = home.path().join("tmp");
+    std::fs::create_dir(&temporary).expect("a folder");
+    let variables = [&CREDENTIALS[..], &[("TMPDIR", plain(&temporary))]].concat();
+    let sides = ["s3://fleet/copies?host=db1", "s3://fleet/copies?host=db2"];
+    let diff = ["diff", sides[0], sides[1], "--format", "json"];
+    let both = std::thread::scope(|scope| {
+        let run = || dbtime_with(&server.endpoint, &variables, &diff);
+        [(); 2]
+            .map(|()| scope.spawn(run))
+            .map(|run| run.join().expect("it ends").expect_code(0).stdout)
+    });
+    let truth = as_json(&["diff", one, other]);
+    for found in both {
+        let found: Value = serde_json::from_str(&found).expect("JSON");
+        assert_eq!(found, truth);
+    }
+    assert_eq!(std::fs::read_dir(&temporary).expect("a folder").count(), 0);
+}
