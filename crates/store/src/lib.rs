@@ -31,6 +31,7 @@ mod manifest;
 mod objects;
 mod percent;
 mod put;
+mod seams;
 mod selection;
 mod shape;
 mod sheaf;

@@ -76,7 +76,7 @@ impl Store {
                 store: self.address().to_string(),
             });
         }
-        let mut meta = combined(&manifests).map_err(|why| StoreError::Apart {
+        let mut meta = combined(&manifests, choice).map_err(|why| StoreError::Apart {
             store: self.address().to_string(),
             recordings: manifests.len(),
             why,
