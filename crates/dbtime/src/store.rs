@@ -88,6 +88,12 @@ fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
         LiveFormat::Text => text(&listing),
         LiveFormat::Json => json(&listing)?,
     })?;
+    for what in &listing.broken {
+        say(format_args!("dbtime: {what}"));
+    }
+    if !listing.broken.is_empty() {
+        return Ok(ExitCode::from(FAILED));
+    }
     if listing.hosts.is_empty() {
         say(format_args!("dbtime: {address}: no recording is in it"));
         return Ok(ExitCode::from(NOTHING_RECORDED));
@@ -164,6 +170,7 @@ struct ListingJson<'a> {
     hosts: Vec<HostJson<'a>>,
     left_files: u64,
     left_bytes: u64,
+    broken: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -226,6 +233,7 @@ fn json(listing: &Listing) -> anyhow::Result<String> {
         hosts: hosts.collect(),
         left_files: listing.left.0,
         left_bytes: listing.left.1,
+        broken: &listing.broken,
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }

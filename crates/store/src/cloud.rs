@@ -227,6 +227,10 @@ impl Objects for Bucket {
         }
     }
 
+    fn is_near(&self) -> bool {
+        false
+    }
+
     fn address(&self) -> &str {
         &self.address
     }

@@ -137,6 +137,10 @@ impl Objects for Folder {
         }
     }
 
+    fn is_near(&self) -> bool {
+        true
+    }
+
     fn address(&self) -> &str {
         &self.address
     }

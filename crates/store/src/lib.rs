@@ -23,6 +23,7 @@ mod copies;
 mod credentials;
 mod error;
 mod folder;
+mod identity;
 #[cfg(test)]
 mod killed;
 mod layout;
@@ -31,6 +32,9 @@ mod manifest;
 mod objects;
 mod percent;
 mod put;
+mod removal;
+#[cfg(test)]
+mod replaced;
 mod seams;
 mod selection;
 mod shape;

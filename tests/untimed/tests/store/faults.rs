@@ -181,9 +181,10 @@ fn names_in_manifests_lead_nowhere_else() {
         dbtime(&["report", plain(&store)])
             .expect_code(1)
             .expect_stderr(&[plain(&path)]);
-        dbtime(&["store", "list", plain(&store)])
+        let list = dbtime(&["store", "list", plain(&store), "--format", "json"])
             .expect_code(1)
             .expect_stderr(&[plain(&path)]);
+        assert!(list.stdout.contains(plain(&path)), "{list:?}");
     }
     // A table that is not known yet is none of our business.
     let newer = good.replace("\"table\":\"held_locks\"", "\"table\":\"../secret\"");
