@@ -269,6 +269,17 @@ fn what_is_wrong_is_said_and_what_to_do() {
             .expect_stderr(&[plain(other), "empty"]);
     }
     assert!(Path::new(recording).join("meta.json").is_file());
+    // A part of a store is nothing to put into, and no name for a new one.
+    for base in [&store, &nowhere] {
+        let part = format!("{}?host=db1", plain(base));
+        dbtime(&["store", "put", plain(recording), &part])
+            .expect_code(2)
+            .expect_stderr(&[&part, "name the store only"]);
+        assert!(!Path::new(&part).exists());
+    }
+    dbtime(&["store", "list", &format!("{}?host=db1", plain(&nowhere))])
+        .expect_code(1)
+        .expect_stderr(&[plain(&nowhere), "store put"]);
     let nameless = made::record(&home, "nameless.dbt", "", START_S, 1, true);
     dbtime(&["store", "put", plain(&nameless), plain(&store)])
         .expect_code(1)
