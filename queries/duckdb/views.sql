@@ -12,7 +12,7 @@ FROM (
     SELECT host, recording, identity, complete, "start", "end", rows, bytes, damaged, meta,
            row_number() OVER (
                PARTITION BY host, identity
-               ORDER BY complete DESC, len(damaged) = 0 DESC, rows DESC, "end" DESC, recording DESC
+               ORDER BY complete DESC, len(damaged) = 0 DESC, rows DESC, "end" DESC, len(damaged), recording DESC
            ) AS latest
     FROM read_json(
         getvariable('store') || '/recordings/*/*.json',

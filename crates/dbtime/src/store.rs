@@ -32,21 +32,28 @@ fn put(arguments: &StorePutArguments) -> anyhow::Result<ExitCode> {
         host: arguments.host.clone(),
         damaged: arguments.damaged,
     };
+    let mut code = ExitCode::SUCCESS;
+    // One that cannot be put keeps no other from it.
+    let mut failed = |e: &dyn std::fmt::Display| {
+        say_lines(format_args!("dbtime: {e}"));
+        code = ExitCode::from(FAILED);
+    };
     // What cannot be read is told before a store is made for it.
     let mut opened = Vec::with_capacity(recordings.len());
     for path in recordings {
-        opened.push((path.display().to_string(), Recording::open(path)?));
+        match Recording::open(path) {
+            Ok(recording) => opened.push((path.display().to_string(), recording)),
+            Err(e) => failed(&e),
+        }
+    }
+    if opened.is_empty() {
+        return Ok(code);
     }
     let store = Store::open_or_make(&address).map_err(of_store)?;
-    let mut code = ExitCode::SUCCESS;
     for (path, recording) in &opened {
-        // One that cannot be put keeps no other from it.
         match store.put(recording, path, &options) {
             Ok(put) => tell(path, &address, &put),
-            Err(e) => {
-                say_lines(format_args!("dbtime: {e}"));
-                code = ExitCode::from(FAILED);
-            }
+            Err(e) => failed(&e),
         }
     }
     Ok(code)
@@ -77,17 +84,19 @@ fn tell(path: &str, store: &Address, put: &Put) {
 }
 
 fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
-    let address = match Address::recognise(arguments.store.as_os_str()).map_err(of_store)? {
-        Some(address) => address,
-        // It says that there is none.
-        None => Address::to_put(arguments.store.as_os_str()).map_err(of_store)?,
-    };
+    let address = Address::to_list(arguments.store.as_os_str()).map_err(of_store)?;
     let store = Store::open(&address).map_err(of_store)?;
     let listing = store.list(&address.choice).map_err(of_store)?;
     output::print(&match arguments.format {
         LiveFormat::Text => text(&listing),
         LiveFormat::Json => json(&listing)?,
     })?;
+    for what in &listing.broken {
+        say(format_args!("dbtime: {what}"));
+    }
+    if !listing.broken.is_empty() {
+        return Ok(ExitCode::from(FAILED));
+    }
     if listing.hosts.is_empty() {
         say(format_args!("dbtime: {address}: no recording is in it"));
         return Ok(ExitCode::from(NOTHING_RECORDED));
@@ -164,6 +173,7 @@ struct ListingJson<'a> {
     hosts: Vec<HostJson<'a>>,
     left_files: u64,
     left_bytes: u64,
+    broken: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -226,6 +236,7 @@ fn json(listing: &Listing) -> anyhow::Result<String> {
         hosts: hosts.collect(),
         left_files: listing.left.0,
         left_bytes: listing.left.1,
+        broken: &listing.broken,
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }

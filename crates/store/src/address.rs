@@ -48,25 +48,33 @@ impl Address {
     /// Reads an address as it is typed. None: it is a recording, a file, or nothing; no store is there.
     ///
     /// # Errors
-    /// It is that of a store, but of no part that there can be.
+    /// It is that of a store, but of no part that there can be; or it cannot be told what is there.
     pub fn recognise(typed: &OsStr) -> Result<Option<Address>, StoreError> {
-        let is_store = |path: &str| Path::new(path).join(MARK).is_file();
-        let Some(text) = typed.to_str() else {
+        let Some((place, chosen)) = split(typed) else {
             return Ok(None);
         };
-        let (place, chosen) = match text.split_once('?') {
-            // A name that has a question mark in it.
-            Some(_) if Path::new(text).exists() => (text, None),
-            Some((place, chosen)) => (place, Some(chosen)),
-            None => (text, None),
-        };
-        if !place.contains("://") && !is_store(place) {
+        if !place.contains("://") && !is_store(place)? {
             return Ok(None);
         }
-        Ok(Some(Address {
+        Address::of_parts(place, chosen).map(Some)
+    }
+
+    /// Reads an address of which nothing can be meant but a store, or a part of one.
+    ///
+    /// # Errors
+    /// There can be no such store, or no such part of one.
+    pub fn to_list(typed: &OsStr) -> Result<Address, StoreError> {
+        match split(typed) {
+            Some((place, chosen)) => Address::of_parts(place, chosen),
+            None => Address::to_put(typed),
+        }
+    }
+
+    fn of_parts(place: &str, chosen: Option<&str>) -> Result<Address, StoreError> {
+        Ok(Address {
             choice: chosen.map_or(Ok(Choice::default()), Choice::parse)?,
             place: Place::parse(place)?,
-        }))
+        })
     }
 
     /// Reads the address of a store that may not be there yet.
@@ -74,15 +82,15 @@ impl Address {
     /// # Errors
     /// There can be no store.
     pub fn to_put(typed: &OsStr) -> Result<Address, StoreError> {
+        if let Some((place, Some(_))) = split(typed) {
+            return Err(StoreError::Address(format!(
+                "{}: a part of a store is chosen to be read; to put something name the store only: {place}",
+                typed.display()
+            )));
+        }
         let place = match typed.to_str() {
-            Some(text) if text.contains("://") => {
-                if text.contains('?') {
-                    let what = "a part of a store is chosen to be read; to put something name the store only";
-                    return Err(StoreError::Address(format!("{text}: {what}")));
-                }
-                Place::parse(text)?
-            }
-            _ => Place::Folder(typed.into()),
+            Some(text) => Place::parse(text)?,
+            None => Place::Folder(typed.into()),
         };
         Ok(Address {
             place,
@@ -126,6 +134,28 @@ impl Address {
             // What else lies in a bucket is none of our business.
             Place::Bucket { .. } => Ok((self.open()?, true)),
         }
+    }
+}
+
+/// A place, and what is chosen of it. None: no text, and so no part of anything.
+fn split(typed: &OsStr) -> Option<(&str, Option<&str>)> {
+    let text = typed.to_str()?;
+    Some(match text.split_once('?') {
+        // A name that has a question mark in it.
+        Some(_) if Path::new(text).exists() => (text, None),
+        Some((place, chosen)) => (place, Some(chosen)),
+        None => (text, None),
+    })
+}
+
+/// Whether a directory says that it is a store.
+fn is_store(path: &str) -> Result<bool, StoreError> {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    match std::fs::metadata(Path::new(path).join(MARK)) {
+        Ok(mark) => Ok(mark.is_file()),
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidFilename) => Ok(false),
+        // A file of another name beside it could not be read either.
+        Err(e) => Err(StoreError::io(path, e)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use crate::address::{Address, Choice};
 use crate::error::StoreError;
-use crate::layout::{Host, MANIFESTS, MARK, StateName, VERSION, manifests_of};
+use crate::layout::{Host, MANIFESTS, MARK, StateName, VERSION, is_known_layout, manifests_of};
 use crate::manifest::Manifest;
 use crate::objects::Objects;
 
@@ -88,16 +88,12 @@ impl Store {
         }
         let mark: Mark = serde_json::from_slice(&text)
             .map_err(|e| StoreError::format(&path, format!("not the mark of a store of dbtime: {e}")))?;
-        let major = |version: &str| version.split('.').next().map(str::to_string);
-        match major(&mark.version) == major(VERSION) {
+        match is_known_layout(&mark.version) {
             true => Ok(true),
-            false => Err(StoreError::format(
+            false => Err(StoreError::OtherLayout {
                 path,
-                format!(
-                    "layout version {}: this dbtime reads {VERSION}; use the dbtime that wrote it",
-                    mark.version
-                ),
-            )),
+                version: mark.version,
+            }),
         }
     }
 
@@ -126,18 +122,19 @@ impl Store {
             .collect())
     }
 
-    /// What there is of a recording. A manifest that cannot be understood stands in nobody's way here.
-    pub(crate) fn states(&self, host: &Host, identity: u64) -> Result<Vec<Manifest>, StoreError> {
-        let mut states = Vec::new();
-        for name in self.names(host)?.iter().filter(|name| name.identity == identity) {
-            match Manifest::read(self.objects(), name) {
-                Ok(manifest) => states.push(manifest),
-                Err(StoreError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {}
-                Err(e @ StoreError::Io { .. }) => return Err(e),
-                Err(_) => {}
+    /// What there is of a recording.
+    pub(crate) fn states(&self, host: &Host, identity: u64) -> Result<Found, StoreError> {
+        let mut found = Found::default();
+        for name in self.names(host)? {
+            if name.identity == identity {
+                match self.read_into(&mut found, name) {
+                    // It is no state of it any more.
+                    Err(e) if e.is_gone() => {}
+                    other => other?,
+                }
             }
         }
-        Ok(states)
+        Ok(found)
     }
 
     /// The recordings that were chosen, each in its latest state, in the order of their begin.
@@ -145,19 +142,29 @@ impl Store {
     /// # Errors
     /// There is nothing of a host that was asked for, or a manifest cannot be read.
     pub(crate) fn recordings(&self, choice: &Choice) -> Result<Vec<Manifest>, StoreError> {
-        let is_gone =
-            |e: &StoreError| matches!(e, StoreError::Io { error, .. } if error.kind() == ErrorKind::NotFound);
+        let found = self.found(choice)?;
+        match found.broken.into_iter().next() {
+            Some(broken) => Err(broken.error),
+            None => Ok(latest(found.readable)),
+        }
+    }
+
+    /// All states of the recordings that were chosen.
+    ///
+    /// # Errors
+    /// There is nothing of a host that was asked for, or the store cannot be read.
+    pub(crate) fn found(&self, choice: &Choice) -> Result<Found, StoreError> {
         for _ in 0..TRIES {
-            match self.recordings_now(choice) {
+            match self.found_now(choice) {
                 // A later state was put since the names were listed: there is another name.
-                Err(e) if is_gone(&e) => {}
+                Err(e) if e.is_gone() => {}
                 other => return other,
             }
         }
-        self.recordings_now(choice)
+        self.found_now(choice)
     }
 
-    fn recordings_now(&self, choice: &Choice) -> Result<Vec<Manifest>, StoreError> {
+    fn found_now(&self, choice: &Choice) -> Result<Found, StoreError> {
         let hosts = match choice.hosts.as_slice() {
             [] => self.hosts()?,
             hosts => hosts
@@ -165,7 +172,7 @@ impl Store {
                 .map(|host| Host::new(host).map_err(StoreError::Address))
                 .collect::<Result<Vec<Host>, _>>()?,
         };
-        let mut found: Vec<Manifest> = Vec::new();
+        let mut found = Found::default();
         for host in &hosts {
             let names = self.names(host)?;
             if names.is_empty() {
@@ -176,17 +183,50 @@ impl Store {
                     hosts: hosts.iter().map(|host| host.name().to_string()).collect(),
                 });
             }
-            let mut states: BTreeMap<u64, Vec<StateName>> = BTreeMap::new();
             for name in names.into_iter().filter(|name| choice.takes(name)) {
-                states.entry(name.identity).or_default().push(name);
-            }
-            for names in states.into_values() {
-                let manifests = names.iter().map(|name| Manifest::read(self.objects(), name));
-                let manifests = manifests.collect::<Result<Vec<_>, _>>()?;
-                found.extend(manifests.into_iter().max_by_key(Manifest::rank));
+                self.read_into(&mut found, name)?;
             }
         }
-        found.sort_by_key(|manifest| (manifest.meta.start_us, manifest.name.clone()));
         Ok(found)
     }
+
+    /// Reads a manifest. One that is there and cannot be understood is no error.
+    fn read_into(&self, found: &mut Found, name: StateName) -> Result<(), StoreError> {
+        match Manifest::read(self.objects(), &name) {
+            Ok(manifest) => found.readable.push(manifest),
+            Err(error @ StoreError::Io { .. }) if !error.is_damage() => return Err(error),
+            Err(error) => found.broken.push(Broken { name, error }),
+        }
+        Ok(())
+    }
+}
+
+/// Manifests.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) readable: Vec<Manifest>,
+    /// Those that are there and cannot be understood.
+    pub(crate) broken: Vec<Broken>,
+}
+
+/// A manifest that cannot be understood.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) name: StateName,
+    pub(crate) error: StoreError,
+}
+
+/// Of several states of a recording the one that counts; in the order of their begin.
+pub(crate) fn latest(manifests: Vec<Manifest>) -> Vec<Manifest> {
+    let mut latest: BTreeMap<(Host, u64), Manifest> = BTreeMap::new();
+    for manifest in manifests {
+        let recording = (manifest.name.host.clone(), manifest.name.identity);
+        match latest.get(&recording) {
+            Some(other) if other.rank() > manifest.rank() => {}
+            _ => drop(latest.insert(recording, manifest)),
+        }
+    }
+    let mut latest: Vec<Manifest> = latest.into_values().collect();
+    latest.sort_by_key(|manifest| (manifest.meta.start_us, manifest.name.clone()));
+    latest
 }

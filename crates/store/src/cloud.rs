@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path;
 use object_store::{ClientConfigKey, Error, ObjectStore, ObjectStoreExt, RetryConfig};
 use tokio::runtime::{Builder, Handle};
@@ -18,16 +19,24 @@ use crate::credentials::{self, Credentials};
 use crate::objects::{Entry, Objects, too_large};
 
 /// Nobody answers.
-const NO_CONNECTION: &str = "5 seconds";
+const NO_CONNECTION: Duration = Duration::from_secs(5);
+/// Nothing comes from a server that has taken a request.
+const SILENCE: Duration = Duration::from_secs(15);
 /// Of a request, answer included: the largest object through 1 Mbit/s.
-const LONGEST_REQUEST: &str = "600 seconds";
+const LONGEST_REQUEST: Duration = Duration::from_secs(600);
+/// Bytes of an object that go through 1 Mbit/s in a second.
+const SLOWEST: u64 = 125_000;
 /// An error of the server, or no answer, is no reason to give up at once.
 const TRIES: usize = 4;
-const TRIED_FOR: Duration = Duration::from_secs(60);
+/// After that it is not asked again.
+const TRIED_FOR: Duration = Duration::from_secs(30);
 
 /// Objects in a bucket.
 pub(crate) struct Bucket {
+    /// Asks: a server that is silent is given up soon.
     store: AmazonS3,
+    /// Puts: as long as an object is sent, a server says nothing.
+    uploads: AmazonS3,
     /// Names of all objects of the store begin so.
     prefix: String,
     address: String,
@@ -50,11 +59,8 @@ impl Bucket {
     pub(crate) fn open(bucket: &str, prefix: &str, address: &str) -> io::Result<Bucket> {
         // That somebody else has chosen one is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = AmazonS3ConfigKey::Client;
-        let mut builder = AmazonS3Builder::from_env()
+        let mut builder = with_times(AmazonS3Builder::from_env(), None)
             .with_bucket_name(bucket)
-            .with_config(client(ClientConfigKey::ConnectTimeout), NO_CONNECTION)
-            .with_config(client(ClientConfigKey::Timeout), LONGEST_REQUEST)
             .with_retry(RetryConfig {
                 max_retries: TRIES,
                 retry_timeout: TRIED_FOR,
@@ -68,7 +74,9 @@ impl Bucket {
                 builder = builder.with_token(token);
             }
         }
-        let store = builder.build().map_err(io_error)?;
+        let store = with_times(builder.clone(), Some(SILENCE));
+        let store = store.build().map_err(io_error)?;
+        let uploads = builder.build().map_err(io_error)?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -80,6 +88,7 @@ impl Bucket {
             })?;
         Ok(Bucket {
             store,
+            uploads,
             prefix: prefix.to_string(),
             address: address.to_string(),
             handle,
@@ -192,7 +201,22 @@ impl Objects for Bucket {
 
     fn put(&self, path: &str, bytes: Bytes) -> io::Result<()> {
         let path = self.path(path)?;
-        self.wait(self.store.put(&path, bytes.into())).map(drop)
+        let longest = TRIED_FOR + Duration::from_secs(bytes.len() as u64 / SLOWEST);
+        self.wait(async {
+            let put = self.uploads.put(&path, bytes.into());
+            match tokio::time::timeout(longest, put).await {
+                Ok(put) => put.map(Ok),
+                Err(_) => Ok(Err(longest)),
+            }
+        })?
+        .map(drop)
+        .map_err(|longest| {
+            let seconds = longest.as_secs();
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the server has not taken it within {seconds} seconds"),
+            )
+        })
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
@@ -203,8 +227,26 @@ impl Objects for Bucket {
         }
     }
 
+    fn is_near(&self) -> bool {
+        false
+    }
+
     fn address(&self) -> &str {
         &self.address
+    }
+}
+
+/// A client that waits so long, and for so long while nothing comes.
+fn with_times(builder: AmazonS3Builder, silence: Option<Duration>) -> AmazonS3Builder {
+    let set = |builder: AmazonS3Builder, key, time: Duration| {
+        let time = format!("{} seconds", time.as_secs());
+        builder.with_config(AmazonS3ConfigKey::Client(key), time)
+    };
+    let builder = set(builder, ClientConfigKey::ConnectTimeout, NO_CONNECTION);
+    let builder = set(builder, ClientConfigKey::Timeout, LONGEST_REQUEST);
+    match silence {
+        Some(silence) => set(builder, ClientConfigKey::ReadTimeout, silence),
+        None => builder,
     }
 }
 
@@ -219,12 +261,22 @@ fn io_error(error: Error) -> io::Error {
     // What it came from is what a person needs: a certificate, a name that is not known.
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
+    let mut kind = kind;
     while let Some(e) = cause {
+        if e.downcast_ref().map(HttpError::kind) == Some(HttpErrorKind::Timeout) {
+            kind = io::ErrorKind::TimedOut;
+        }
         let what = e.to_string();
         if !text.contains(&what) {
             text = format!("{text}: {what}");
         }
         cause = e.source();
+    }
+    if kind == io::ErrorKind::TimedOut {
+        let (silence, connection) = (SILENCE.as_secs(), NO_CONNECTION.as_secs());
+        text = format!(
+            "the server does not answer (it has {connection} seconds to take a connection and {silence} for the next part of an answer): {text}"
+        );
     }
     io::Error::new(kind, text)
 }

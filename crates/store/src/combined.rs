@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use dbtime_model::recording::{Clock, Cost, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION};
 
+use crate::address::Choice;
 use crate::manifest::Manifest;
+use crate::seams;
 
-/// What is said of several recordings; what they say differently is said of none.
+/// What is said of several recordings, which are in the order of their begin; what they say differently is said of none.
 ///
 /// # Errors
 /// They cannot be taken as one; says why, and what to do.
-pub(crate) fn combined(manifests: &[Manifest]) -> Result<Meta, String> {
+pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, String> {
     let Some((first, others)) = manifests.split_first() else {
         return Ok(Meta::default());
     };
@@ -73,6 +75,7 @@ pub(crate) fn combined(manifests: &[Manifest]) -> Result<Meta, String> {
     all.cost = cost(metas);
     all.files = metas.iter().flat_map(|meta| meta.files.clone()).collect();
     all.notes = metas.iter().flat_map(|meta| meta.notes.clone()).collect();
+    all.notes.extend(seams::notes(manifests, choice));
     all.notes.sort_by_key(|note| note.time_us);
     Ok(all)
 }

@@ -4,6 +4,8 @@ use std::io;
 
 use dbtime_model::recording::RecordingError;
 
+use crate::layout::VERSION;
+
 /// Why something could not be put, read or listed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -25,6 +27,14 @@ pub enum StoreError {
         path: String,
         /// What is wrong with it.
         what: String,
+    },
+    /// An object was written by a dbtime that has another layout.
+    #[error("{path}: layout version {version}: this dbtime reads {VERSION}; use the dbtime that wrote it")]
+    OtherLayout {
+        /// Which one.
+        path: String,
+        /// Of which version it is.
+        version: String,
     },
     /// There is something else at this place.
     #[error(
@@ -85,6 +95,20 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// There is no such object.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, StoreError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// The object was read, and is not what dbtime has written: to read it once more changes nothing.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            StoreError::Format { .. } => true,
+            StoreError::Io { error, .. } => error.kind() == io::ErrorKind::InvalidData,
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(path: impl Into<String>, error: io::Error) -> StoreError {
         StoreError::Io {
             path: path.into(),

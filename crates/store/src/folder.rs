@@ -1,7 +1,7 @@
 //! A store in a directory. Links, FIFOs and devices in it are neither read nor written, whoever put them there.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Folder {
     /// The same to write in it; one that is not there is made, for its owner only.
     pub(crate) fn open_or_make(path: &Path, address: &str) -> io::Result<Folder> {
         let root = match Directory::open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
                 let place = Place::of(path)?;
                 place
                     .directory()
@@ -69,7 +69,7 @@ impl Folder {
         let mut directory = self.root.try_clone()?;
         for part in path.split('/').filter(|part| !part.is_empty()) {
             directory = match directory.open_directory(part.as_ref()) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
                 other => other?,
             };
         }
@@ -91,12 +91,12 @@ impl Objects for Folder {
         let Some(directory) = self.folder(folder)? else {
             return Ok(Vec::new());
         };
-        let mut names: Vec<String> = directory
-            .names()?
-            .into_iter()
-            .filter(|name| directory.open_directory(name).is_ok())
-            .filter_map(|name| name.into_string().ok())
-            .collect();
+        let mut names = Vec::new();
+        for name in directory.names()? {
+            if let (Some(name), Some(_)) = (name.to_str(), below(&directory, &name, folder)?) {
+                names.push(name.to_string());
+            }
+        }
         names.sort_unstable();
         Ok(names)
     }
@@ -107,7 +107,7 @@ impl Objects for Folder {
             .and_then(|(directory, name)| directory.open_file(name)?.metadata());
         match opened {
             Ok(metadata) => Ok(Some(metadata.len())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -132,9 +132,13 @@ impl Objects for Folder {
     fn remove(&self, path: &str) -> io::Result<()> {
         match self.look_up(path, Directory::open_directory) {
             Ok((directory, name)) => directory.remove_file(name),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
         }
+    }
+
+    fn is_near(&self) -> bool {
+        true
     }
 
     fn address(&self) -> &str {
@@ -152,14 +156,40 @@ fn list_below(directory: &Directory, folder: &str, deepest: usize, found: &mut V
             "" => name.to_string(),
             folder => format!("{folder}/{name}"),
         };
-        if let Ok(file) = directory.open_file(name.as_ref()) {
-            let bytes = file.metadata()?.len();
-            found.push(Entry { path, bytes });
-        } else if deepest > 0
-            && let Ok(below) = directory.open_directory(name.as_ref())
+        if let Some(below) = below(directory, name.as_ref(), folder)? {
+            if deepest > 0 {
+                list_below(&below, &path, deepest - 1, found)?;
+            }
+            continue;
+        }
+        match directory
+            .open_file(name.as_ref())
+            .and_then(|file| file.metadata())
         {
-            list_below(&below, &path, deepest - 1, found)?;
+            Ok(file) => found.push(Entry {
+                path,
+                bytes: file.len(),
+            }),
+            // A link, a FIFO, a device; or it was removed meanwhile.
+            Err(e) if [ErrorKind::InvalidInput, ErrorKind::NotFound].contains(&e.kind()) => {}
+            Err(e) => return Err(at(&path, e)),
         }
     }
     Ok(())
+}
+
+/// A folder in another one; none where the name is that of something else, or of nothing. What cannot be looked at may be full: that is
+/// an error.
+fn below(directory: &Directory, name: &OsStr, folder: &str) -> io::Result<Option<Directory>> {
+    match directory.open_directory(name) {
+        Ok(below) => Ok(Some(below)),
+        Err(e) if e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::NotADirectory => Ok(None),
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Ok(None),
+        Err(e) => Err(at(&format!("{folder}/{}", name.to_string_lossy()), e)),
+    }
+}
+
+/// An error that says where.
+fn at(path: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{path}: {error}"))
 }

@@ -61,6 +61,10 @@ impl Objects for Dying {
         self.inner.remove(path)
     }
 
+    fn is_near(&self) -> bool {
+        self.inner.is_near()
+    }
+
     fn address(&self) -> &str {
         self.inner.address()
     }
@@ -69,7 +73,7 @@ impl Objects for Dying {
 const HOUR_US: i64 = 3_600_000_000;
 
 /// Writes a recording with a counter in each of some hours.
-fn record(path: &Path, hours: i64, complete: bool) {
+pub(crate) fn record(path: &Path, hours: i64, complete: bool) {
     let meta = Meta {
         schema: SCHEMA_VERSION.to_string(),
         end_us: hours * HOUR_US,
@@ -101,12 +105,12 @@ fn record(path: &Path, hours: i64, complete: bool) {
     }
 }
 
-fn address(path: &Path) -> Address {
+pub(crate) fn address(path: &Path) -> Address {
     Address::to_put(path.as_os_str()).expect("an address")
 }
 
 /// The hours of which there are rows, each row once; and all objects with their contents.
-fn found(store: &Path) -> Vec<i64> {
+pub(crate) fn found(store: &Path) -> Vec<i64> {
     let store = match Store::open(&address(store)) {
         Err(StoreError::NotThere(_)) => return vec![],
         other => other.expect("a store"),
@@ -121,7 +125,7 @@ fn found(store: &Path) -> Vec<i64> {
     values
 }
 
-fn objects(store: &Path) -> Vec<(String, Bytes)> {
+pub(crate) fn objects(store: &Path) -> Vec<(String, Bytes)> {
     let objects = address(store).open().expect("a folder");
     let all = objects.list("").expect("a list");
     let content = |entry: Entry| {

@@ -13,6 +13,12 @@ pub(crate) const MANIFESTS: &str = "recordings";
 /// Version of names and manifests. A reader takes any minor version of its own major version.
 pub(crate) const VERSION: &str = "1.0";
 
+/// Whether names and manifests of this version can be read.
+pub(crate) fn is_known_layout(version: &str) -> bool {
+    let major = |version: &str| version.split('.').next().map(str::to_string);
+    major(version) == major(VERSION)
+}
+
 /// Microseconds of an hour.
 const HOUR_US: i64 = 3_600_000_000;
 /// Bytes of the name of a host: as many as a name in the domain name system has.
@@ -148,6 +154,18 @@ impl StateName {
         let hour = hour.map(|hour| format!("/hour={hour:02}")).unwrap_or_default();
         format!("table={table}/date={date}{hour}/host={host}/{recording}.{part}.parquet")
     }
+
+    /// Whether an object is a file of this state, by its path.
+    pub(crate) fn has_file(&self, path: &str) -> bool {
+        let end = || {
+            let (folder, name) = path.strip_prefix("table=")?.rsplit_once('/')?;
+            let (_, host) = folder.rsplit_once("/host=")?;
+            let part = name.strip_prefix(&self.recording())?.strip_prefix('.')?;
+            let part: u32 = part.strip_suffix(".parquet")?.parse().ok()?;
+            (host == self.host.in_path()).then_some(part)
+        };
+        end().is_some()
+    }
 }
 
 /// Folder of the manifests of a host.
@@ -210,9 +228,22 @@ mod tests {
         assert_eq!(hour(3_600_000_000), Ok(("1970-01-01".to_string(), 1)));
         assert!(hour(i64::MAX).is_err() && hour(i64::MIN).is_err());
         let hour = Hour::of(1_795_407_276_000_000).expect("an hour");
+        let file = name("db1").file("activity", hour.date, Some(hour.hour), 1);
         assert_eq!(
-            name("db1").file("activity", hour.date, Some(hour.hour), 1),
+            file,
             "table=activity/date=2026-11-23/hour=04/host=db1/0123456789abcdef-0000000000000007.1.parquet"
         );
+        assert!(name("db1").has_file(&file));
+        let later = StateName {
+            version: 8,
+            ..name("db1")
+        };
+        assert!(!later.has_file(&file) && !name("db").has_file(&file));
+        for other in [".1.parquet.x", ".x.parquet", "0.1.parquet"] {
+            assert!(
+                !name("db1").has_file(&file.replace(".1.parquet", other)),
+                "{other}"
+            );
+        }
     }
 }

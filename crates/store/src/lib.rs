@@ -19,9 +19,11 @@ mod address;
 mod catalog;
 mod cloud;
 mod combined;
+mod copies;
 mod credentials;
 mod error;
 mod folder;
+mod identity;
 #[cfg(test)]
 mod killed;
 mod layout;
@@ -30,9 +32,14 @@ mod manifest;
 mod objects;
 mod percent;
 mod put;
+mod removal;
+#[cfg(test)]
+mod replaced;
+mod seams;
 mod selection;
 mod shape;
 mod sheaf;
+mod text;
 
 pub use address::{Address, Choice};
 pub use catalog::Store;

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::HashSet;
 
 use crate::address::Choice;
-use crate::catalog::Store;
+use crate::catalog::{Store, latest};
 use crate::error::StoreError;
 use crate::manifest::Manifest;
-
-/// Shorter than this, time between two recordings is what starting the next one takes: microseconds.
-const NO_GAP_US: i64 = 2_000_000;
+use crate::seams::gaps;
 
 /// What is in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +16,8 @@ pub struct Listing {
     pub hosts: Vec<HostListing>,
     /// Files with rows that are part of no recording, and their bytes: a put was killed, or is under way.
     pub left: (u64, u64),
+    /// Manifests that cannot be understood: which, why, and what to do. Their recordings are in no other list.
+    pub broken: Vec<String>,
 }
 
 /// What there is of a host.
@@ -60,39 +60,56 @@ impl Store {
     /// Lists what there is of the part that is chosen, and holds it against the files that are there.
     ///
     /// # Errors
-    /// The store or a manifest cannot be read.
+    /// The store cannot be read.
     pub fn list(&self, choice: &Choice) -> Result<Listing, StoreError> {
         let entries = self
             .objects()
             .list("")
             .map_err(|e| StoreError::io(self.address(), e))?;
-        let mut there: BTreeMap<&str, u64> = entries
+        let there: BTreeMap<&str, u64> = entries
             .iter()
             .filter(|entry| entry.path.starts_with("table="))
             .map(|entry| (entry.path.as_str(), entry.bytes))
             .collect();
+        let chosen = self.found(choice)?;
+        let of_all = match *choice == Choice::default() {
+            true => None,
+            false => Some(self.found(&Choice::default())?),
+        };
+        let all = of_all.as_ref().unwrap_or(&chosen);
+        let known: HashSet<String> = all
+            .readable
+            .iter()
+            .flat_map(|manifest| manifest.files.iter().map(|file| manifest.path_of(file)))
+            .collect();
+        // Of what is broken nobody can tell which files it has: those that are called like it are its own.
+        let of_broken = |path: &str| all.broken.iter().any(|broken| broken.name.has_file(path));
+        let left = there
+            .iter()
+            .filter(|(path, _)| !known.contains(**path) && !of_broken(path));
+        let (files, bytes) = left.fold((0, 0), |(files, sum), (_, bytes)| (files + 1, sum + bytes));
+        let broken = chosen
+            .broken
+            .iter()
+            .map(|broken| broken.error.to_string())
+            .collect();
         let mut hosts: BTreeMap<String, Vec<RecordingListing>> = BTreeMap::new();
-        for manifest in self.recordings(choice)? {
+        for manifest in latest(chosen.readable) {
             let recording = recording(&manifest, &there);
             let host = manifest.name.host.name().to_string();
             hosts.entry(host).or_default().push(recording);
         }
-        let known: HashSet<String> = self
-            .recordings(&Choice::default())?
-            .iter()
-            .flat_map(|manifest| manifest.files.iter().map(|file| manifest.path_of(file)))
-            .collect();
-        there.retain(|path, _| !known.contains(*path));
         Ok(Listing {
             hosts: hosts
                 .into_iter()
                 .map(|(host, recordings)| HostListing {
                     host,
-                    gaps_us: gaps(&recordings),
+                    gaps_us: gaps(recordings.iter().map(|one| (one.start_us, one.end_us))),
                     recordings,
                 })
                 .collect(),
-            left: (there.len() as u64, there.values().sum()),
+            left: (files, bytes),
+            broken,
         })
     }
 }
@@ -123,48 +140,5 @@ fn recording(manifest: &Manifest, there: &BTreeMap<&str, u64>) -> RecordingListi
         bytes: manifest.bytes(),
         damaged: manifest.damaged.clone(),
         missing,
-    }
-}
-
-fn gaps(recordings: &[RecordingListing]) -> Vec<(i64, i64)> {
-    let mut gaps = Vec::new();
-    let mut covered: Option<i64> = None;
-    for recording in recordings {
-        if let Some(end) = covered
-            && recording.start_us.saturating_sub(end) > NO_GAP_US
-        {
-            gaps.push((end, recording.start_us));
-        }
-        covered = Some(covered.map_or(recording.end_us, |end| end.max(recording.end_us)));
-    }
-    gaps
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_is_time_in_which_no_recording_was_made() {
-        let recording = |start_s: i64, end_s: i64| RecordingListing {
-            recording: String::new(),
-            start_us: start_s * 1_000_000,
-            end_us: end_s * 1_000_000,
-            complete: true,
-            database: String::new(),
-            rows: 0,
-            files: 0,
-            bytes: 0,
-            damaged: vec![],
-            missing: vec![],
-        };
-        assert_eq!(gaps(&[]), []);
-        let all = [
-            recording(0, 100),
-            recording(10, 20),
-            recording(101, 200),
-            recording(300, 400),
-        ];
-        assert_eq!(gaps(&all), [(200_000_000, 300_000_000)]);
     }
 }

@@ -1,6 +1,7 @@
 //! The manifest of a recording: which files are part of it. Written last, it is what makes the recording part of the store.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use dbtime_model::recording::{LARGEST_FILE, Meta, TABLES};
@@ -9,11 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::StoreError;
-use crate::layout::{StateName, VERSION};
+use crate::layout::{StateName, VERSION, is_known_layout};
 use crate::objects::Objects;
 
 /// Bytes of a manifest: what dbtime writes is a thousandth of it.
 const LARGEST: u64 = 64 << 20;
+/// Files of a recording: hours of several years.
+const MOST_FILES: usize = 1 << 18;
 
 /// A manifest as it is written. `docs/store.md` is its contract.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,12 +86,21 @@ pub(crate) struct Manifest {
     pub(crate) files: Vec<StoredFile>,
 }
 
-/// Of two states of a recording the one with the higher rank is the later one.
-pub(crate) type Rank = (bool, bool, u64, i64, u64);
+/// Of two states of a recording the one with the higher rank counts: that of a recorder that has ended, then what could be read whole,
+/// then what has more rows, goes on longer, has fewer damages; and at last one of them, always the same.
+pub(crate) type Rank = (bool, bool, u64, i64, Reverse<usize>, u64);
 
-/// The rank of a recording as it is now.
-pub(crate) fn rank(meta: &Meta, is_whole: bool, version: u64) -> Rank {
-    (meta.complete, is_whole, recorded_rows(meta), meta.end_us, version)
+/// The rank of a recording as it is now, `damages` being how many things could not be read of it.
+pub(crate) fn rank(meta: &Meta, damages: usize, version: u64) -> Rank {
+    let is_whole = damages == 0;
+    (
+        meta.complete,
+        is_whole,
+        recorded_rows(meta),
+        meta.end_us,
+        Reverse(damages),
+        version,
+    )
 }
 
 fn recorded_rows(meta: &Meta) -> u64 {
@@ -104,7 +116,7 @@ impl Manifest {
     }
 
     pub(crate) fn rank(&self) -> Rank {
-        rank(&self.meta, self.damaged.is_empty(), self.name.version)
+        rank(&self.meta, self.damaged.len(), self.name.version)
     }
 
     pub(crate) fn path_of(&self, file: &StoredFile) -> String {
@@ -123,6 +135,12 @@ impl Manifest {
 
     /// One line of JSON: engines take it for a table of one row.
     pub(crate) fn to_json(&self) -> Result<Vec<u8>, String> {
+        if self.files.len() > MOST_FILES {
+            return Err(format!(
+                "it would need {} files, where {MOST_FILES} are the most: put recordings of hours or days",
+                self.files.len()
+            ));
+        }
         let moment =
             |us| jiff::Timestamp::from_microsecond(us).map_or_else(|_| String::new(), |t| t.to_string());
         let written = Written {
@@ -154,29 +172,46 @@ impl Manifest {
     }
 
     fn of_json(text: &[u8], name: &StateName, path: &str) -> Result<Manifest, StoreError> {
-        let wrong = |what: String| StoreError::format(path, what);
-        let written: Written = serde_json::from_slice(text)
-            .map_err(|e| wrong(format!("damaged: put its recording again, or remove it ({e})")))?;
-        let major = |version: &str| version.split('.').next().map(str::to_string);
-        if major(&written.store) != major(VERSION) {
-            return Err(wrong(format!(
-                "layout version {}: this dbtime reads {VERSION}; use the dbtime that wrote it",
-                written.store
-            )));
+        let wrong = |what: String| {
+            StoreError::format(
+                path,
+                format!("damaged: put its recording again, or remove it ({what})"),
+            )
+        };
+        let written: Written = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+        if !is_known_layout(&written.store) {
+            return Err(StoreError::OtherLayout {
+                path: path.to_string(),
+                version: written.store,
+            });
         }
         if written.host != name.host.name() || written.recording != name.recording() {
             return Err(wrong("it is not what its name says".to_string()));
+        }
+        let count = written.files.len();
+        if count > MOST_FILES {
+            return Err(wrong(format!("{count} files, where {MOST_FILES} are the most")));
         }
         let meta = Meta::of_json(Path::new(path), written.meta)?;
         // A later minor version may have further tables.
         let is_known = |file: &&WrittenFile| TABLES.contains(&file.table.as_str());
         let files = written.files.iter().filter(is_known);
-        let files = files.map(|file| StoredFile::new(file).map_err(&wrong));
+        let files: Vec<StoredFile> = files
+            .map(|file| StoredFile::new(file).map_err(&wrong))
+            .collect::<Result<_, _>>()?;
+        // One that is named twice would be counted twice.
+        let mut met = HashSet::with_capacity(files.len());
+        for file in &files {
+            if !met.insert((file.table, file.date, file.hour, file.part)) {
+                let twice = name.file(file.table, file.date, file.hour, file.part);
+                return Err(wrong(format!("it names {twice} twice")));
+            }
+        }
         Ok(Manifest {
             name: name.clone(),
             meta,
             damaged: written.damaged,
-            files: files.collect::<Result<_, _>>()?,
+            files,
         })
     }
 }
@@ -209,6 +244,9 @@ impl StoredFile {
         }
         if written.bytes > LARGEST_FILE {
             return Err(wrong("wrong length"));
+        }
+        if written.part == 0 {
+            return Err(wrong("wrong number"));
         }
         Ok(StoredFile {
             table: table.ok_or_else(|| wrong("unknown name"))?,

@@ -33,6 +33,9 @@ pub(crate) trait Objects: fmt::Debug + Send + Sync {
     /// Removes an object. That there is none is no error.
     fn remove(&self, path: &str) -> io::Result<()>;
 
+    /// Whether an object is read about as fast as it is asked for.
+    fn is_near(&self) -> bool;
+
     /// The address, as a person would type it.
     fn address(&self) -> &str;
 

@@ -1,11 +1,12 @@
 //! Puts a recording into a store.
 //!
 //! Files first, the manifest last, then what it replaces is removed. Whoever is killed in between has put nothing; the same once more
-//! makes the same objects.
+//! makes the same objects. What is removed then is in [`crate::removal`].
 
 use std::collections::{BTreeMap, HashSet};
+use std::io::ErrorKind;
 
-use dbtime_model::recording::{Meta, Problem, Recording};
+use dbtime_model::recording::{LARGEST_FILE, Meta, Problem, Recording};
 use dbtime_model::{
     ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow, StatementRow,
     SwitchRow,
@@ -14,7 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::Store;
 use crate::error::StoreError;
-use crate::layout::{Host, Hour, StateName, VERSION};
+use crate::identity::name_of;
+use crate::layout::{Host, Hour, StateName};
 use crate::manifest::{Manifest, StoredFile, rank};
 use crate::shape::{Dimension, Fact};
 use crate::sheaf::{DimensionFiles, Once, Sheaves, Target};
@@ -54,7 +56,7 @@ pub struct Put {
 pub enum Outcome {
     /// It is in the store now.
     Stored,
-    /// It was there, whole.
+    /// It was there, whole and undamaged.
     WasThere,
     /// A later state of it was there: that stays.
     LaterIsThere,
@@ -71,29 +73,45 @@ impl Store {
             recording: what.to_string(),
             why,
         };
-        let name = name_of(meta, options).map_err(refused)?;
-        let there = self.states(&name.host, name.identity)?;
-        let own = rank(meta, !options.damaged, name.version);
+        let host = host_of(meta, options).map_err(refused)?;
+        // Which state it is hangs on what can be read of it.
+        let damaged = match options.damaged {
+            true => damages(recording),
+            false => Vec::new(),
+        };
+        let name = name_of(meta, host, &damaged).map_err(refused)?;
+        let there = self.states(&name.host, name.identity)?.readable;
+        let own = rank(meta, damaged.len(), name.version);
         if let Some(later) = there.iter().find(|other| other.rank() > own) {
             return Ok(done(later, Outcome::LaterIsThere, 0));
         }
         if let Some(same) = there.iter().find(|other| other.rank() == own)
-            && self.is_whole(same)?
+            && self.is_sound(same)?
         {
-            let replaced = self.remove_before(same, &there)?;
+            let replaced = self.remove_before(same)?;
             return Ok(done(same, Outcome::WasThere, replaced));
+        }
+        let not_whole = |problems: Vec<String>| StoreError::Damaged {
+            recording: what.to_string(),
+            problems,
+        };
+        // Its files are written over, which nobody may do with less than what is in them.
+        if there.iter().any(|other| other.name.version == name.version) && !options.damaged {
+            let problems = damages(recording);
+            if !problems.is_empty() {
+                return Err(not_whole(problems));
+            }
         }
         let mut target = Target {
             objects: self.objects(),
             name,
             files: Vec::new(),
         };
-        let problems = put_tables(recording, &mut target)?;
-        let damaged: Vec<String> = problems.into_iter().map(|problem| problem.0).collect();
-        if !damaged.is_empty() && !options.damaged {
-            return Err(StoreError::Damaged {
-                recording: what.to_string(),
-                problems: damaged,
+        let problems = in_words(put_tables(recording, &mut target)?);
+        if problems != damaged {
+            return Err(match options.damaged {
+                true => refused("what can be read of it has changed meanwhile: put it again".to_string()),
+                false => not_whole(problems),
             });
         }
         let Target { name, files, .. } = target;
@@ -110,39 +128,31 @@ impl Store {
         self.objects()
             .put(&path, text.into())
             .map_err(|e| StoreError::io(self.objects().where_is(&path), e))?;
-        let replaced = self.remove_before(&manifest, &there)?;
+        let replaced = self.remove_before(&manifest)?;
         Ok(done(&manifest, Outcome::Stored, replaced))
     }
 
-    /// Whether all files of a recording are there, with the lengths that they should have.
-    fn is_whole(&self, manifest: &Manifest) -> Result<bool, StoreError> {
+    /// Whether all files of a recording are there as they were put. Of those that are far away only lengths are compared: to read them
+    /// takes as long as to put them, and whoever keeps them holds them against checksums of his own.
+    fn is_sound(&self, manifest: &Manifest) -> Result<bool, StoreError> {
         for file in &manifest.files {
             let path = manifest.path_of(file);
-            let length = self
-                .objects()
-                .length(&path)
-                .map_err(|e| StoreError::io(self.objects().where_is(&path), e))?;
-            if length != Some(file.bytes) {
+            let is_sound = match self.objects().is_near() {
+                true => match self.objects().get(&path, LARGEST_FILE) {
+                    Ok(bytes) => Ok(bytes.len() as u64 == file.bytes && xxh3_64(&bytes) == file.xxh3),
+                    Err(e) if [ErrorKind::NotFound, ErrorKind::InvalidData].contains(&e.kind()) => Ok(false),
+                    Err(e) => Err(e),
+                },
+                false => self
+                    .objects()
+                    .length(&path)
+                    .map(|length| length == Some(file.bytes)),
+            };
+            if !is_sound.map_err(|e| StoreError::io(self.objects().where_is(&path), e))? {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    /// Removes earlier states: their manifests last, so that whoever is killed leaves what the next one finds.
-    fn remove_before(&self, kept: &Manifest, there: &[Manifest]) -> Result<usize, StoreError> {
-        let is_earlier = |other: &&Manifest| other.rank() < kept.rank() && other.name != kept.name;
-        let mut removed = 0;
-        for earlier in there.iter().filter(is_earlier) {
-            let files = earlier.files.iter().map(|file| earlier.path_of(file));
-            for path in files.chain([earlier.name.manifest()]) {
-                self.objects()
-                    .remove(&path)
-                    .map_err(|e| StoreError::io(self.objects().where_is(&path), e))?;
-            }
-            removed += 1;
-        }
-        Ok(removed)
     }
 }
 
@@ -159,35 +169,15 @@ fn done(manifest: &Manifest, outcome: Outcome, replaced: usize) -> Put {
     }
 }
 
-/// The name of a recording as it is now. What a recorder says first of a recording tells which one it is; all of what it says, which
-/// state of it.
-fn name_of(meta: &Meta, options: &PutOptions) -> Result<StateName, String> {
-    let host = match &options.host {
-        Some(host) => host,
+/// The host that a recording is put under.
+fn host_of(meta: &Meta, options: &PutOptions) -> Result<Host, String> {
+    match &options.host {
+        Some(host) => Host::new(host),
         None if meta.host.name.is_empty() => {
-            return Err("it does not say of which host it is: name it with --host".to_string());
+            Err("it does not say of which host it is: name it with --host".to_string())
         }
-        None => &meta.host.name,
-    };
-    let mut whole = meta.clone();
-    // How it lies on the disk.
-    (whole.segments.last, whole.segments.merged) = (0, Vec::new());
-    let (database, collector) = (&meta.database, &meta.collector);
-    // An import is whole from the begin.
-    let imported = (!meta.files.is_empty()).then_some(&whole);
-    let first = (meta.start_us, &database.target, &collector.tier, host, imported);
-    let program = (VERSION, env!("CARGO_PKG_VERSION"), options.damaged);
-    Ok(StateName {
-        host: Host::new(host)?,
-        from_s: 0,
-        to_s: 0,
-        identity: hash(&first)?,
-        version: hash(&(program, host, &whole))?,
-    })
-}
-
-fn hash(of: &impl serde::Serialize) -> Result<u64, String> {
-    Ok(xxh3_64(&serde_json::to_vec(of).map_err(|e| e.to_string())?))
+        None => Host::new(&meta.host.name),
+    }
 }
 
 /// Whole seconds before all rows, and behind them.
@@ -198,6 +188,25 @@ fn bounds_s(meta: &Meta, files: &[StoredFile]) -> (i64, i64) {
         (first, last) = (first.min(from), last.max(to));
     }
     (first.div_euclid(SECOND_US), last.div_euclid(SECOND_US) + 1)
+}
+
+/// What cannot be read of a recording: all of it is read to find out.
+fn damages(recording: &Recording) -> Vec<String> {
+    let mut problems = recording.read::<ActivityRow>(drop);
+    problems.extend(recording.read::<LatencyRow>(drop));
+    problems.extend(recording.read::<CounterRow>(drop));
+    problems.extend(recording.read::<SpanRow>(drop));
+    problems.extend(recording.read::<SwitchRow>(drop));
+    problems.extend(recording.read::<CauseRow>(drop));
+    problems.extend(recording.read::<HeldLockRow>(drop));
+    problems.extend(recording.read::<SessionRow>(drop));
+    problems.extend(recording.read::<StatementRow>(drop));
+    problems.extend(recording.read::<StackRow>(drop));
+    in_words(problems)
+}
+
+fn in_words(problems: Vec<Problem>) -> Vec<String> {
+    problems.into_iter().map(|problem| problem.0).collect()
 }
 
 fn put_tables(recording: &Recording, target: &mut Target<'_>) -> Result<Vec<Problem>, StoreError> {

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use dbtime_model::recording::{BytesRead, Files, LARGEST_FILE, Meta, Recording, RecordingError, TableFile};
@@ -15,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::address::Choice;
 use crate::catalog::Store;
 use crate::combined::combined;
+use crate::copies::Copies;
 use crate::error::StoreError;
 use crate::manifest::{Manifest, StoredFile};
 use crate::objects::Objects;
@@ -28,8 +28,8 @@ struct Selected {
     files: Vec<TableFile>,
     by_name: HashMap<OsString, Expected>,
     read: Arc<ReadSoFar>,
-    /// Files that were read before, as they are kept; none: it costs nothing to read them again.
-    kept: Option<Mutex<Kept>>,
+    /// Files that were read before; none: it costs nothing to read them again.
+    copies: Option<Copies>,
 }
 
 /// How much was read of the recordings that were chosen.
@@ -59,15 +59,9 @@ struct Expected {
     is_counted: AtomicBool,
 }
 
-/// Copies of files that were read.
-#[derive(Debug)]
-struct Kept {
-    folder: PathBuf,
-    files: HashMap<OsString, PathBuf>,
-}
-
 impl Store {
-    /// The part that is chosen, as a recording. Of what is read of a store that is far away copies are made in `copies`.
+    /// The part that is chosen, as a recording. Of what is read of a store that is far away copies are made in `copies`, a folder that
+    /// nobody else has.
     ///
     /// # Errors
     /// Nothing was recorded of that part, its recordings cannot be taken as one, or a manifest cannot be read.
@@ -82,7 +76,7 @@ impl Store {
                 store: self.address().to_string(),
             });
         }
-        let mut meta = combined(&manifests).map_err(|why| StoreError::Apart {
+        let mut meta = combined(&manifests, choice).map_err(|why| StoreError::Apart {
             store: self.address().to_string(),
             recordings: manifests.len(),
             why,
@@ -131,12 +125,7 @@ impl Store {
             files,
             by_name,
             read: Arc::clone(&read),
-            kept: copies.map(|folder| {
-                Mutex::new(Kept {
-                    folder: folder.to_path_buf(),
-                    files: HashMap::new(),
-                })
-            }),
+            copies: copies.map(Copies::inside),
             objects: self.into_objects(),
         };
         Ok((Recording::of(meta, Box::new(selected)), read))
@@ -161,7 +150,7 @@ impl Files for Selected {
     }
 
     fn read(&self, file: &TableFile) -> io::Result<Bytes> {
-        if let Some(bytes) = self.copy_of(file) {
+        if let Some(bytes) = self.copies.as_ref().and_then(|copies| copies.get(&file.name)) {
             return Ok(bytes);
         }
         let expected = self.by_name.get(&file.name);
@@ -186,34 +175,13 @@ impl Files for Selected {
                 "damaged: it is not what was put; put its recording again",
             ));
         }
-        self.keep(file, &bytes);
+        if let Some(copies) = &self.copies {
+            copies.keep(&file.name, &bytes);
+        }
         Ok(bytes)
     }
 
     fn bytes_read(&self) -> Option<BytesRead> {
         Some(self.read.bytes())
-    }
-}
-
-impl Selected {
-    fn copy_of(&self, file: &TableFile) -> Option<Bytes> {
-        let path = self.kept.as_ref()?.lock().ok()?.files.get(&file.name)?.clone();
-        fs::read(path).ok().map(Bytes::from)
-    }
-
-    /// Where there is no room for a copy it is read again.
-    fn keep(&self, file: &TableFile, bytes: &[u8]) {
-        let Some(Ok(mut kept)) = self.kept.as_ref().map(Mutex::lock) else {
-            return;
-        };
-        let path = kept.folder.join(format!("{}.parquet", kept.files.len()));
-        match fs::write(&path, bytes) {
-            Ok(()) => {
-                kept.files.insert(file.name.clone(), path);
-            }
-            Err(_) => {
-                let _ = fs::remove_file(&path);
-            }
-        }
     }
 }

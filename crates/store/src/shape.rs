@@ -5,8 +5,10 @@ use dbtime_model::{
     SwitchRow, Table, Timed,
 };
 
+use crate::text::Text;
+
 /// A row of which a store knows when it was.
-pub(crate) trait Fact: Table {
+pub(crate) trait Fact: Table + Text {
     /// Microseconds since the Unix epoch.
     fn moment_us(&self) -> i64;
 
@@ -51,11 +53,8 @@ impl Fact for SwitchRow {
 }
 
 /// A row that says what an id stands for, once for each id.
-pub(crate) trait Dimension: Table + Clone {
+pub(crate) trait Dimension: Table + Text + Clone {
     fn id(&self) -> u64;
-
-    /// Bytes of its texts.
-    fn text(&self) -> usize;
 
     /// Takes what another row says of the same id: the one that a report would take.
     fn learn(&mut self, other: Self);
@@ -64,10 +63,6 @@ pub(crate) trait Dimension: Table + Clone {
 impl Dimension for SessionRow {
     fn id(&self) -> u64 {
         self.id.0
-    }
-
-    fn text(&self) -> usize {
-        self.title.len()
     }
 
     fn learn(&mut self, other: SessionRow) {
@@ -80,10 +75,6 @@ impl Dimension for StatementRow {
         self.id
     }
 
-    fn text(&self) -> usize {
-        self.text.len()
-    }
-
     fn learn(&mut self, other: StatementRow) {
         if self.text.is_empty() || !other.text.is_empty() {
             *self = other;
@@ -94,13 +85,6 @@ impl Dimension for StatementRow {
 impl Dimension for StackRow {
     fn id(&self) -> u64 {
         self.id.0
-    }
-
-    fn text(&self) -> usize {
-        let frames = self.frames.iter();
-        frames
-            .map(|f| f.symbol.len() + f.module.len() + f.build_id.len())
-            .sum()
     }
 
     fn learn(&mut self, _: StackRow) {

@@ -28,10 +28,13 @@ const FILE_BYTES: usize = 64 << 20;
 const MOST_ENCODED: usize = 3 * FILE_BYTES;
 /// Hours that files are being made of.
 const MOST_HOURS: usize = 64;
-/// Rows of a row group of dimensions, and bytes of their texts.
+/// Rows of a row group of dimensions.
 const DIMENSION_ROWS: usize = 16 << 10;
-const DIMENSION_TEXT: usize = 32 << 20;
-/// Bytes of the texts of a file of dimensions: a quarter of what is read of one.
+/// Bytes of the texts of a row group, of any table.
+const GROUP_TEXT: usize = 32 << 20;
+/// Bytes of texts that wait to be encoded, of all hours.
+const MOST_TEXT_WAITING: usize = 2 * GROUP_TEXT;
+/// Bytes of the texts of a file: a quarter of what is read of one.
 const FILE_TEXT: usize = 128 << 20;
 
 /// Where the files of a recording are put.
@@ -80,6 +83,8 @@ pub(crate) struct Sheaves<'a, 'b, T> {
     open: BTreeMap<i64, Sheaf<T>>,
     /// Rows that are not encoded.
     waiting: usize,
+    /// Bytes of their texts.
+    waiting_text: usize,
     /// Files of each hour so far.
     files: HashMap<i64, u32>,
 }
@@ -87,13 +92,34 @@ pub(crate) struct Sheaves<'a, 'b, T> {
 /// Rows of an hour that go into the same file.
 struct Sheaf<T> {
     waiting: Vec<T>,
+    /// Bytes of their texts.
+    waiting_text: usize,
     encoder: Option<TableEncoder<T>>,
     /// Encoded.
     rows: u64,
+    /// Bytes of their texts.
+    text: usize,
     moments_us: (i64, i64),
 }
 
 impl<T: Fact> Sheaf<T> {
+    /// Makes a row group of what waits.
+    fn encode(&mut self, target: &Target<'_>) -> Result<(), StoreError> {
+        let mut rows = std::mem::take(&mut self.waiting);
+        self.text += std::mem::take(&mut self.waiting_text);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        T::order(&mut rows);
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(target.encoder()?),
+        };
+        encoder.write(&rows).map_err(|e| target.failed(e))?;
+        self.rows += rows.len() as u64;
+        Ok(())
+    }
+
     fn encoded(&self) -> usize {
         self.encoder.as_ref().map_or(0, |encoder| encoder.written())
     }
@@ -105,6 +131,7 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
             target,
             open: BTreeMap::new(),
             waiting: 0,
+            waiting_text: 0,
             files: HashMap::new(),
         }
     }
@@ -117,17 +144,25 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
         }
         let sheaf = self.open.entry(hour).or_insert_with(|| Sheaf {
             waiting: Vec::new(),
+            waiting_text: 0,
             encoder: None,
             rows: 0,
+            text: 0,
             moments_us: (moment, moment),
         });
         sheaf.moments_us = (sheaf.moments_us.0.min(moment), sheaf.moments_us.1.max(moment));
+        let text = row.text();
         sheaf.waiting.push(row);
+        sheaf.waiting_text += text;
         self.waiting += 1;
-        if sheaf.waiting.len() >= GROUP_ROWS {
+        self.waiting_text += text;
+        if sheaf.waiting.len() >= GROUP_ROWS || sheaf.waiting_text >= GROUP_TEXT {
             self.encode(hour)?;
-        } else if self.waiting >= MOST_WAITING {
-            let fullest = self.open.iter().max_by_key(|(_, sheaf)| sheaf.waiting.len());
+        } else if self.waiting >= MOST_WAITING || self.waiting_text >= MOST_TEXT_WAITING {
+            let fullest = self
+                .open
+                .iter()
+                .max_by_key(|(_, sheaf)| (sheaf.waiting_text, sheaf.waiting.len()));
             if let Some((&hour, _)) = fullest {
                 self.encode(hour)?;
             }
@@ -140,18 +175,10 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
         let Some(sheaf) = self.open.get_mut(&hour) else {
             return Ok(());
         };
-        let mut rows = std::mem::take(&mut sheaf.waiting);
-        self.waiting -= rows.len();
-        if !rows.is_empty() {
-            T::order(&mut rows);
-            let encoder = match &mut sheaf.encoder {
-                Some(encoder) => encoder,
-                none => none.insert(self.target.encoder()?),
-            };
-            encoder.write(&rows).map_err(|e| self.target.failed(e))?;
-            sheaf.rows += rows.len() as u64;
-        }
-        if sheaf.rows >= FILE_ROWS || sheaf.encoded() >= FILE_BYTES {
+        self.waiting -= sheaf.waiting.len();
+        self.waiting_text -= sheaf.waiting_text;
+        sheaf.encode(self.target)?;
+        if sheaf.rows >= FILE_ROWS || sheaf.text >= FILE_TEXT || sheaf.encoded() >= FILE_BYTES {
             return self.close(hour);
         }
         if self.open.values().map(Sheaf::encoded).sum::<usize>() >= MOST_ENCODED {
@@ -174,17 +201,13 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
         let Some(mut sheaf) = self.open.remove(&hour) else {
             return Ok(());
         };
-        let mut rows = std::mem::take(&mut sheaf.waiting);
-        self.waiting -= rows.len();
-        let mut encoder = match sheaf.encoder.take() {
-            Some(encoder) => encoder,
-            None => self.target.encoder()?,
+        self.waiting -= sheaf.waiting.len();
+        self.waiting_text -= sheaf.waiting_text;
+        sheaf.encode(self.target)?;
+        // Without a row there was no sheaf.
+        let Some(encoder) = sheaf.encoder.take() else {
+            return Ok(());
         };
-        if !rows.is_empty() {
-            T::order(&mut rows);
-            encoder.write(&rows).map_err(|e| self.target.failed(e))?;
-            sheaf.rows += rows.len() as u64;
-        }
         let part = self.files.entry(hour).or_default();
         *part += 1;
         let at = Hour::of(hour.saturating_mul(HOUR_US)).map_err(|e| self.target.failed(e))?;
@@ -243,7 +266,7 @@ impl<'a, 'b, T: Dimension> DimensionFiles<'a, 'b, T> {
     pub(crate) fn add(&mut self, row: T) -> Result<(), StoreError> {
         self.waiting_text += row.text();
         self.waiting.push(row);
-        if self.waiting.len() < DIMENSION_ROWS && self.waiting_text < DIMENSION_TEXT {
+        if self.waiting.len() < DIMENSION_ROWS && self.waiting_text < GROUP_TEXT {
             return Ok(());
         }
         self.encode()?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use dbtime_tests::{dbtime, dbtime_binary};
+use dbtime_tests::{dbtime, dbtime_as_nobody, dbtime_binary};
 
 use crate::made::{HOUR_S, Made, START_S, as_json, files, moment, plain, record, scratch};
 
@@ -181,9 +181,10 @@ fn names_in_manifests_lead_nowhere_else() {
         dbtime(&["report", plain(&store)])
             .expect_code(1)
             .expect_stderr(&[plain(&path)]);
-        dbtime(&["store", "list", plain(&store)])
+        let list = dbtime(&["store", "list", plain(&store), "--format", "json"])
             .expect_code(1)
             .expect_stderr(&[plain(&path)]);
+        assert!(list.stdout.contains(plain(&path)), "{list:?}");
     }
     // A table that is not known yet is none of our business.
     let newer = good.replace("\"table\":\"held_locks\"", "\"table\":\"../secret\"");
@@ -254,6 +255,111 @@ fn objects_are_for_their_owner_only() {
             0o700,
             "{}",
             path.display()
+        );
+    }
+}
+
+#[test]
+fn one_recording_that_is_broken_keeps_no_other_from_being_put_or_listed() {
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let [one, other] = made.recordings().map(|(_, path)| plain(path));
+    let bad = home.path().join("bad.dbt");
+    fs::create_dir(&bad).expect("a folder");
+    fs::write(bad.join("meta.json"), "{").expect("a file");
+    let nowhere = home.path().join("nowhere.dbt");
+    let store = home.path().join("store");
+    // Nothing to be put: no store is made.
+    dbtime(&["store", "put", plain(&bad), plain(&nowhere), plain(&store)])
+        .expect_code(1)
+        .expect_stderr(&[plain(&bad), plain(&nowhere)]);
+    assert!(!store.exists());
+    dbtime(&["store", "put", one, plain(&bad), other, plain(&store)])
+        .expect_code(1)
+        .expect_stderr(&[plain(&bad), one, other]);
+    let hosts = |list: &str| -> Vec<String> {
+        let list: serde_json::Value = serde_json::from_str(list).expect("JSON");
+        let hosts = list["hosts"].as_array().expect("hosts");
+        hosts
+            .iter()
+            .map(|host| host["host"].as_str().expect("a name").to_string())
+            .collect()
+    };
+    let list = ["store", "list", plain(&store), "--format", "json"];
+    assert_eq!(hosts(&dbtime(&list).expect_code(0).stdout), ["db1", "db2"]);
+    let (broken, text) = files(&store.join("recordings/host=db1"))
+        .pop()
+        .expect("a manifest");
+    fs::write(&broken, &text[..text.len() / 2]).expect("our own file");
+    let listed = dbtime(&list)
+        .expect_code(1)
+        .expect_stderr(&[plain(&broken), "put its recording again"]);
+    assert_eq!(hosts(&listed.stdout), ["db2"]);
+    assert!(listed.stdout.contains("\"left_files\": 0"), "{}", listed.stdout);
+    dbtime(&["report", plain(&store), "--host", "db2"]).expect_code(0);
+    dbtime(&["store", "put", one, plain(&store)]).expect_code(0);
+    assert_eq!(hosts(&dbtime(&list).expect_code(0).stdout), ["db1", "db2"]);
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_named_and_is_not_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let store = made.put(&home);
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own file");
+    };
+    let open = |path: &Path| {
+        for (file, _) in files(path) {
+            mode(&file, 0o644);
+            for folder in file
+                .ancestors()
+                .take_while(|folder| folder.starts_with(path))
+                .skip(1)
+            {
+                mode(folder, 0o755);
+            }
+        }
+    };
+    mode(home.path(), 0o755);
+    open(&store);
+    let report = ["report", plain(&store), "--host", "db1"];
+    let list = ["store", "list", plain(&store)];
+    for command in [&report[..], &list] {
+        dbtime_as_nobody(command).expect_code(0);
+    }
+    for (closed, commands) in [
+        (store.join("table=activity/date=2026-10-10"), &[&list[..]][..]),
+        (store.join("recordings/host=db1"), &[&list[..], &report]),
+        (manifest(&store), &[&list[..], &["report", plain(&store)]]),
+    ] {
+        mode(&closed, 0o000);
+        for command in commands {
+            let said = dbtime_as_nobody(command)
+                .expect_code(1)
+                .expect_stderr(&["Permission denied"]);
+            let name = closed.file_name().and_then(|name| name.to_str()).expect("a name");
+            assert!(said.stderr.contains(name), "{said:?}");
+        }
+        mode(&closed, 0o755);
+    }
+    // A file is a problem of what needs it.
+    let (object, _) = files(&store.join("table=activity")).pop().expect("a file");
+    mode(&object, 0o000);
+    let said = dbtime_as_nobody(&["report", plain(&store)]).expect_code(0);
+    assert!(said.stdout.contains(plain(&object)), "{said:?}");
+    // The store itself.
+    mode(&store, 0o000);
+    for command in [
+        &report[..],
+        &list,
+        &["store", "put", plain(made.recordings()[0].1), plain(&store)],
+    ] {
+        let said = dbtime_as_nobody(command).expect_code(1);
+        assert!(
+            said.stderr.contains("Permission denied") && !said.stderr.contains("no store is there"),
+            "{said:?}"
         );
     }
 }

@@ -207,6 +207,30 @@ fn what_is_in_a_store_is_listed() {
 }
 
 #[test]
+fn gaps_and_overlaps_of_what_is_taken_as_one_are_said() {
+    let home = scratch();
+    let store = home.path().join("store");
+    for (name, hour, hours) in [("a.dbt", 0, 2), ("b.dbt", 3, 2), ("c.dbt", 4, 1)] {
+        let recording = made::record(&home, name, "db1", START_S + hour * HOUR_S, hours, true);
+        dbtime(&["store", "put", plain(&recording), plain(&store)]).expect_code(0);
+    }
+    let notes = |arguments: &[&str]| {
+        let report = as_json(&[&["report", plain(&store)], arguments].concat());
+        report["quality"]["notes"].to_string()
+    };
+    let at = |hour: i64| moment(START_S + hour * HOUR_S);
+    let all = notes(&[]);
+    let gap = format!("db1: nothing was recorded from {} to {}", at(2), at(3));
+    let overlap = format!("overlap from {} to {}", at(4), at(5));
+    assert!(all.contains(&gap) && all.contains(&overlap), "{all}");
+    assert!(all.contains("counted twice"), "{all}");
+    // Of what was chosen only.
+    let part = notes(&["--from", &at(0), "--to", &at(4)]);
+    assert!(part.contains(&gap) && !part.contains("overlap"), "{part}");
+    assert_eq!(notes(&["--from", &at(0), "--to", &at(2)]), "[]");
+}
+
+#[test]
 fn what_is_wrong_is_said_and_what_to_do() {
     let home = scratch();
     let made = Made::two_hosts(&home);
@@ -245,6 +269,17 @@ fn what_is_wrong_is_said_and_what_to_do() {
             .expect_stderr(&[plain(other), "empty"]);
     }
     assert!(Path::new(recording).join("meta.json").is_file());
+    // A part of a store is nothing to put into, and no name for a new one.
+    for base in [&store, &nowhere] {
+        let part = format!("{}?host=db1", plain(base));
+        dbtime(&["store", "put", plain(recording), &part])
+            .expect_code(2)
+            .expect_stderr(&[&part, "name the store only"]);
+        assert!(!Path::new(&part).exists());
+    }
+    dbtime(&["store", "list", &format!("{}?host=db1", plain(&nowhere))])
+        .expect_code(1)
+        .expect_stderr(&[plain(&nowhere), "store put"]);
     let nameless = made::record(&home, "nameless.dbt", "", START_S, 1, true);
     dbtime(&["store", "put", plain(&nameless), plain(&store)])
         .expect_code(1)

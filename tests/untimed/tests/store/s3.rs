@@ -1,6 +1,6 @@
 //! A store in S3, spoken to over HTTP: the server is moto, which Amazon's own clients are tested with.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -198,4 +198,80 @@ fn a_server_that_is_away_and_credentials_that_are_missing_are_named_and_no_secre
             "{outcome:?}"
         );
     }
+}
+
+#[test]
+fn a_server_that_takes_connections_and_says_nothing_is_given_up() {
+    // Taken by the kernel; nobody reads what is sent.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
+    let begin = Instant::now();
+    dbtime_with(&endpoint, &CREDENTIALS, &["report", "s3://fleet/x"])
+        .expect_code(1)
+        .expect_stderr(&["s3://fleet/x/dbtime-store.json", "does not answer", "15"]);
+    let seconds = begin.elapsed().as_secs();
+    assert!((15..75).contains(&seconds), "{seconds} s");
+}
+
+/// Says to whoever asks that there is nothing, and nothing to whoever brings something.
+fn taken_by_nobody(listener: &TcpListener) {
+    for connection in listener.incoming() {
+        let mut connection = connection.expect("a connection");
+        std::thread::spawn(move || {
+            let mut from = [0; 1 << 16];
+            while let Ok(1..) = connection.read(&mut from) {
+                if from.starts_with(b"GET") {
+                    let nothing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+                    connection.write_all(nothing).expect("it is read");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_server_that_takes_nothing_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || taken_by_nobody(&listener));
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let begin = Instant::now();
+    let put = ["store", "put", plain(made.recordings()[0].1), "s3://fleet/x"];
+    dbtime_with(&endpoint, &CREDENTIALS, &put)
+        .expect_code(1)
+        .expect_stderr(&[
+            "s3://fleet/x/dbtime-store.json",
+            "has not taken it within 30 seconds",
+        ]);
+    let seconds = begin.elapsed().as_secs();
+    assert!((30..75).contains(&seconds), "{seconds} s");
+}
+
+#[test]
+fn copies_of_what_is_read_are_gone_at_the_end() {
+    let Some(server) = Server::start() else { return };
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let [one, other] = made.recordings().map(|(_, path)| plain(path));
+    server
+        .dbtime(&["store", "put", one, other, "s3://fleet/copies"])
+        .expect_code(0);
+    let temporary = home.path().join("tmp");
+    std::fs::create_dir(&temporary).expect("a folder");
+    let variables = [&CREDENTIALS[..], &[("TMPDIR", plain(&temporary))]].concat();
+    let sides = ["s3://fleet/copies?host=db1", "s3://fleet/copies?host=db2"];
+    let diff = ["diff", sides[0], sides[1], "--format", "json"];
+    let both = std::thread::scope(|scope| {
+        let run = || dbtime_with(&server.endpoint, &variables, &diff);
+        [(); 2]
+            .map(|()| scope.spawn(run))
+            .map(|run| run.join().expect("it ends").expect_code(0).stdout)
+    });
+    let truth = as_json(&["diff", one, other]);
+    for found in both {
+        let found: Value = serde_json::from_str(&found).expect("JSON");
+        assert_eq!(found, truth);
+    }
+    assert_eq!(std::fs::read_dir(&temporary).expect("a folder").count(), 0);
 }

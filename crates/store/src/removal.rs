@@ -1,0 +1,76 @@
+//! Removes what a state of a recording replaces. What somebody may still read stays: files that another manifest names, and
+//! everything as long as there is a manifest of which it cannot be told what it names.
+
+use std::collections::HashSet;
+
+use crate::catalog::{Broken, Store};
+use crate::error::StoreError;
+use crate::layout::StateName;
+use crate::manifest::Manifest;
+
+impl Store {
+    /// Removes earlier states than this one: manifests last, so that whoever is killed leaves what the next one finds. Returns how
+    /// many there were.
+    pub(crate) fn remove_before(&self, kept: &Manifest) -> Result<usize, StoreError> {
+        // As it is now: another one may have put something since it was looked at.
+        let found = self.states(&kept.name.host, kept.name.identity)?;
+        if !found.broken.iter().all(|broken| is_replaced(broken, kept)) {
+            return Ok(0);
+        }
+        let (earlier, current): (Vec<Manifest>, Vec<Manifest>) = found
+            .readable
+            .into_iter()
+            .partition(|other| is_earlier(other, kept));
+        let used: HashSet<String> = [kept].into_iter().chain(&current).flat_map(paths).collect();
+        for state in &earlier {
+            self.remove_state(&state.name, paths(state), &used)?;
+        }
+        if !found.broken.is_empty() {
+            let all = self
+                .objects()
+                .list("")
+                .map_err(|e| StoreError::io(self.address(), e))?;
+            for Broken { name, .. } in &found.broken {
+                let files = all.iter().map(|entry| &entry.path);
+                let files = files.filter(|path| name.has_file(path)).cloned();
+                self.remove_state(name, files, &used)?;
+            }
+        }
+        Ok(earlier.len() + found.broken.len())
+    }
+
+    fn remove_state(
+        &self,
+        name: &StateName,
+        files: impl Iterator<Item = String>,
+        used: &HashSet<String>,
+    ) -> Result<(), StoreError> {
+        for path in files.filter(|path| !used.contains(path)).chain([name.manifest()]) {
+            self.objects()
+                .remove(&path)
+                .map_err(|e| StoreError::io(self.objects().where_is(&path), e))?;
+        }
+        Ok(())
+    }
+}
+
+fn paths(manifest: &Manifest) -> impl Iterator<Item = String> {
+    manifest.files.iter().map(|file| manifest.path_of(file))
+}
+
+/// A state that nobody needs any more. What could be read whole is never given up for what could not.
+fn is_earlier(other: &Manifest, kept: &Manifest) -> bool {
+    other.rank() < kept.rank()
+        && other.name != kept.name
+        && (kept.damaged.is_empty() || !other.damaged.is_empty())
+}
+
+/// Whether a manifest that cannot be understood is of a state that this one, which is whole, has in it: its name says how far it went.
+fn is_replaced(broken: &Broken, kept: &Manifest) -> bool {
+    let goes_as_far = match kept.meta.complete {
+        true => kept.name.to_s >= broken.name.to_s,
+        // The other one may be the state at the end.
+        false => kept.name.to_s > broken.name.to_s,
+    };
+    goes_as_far && kept.damaged.is_empty() && broken.error.is_damage()
+}

@@ -1,0 +1,228 @@
+//! Where the recordings of a host do not join: time of which there is none, and time of which there are two.
+
+use std::collections::BTreeMap;
+
+use dbtime_model::recording::{Meta, Note};
+
+use crate::address::Choice;
+use crate::manifest::Manifest;
+
+/// Shorter than this, time between two recordings is what starting the next one takes: microseconds.
+const NO_GAP_US: i64 = 2_000_000;
+/// Shorter than this, two that follow each other share the second in which one ended and the other began.
+const NO_OVERLAP_US: i64 = 1_000_000;
+/// Notes of a kind that a report has.
+const MOST_NOTES: usize = 20;
+
+/// Begin and end, microseconds since the Unix epoch.
+pub(crate) type Period = (i64, i64);
+
+/// Time between the first and the last of these in which there is none; they are in the order of their begin.
+pub(crate) fn gaps(periods: impl Iterator<Item = Period>) -> Vec<Period> {
+    let mut gaps = Vec::new();
+    let mut covered: Option<i64> = None;
+    for (start, end) in periods {
+        if let Some(covered) = covered
+            && start.saturating_sub(covered) > NO_GAP_US
+        {
+            gaps.push((covered, start));
+        }
+        covered = Some(covered.map_or(end, |covered| covered.max(end)));
+    }
+    gaps
+}
+
+/// What a report of several recordings says of the period that was chosen. They are in the order of their begin.
+pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> Vec<Note> {
+    let mut hosts: BTreeMap<&str, Vec<&Manifest>> = BTreeMap::new();
+    for manifest in manifests {
+        hosts.entry(manifest.name.host.name()).or_default().push(manifest);
+    }
+    let (mut empty, mut twice) = (Vec::new(), Vec::new());
+    for (host, recordings) in &hosts {
+        for period in gaps(recordings.iter().map(|recording| period(recording))) {
+            if let Some((from, to)) = chosen(period, choice) {
+                let text = format!(
+                    "{host}: nothing was recorded from {} to {}",
+                    moment(from),
+                    moment(to)
+                );
+                empty.push(Note { time_us: from, text });
+            }
+        }
+        for (one, other, period) in overlaps(recordings) {
+            if let Some((from, to)) = chosen(period, choice) {
+                let text = format!(
+                    "{host}: two recordings of one server overlap from {} to {}, and time in it is counted twice: {} and {}; choose one of them with recording=",
+                    moment(from),
+                    moment(to),
+                    one.name.recording(),
+                    other.name.recording()
+                );
+                twice.push(Note { time_us: from, text });
+            }
+        }
+    }
+    bound(&mut empty, "times without a recording");
+    bound(&mut twice, "overlaps");
+    empty.append(&mut twice);
+    empty
+}
+
+fn period(manifest: &Manifest) -> Period {
+    (manifest.meta.start_us, manifest.meta.end_us)
+}
+
+/// Recordings of the same server at the same time.
+fn overlaps<'a>(recordings: &[&'a Manifest]) -> Vec<(&'a Manifest, &'a Manifest, Period)> {
+    let mut found = Vec::new();
+    // Those that have not ended where the next one begins.
+    let mut open: Vec<&Manifest> = Vec::new();
+    for recording in recordings {
+        let (start, end) = period(recording);
+        open.retain(|earlier| earlier.meta.end_us.saturating_sub(start) >= NO_OVERLAP_US);
+        for earlier in &open {
+            let until = earlier.meta.end_us.min(end);
+            if until.saturating_sub(start) >= NO_OVERLAP_US && is_same_server(&earlier.meta, &recording.meta)
+            {
+                found.push((*earlier, *recording, (start, until)));
+            }
+        }
+        open.push(recording);
+    }
+    found
+}
+
+/// Whether the same time is in both. Files of other tools may be of different sessions: only the same file is.
+fn is_same_server(one: &Meta, other: &Meta) -> bool {
+    let (a, b) = (&one.database, &other.database);
+    if !one.files.is_empty() || !other.files.is_empty() {
+        return !one.files.is_empty() && !other.files.is_empty() && a.target == b.target;
+    }
+    let is_pid = |target: &str| target.starts_with("pid ");
+    if a.target != b.target && is_pid(&a.target) && is_pid(&b.target) {
+        return false;
+    }
+    match a.data_directory.is_empty() || b.data_directory.is_empty() {
+        true => (&a.product, &a.executable) == (&b.product, &b.executable),
+        false => a.data_directory == b.data_directory,
+    }
+}
+
+/// The part of a period that was asked for.
+fn chosen((from, to): Period, choice: &Choice) -> Option<Period> {
+    let from = choice.from_us.map_or(from, |chosen| chosen.max(from));
+    let to = choice.to_us.map_or(to, |chosen| chosen.min(to));
+    (from < to).then_some((from, to))
+}
+
+fn bound(notes: &mut Vec<Note>, what: &str) {
+    let more = notes.len().saturating_sub(MOST_NOTES);
+    if more > 0 {
+        notes.truncate(MOST_NOTES);
+        let time_us = notes.last().map_or(0, |note| note.time_us);
+        let text = format!("and {more} more {what}: 'dbtime store list' shows all recordings");
+        notes.push(Note { time_us, text });
+    }
+}
+
+fn moment(us: i64) -> String {
+    jiff::Timestamp::from_microsecond(us).map_or_else(|_| us.to_string(), |moment| moment.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Host, StateName};
+
+    const SECOND_US: i64 = 1_000_000;
+
+    fn recording(host: &str, directory: &str, start_s: i64, end_s: i64) -> Manifest {
+        let mut meta = Meta {
+            start_us: start_s * SECOND_US,
+            end_us: end_s * SECOND_US,
+            ..Meta::default()
+        };
+        meta.database.data_directory = directory.to_string();
+        Manifest {
+            name: StateName {
+                host: Host::new(host).expect("a name"),
+                from_s: start_s,
+                to_s: end_s,
+                identity: start_s.cast_unsigned(),
+                version: 0,
+            },
+            meta,
+            damaged: vec![],
+            files: vec![],
+        }
+    }
+
+    fn texts(manifests: &[Manifest], choice: &Choice) -> Vec<String> {
+        notes(manifests, choice)
+            .into_iter()
+            .map(|note| note.text)
+            .collect()
+    }
+
+    #[test]
+    fn a_gap_is_time_in_which_no_recording_was_made() {
+        assert_eq!(gaps([].into_iter()), []);
+        let all = [(0, 100), (10, 20), (101, 200), (300, 400)];
+        let all = all.map(|(from, to)| (from * SECOND_US, to * SECOND_US));
+        assert_eq!(gaps(all.into_iter()), [(200 * SECOND_US, 300 * SECOND_US)]);
+    }
+
+    #[test]
+    fn gaps_of_a_host_are_said_of_the_period_that_was_chosen() {
+        let all = [
+            recording("db1", "/a", 0, 100),
+            recording("db2", "/a", 0, 400),
+            recording("db1", "/a", 300, 400),
+        ];
+        let found = texts(&all, &Choice::default());
+        assert_eq!(
+            found,
+            ["db1: nothing was recorded from 1970-01-01T00:01:40Z to 1970-01-01T00:05:00Z"]
+        );
+        let part = |from_s: i64, to_s: i64| Choice {
+            from_us: Some(from_s * SECOND_US),
+            to_us: Some(to_s * SECOND_US),
+            ..Choice::default()
+        };
+        let found = texts(&all, &part(200, 350));
+        assert!(
+            found[0].ends_with("00:03:20Z to 1970-01-01T00:05:00Z"),
+            "{found:?}"
+        );
+        assert!(texts(&all, &part(300, 400)).is_empty());
+    }
+
+    #[test]
+    fn time_that_is_counted_twice_is_said() {
+        let two = |other: &str, start_s| {
+            [
+                recording("db1", "/a", 0, 100),
+                recording("db1", other, start_s, 200),
+            ]
+        };
+        let found = texts(&two("/a", 90), &Choice::default());
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].contains("counted twice") && found[0].contains("00:01:30Z to 1970-01-01T00:01:40Z"),
+            "{found:?}"
+        );
+        assert!(
+            texts(&two("/b", 90), &Choice::default()).is_empty(),
+            "another server"
+        );
+        assert!(
+            texts(&two("/a", 100), &Choice::default()).is_empty(),
+            "one after the other"
+        );
+        let many: Vec<Manifest> = (0..30).map(|n| recording("db1", "/a", n, 1_000)).collect();
+        let found = texts(&many, &Choice::default());
+        assert_eq!(found.len(), MOST_NOTES + 1);
+        assert!(found[MOST_NOTES].starts_with("and 415 more"), "{found:?}");
+    }
+}
