@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs into target/readers what opens the exports in the tests: pprof from the Go module proxy, speedscope from npm;
 # and from npm, too, what drives a browser (Chromium itself is installed by deps.sh).
+# From Debian, a Prometheus without the service that its package starts.
 # (Perfetto's protos come with the Python environment, see python-env.sh.) Does nothing when they are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,3 +30,14 @@ npm_package() {
 
 npm_package speedscope "$SPEEDSCOPE"
 npm_package playwright-core "$PLAYWRIGHT"
+
+if [ ! -x "$READERS/prometheus/usr/bin/prometheus" ]; then
+    mkdir -p "$READERS/unpack"
+    (
+        cd "$READERS/unpack"
+        apt-get download --quiet=2 prometheus || (apt-get update --quiet=2 && apt-get download --quiet=2 prometheus)
+        dpkg -x prometheus_*.deb prometheus
+    )
+    mv "$READERS/unpack/prometheus" "$READERS/prometheus"
+    rm -r "$READERS/unpack"
+fi

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub enum Command {
     Snap(SnapArguments),
     /// Show who holds the server's internal locks (PostgreSQL: LWLocks), doing what and where in the code (needs root)
     Latch(LatchArguments),
+    /// Serve where the time of a running server goes as counters for Prometheus (needs root)
+    Metrics(MetricsArguments),
     /// Draw a flame graph of a recording
     Flame(FlameArguments),
     /// Make one page of a recording, which any browser opens without a network
@@ -89,6 +92,8 @@ impl Command {
         match self {
             Command::Record(_)
             | Command::Snap(_)
+            | Command::Latch(_)
+            | Command::Metrics(_)
             | Command::Iolat(_)
             | Command::Sched(_)
             | Command::Doctor(_) => true,
@@ -419,6 +424,30 @@ pub struct LatchArguments {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: LiveFormat,
+}
+
+/// `dbtime metrics`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime metrics\n  sudo dbtime metrics --postgres /var/lib/postgresql/15/main --listen 10.0.0.7:9789"
+)]
+pub struct MetricsArguments {
+    /// Whom
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// Where to answer requests for /metrics; an address that others can reach shows them what is counted
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9789")]
+    pub listen: SocketAddr,
+    /// Stop after this time: seconds, or 30s, 1m [default: at Ctrl-C]
+    #[arg(short = 'd', long = "duration", value_name = "TIME", value_parser = parse_whole_seconds)]
+    pub seconds: Option<u32>,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
+          value_parser = clap::value_parser!(u32).range(LEAST_LIVE_HZ..=i64::from(*RATES_HZ.end())))]
+    pub rate_hz: u32,
+    /// What looks at the sessions
+    #[arg(long, value_name = "HOW", default_value = "bpf")]
+    pub collector: CollectorKind,
 }
 
 /// How held locks are shown.

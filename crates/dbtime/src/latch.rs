@@ -31,6 +31,7 @@ pub fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
         length: Length::Seconds(arguments.seconds),
         count: 1,
         with_stacks: true,
+        tells_progress: true,
     };
     let mut is_known = false;
     live::take(&plan, &stop, &mut |source, time| {

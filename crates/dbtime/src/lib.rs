@@ -14,6 +14,7 @@ pub mod latch;
 pub mod live;
 pub mod manual;
 pub mod memory;
+pub mod metrics;
 pub mod newest;
 pub mod output;
 pub mod page;

@@ -21,6 +21,7 @@ use dbtime::iolat;
 use dbtime::latch;
 use dbtime::manual;
 use dbtime::memory;
+use dbtime::metrics;
 use dbtime::newest;
 use dbtime::output::{self, ProgressLine, say, say_lines};
 use dbtime::page;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Snap(arguments) => snap::run(&arguments),
         Command::Latch(arguments) => latch::run(&arguments),
+        Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Flame(arguments) => run_flame(&arguments),
         Command::Html(arguments) => run_html(&arguments),
         Command::Diff(arguments) => run_diff(&arguments),

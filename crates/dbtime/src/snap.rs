@@ -38,6 +38,7 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
         length: arguments.length,
         count: arguments.count,
         with_stacks: false,
+        tells_progress: true,
     };
     let mut is_empty = true;
     let mut is_first = true;

@@ -45,6 +45,8 @@ pub struct Plan {
     pub count: u32,
     /// Stacks of held locks are kept.
     pub with_stacks: bool,
+    /// A line on the terminal says how far the next one is.
+    pub tells_progress: bool,
 }
 
 /// Shows a snapshot: its rows, and the filter of its time. False when nobody looks any longer.
@@ -81,6 +83,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         collector,
         windows,
         line,
+        tells_progress: plan.tells_progress,
         number: 1,
         show,
     };
@@ -92,6 +95,7 @@ struct Live<'a> {
     collector: Collector,
     windows: Windows,
     line: ProgressLine,
+    tells_progress: bool,
     /// Of the next snapshot.
     number: u32,
     show: &'a mut Show<'a>,
@@ -139,7 +143,9 @@ impl Live<'_> {
                 self.show_next()?;
             }
             let seconds = (now - self.windows.begin_us()).max(0) / SECOND_US;
-            self.line.show(&format!("snapshot {}: {seconds} s", self.number));
+            if self.tells_progress {
+                self.line.show(&format!("snapshot {}: {seconds} s", self.number));
+            }
         }
     }
 
