@@ -94,6 +94,11 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
 
 /// The value of the first sample whose name and labels have all of these.
 fn value(text: &str, has: &[&str]) -> f64 {
+    let name = has[0].split('{').next().expect("a name");
+    assert!(
+        text.contains(&format!("# TYPE {name} ")),
+        "{name} is not in {text}"
+    );
     let line = text
         .lines()
         .find(|line| !line.starts_with('#') && has.iter().all(|part| line.contains(part)));
@@ -131,7 +136,7 @@ impl Prometheus {
             ),
         )
         .expect("it is ours");
-        // Nobody else takes it in between.
+        // Somebody else could take it in between; Prometheus would end then, and so would the test.
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("an address");
         drop(free);
@@ -218,13 +223,13 @@ fn sessions_whose_time_is_known_are_counted_as_prometheus_has_it() {
         let last = metrics.text();
         let grown = |has: &[&str]| value(&last, has) - value(&first, has);
         let seconds = grown(&["dbtime_recorded_seconds_total"]);
-        assert!((6.0..=10.0).contains(&seconds), "{seconds} s");
+        assert!((4.0..=14.0).contains(&seconds), "{seconds} s");
         assert_eq!(seconds, grown(&["dbtime_recorded_until_timestamp_seconds"]));
         // Each did the same all the time.
         let of = |what: &str, has: &[&str]| {
             say(&format!("{what}: {:.3} s of {seconds} s", grown(has)));
             assert!(
-                (grown(has) - seconds).abs() < 0.01 * seconds,
+                (grown(has) - seconds).abs() < 0.15,
                 "{what}: {} s of {seconds} s\n{last}",
                 grown(has)
             );
@@ -241,7 +246,7 @@ fn sessions_whose_time_is_known_are_counted_as_prometheus_has_it() {
             .iter()
             .map(|state| grown(&[db_time, "wait_class=\"CPU\"", &format!("state=\"{state}\"")]))
             .sum();
-        assert_close("computes", cpu, seconds, 0.01, 0.0);
+        assert_close("computes", cpu, seconds, 0.0, 0.15);
         assert_eq!(value(&last, &["dbtime_sessions{kind=\"client\"}"]), 5.0);
 
         // Prometheus has the same. A second is counted as a whole, and how many of them lie between two of its looks varies.
@@ -261,7 +266,7 @@ fn sessions_whose_time_is_known_are_counted_as_prometheus_has_it() {
                     .replace("$instance", ".+");
                 let found = server.ask(&now);
                 // Whether there is CPU inside of waits is a matter of chance.
-                let is_empty = found.is_empty() && !expression.contains("wait_class!=\"CPU\"");
+                let is_empty = found.is_empty() && !expression.contains("wait_class!~");
                 assert!(!is_empty, "{}: {now}", panel["title"]);
             }
         }
@@ -324,14 +329,28 @@ fn whoever_asks_too_much_keeps_nobody_from_asking() {
     let endless = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
     let (head, _) = ask_much(metrics.address, &endless);
     assert!(!head.contains(" 200 "), "{head}");
+    // Who answers may do nothing.
+    let threads = fs::read_dir(format!("/proc/{}/task", metrics.child.id())).expect("it runs");
+    let status = threads
+        .flatten()
+        .map(|thread| fs::read_to_string(thread.path().join("status")).unwrap_or_default())
+        .find(|status| status.starts_with("Name:\tmetrics\n"))
+        .expect("it answers");
+    for says in [
+        "CapEff:\t0000000000000000",
+        "CapPrm:\t0000000000000000",
+        "NoNewPrivs:\t1",
+    ] {
+        assert!(status.contains(says), "{status}");
+    }
     // Many who say nothing.
-    let silent: Vec<TcpStream> = (0..50)
+    let silent: Vec<TcpStream> = (0..100)
         .map(|_| TcpStream::connect(metrics.address).expect("it listens"))
         .collect();
     let begin = Instant::now();
     assert!(metrics.text().contains("dbtime_sessions"));
-    // Eight at a time are waited for, five seconds each.
-    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    // Each has a second, 64 at a time. Prometheus gives up after ten.
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
     drop(silent);
 
     let taken = Command::new(dbtime_binary())

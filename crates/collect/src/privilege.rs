@@ -115,6 +115,14 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> Result<(), CollectError> {
     rustix::thread::set_no_new_privs(true).map_err(refused)
 }
 
+/// Gives up for good all capabilities of the calling thread, and of those that it starts from now on: for who speaks to strangers.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn give_up_all_privileges() -> Result<(), CollectError> {
+    keep_only(CapabilitySet::empty())
+}
+
 /// What the kernel says of its own types.
 pub(crate) const TYPE_INFORMATION: &str = "/sys/kernel/btf/vmlinux";
 

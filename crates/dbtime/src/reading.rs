@@ -27,8 +27,12 @@ pub fn open(
     selection: &Selection,
 ) -> anyhow::Result<Source> {
     for path in paths {
-        let Some(address) = Address::recognise(path.as_os_str()).map_err(of_store)? else {
-            continue;
+        let address = match Address::recognise(path.as_os_str()) {
+            Ok(Some(address)) => address,
+            Ok(None) => continue,
+            // Taken for a recording: who opens those says what to do about it.
+            Err(e) if e.is_denied() && path.is_dir() && selection.host.is_empty() => continue,
+            Err(e) => return Err(of_store(e)),
         };
         return match paths {
             [_] => open_store(address, selection),

@@ -109,6 +109,11 @@ impl StoreError {
         }
     }
 
+    /// True when somebody may not read or write it.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, StoreError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     pub(crate) fn io(path: impl Into<String>, error: io::Error) -> StoreError {
         StoreError::Io {
             path: path.into(),

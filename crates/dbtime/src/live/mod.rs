@@ -25,6 +25,9 @@ const USUALLY_LATE_US: i64 = 400_000;
 /// Time of short sessions is divided so long after it passed, at most as a rule.
 const LATEST_US: i64 = 3_000_000;
 
+/// Snapshots that are shown before events are taken again, after a standstill.
+const AT_ONCE: u32 = 5;
+
 /// How long a snapshot is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
@@ -139,7 +142,10 @@ impl Live<'_> {
             if now >= self.windows.end_us().saturating_add(USUALLY_LATE_US) {
                 return Ok(());
             }
-            while self.is_due(now) {
+            for _ in 0..AT_ONCE {
+                if !self.is_due(now) {
+                    break;
+                }
                 self.show_next()?;
             }
             let seconds = (now - self.windows.begin_us()).max(0) / SECOND_US;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dbtime_model::State;
 use dbtime_model::recording::{Cost, Quality};
-use dbtime_report::{Dimension, Filter, LedgerRow, Options, Report, Section, Source, report};
+use dbtime_report::{Dimension, Filter, LedgerRow, Options, Report, Section, Source, printable, report};
 use prometheus::core::{AtomicF64, AtomicU64, GenericCounter};
 use prometheus::{CounterVec, GaugeVec, IntGauge, Opts, Registry, TextEncoder};
 
@@ -16,6 +16,8 @@ type Count = GenericCounter<AtomicU64>;
 
 /// Wait classes that have a label of their own. Databases have some ten; what a file or an extension calls a class is bounded too.
 const MOST_CLASSES: usize = 50;
+/// Characters of the value of a label.
+const MOST_CHARACTERS: usize = 256;
 /// All others.
 const OTHER_CLASSES: &str = "other";
 
@@ -97,10 +99,13 @@ impl Counters {
             seconds: seconds("recorded_seconds_total", "Seconds that have been counted.")?,
             sessions: gauges(
                 "sessions",
-                "Sessions in the last second: of clients, and others.",
+                "Sessions that were there during the last second: of clients, and others.",
                 &["kind"],
             )?,
-            cpus: gauge("cpus", "CPUs of the host.")?,
+            cpus: gauge(
+                "cpus",
+                "CPUs that dbtime may use: those of the host, unless its cgroup or affinity has fewer.",
+            )?,
             about: gauges(
                 "recorder_info",
                 "What is recorded, and how.",
@@ -109,7 +114,7 @@ impl Counters {
             samples: count("samples_total", "Samples taken.")?,
             lost: count(
                 "samples_lost_total",
-                "Samples lost because there was no room, or dropped because the session ran while it was read.",
+                "Events lost because there was no room, and samples dropped because the session ran while it was read.",
             )?,
             passes: count("passes_total", "Passes of the sampler over all sessions.")?,
             late_passes: count(
@@ -163,6 +168,7 @@ impl Counters {
         let [class, session_state] = row.labels.as_slice() else {
             return;
         };
+        let class = label(class);
         let class = match class.as_str() {
             class if classes.contains(class) => class,
             class if classes.len() < MOST_CLASSES => {
@@ -204,15 +210,18 @@ impl Counters {
         self.cpus.set(meta.host.cpus.into());
         let product = meta.database.product.to_lowercase();
         let about = [
-            meta.dbtime.as_str(),
-            product.as_str(),
-            meta.database.version.as_str(),
-            meta.database.target.as_str(),
-            meta.collector.tier.as_str(),
-        ];
+            &meta.dbtime,
+            &product,
+            &meta.database.version,
+            &meta.database.target,
+            &meta.collector.tier,
+        ]
+        .map(|text| label(text));
         // A server that was upgraded has another version from then on.
         self.about.reset();
-        self.about.with_label_values(&about).set(1.0);
+        self.about
+            .with_label_values(&about.each_ref().map(String::as_str))
+            .set(1.0);
         let memory = i64::try_from(meta.cost.max_rss_bytes).unwrap_or(i64::MAX);
         self.recorder_memory.set(memory);
     }
@@ -242,4 +251,9 @@ impl Counters {
         let _before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
+}
+
+/// What others wrote, as the value of a label: somebody may print it on a terminal.
+fn label(text: &str) -> String {
+    printable(text).chars().take(MOST_CHARACTERS).collect()
 }

@@ -5,9 +5,11 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::Context;
+use dbtime_collect::give_up_all_privileges;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -19,9 +21,11 @@ use tokio::sync::Semaphore;
 use super::counters::Counters;
 
 /// Requests that are answered at a time; others wait.
-const MOST_AT_A_TIME: usize = 8;
+const MOST_AT_A_TIME: usize = 64;
 /// From the connection to the end of the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// From the connection to the end of what is asked: whoever fetches counters asks at once.
+const PATIENCE_TO_ASK: Duration = Duration::from_secs(1);
 /// Bytes of a request that are read.
 const MOST_BYTES: usize = 16 * 1024;
 /// After a connection that could not be taken, as when there are too many open files.
@@ -54,20 +58,30 @@ impl Endpoint {
         format!("http://{}/metrics", self.address)
     }
 
-    /// Answers from now on, in a thread of its own, until the process ends.
+    /// Answers from now on, in a thread of its own that has no privileges, until the process ends.
     ///
     /// # Errors
-    /// There is no thread.
+    /// There is no thread, or the kernel does not take its privileges.
     pub(super) fn serve(self, counters: Arc<Counters>) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .context("a thread that answers requests")?;
+        let (tell, told) = channel();
         std::thread::Builder::new()
             .name("metrics".to_string())
-            .spawn(move || runtime.block_on(answer_all(self.listener, counters)))
+            .spawn(move || {
+                let given_up = give_up_all_privileges();
+                let may_answer = given_up.is_ok();
+                // Whoever started it waits for this.
+                let _ = tell.send(given_up);
+                if may_answer {
+                    runtime.block_on(answer_all(self.listener, counters));
+                }
+            })
             .context("a thread that answers requests")?;
+        told.recv().context("a thread that answers requests")??;
         Ok(())
     }
 }
@@ -90,7 +104,7 @@ async fn answer_all(listener: TcpListener, counters: Arc<Counters>) {
             });
             let served = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
+                .header_read_timeout(PATIENCE_TO_ASK)
                 .max_buf_size(MOST_BYTES)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(connection), answer);

@@ -42,7 +42,7 @@ pub fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
         with_stacks: false,
         tells_progress: false,
     };
-    // Who asks is answered once there is something to say, and by a thread that has no privileges any more.
+    // Who asks is answered once there is something to say.
     let mut waiting = Some(endpoint);
     live::take(&plan, &stop, &mut |source, second| {
         counters.add(source, second)?;

@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &TopArguments, colours: Colours, stop: &Arc<AtomicB
     let feed = Feed::Live(Arc::clone(&shared));
     let screen = ScreenThread::start(feed, arguments.seconds, colours, stop)?;
     let recorded = record(&mut collector, &shared, || {
-        screen.is_finished() || stop.load(Ordering::Relaxed)
+        screen.is_over() || stop.load(Ordering::Relaxed)
     });
     if recorded.is_err() {
         stop.store(true, Ordering::Relaxed);

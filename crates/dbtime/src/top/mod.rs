@@ -73,8 +73,9 @@ impl ScreenThread {
         Ok(ScreenThread(thread))
     }
 
-    fn is_finished(&self) -> bool {
-        self.0.is_finished()
+    /// True when it has ended, or will not end by itself.
+    fn is_over(&self) -> bool {
+        self.0.is_finished() || terminal::is_gone()
     }
 
     /// Waits for its end: `stop` is set, or it ends by itself.
@@ -83,7 +84,10 @@ impl ScreenThread {
         while !self.0.is_finished() {
             if Instant::now() >= until {
                 terminal::give_back_modes();
-                anyhow::bail!("the terminal takes no more output");
+                anyhow::bail!(match terminal::is_gone() {
+                    true => "the terminal is gone",
+                    false => "the terminal takes no more output",
+                });
             }
             std::thread::sleep(Duration::from_millis(10));
         }

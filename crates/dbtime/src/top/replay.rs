@@ -46,7 +46,7 @@ pub(super) fn run(
     let replay = Replay::new(Source::open(recording)?, arguments.from.as_deref())?;
     let feed = Feed::Replay(Box::new(replay));
     let screen = ScreenThread::start(feed, arguments.seconds, colours, stop)?;
-    while !screen.is_finished() && !stop.load(std::sync::atomic::Ordering::Relaxed) {
+    while !screen.is_over() && !stop.load(std::sync::atomic::Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
     }
     screen.finish()?;

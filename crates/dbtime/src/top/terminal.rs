@@ -46,6 +46,19 @@ pub(super) fn check() -> Result<Colours, Usage> {
     ))
 }
 
+/// True when it has been closed, which is no signal to a process that ignores hangups (`nohup`). Whoever looks for keys then would look
+/// for ever: crossterm 0.29 reads until there is nothing to read, and an end of file is not nothing.
+pub(super) fn is_gone() -> bool {
+    let mut wanted = libc::pollfd {
+        fd: libc::STDOUT_FILENO,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one element, which lives as long as the call; it does not wait.
+    let ready = unsafe { libc::poll(&raw mut wanted, 1, 0) };
+    ready > 0 && wanted.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
 /// The terminal, as long as it is taken.
 pub(super) struct Taken(Terminal<CrosstermBackend<Stdout>>);
 
