@@ -490,6 +490,12 @@ impl Collector {
         }
     }
 
+    /// Describes stacks and statements once more when they are seen next: what was taken until now is in a recording that ends.
+    pub fn describe_again(&mut self) {
+        self.symbolizer.describe_again();
+        self.statements = Statements::new(Instant::now());
+    }
+
     /// Every id that sessions have which live now: as their application calls itself, they may have several.
     pub fn ids(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.values().flat_map(LiveSession::ids)

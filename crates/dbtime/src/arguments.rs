@@ -197,13 +197,17 @@ pub struct RecordArguments {
     /// Rows of so many seconds after the first five minutes: 10s, 1m. For recordings that go on for hours
     #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
     pub resolution_s: u32,
+    /// Begin a new recording every so often, without a gap: 10m, 1h, 1d. They begin at whole multiples of it, UTC
+    #[arg(long, value_name = "TIME", value_parser = parse_rotation, conflicts_with = "html")]
+    pub rotate: Option<Duration>,
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     pub task_iterator: bool,
     /// Write the page of 'dbtime html' too, beside the recording
     #[arg(long)]
     pub html: bool,
-    /// Directory to create for the recording [default: named after the server and the time, in the current directory]
+    /// Directory to create for the recording, or with --rotate for the recordings, which are named by server and time then [default:
+    /// named after the server and the time, in the current directory]
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: Option<PathBuf>,
 }
@@ -1364,6 +1368,24 @@ fn parse_resolution(text: &str) -> Result<u32, String> {
                 "must be whole seconds or minutes, 1s to {}m, as in 10s",
                 RESOLUTIONS_S.end() / 60
             )
+        })
+}
+
+/// How long recordings are of which one follows the other: they begin at the same times each day.
+fn parse_rotation(text: &str) -> Result<Duration, String> {
+    const DAY_S: u64 = 24 * 3_600;
+    let seconds = match text.strip_suffix('d') {
+        Some(days) => days.parse().ok().and_then(|days: u64| days.checked_mul(DAY_S)),
+        None => parse_seconds(text)
+            .ok()
+            .filter(|time| time.subsec_nanos() == 0)
+            .map(|time| time.as_secs()),
+    };
+    seconds
+        .filter(|&seconds| (10..=DAY_S).contains(&seconds) && DAY_S.is_multiple_of(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| {
+            "must be 10s to 1d, and a day must be a multiple of it, as in 10m, 1h or 1d".to_string()
         })
 }
 

@@ -262,6 +262,7 @@ fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<
         },
         duration: Some(duration),
         output: Output::At(output::place(&output)?),
+        rotate: None,
         owner: None,
         alone: false,
     };

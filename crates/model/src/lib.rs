@@ -6,6 +6,7 @@
 
 mod block;
 pub mod calibration;
+mod described;
 pub mod latency;
 pub mod literals;
 pub mod output;
@@ -22,6 +23,7 @@ mod wait;
 mod word;
 
 pub use block::BlockOperation;
+pub use described::Described;
 pub use resolution::{OneWindow, Windows};
 pub use rows::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CounterRow,

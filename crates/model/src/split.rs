@@ -1,8 +1,8 @@
-//! Rows cut in two at a second: for a disk on which not all of them fit.
+//! Rows cut in two at a second: for a disk on which not all of them fit, and where one recording ends and the next one begins.
 
 use std::collections::HashSet;
 
-use crate::{NO_STACK, Rows, StackId};
+use crate::{NO_STACK, Rows, StackId, Timed};
 
 const SECOND_US: i64 = 1_000_000;
 
@@ -25,25 +25,46 @@ impl Rows {
     /// Takes out what is of this second (microseconds since the Unix epoch) or later, with the stacks that nothing else has.
     /// What stands in no second stays.
     pub fn split_off(&mut self, second: i64) -> Rows {
-        let activity = take(&mut self.activity, |row| row.time >= second);
-        let latency = take(&mut self.latency, |row| row.time >= second);
-        let counters = take(&mut self.counters, |row| row.time >= second);
-        let used: HashSet<StackId> = self
-            .activity
-            .iter()
-            .flat_map(|row| [row.kernel_stack, row.user_stack])
-            .chain(self.latency.iter().map(|row| row.stack))
-            .chain(self.spans.iter().map(|row| row.stack))
-            .filter(|&stack| stack != NO_STACK)
-            .collect();
+        let mut later = self.split_off_times(second);
+        let used: HashSet<StackId> = self.stacks_referred_to().collect();
+        later.stacks = take(&mut self.stacks, |row| !used.contains(&row.id));
+        later
+    }
+
+    /// Takes out what is of this second (microseconds since the Unix epoch) or later, and nothing else.
+    pub fn split_off_times(&mut self, second: i64) -> Rows {
         Rows {
-            activity,
-            latency,
-            counters,
-            stacks: take(&mut self.stacks, |row| !used.contains(&row.id)),
+            activity: take_later(&mut self.activity, second),
+            latency: take_later(&mut self.latency, second),
+            counters: take_later(&mut self.counters, second),
+            causes: take_later(&mut self.causes, second),
+            held_locks: take_later(&mut self.held_locks, second),
             ..Rows::default()
         }
     }
+
+    /// Stacks that rows have, each as often as it is there.
+    pub(crate) fn stacks_referred_to(&self) -> impl Iterator<Item = StackId> {
+        let activity = self
+            .activity
+            .iter()
+            .flat_map(|row| [row.kernel_stack, row.user_stack]);
+        let held_locks = self
+            .held_locks
+            .iter()
+            .flat_map(|row| [row.kernel_stack, row.user_stack]);
+        let links = self.causes.iter().flat_map(|row| &row.chain);
+        activity
+            .chain(self.latency.iter().map(|row| row.stack))
+            .chain(self.spans.iter().map(|row| row.stack))
+            .chain(held_locks)
+            .chain(links.flat_map(|link| [link.kernel_stack, link.user_stack]))
+            .filter(|&stack| stack != NO_STACK)
+    }
+}
+
+fn take_later<R: Timed>(rows: &mut Vec<R>, second: i64) -> Vec<R> {
+    take(rows, |row| row.time() >= second)
 }
 
 fn take<R>(rows: &mut Vec<R>, which: impl Fn(&R) -> bool) -> Vec<R> {

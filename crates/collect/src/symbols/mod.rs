@@ -295,6 +295,12 @@ impl Symbolizer {
         std::mem::take(&mut self.new)
     }
 
+    /// Every stack is one that was not seen before.
+    pub(crate) fn describe_again(&mut self) {
+        self.raw.clear();
+        self.known.clear();
+    }
+
     /// CPU time of the process that reads names, in nanoseconds, and its memory, in bytes.
     pub(crate) fn cost(&self) -> (u64, u64) {
         self.modules.cost()

@@ -134,6 +134,7 @@ fn take(
         collect: collect(Target::Server(cluster.data_dir().to_path_buf())),
         duration: Some(RECORDED),
         output: Output::At(directory.recording(from)),
+        rotate: None,
         // All of the directory is given in the end.
         owner: None,
         // The server is stopped after it.
@@ -148,7 +149,7 @@ fn take(
                 end.store(true, Ordering::Relaxed);
             }
         }
-        Progress::Standing(_) => {}
+        Progress::Standing(_) | Progress::Complete(_) => {}
         Progress::Note(note) => phases.note(note),
     })?;
     go_on(stop)?;

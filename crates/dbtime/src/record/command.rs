@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use dbtime_collect::Options;
 use dbtime_model::output::{Directory, caller_of_sudo};
 use dbtime_model::recording::Meta;
@@ -27,6 +28,13 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     // First of all: whoever is started in the background has Ctrl-C ignored until then.
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
+    let resolution = Duration::from_secs(arguments.resolution_s.into());
+    if arguments
+        .rotate
+        .is_some_and(|rotate| !rotate.as_nanos().is_multiple_of(resolution.as_nanos()))
+    {
+        return Err(Usage("--rotate must be a multiple of --resolution".to_string()).into());
+    }
     let plan = Plan {
         collect: Options {
             target: arguments.target.target(),
@@ -43,10 +51,12 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         },
         duration: arguments.duration,
         // Before anything is attached: most people notice a wrong name soon, none after an hour.
-        output: match &arguments.output {
-            Some(path) => Output::At(output::new_place(path)?),
-            None => Output::In(Arc::new(Directory::open(Path::new("."))?)),
+        output: match (&arguments.output, arguments.rotate) {
+            (Some(path), None) => Output::At(output::new_place(path)?),
+            (Some(path), Some(_)) => Output::In(Arc::new(directory(path)?)),
+            (None, _) => Output::In(Arc::new(directory(Path::new("."))?)),
         },
+        rotate: arguments.rotate,
         owner: caller_of_sudo(),
         alone: true,
     };
@@ -59,6 +69,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         }
         Progress::Elapsed(_) => {}
         Progress::Standing(standing) => line.show(&told(&standing, plan.duration)),
+        Progress::Complete(outcome) => {
+            line.clear();
+            say_complete(outcome);
+        }
         Progress::Note(note) => {
             line.clear();
             say(format_args!("note: {note}"));
@@ -72,8 +86,28 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         ));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
-    show(outcome, arguments.html)?;
+    match plan.rotate {
+        // It is one of many, of which nobody sits before a screen.
+        Some(_) => say_complete(&outcome),
+        None => show(outcome, arguments.html)?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A directory for recordings that get their own names; made if it is not there.
+fn directory(path: &Path) -> anyhow::Result<Directory> {
+    Directory::open_or_make(path).with_context(|| path.display().to_string())
+}
+
+/// One of many.
+fn say_complete(outcome: &Outcome) {
+    if outcome.activity_rows > 0 {
+        say(format_args!(
+            "complete: {} ({:.1} MB)",
+            outcome.path.display(),
+            outcome.meta.cost.bytes_written as f64 / 1e6
+        ));
+    }
 }
 
 /// What is recorded, and what it had to do without.

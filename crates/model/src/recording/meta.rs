@@ -214,6 +214,35 @@ pub struct Quality {
     pub sessions_not_recorded: u64,
 }
 
+impl Quality {
+    /// What has come since an earlier look at the same recorder. Distinct frames are those of all its time: a frame that was seen
+    /// before is not counted again.
+    #[must_use]
+    pub fn since(&self, earlier: &Quality) -> Quality {
+        let grown = |of: fn(&Quality) -> u64| of(self).saturating_sub(of(earlier));
+        Quality {
+            samples: grown(|q| q.samples),
+            torn: grown(|q| q.torn),
+            torn_stacks: grown(|q| q.torn_stacks),
+            displaced: grown(|q| q.displaced),
+            lost: grown(|q| q.lost),
+            waits_not_read: grown(|q| q.waits_not_read),
+            stacks_complete: grown(|q| q.stacks_complete),
+            stacks_truncated: grown(|q| q.stacks_truncated),
+            stacks_broken: grown(|q| q.stacks_broken),
+            unwind_without_room: grown(|q| q.unwind_without_room),
+            stacks_without_room: grown(|q| q.stacks_without_room),
+            unresolved_frames: self.unresolved_frames,
+            frames: self.frames,
+            late_passes: grown(|q| q.late_passes),
+            failed_passes: grown(|q| q.failed_passes),
+            passes: grown(|q| q.passes),
+            latencies_lost: grown(|q| q.latencies_lost),
+            sessions_not_recorded: grown(|q| q.sessions_not_recorded),
+        }
+    }
+}
+
 /// What the recording cost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -232,6 +261,30 @@ pub struct Cost {
     pub unwind_build_ns: u64,
     /// What the programs in the kernel cost: each sample of the timer, and the probes, looked at now and then.
     pub programs: Vec<ProgramCost>,
+}
+
+impl Cost {
+    /// What has come since an earlier look at the same recorder; memory is the largest of all its time.
+    #[must_use]
+    pub fn since(&self, earlier: &Cost) -> Cost {
+        let programs = self.programs.iter().map(|program| {
+            let before = earlier.programs.iter().find(|other| other.name == program.name);
+            ProgramCost {
+                name: program.name.clone(),
+                runs: program.runs.saturating_sub(before.map_or(0, |other| other.runs)),
+                ns: program.ns.saturating_sub(before.map_or(0, |other| other.ns)),
+            }
+        });
+        Cost {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            sampler_cpu_ns: self.sampler_cpu_ns.saturating_sub(earlier.sampler_cpu_ns),
+            max_rss_bytes: self.max_rss_bytes,
+            bytes_written: self.bytes_written.saturating_sub(earlier.bytes_written),
+            unwind_table_bytes: self.unwind_table_bytes,
+            unwind_build_ns: self.unwind_build_ns.saturating_sub(earlier.unwind_build_ns),
+            programs: programs.collect(),
+        }
+    }
 }
 
 /// Run time of a program in the kernel, by the kernel's own count.

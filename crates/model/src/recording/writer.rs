@@ -227,6 +227,11 @@ impl RecordingWriter {
         Ok(())
     }
 
+    /// True while segments are merged, or files that were merged are kept for their readers.
+    pub fn is_compacting(&self) -> bool {
+        !matches!(self.compaction, Compaction::None)
+    }
+
     /// Makes the steps of a compaction that can be made now; with `wait`, all of them.
     ///
     /// # Errors

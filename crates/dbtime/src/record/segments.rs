@@ -1,0 +1,232 @@
+//! One recording on its way to disk: rows become segments, and segments a few files.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use dbtime_model::Rows;
+use dbtime_model::output::{Directory, Owner, Place};
+use dbtime_model::recording::{Meta, Note, RecordingError, RecordingWriter};
+
+use super::{Outcome, Progress};
+use crate::output::give;
+
+/// As often segments become one file of each table: 24 files a day.
+const COMPACTION: Duration = Duration::from_secs(3_600);
+/// Rows that may wait for a disk that is full before the recording is given up, and stacks among them, which are larger: some
+/// 100 MB of each.
+const ROWS_IN_MEMORY: usize = 500_000;
+const STACKS_IN_MEMORY: usize = 8_000;
+
+/// See the module.
+pub(super) struct Segments {
+    writer: RecordingWriter,
+    /// Its directory, whatever becomes of its name.
+    directory: Directory,
+    /// Rows that wait to be written.
+    pub(super) pending: Rows,
+    /// Why the last segment could not be written.
+    failed: Option<RecordingError>,
+    notes: Vec<Note>,
+    activity_rows: u64,
+    next_compaction: Instant,
+    /// It has been told that segments cannot be merged.
+    cannot_compact: bool,
+}
+
+impl Segments {
+    /// Makes the recording.
+    ///
+    /// # Errors
+    /// The name is taken, or nothing can be made there.
+    pub(super) fn begin(place: Place, meta: Meta) -> Result<Segments, RecordingError> {
+        let writer = RecordingWriter::create_at(place, meta)?;
+        let directory = writer
+            .directory()
+            .map_err(|e| RecordingError::io(&writer.path(), e))?;
+        Ok(Segments {
+            writer,
+            directory,
+            pending: Rows::default(),
+            failed: None,
+            notes: Vec::new(),
+            activity_rows: 0,
+            next_compaction: Instant::now() + COMPACTION,
+            cannot_compact: false,
+        })
+    }
+
+    /// What `meta.json` says.
+    pub(super) fn meta(&mut self) -> &Meta {
+        self.writer.meta()
+    }
+
+    /// Where it was begun.
+    pub(super) fn path(&self) -> PathBuf {
+        self.writer.path()
+    }
+
+    /// Where it is.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits. `meta`: how things
+    /// stand.
+    ///
+    /// # Errors
+    /// Too much waits.
+    pub(super) fn write(&mut self, mut meta: Meta, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<()> {
+        meta.segments = self.writer.meta().segments.clone();
+        meta.cost.bytes_written = self.writer.meta().cost.bytes_written;
+        meta.notes.extend(self.notes.clone());
+        meta.notes.sort_by_key(|note| note.time_us);
+        let now = meta.end_us;
+        *self.writer.meta() = meta;
+        match self.write_pending() {
+            Ok(()) => {
+                self.failed = None;
+                self.compact(false, now, tell);
+                Ok(())
+            }
+            Err(e) if self.pending.len() < ROWS_IN_MEMORY && self.pending.stacks.len() < STACKS_IN_MEMORY => {
+                if self.failed.is_none() {
+                    let text = format!("a segment could not be written, it is tried again: {e}");
+                    tell(Progress::Note(&text));
+                    self.notes.push(Note { time_us: now, text });
+                }
+                self.failed = Some(e);
+                Ok(())
+            }
+            Err(e) => Err(e).context("too many rows wait to be written, recording has ended"),
+        }
+    }
+
+    /// Writes one segment; on a disk that is full, as many seconds as fit. The rest is kept.
+    fn write_pending(&mut self) -> Result<(), RecordingError> {
+        let Err(e) = self.write_segment() else {
+            return Ok(());
+        };
+        if !e.is_full_disk() {
+            return Err(e);
+        }
+        let mut later = Rows::default();
+        while let Some(middle) = self.pending.middle() {
+            let mut rest = self.pending.split_off(middle);
+            rest.append(later);
+            later = rest;
+            while self.write_segment().is_ok() {
+                self.pending = std::mem::take(&mut later);
+                if self.pending.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        self.pending.append(later);
+        Err(e)
+    }
+
+    fn write_segment(&mut self) -> Result<(), RecordingError> {
+        self.writer.write(&self.pending)?;
+        self.activity_rows += self.pending.activity.len() as u64;
+        self.pending = Rows::default();
+        Ok(())
+    }
+
+    /// Merges segments when it is time; at the end, all that are left. What cannot be merged stays as it is.
+    fn compact(&mut self, at_end: bool, now_us: i64, tell: &mut dyn FnMut(Progress<'_>)) {
+        let merged = self.writer.go_on_compacting(at_end).and_then(|()| {
+            if at_end || Instant::now() >= self.next_compaction || self.writer.has_much_to_merge() {
+                self.next_compaction = Instant::now() + COMPACTION;
+                self.writer.begin_compacting(at_end)?;
+            }
+            self.writer.go_on_compacting(at_end)
+        });
+        if let (Err(e), false) = (merged, self.cannot_compact) {
+            self.cannot_compact = true;
+            let text = format!("segments cannot be merged, they stay as they are: {e}");
+            tell(Progress::Note(&text));
+            self.notes.push(Note {
+                time_us: now_us,
+                text,
+            });
+        }
+    }
+
+    /// Goes on with what is to be done before [`Segments::finish`], beside what else happens. True when nothing is left.
+    pub(super) fn prepare_to_finish(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
+        if !self.writer.is_compacting() && !self.cannot_compact {
+            self.next_compaction = Instant::now();
+        }
+        let now_us = self.writer.meta().end_us;
+        self.compact(false, now_us, tell);
+        self.cannot_compact || !self.writer.is_compacting()
+    }
+
+    /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that has nothing in
+    /// it.
+    ///
+    /// # Errors
+    /// Its end is missing.
+    pub(super) fn finish(
+        self,
+        failed: Option<anyhow::Error>,
+        owner: Option<Owner>,
+        tell: &mut dyn FnMut(Progress<'_>),
+    ) -> anyhow::Result<Outcome> {
+        let directory = self.directory.try_clone()?;
+        let outcome = self.end(failed, tell);
+        // Also when it has ended early.
+        if let Some(text) = give(&directory, owner) {
+            tell(Progress::Note(&text));
+        }
+        outcome
+    }
+
+    fn end(
+        mut self,
+        failed: Option<anyhow::Error>,
+        tell: &mut dyn FnMut(Progress<'_>),
+    ) -> anyhow::Result<Outcome> {
+        let meta = self.writer.meta().clone();
+        let path = self.writer.path();
+        if let Some(now) = self.writer.moved() {
+            let text = format!("{} was moved meanwhile, to {}", path.display(), now.display());
+            tell(Progress::Note(&text));
+        }
+        let path = self.writer.moved().unwrap_or(path);
+        let failed = failed.or(self.failed.take().map(|e| {
+            let lost = self.pending.len();
+            let last = meta.segments.last;
+            anyhow::Error::from(e).context(match last {
+                0 => format!("{}: {lost} rows are lost, nothing was recorded", path.display()),
+                _ => format!(
+                    "{}: {lost} rows are lost; it can be read up to segment {last}",
+                    path.display()
+                ),
+            })
+        }));
+        if failed.is_none() {
+            self.compact(true, meta.end_us, tell);
+        }
+        let is_empty = self.activity_rows == 0 && (failed.is_none() || meta.segments.last == 0);
+        let ended = match (is_empty, &failed) {
+            // It would only block the name.
+            (true, _) => self.writer.discard(),
+            (false, None) => self.writer.finish(),
+            (false, Some(_)) => Ok(()),
+        };
+        match failed {
+            Some(e) => Err(e),
+            None => {
+                ended?;
+                Ok(Outcome {
+                    meta,
+                    activity_rows: self.activity_rows,
+                    path,
+                    directory: self.directory,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What rows refer to and what rows describe: a recording has a row for each session, stack and statement that another row names.
+
+use std::collections::HashSet;
+
+use crate::{Rows, SessionId, StackId};
+
+/// Sessions, stacks and statements, by their identities.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Described {
+    /// Sessions.
+    pub sessions: HashSet<SessionId>,
+    /// Stacks.
+    pub stacks: HashSet<StackId>,
+    /// Statements.
+    pub statements: HashSet<u64>,
+}
+
+impl Described {
+    /// Takes out what is in another one.
+    pub fn subtract(&mut self, other: &Described) {
+        self.sessions.retain(|id| !other.sessions.contains(id));
+        self.stacks.retain(|id| !other.stacks.contains(id));
+        self.statements.retain(|id| !other.statements.contains(id));
+    }
+
+    /// Puts in what is in another one.
+    pub fn add(&mut self, other: Described) {
+        self.sessions.extend(other.sessions);
+        self.stacks.extend(other.stacks);
+        self.statements.extend(other.statements);
+    }
+
+    /// True when there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.stacks.is_empty() && self.statements.is_empty()
+    }
+}
+
+impl Rows {
+    /// What these rows name, but the recorder itself and what stands for nothing.
+    pub fn refers_to(&self) -> Described {
+        let links = || self.causes.iter().flat_map(|row| &row.chain);
+        let mut named = Described {
+            stacks: self.stacks_referred_to().collect(),
+            ..Described::default()
+        };
+        named.sessions.extend(self.activity.iter().map(|row| row.session));
+        named.sessions.extend(self.latency.iter().map(|row| row.session));
+        named.sessions.extend(self.counters.iter().map(|row| row.session));
+        named.sessions.extend(self.spans.iter().map(|row| row.session));
+        named.sessions.extend(self.switches.iter().map(|row| row.session));
+        named.sessions.extend(self.causes.iter().map(|row| row.session));
+        named
+            .sessions
+            .extend(self.held_locks.iter().map(|row| row.session));
+        named.sessions.extend(links().map(|link| link.session));
+        named.sessions.remove(&SessionId::RECORDER);
+        named
+            .statements
+            .extend(self.activity.iter().map(|row| row.statement));
+        named
+            .statements
+            .extend(self.latency.iter().map(|row| row.statement));
+        named
+            .statements
+            .extend(self.counters.iter().map(|row| row.statement));
+        named
+            .statements
+            .extend(self.causes.iter().map(|row| row.statement));
+        named
+            .statements
+            .extend(self.held_locks.iter().map(|row| row.statement));
+        named.statements.extend(links().map(|link| link.statement));
+        named.statements.remove(&0);
+        named
+    }
+
+    /// What these rows describe.
+    pub fn describes(&self) -> Described {
+        Described {
+            sessions: self.sessions.iter().map(|row| row.id).collect(),
+            stacks: self.stacks.iter().map(|row| row.id).collect(),
+            statements: self.statements.iter().map(|row| row.id).collect(),
+        }
+    }
+
+    /// Copies of the rows that describe some of these.
+    pub fn descriptions_of(&self, wanted: &Described) -> Rows {
+        Rows {
+            sessions: copies(&self.sessions, |row| wanted.sessions.contains(&row.id)),
+            stacks: copies(&self.stacks, |row| wanted.stacks.contains(&row.id)),
+            statements: copies(&self.statements, |row| wanted.statements.contains(&row.id)),
+            ..Rows::default()
+        }
+    }
+}
+
+fn copies<R: Clone>(rows: &[R], which: impl Fn(&R) -> bool) -> Vec<R> {
+    rows.iter().filter(|row| which(row)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CounterRow, LatencyRow, NO_STACK, StackRow, StatementRow};
+
+    #[test]
+    fn what_rows_name_and_do_not_describe_is_missing() {
+        let latency = |session, statement, stack| LatencyRow {
+            session: SessionId(session),
+            statement,
+            stack,
+            ..LatencyRow::default()
+        };
+        let mut rows = Rows {
+            latency: vec![latency(1, 7, StackId(10)), latency(0, 0, NO_STACK)],
+            counters: vec![CounterRow {
+                session: SessionId(2),
+                statement: 8,
+                ..CounterRow::default()
+            }],
+            ..Rows::default()
+        };
+        let named = rows.refers_to();
+        assert_eq!(named.sessions, HashSet::from([SessionId(1), SessionId(2)]));
+        assert_eq!(named.stacks, HashSet::from([StackId(10)]));
+        assert_eq!(named.statements, HashSet::from([7, 8]));
+
+        rows.stacks = [10, 11]
+            .map(|id| StackRow {
+                id: StackId(id),
+                frames: Vec::new(),
+            })
+            .to_vec();
+        rows.statements = vec![StatementRow {
+            id: 7,
+            ..StatementRow::default()
+        }];
+        let mut missing = named.clone();
+        missing.subtract(&rows.describes());
+        assert_eq!(missing.statements, HashSet::from([8]));
+        assert!(missing.stacks.is_empty() && missing.sessions.len() == 2);
+        assert_eq!(rows.descriptions_of(&named).stacks.len(), 1);
+    }
+}
