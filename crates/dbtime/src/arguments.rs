@@ -59,6 +59,8 @@ pub enum Command {
     Compact(CompactArguments),
     /// Keep recordings of many hosts in one place, as plain Parquet in a directory or an object store
     Store(StoreArguments),
+    /// Record every server of this host for good, and put what is recorded into a store (needs root)
+    Agent(AgentArguments),
     /// Show the latency of block I/O, live, of the whole host (needs root)
     Iolat(IolatArguments),
     /// Show what a system call of a live process does inside the kernel (needs root)
@@ -615,6 +617,8 @@ pub enum StoreCommand {
     Put(StorePutArguments),
     /// Show what is in a store: hosts, recordings, periods, sizes, gaps
     List(StoreListArguments),
+    /// Remove recordings of a host that ended long ago
+    Prune(StorePruneArguments),
 }
 
 /// `dbtime store put`
@@ -633,6 +637,21 @@ pub struct StorePutArguments {
     pub damaged: bool,
 }
 
+/// `dbtime store prune`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store prune s3://bucket/fleet --host db1 --older-than 30d")]
+pub struct StorePruneArguments {
+    /// The store
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// Whose recordings
+    #[arg(long, value_name = "NAME")]
+    pub host: String,
+    /// Those that ended longer ago than this: 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    pub older_than: Duration,
+}
+
 /// `dbtime store list`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: dbtime store list s3://bucket/fleet")]
@@ -643,6 +662,19 @@ pub struct StoreListArguments {
     /// For people or for programs
     #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
     pub format: LiveFormat,
+}
+
+/// `dbtime agent`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: sudo dbtime agent --config /etc/dbtime/agent.toml\n\n\
+    The least that the file says:\n  spool = \"/var/lib/dbtime\"\n  store = \"s3://bucket/fleet\"")]
+pub struct AgentArguments {
+    /// What is wanted
+    #[arg(long, value_name = "FILE", default_value = "/etc/dbtime/agent.toml")]
+    pub config: PathBuf,
+    /// Only say whether the file is understood
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// What cannot be asked together with who was waited for.
@@ -1314,7 +1346,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 const LEAST_MEMORY: u64 = 64 << 20;
 
 /// A time as it is typed: `10`, `2.5`, `30s`, `500ms`, `1m`, `2h`.
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (number, unit) = units
         .into_iter()
@@ -1352,7 +1384,7 @@ fn parse_whole_seconds(text: &str) -> Result<u32, String> {
 }
 
 /// `10`, `10s`, `1m`: whole seconds.
-fn parse_resolution(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_resolution(text: &str) -> Result<u32, String> {
     let (number, unit_s) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60),
         None => (text.strip_suffix('s').unwrap_or(text), 1),
@@ -1371,9 +1403,24 @@ fn parse_resolution(text: &str) -> Result<u32, String> {
         })
 }
 
+/// Seconds of a day.
+const DAY_S: u64 = 24 * 3_600;
+
+/// How old what is kept may be.
+pub(crate) fn parse_age(text: &str) -> Result<Duration, String> {
+    let age = match text.strip_suffix('d').map(str::parse::<u32>) {
+        Some(Ok(days)) => Duration::from_secs(u64::from(days) * DAY_S),
+        Some(Err(_)) => return Err("not a number of days, as in 30d".to_string()),
+        None => parse_seconds(text)?,
+    };
+    match age.as_secs() {
+        3_600.. => Ok(age),
+        _ => Err("must be an hour or more, as in 12h or 30d".to_string()),
+    }
+}
+
 /// How long recordings are of which one follows the other: they begin at the same times each day.
-fn parse_rotation(text: &str) -> Result<Duration, String> {
-    const DAY_S: u64 = 24 * 3_600;
+pub(crate) fn parse_rotation(text: &str) -> Result<Duration, String> {
     let seconds = match text.strip_suffix('d') {
         Some(days) => days.parse().ok().and_then(|days: u64| days.checked_mul(DAY_S)),
         None => parse_seconds(text)

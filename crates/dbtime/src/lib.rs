@@ -1,5 +1,6 @@
 //! What the command `dbtime` is made of, and what it shares with its tests and benchmarks.
 
+pub mod agent;
 pub mod arguments;
 pub mod calibrate;
 pub mod demo;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use dbtime::agent;
 use dbtime::arguments::{
     Arguments, CalibrateArguments, Command, CompactArguments, ComparedArguments, DemoArguments,
     DiffArguments, DiveArguments, FlameArguments, Format, FunctionSort, HtmlArguments, ImportArguments,
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Import(arguments) => run_import(&arguments),
         Command::Compact(arguments) => run_compact(&arguments),
         Command::Store(arguments) => store::run(&arguments.command),
+        Command::Agent(arguments) => agent::run(&arguments),
         Command::Iolat(arguments) => run_iolat(&arguments),
         Command::Dive(arguments) => run_dive(&arguments),
         Command::Sched(arguments) => run_sched(&arguments),

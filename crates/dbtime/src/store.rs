@@ -7,7 +7,9 @@ use dbtime_report::shell_word;
 use dbtime_store::{Address, Listing, Outcome, Put, PutOptions, RecordingListing, Store};
 use serde::Serialize;
 
-use crate::arguments::{LiveFormat, StoreCommand, StoreListArguments, StorePutArguments};
+use crate::arguments::{
+    LiveFormat, StoreCommand, StoreListArguments, StorePruneArguments, StorePutArguments,
+};
 use crate::exit_code::{FAILED, NOTHING_RECORDED, WRONG_USAGE};
 use crate::output::{self, say, say_lines};
 use crate::reading::of_store;
@@ -20,6 +22,7 @@ pub fn run(command: &StoreCommand) -> anyhow::Result<ExitCode> {
     match command {
         StoreCommand::Put(arguments) => put(arguments),
         StoreCommand::List(arguments) => list(arguments),
+        StoreCommand::Prune(arguments) => prune(arguments),
     }
 }
 
@@ -102,6 +105,34 @@ fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn prune(arguments: &StorePruneArguments) -> anyhow::Result<ExitCode> {
+    let address = Address::to_put(arguments.store.as_os_str()).map_err(of_store)?;
+    let store = Store::open(&address).map_err(of_store)?;
+    let before = jiff::Timestamp::now()
+        .checked_sub(arguments.older_than)
+        .unwrap_or(jiff::Timestamp::MIN);
+    let pruned = store
+        .prune(&arguments.host, before.as_second())
+        .map_err(of_store)?;
+    for what in &pruned.kept {
+        say(format_args!("dbtime: {what}"));
+    }
+    if pruned.recordings > 0 {
+        say(format_args!(
+            "removed {} recording{} of {} that ended before {}: {:.1} MB",
+            pruned.recordings,
+            if pruned.recordings == 1 { "" } else { "s" },
+            arguments.host,
+            moment(before.as_microsecond()),
+            pruned.bytes as f64 / 1e6
+        ));
+    }
+    Ok(match pruned.kept.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    })
 }
 
 fn moment(us: i64) -> String {

@@ -15,7 +15,18 @@ pub(crate) fn identity_of(meta: &Meta, host: &Host) -> Result<u64, String> {
     let is_timeless = !meta.files.is_empty() && meta.collector.clock != Clock::Utc;
     let rows = is_timeless.then_some(&meta.segments.rows);
     let (target, tier) = (&meta.database.target, &meta.collector.tier);
-    hash(&(meta.start_us, end_us, target, tier, host.name(), lines, rows))
+    // Recordings of two servers may begin at the same moment: those of recorders that begin a new one every hour do.
+    let server = (&meta.database.product, &meta.database.data_directory);
+    hash(&(
+        meta.start_us,
+        end_us,
+        server,
+        target,
+        tier,
+        host.name(),
+        lines,
+        rows,
+    ))
 }
 
 /// The name of a recording as it is now, of which this cannot be read. Its period is not known before its rows are.
@@ -79,6 +90,15 @@ mod tests {
         let mut other = old.clone();
         other.start_us = 6;
         assert_ne!(of(&old), of(&other));
+    }
+
+    #[test]
+    fn what_two_recorders_begin_at_the_same_moment_is_told_apart() {
+        let mut one = Meta::default();
+        one.collector.series = "4711-1795407276000000".to_string();
+        let mut other = one.clone();
+        other.collector.series = "4712-1795407276000000".to_string();
+        assert_ne!(of(&one), of(&other));
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod listing;
 mod manifest;
 mod objects;
 mod percent;
+mod prune;
 mod put;
 mod removal;
 #[cfg(test)]
@@ -45,5 +46,6 @@ pub use address::{Address, Choice};
 pub use catalog::Store;
 pub use error::StoreError;
 pub use listing::{HostListing, Listing, RecordingListing};
+pub use prune::Pruned;
 pub use put::{Outcome, Put, PutOptions};
 pub use selection::ReadSoFar;

@@ -164,11 +164,19 @@ impl Manifest {
 
     /// Reads the manifest of this name, and checks what it says.
     pub(crate) fn read(objects: &dyn Objects, name: &StateName) -> Result<Manifest, StoreError> {
-        let path = name.manifest();
+        Manifest::read_at(objects, name, &name.manifest())
+    }
+
+    /// As [`Manifest::read`], of one that is somewhere else.
+    pub(crate) fn read_at(
+        objects: &dyn Objects,
+        name: &StateName,
+        path: &str,
+    ) -> Result<Manifest, StoreError> {
         let text = objects
-            .get(&path, LARGEST)
-            .map_err(|e| StoreError::io(objects.where_is(&path), e))?;
-        Manifest::of_json(&text, name, &objects.where_is(&path))
+            .get(path, LARGEST)
+            .map_err(|e| StoreError::io(objects.where_is(path), e))?;
+        Manifest::of_json(&text, name, &objects.where_is(path))
     }
 
     fn of_json(text: &[u8], name: &StateName, path: &str) -> Result<Manifest, StoreError> {

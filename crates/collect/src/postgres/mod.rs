@@ -16,3 +16,4 @@ mod wait_symbol;
 pub(crate) use database::PostgresDatabase;
 pub(crate) use query_ids::gives_query_ids;
 pub(crate) use server::Server;
+pub use server::{RunningServer, running_servers};

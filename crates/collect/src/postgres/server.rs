@@ -30,6 +30,29 @@ pub(crate) struct Server {
     directory_id: Option<(u64, u64)>,
 }
 
+/// A server of this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningServer {
+    /// Its first process.
+    pub pid: u32,
+    /// Where its data is, as it says itself: in a container, by the container's names.
+    pub data_directory: PathBuf,
+    /// Device and inode of that directory: the same after a restart.
+    pub directory_id: (u64, u64),
+}
+
+/// The PostgreSQL servers that run on this host, in containers too, as far as they can be seen.
+pub fn running_servers() -> Vec<RunningServer> {
+    let servers = Server::postmasters().into_iter().filter_map(|pid| {
+        Some(RunningServer {
+            pid,
+            data_directory: Server::data_directory(pid),
+            directory_id: directory_id(pid)?,
+        })
+    });
+    servers.collect()
+}
+
 impl Server {
     /// The only server of this host.
     ///

@@ -24,6 +24,7 @@ use dbtime_model::output::{Directory, Owner, Place};
 use dbtime_model::recording::Meta;
 
 pub use command::run;
+pub(crate) use naming::plain_words;
 pub use standing::Standing;
 
 use series::Series;

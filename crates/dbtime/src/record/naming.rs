@@ -22,13 +22,7 @@ fn words(database: &DatabaseMeta) -> Vec<String> {
     let mut words = vec![plain(&database.product)];
     // A process that is no database's has no data directory, but works somewhere.
     if !database.version.is_empty() {
-        let directory = Path::new(&database.data_directory);
-        let parts: Vec<String> = directory
-            .components()
-            .map(|part| plain(&part.as_os_str().to_string_lossy()))
-            .collect();
-        let last = parts.iter().skip(parts.len().saturating_sub(2));
-        words.extend(last.filter(|part| !SAY_NOTHING.contains(&part.as_str())).cloned());
+        words.push(plain_words(Path::new(&database.data_directory)));
     }
     if database.target != "server" {
         // Of an Oracle instance its name comes first, then the file that was given.
@@ -37,6 +31,17 @@ fn words(database: &DatabaseMeta) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
+}
+
+/// What tells a directory from others, in words that a name can be made of: `15-main`; perhaps nothing.
+pub(crate) fn plain_words(directory: &Path) -> String {
+    let parts: Vec<String> = directory
+        .components()
+        .map(|part| plain(&part.as_os_str().to_string_lossy()))
+        .collect();
+    let last = parts.iter().skip(parts.len().saturating_sub(2));
+    let telling = last.filter(|part| !part.is_empty() && !SAY_NOTHING.contains(&part.as_str()));
+    telling.map(String::as_str).collect::<Vec<_>>().join("-")
 }
 
 /// What can be in the name of a file without a second thought: a server can call itself and its folders anything.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use dbtime_collect::Collector;
 use dbtime_model::output::{Directory, Owner};
-use dbtime_model::recording::{Cost, Meta, Quality, Recording};
+use dbtime_model::recording::{CollectorMeta, Cost, Meta, Quality, Recording};
 use dbtime_model::{Described, Rows, SessionId, SessionRow, StackRow, StatementRow};
 
 use super::segments::Segments;
@@ -45,6 +45,8 @@ struct Rotation {
     described: Described,
     /// Sessions that lived when it began: the recording before describes them. Others are still to name themselves.
     older: HashSet<SessionId>,
+    /// What all of them have in common: see [`CollectorMeta::series`].
+    series: String,
 }
 
 /// The recording before.
@@ -72,7 +74,7 @@ impl Series {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(super) fn begin(plan: &Plan, meta: Meta) -> anyhow::Result<Series> {
+    pub(super) fn begin(plan: &Plan, mut meta: Meta) -> anyhow::Result<Series> {
         let rotation = plan.rotate.map(|every| {
             let every_us = i64::try_from(every.as_micros()).unwrap_or(i64::MAX);
             Rotation {
@@ -82,8 +84,12 @@ impl Series {
                 before: Before::None,
                 described: Described::default(),
                 older: HashSet::new(),
+                series: format!("{}-{}", std::process::id(), meta.start_us),
             }
         });
+        if let Some(rotation) = &rotation {
+            meta.collector.series = rotation.series.clone();
+        }
         Ok(Series {
             output: plan.output.clone(),
             owner: plan.owner,
@@ -132,8 +138,10 @@ impl Series {
         }
         let cut_us = rotation.until_us;
         let meta = collector.meta();
+        // Of what was counted until now nothing is of its time.
         let begun = Meta {
-            start_us: cut_us,
+            quality: Quality::default(),
+            cost: Cost::default(),
             ..self.meta_of(meta.clone(), cut_us)
         };
         let next = match Segments::begin(self.output.place(&begun), begun) {
@@ -231,13 +239,17 @@ impl Series {
 
     /// Of what the collector says of all its time, what is of a recording that began then.
     fn meta_of(&self, meta: Meta, start_us: i64) -> Meta {
-        if self.rotation.is_none() {
+        let Some(rotation) = &self.rotation else {
             return meta;
-        }
+        };
         let mut notes = meta.notes;
         notes.retain(|note| note.time_us >= start_us);
         Meta {
             start_us,
+            collector: CollectorMeta {
+                series: rotation.series.clone(),
+                ..meta.collector
+            },
             quality: meta.quality.since(&self.quality),
             cost: meta.cost.since(&self.cost),
             notes,

@@ -113,6 +113,10 @@ pub struct CollectorMeta {
     pub resolution_s: u32,
     /// What the kernel counts for every task is in `counters` ([`crate::counter::task`]). Since 1.11.
     pub task_counts: bool,
+    /// Recordings of one recorder that follow one another without a gap have this in common, on their host; empty: it is the only
+    /// one. Since 1.11.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub series: String,
 }
 
 /// What the rows of `activity` count: the column in which the weight of a row stands.

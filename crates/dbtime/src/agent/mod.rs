@@ -1,0 +1,67 @@
+//! `dbtime agent`: records every server of this host for good, and puts what is recorded into a store.
+//!
+//! It measures nothing itself. A process of `dbtime record` looks at each server, one of `dbtime store put` at a time uploads: what
+//! befalls one of them befalls nothing else, and each can be tried by hand.
+//!
+//! ```text
+//! config      the file that says what is wanted
+//! child       a process of our own, which ends when we do
+//! recorders   a recorder for every server that runs
+//! spool       recordings on this host: which of them are whole, and how much there is
+//! uploads     from the spool into the store, and what is too much or too old
+//! ```
+
+mod child;
+mod config;
+mod recorders;
+mod spool;
+mod uploads;
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::arguments::AgentArguments;
+use crate::memory;
+use crate::output::say;
+use crate::signals::{Second, stop_on_signals};
+use config::Config;
+use recorders::Recorders;
+use spool::Spool;
+use uploads::Uploads;
+
+/// How often it is looked at what the children do.
+const STEP: Duration = Duration::from_millis(500);
+
+/// Runs until somebody ends it.
+///
+/// # Errors
+/// The file does not say what is wanted, or there can be no spool.
+pub fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signals(Second::Ends)?;
+    memory::give_back();
+    let config = Config::read(&arguments.config)?;
+    if arguments.check {
+        say(format_args!("{}: understood", arguments.config.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let spool = Spool::open(&config.spool)?;
+    let mut recorders = Recorders::new(&config);
+    let mut uploads = Uploads::new(&config);
+    say(format_args!(
+        "recording every server of this host into {}",
+        match &config.store {
+            Some(store) => format!("{} and from there into {store}", config.spool.display()),
+            None => config.spool.display().to_string(),
+        }
+    ));
+    while !stop.load(Ordering::Relaxed) {
+        recorders.look(&spool);
+        uploads.look(&spool);
+        std::thread::sleep(STEP);
+    }
+    // What was recorded until now is put when the agent is started again.
+    uploads.end();
+    recorders.end();
+    Ok(ExitCode::SUCCESS)
+}

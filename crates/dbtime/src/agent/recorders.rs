@@ -1,0 +1,156 @@
+//! A recorder for every server that runs on this host.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+
+use dbtime_collect::{RunningServer, running_servers};
+
+use super::child::Child;
+use super::config::{Config, Record};
+use super::spool::Spool;
+use crate::output::say;
+
+/// How often servers are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+/// After a recorder has failed, its server is left alone for so long; twice as long each time, up to the most.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// A recorder that has lived so long has not failed at once.
+const LIVED: Duration = Duration::from_secs(60);
+/// How long recorders may take to end: what they merge may be an hour's segments.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub(super) struct Recorders {
+    /// As arguments of `dbtime record`.
+    how: Vec<String>,
+    /// By the directories that servers run on: a server that is restarted is the same.
+    servers: HashMap<(u64, u64), Recorder>,
+    next_look: Instant,
+}
+
+#[derive(Default)]
+struct Recorder {
+    name: String,
+    child: Option<Child>,
+    pause: Duration,
+    not_before: Option<Instant>,
+}
+
+impl Recorders {
+    pub(super) fn new(config: &Config) -> Recorders {
+        Recorders {
+            how: options(&config.record),
+            servers: HashMap::new(),
+            next_look: Instant::now(),
+        }
+    }
+
+    /// Starts recorders for servers that have none.
+    pub(super) fn look(&mut self, spool: &Spool) {
+        for recorder in self.servers.values_mut() {
+            recorder.look();
+        }
+        if Instant::now() < self.next_look {
+            return;
+        }
+        self.next_look = Instant::now() + LOOK;
+        for server in running_servers() {
+            let recorder = self.servers.entry(server.directory_id).or_default();
+            recorder.start(&server, &self.how, spool);
+        }
+    }
+
+    /// Ends all of them in good order.
+    pub(super) fn end(self) {
+        let children: Vec<Child> = self
+            .servers
+            .into_values()
+            .filter_map(|recorder| recorder.child)
+            .collect();
+        for child in &children {
+            child.ask_to_end();
+        }
+        for child in children {
+            child.wait(PATIENCE);
+        }
+    }
+}
+
+impl Recorder {
+    fn look(&mut self) {
+        let Some(child) = &mut self.child else {
+            return;
+        };
+        let how = match child.ended() {
+            Ok(None) => return,
+            Ok(Some(status)) if status.success() => None,
+            Ok(Some(status)) => Some(status.to_string()),
+            Err(e) => Some(e.to_string()),
+        };
+        if child.age() >= LIVED || how.is_none() {
+            self.pause = Duration::ZERO;
+        }
+        self.child = None;
+        if let Some(how) = how {
+            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.not_before = Some(Instant::now() + self.pause);
+            say(format_args!(
+                "{}: the recorder has ended ({how}), the next one starts in {} s",
+                self.name,
+                self.pause.as_secs()
+            ));
+        }
+    }
+
+    fn start(&mut self, server: &RunningServer, how: &[String], spool: &Spool) {
+        let may_start = self.not_before.is_none_or(|moment| Instant::now() >= moment);
+        if self.child.is_some() || !may_start {
+            return;
+        }
+        let folder = match spool.folder_of(server) {
+            Ok(folder) => folder,
+            Err(e) => return self.failed(&format!("{e:#}")),
+        };
+        self.name = server.data_directory.display().to_string();
+        let pid = server.pid.to_string();
+        let mut arguments = vec!["record", "--pid", &pid];
+        arguments.extend(how.iter().map(String::as_str));
+        let mut arguments: Vec<&OsStr> = arguments.into_iter().map(OsStr::new).collect();
+        arguments.extend([OsStr::new("--output"), folder.as_os_str()]);
+        match Child::start(&self.name, &arguments) {
+            Ok(child) => {
+                say(format_args!(
+                    "{}: recorder started (pid {})",
+                    self.name,
+                    child.pid()
+                ));
+                self.child = Some(child);
+            }
+            Err(e) => self.failed(&e.to_string()),
+        }
+    }
+
+    fn failed(&mut self, why: &str) {
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        self.not_before = Some(Instant::now() + self.pause);
+        say(format_args!("{}: no recorder can be started: {why}", self.name));
+    }
+}
+
+fn options(record: &Record) -> Vec<String> {
+    let text = clap::ValueEnum::to_possible_value(&record.text).map(|value| value.get_name().to_string());
+    let mut options = vec![
+        "--rotate".to_string(),
+        format!("{}s", record.rotate.as_secs()),
+        "--frequency".to_string(),
+        record.frequency.to_string(),
+        "--resolution".to_string(),
+        format!("{}s", record.resolution),
+    ];
+    if let Some(text) = text {
+        options.extend(["--text".to_string(), text]);
+    }
+    options
+}

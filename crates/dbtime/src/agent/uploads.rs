@@ -1,0 +1,222 @@
+//! From the spool into the store, the oldest recording first; and what goes because it is too much or too old.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dbtime_collect::host_description;
+
+use super::child::Child;
+use super::config::Config;
+use super::spool::{Contents, Ended, Spool};
+use crate::output::say;
+
+/// How often it is looked what has ended.
+const LOOK: Duration = Duration::from_secs(5);
+/// After a recording could not be put nothing is tried for so long; twice as long each time, up to the most.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// A put that takes longer hangs.
+const LONGEST_PUT: Duration = Duration::from_secs(3_600);
+/// How often old recordings are sought in the store.
+const PRUNE: Duration = Duration::from_secs(3_600);
+/// How long one that is under way may take to end when the agent ends. It does it again next time.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub(super) struct Uploads {
+    store: Option<String>,
+    host: String,
+    most_bytes: u64,
+    oldest: Option<Duration>,
+    next_look: Instant,
+    next_put: Instant,
+    /// None until something is known to be in the store.
+    next_prune: Option<Instant>,
+    put: Option<(Child, Ended)>,
+    prune: Option<Child>,
+    pause: Duration,
+    /// Recordings that failed since one succeeded: the others are tried before them.
+    failed: Vec<PathBuf>,
+}
+
+impl Uploads {
+    pub(super) fn new(config: &Config) -> Uploads {
+        let now = Instant::now();
+        Uploads {
+            store: config.store.clone(),
+            host: config.host.clone().unwrap_or_else(|| host_description().name),
+            most_bytes: config.keep.spool,
+            oldest: config.keep.age,
+            next_look: now,
+            next_put: now,
+            next_prune: None,
+            put: None,
+            prune: None,
+            pause: Duration::ZERO,
+            failed: Vec::new(),
+        }
+    }
+
+    /// Goes on.
+    pub(super) fn look(&mut self, spool: &Spool) {
+        let has_put = self.look_at_put(spool);
+        if let Some(prune) = &mut self.prune
+            && !matches!(prune.ended(), Ok(None))
+        {
+            self.prune = None;
+        }
+        if !has_put && Instant::now() < self.next_look {
+            return;
+        }
+        self.next_look = Instant::now() + LOOK;
+        let mut contents = spool.look();
+        self.remove_old(spool, &mut contents);
+        self.make_room(spool, &mut contents);
+        if let Some(store) = self.store.clone() {
+            self.begin_put(contents, &store);
+            self.begin_prune(&store);
+        }
+    }
+
+    /// Nothing is begun any more.
+    pub(super) fn end(self) {
+        for child in self.put.map(|(child, _)| child).into_iter().chain(self.prune) {
+            child.ask_to_end();
+            child.wait(PATIENCE);
+        }
+    }
+
+    /// True when a recording has just come into the store.
+    fn look_at_put(&mut self, spool: &Spool) -> bool {
+        let Some((child, _)) = &mut self.put else {
+            return false;
+        };
+        let is_put = match child.ended() {
+            Ok(None) => {
+                if child.age() >= LONGEST_PUT {
+                    child.ask_to_end();
+                }
+                return false;
+            }
+            Ok(Some(status)) => status.success(),
+            Err(_) => false,
+        };
+        let Some((_, ended)) = self.put.take() else {
+            return false;
+        };
+        if is_put {
+            self.pause = Duration::ZERO;
+            self.failed.clear();
+            self.next_prune.get_or_insert_with(Instant::now);
+            remove(spool, &ended);
+        } else {
+            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.next_put = Instant::now() + self.pause;
+            say(format_args!(
+                "{}: not put, it stays in the spool; the next attempt is in {} s",
+                ended.path.display(),
+                self.pause.as_secs()
+            ));
+            self.failed.push(ended.path);
+        }
+        is_put
+    }
+
+    /// Without a store the spool is all there is.
+    fn remove_old(&self, spool: &Spool, contents: &mut Contents) {
+        let Some(oldest) = self.oldest.filter(|_| self.store.is_none()) else {
+            return;
+        };
+        let limit_us = now_us().saturating_sub(i64::try_from(oldest.as_micros()).unwrap_or(i64::MAX));
+        while let Some(ended) = contents.ended.first()
+            && ended.end_us < limit_us
+        {
+            say(format_args!("{}: removed, it is too old", ended.path.display()));
+            contents.bytes = contents.bytes.saturating_sub(ended.bytes);
+            remove(spool, &contents.ended.remove(0));
+        }
+    }
+
+    fn make_room(&self, spool: &Spool, contents: &mut Contents) {
+        let is_being_put = |ended: &Ended| self.put.as_ref().is_some_and(|(_, put)| put.path == ended.path);
+        while contents.bytes > self.most_bytes
+            && let Some(place) = contents.ended.iter().position(|ended| !is_being_put(ended))
+        {
+            let ended = contents.ended.remove(place);
+            say(format_args!(
+                "{}: removed, the spool has {:.1} MB and may have {:.1}{}",
+                ended.path.display(),
+                contents.bytes as f64 / 1e6,
+                self.most_bytes as f64 / 1e6,
+                match self.store {
+                    Some(_) => "; it is in no store, its time is missing",
+                    None => "",
+                }
+            ));
+            contents.bytes = contents.bytes.saturating_sub(ended.bytes);
+            remove(spool, &ended);
+        }
+    }
+
+    fn begin_put(&mut self, contents: Contents, store: &str) {
+        if self.put.is_some() || Instant::now() < self.next_put {
+            return;
+        }
+        let failed = |ended: &Ended| self.failed.iter().position(|path| *path == ended.path);
+        // Those that have not failed, then those that failed longest ago.
+        let Some(next) = contents
+            .ended
+            .into_iter()
+            .min_by_key(|ended| failed(ended).map_or(0, |n| n + 1))
+        else {
+            return;
+        };
+        self.failed.retain(|path| *path != next.path);
+        let path = next.path.as_os_str();
+        let arguments = ["store", "put", "--host", &self.host].map(OsStr::new);
+        let arguments: Vec<&OsStr> = arguments
+            .into_iter()
+            .chain([OsStr::new("--"), path, OsStr::new(store)])
+            .collect();
+        match Child::start("store", &arguments) {
+            Ok(child) => self.put = Some((child, next)),
+            Err(e) => say(format_args!("store: {e}")),
+        }
+    }
+
+    fn begin_prune(&mut self, store: &str) {
+        let is_due = self.next_prune.is_some_and(|moment| Instant::now() >= moment);
+        let Some(oldest) = self.oldest.filter(|_| self.prune.is_none() && is_due) else {
+            return;
+        };
+        self.next_prune = Some(Instant::now() + PRUNE);
+        let age = format!("{}s", oldest.as_secs());
+        let arguments = [
+            "store",
+            "prune",
+            "--host",
+            &self.host,
+            "--older-than",
+            &age,
+            "--",
+            store,
+        ];
+        match Child::start("store", &arguments.map(OsStr::new)) {
+            Ok(child) => self.prune = Some(child),
+            Err(e) => say(format_args!("store: {e}")),
+        }
+    }
+}
+
+fn remove(spool: &Spool, ended: &Ended) {
+    if let Err(e) = spool.remove(ended) {
+        say(format_args!("{}: cannot be removed: {e}", ended.path.display()));
+    }
+}
+
+fn now_us() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,122 @@
+//! Removes recordings that ended long ago.
+//!
+//! For each of them, in this order:
+//!
+//! 1. its manifest is copied to `removed/`;
+//! 2. the manifest goes: from now on nobody who asks sees the recording;
+//! 3. its files go;
+//! 4. the copy goes.
+//!
+//! Whoever is killed in between leaves the copy, by which the next one goes on. Who reads the recording meanwhile finds files missing
+//! and says so.
+
+use std::io::ErrorKind;
+
+use crate::catalog::Store;
+use crate::error::StoreError;
+use crate::layout::{Host, MANIFESTS, StateName, manifests_of};
+use crate::manifest::Manifest;
+
+/// Folder of the manifests of recordings that are being removed.
+const REMOVED: &str = "removed";
+
+/// What was removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many recordings, each of their states counted.
+    pub recordings: usize,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Why some were not: their manifests cannot be understood.
+    pub kept: Vec<String>,
+}
+
+impl Store {
+    /// Removes the recordings of a host of which every row is before a moment (seconds since the Unix epoch).
+    ///
+    /// # Errors
+    /// The store cannot be read or written. What was begun is ended by the next call.
+    pub fn prune(&self, host: &str, before_s: i64) -> Result<Pruned, StoreError> {
+        let host = Host::new(host).map_err(StoreError::Address)?;
+        let mut pruned = Pruned::default();
+        self.go_on(&host, &mut pruned)?;
+        for name in self.names(&host)? {
+            if name.to_s > before_s {
+                continue;
+            }
+            match Manifest::read(self.objects(), &name) {
+                Ok(manifest) => {
+                    let text = manifest
+                        .to_json()
+                        .map_err(|why| StoreError::format(&name.manifest(), why))?;
+                    self.objects()
+                        .put(&copy_of(&name), text.into())
+                        .map_err(|e| self.failed(&copy_of(&name), e))?;
+                    self.remove(&name.manifest())?;
+                    self.remove_files(&manifest, &mut pruned)?;
+                }
+                // Somebody else removes it.
+                Err(e) if e.is_gone() => {}
+                Err(e @ StoreError::Io { .. }) if !e.is_damage() => return Err(e),
+                Err(e) => pruned.kept.push(e.to_string()),
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// Ends what somebody has begun who was killed.
+    fn go_on(&self, host: &Host, pruned: &mut Pruned) -> Result<(), StoreError> {
+        let folder = manifests_of(host).replacen(MANIFESTS, REMOVED, 1);
+        let copies = match self.objects().list(&folder) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(|e| self.failed(&folder, e))?,
+        };
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let there = self.names(host)?;
+        for copy in copies {
+            let named = copy
+                .path
+                .strip_prefix(REMOVED)
+                .map(|rest| format!("{MANIFESTS}{rest}"));
+            let Some(name) = named.and_then(|path| StateName::of_manifest(&path)) else {
+                continue;
+            };
+            // It was put again meanwhile: its files are those of what is there.
+            if there.contains(&name) {
+                self.remove(&copy.path)?;
+                continue;
+            }
+            match Manifest::read_at(self.objects(), &name, &copy.path) {
+                Ok(manifest) => self.remove_files(&manifest, pruned)?,
+                Err(e) if e.is_gone() => {}
+                Err(e @ StoreError::Io { .. }) if !e.is_damage() => return Err(e),
+                Err(e) => pruned.kept.push(e.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_files(&self, manifest: &Manifest, pruned: &mut Pruned) -> Result<(), StoreError> {
+        for file in &manifest.files {
+            self.remove(&manifest.path_of(file))?;
+        }
+        self.remove(&copy_of(&manifest.name))?;
+        pruned.recordings += 1;
+        pruned.bytes += manifest.bytes();
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) -> Result<(), StoreError> {
+        self.objects().remove(path).map_err(|e| self.failed(path, e))
+    }
+
+    fn failed(&self, path: &str, e: std::io::Error) -> StoreError {
+        StoreError::io(self.objects().where_is(path), e)
+    }
+}
+
+fn copy_of(name: &StateName) -> String {
+    name.manifest().replacen(MANIFESTS, REMOVED, 1)
+}
