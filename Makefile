@@ -18,7 +18,7 @@ BINARY ?= target/release/dbtime
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
 	@echo "make build   build target/release/dbtime"
-	@echo "make install put it, its manual pages and completions of bash, zsh and fish below PREFIX (/usr/local; DESTDIR for packages)"
+	@echo "make install put it, its manual pages, completions of bash, zsh and fish, and the agent's systemd unit below PREFIX (/usr/local; DESTDIR for packages)"
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
 	@echo "make test-kernels   record and dive on Debian's own kernels in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
@@ -39,12 +39,16 @@ install: root = $(DESTDIR)$(PREFIX)
 install:
 	@test -x "$(BINARY)" || { echo "$(BINARY) is not there: run 'make build' first" >&2; exit 1; }
 	install -d "$(root)/bin" "$(root)/share/man/man1" "$(root)/share/bash-completion/completions" \
-		"$(root)/share/zsh/site-functions" "$(root)/share/fish/vendor_completions.d"
+		"$(root)/share/zsh/site-functions" "$(root)/share/fish/vendor_completions.d" \
+		"$(root)/share/doc/dbtime" "$(root)/lib/systemd/system"
 	install -m 755 "$(BINARY)" "$(root)/bin/dbtime"
 	"$(BINARY)" man "$(root)/share/man/man1"
 	"$(BINARY)" completions bash | install -m 644 /dev/stdin "$(root)/share/bash-completion/completions/dbtime"
 	"$(BINARY)" completions zsh | install -m 644 /dev/stdin "$(root)/share/zsh/site-functions/_dbtime"
 	"$(BINARY)" completions fish | install -m 644 /dev/stdin "$(root)/share/fish/vendor_completions.d/dbtime.fish"
+	install -m 644 systemd/agent.toml "$(root)/share/doc/dbtime/agent.toml"
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' systemd/dbtime-agent.service | \
+		install -m 644 /dev/stdin "$(root)/lib/systemd/system/dbtime-agent.service"
 
 demo:
 	scripts/deps.sh build demo

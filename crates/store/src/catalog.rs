@@ -175,7 +175,8 @@ impl Store {
         let mut found = Found::default();
         for host in &hosts {
             let names = self.names(host)?;
-            if names.is_empty() {
+            // The folder of a host whose recordings have been removed stays.
+            if names.is_empty() && !choice.hosts.is_empty() {
                 let hosts = self.hosts()?;
                 return Err(StoreError::NoSuchHost {
                     store: self.address().to_string(),

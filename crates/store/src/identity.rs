@@ -15,12 +15,12 @@ pub(crate) fn identity_of(meta: &Meta, host: &Host) -> Result<u64, String> {
     let is_timeless = !meta.files.is_empty() && meta.collector.clock != Clock::Utc;
     let rows = is_timeless.then_some(&meta.segments.rows);
     let (target, tier) = (&meta.database.target, &meta.collector.tier);
-    // Recordings of two servers may begin at the same moment: those of recorders that begin a new one every hour do.
-    let server = (&meta.database.product, &meta.database.data_directory);
+    // Recorders that begin a new recording every hour do so at the same moments.
+    let series = &meta.collector.series;
     hash(&(
         meta.start_us,
         end_us,
-        server,
+        series,
         target,
         tier,
         host.name(),

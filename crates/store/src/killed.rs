@@ -1,6 +1,7 @@
 //! Tests: whoever puts is killed between any two steps, and what is there then.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,6 +13,7 @@ use crate::address::{Address, Choice};
 use crate::catalog::Store;
 use crate::error::StoreError;
 use crate::objects::{Entry, Objects};
+use crate::prune::Pruned;
 use crate::put::{Outcome, PutOptions};
 
 /// Does as many steps that change something as are left, and none after that.
@@ -72,19 +74,24 @@ impl Objects for Dying {
 
 const HOUR_US: i64 = 3_600_000_000;
 
-/// Writes a recording with a counter in each of some hours.
+/// Writes a recording with a counter in each of the first hours.
 pub(crate) fn record(path: &Path, hours: i64, complete: bool) {
+    record_of("db1", path, 0..hours, complete);
+}
+
+fn record_of(host: &str, path: &Path, hours: Range<i64>, complete: bool) {
     let meta = Meta {
         schema: SCHEMA_VERSION.to_string(),
-        end_us: hours * HOUR_US,
+        start_us: hours.start * HOUR_US,
+        end_us: hours.end * HOUR_US,
         host: HostMeta {
-            name: "db1".to_string(),
+            name: host.to_string(),
             ..HostMeta::default()
         },
         ..Meta::default()
     };
     let mut writer = RecordingWriter::create(path, meta).expect("a new recording");
-    for hour in 0..hours {
+    for hour in hours {
         let rows = Rows {
             counters: vec![CounterRow {
                 time: hour * HOUR_US,
@@ -135,14 +142,17 @@ pub(crate) fn objects(store: &Path) -> Vec<(String, Bytes)> {
     all.into_iter().map(content).collect()
 }
 
-fn put_until(steps: usize, recording: &Path, store: &Path) -> Result<Outcome, StoreError> {
-    let recording = Recording::open(recording)?;
+fn dying_after(steps: usize, store: &Path) -> Result<Store, StoreError> {
     let whole = Store::open_or_make(&address(store))?;
-    let dying = Store::of(Box::new(Dying {
+    Ok(Store::of(Box::new(Dying {
         inner: whole.into_objects(),
         left: AtomicUsize::new(steps),
-    }));
-    let put = dying.put(&recording, "it", &PutOptions::default())?;
+    })))
+}
+
+fn put_until(steps: usize, recording: &Path, store: &Path) -> Result<Outcome, StoreError> {
+    let recording = Recording::open(recording)?;
+    let put = dying_after(steps, store)?.put(&recording, "it", &PutOptions::default())?;
     Ok(put.outcome)
 }
 
@@ -262,5 +272,59 @@ fn two_who_put_at_once_make_the_same_objects() {
     assert_eq!(found(&store), (0..30).collect::<Vec<i64>>());
     // Who was late with the earlier state has left what the next one removes.
     put_until(usize::MAX, &late, &store).expect("put");
+    assert_eq!(objects(&store), objects(&whole));
+}
+
+#[test]
+fn what_is_too_old_goes_whole_whenever_who_removes_it_is_killed_and_nothing_else_goes() {
+    const HOUR_S: i64 = HOUR_US / 1_000_000;
+    let home = tempfile::tempdir().expect("a folder");
+    let (old, new) = (home.path().join("old.dbt"), home.path().join("new.dbt"));
+    record(&old, 2, false);
+    record_of("db1", &new, 5..9, true);
+    let other = home.path().join("other.dbt");
+    record_of("db2", &other, 0..2, true);
+    let kept = home.path().join("kept");
+    for recording in [&new, &other] {
+        put_until(usize::MAX, recording, &kept).expect("put");
+    }
+    for steps in 0.. {
+        let store = home.path().join(format!("{steps}"));
+        for recording in [&old, &new, &other] {
+            put_until(usize::MAX, recording, &store).expect("put");
+        }
+        // Its last row is in the second after this.
+        let none = dying_after(usize::MAX, &store).and_then(|store| store.prune("db1", HOUR_S));
+        assert_eq!(none.expect("nothing is that old"), Pruned::default());
+        let ended = dying_after(steps, &store).and_then(|store| store.prune("db1", 3 * HOUR_S));
+        let of_old = found(&store).iter().filter(|hour| **hour < 2).count();
+        // Those of the other host are there as well.
+        assert!([2, 4].contains(&of_old), "after {steps} steps: {of_old}");
+        dying_after(usize::MAX, &store)
+            .and_then(|store| store.prune("db1", 3 * HOUR_S))
+            .expect("it goes on");
+        assert_eq!(objects(&store), objects(&kept), "after {steps} steps");
+        if ended.is_ok() {
+            assert!(steps > 3, "{steps}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_is_put_again_while_it_is_removed_stays() {
+    let home = tempfile::tempdir().expect("a folder");
+    let recording = home.path().join("a.dbt");
+    record(&recording, 2, true);
+    let (store, whole) = (home.path().join("store"), home.path().join("whole"));
+    put_until(usize::MAX, &recording, &whole).expect("put");
+    put_until(usize::MAX, &recording, &store).expect("put");
+    // Its manifest is gone, its files are there.
+    let after_two = dying_after(2, &store).and_then(|store| store.prune("db1", i64::MAX));
+    assert!(after_two.is_err() && found(&store).is_empty());
+    put_until(usize::MAX, &recording, &store).expect("put");
+    dying_after(usize::MAX, &store)
+        .and_then(|store| store.prune("db1", 0))
+        .expect("nothing is that old");
     assert_eq!(objects(&store), objects(&whole));
 }

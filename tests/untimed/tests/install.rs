@@ -66,6 +66,17 @@ fn everything_is_where_it_is_looked_for() {
         let mode = fs::metadata(share.join(&name)).expect(&name).permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "{name}");
     }
+    let unit = fs::read_to_string(usr.join("lib/systemd/system/dbtime-agent.service")).expect("it is there");
+    assert!(unit.contains("ExecStart=/usr/bin/dbtime agent"), "{unit}");
+    // The file that is to be copied is one that the agent understands.
+    let sample = share.join("doc/dbtime/agent.toml");
+    dbtime(&[
+        "agent",
+        "--check",
+        "--config",
+        sample.to_str().expect("a plain path"),
+    ])
+    .expect_code(0);
     let page = fs::read_to_string(share.join("man/man1/dbtime-record.1")).expect("it is there");
     for words in ["dbtime", "record", "\\-\\-duration", "sudo dbtime record"] {
         assert!(page.contains(words), "'{words}' is missing in {page}");

@@ -1,31 +1,40 @@
 //! A process of `dbtime` that works for the agent. What it says is said again under its name; it ends when the agent does, however
 //! that ends.
+//!
+//! The agent has one thread. The kernel tells a child that its parent has died once for each thread that the parent had, and the second
+//! signal would end a recorder before it has written what it knows.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child as Process, Command, ExitStatus, Stdio};
+use std::process::{Child as Process, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 
 use crate::output::say;
 
-/// Characters of a line that is said again.
-const LONGEST_LINE: u64 = 4_096;
+/// Bytes of a line that is said again; a longer one is cut into several.
+const LONGEST_LINE: usize = 4_096;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Child {
+    name: String,
     process: Process,
     since: Instant,
+    errors: Option<ChildStderr>,
+    /// The begin of a line that has no end yet.
+    line: Vec<u8>,
 }
 
 impl Child {
-    /// Starts it. Must be called by the thread that lives as long as the agent: the kernel ends the child with its thread.
+    /// Starts it. `name`: what stands before its lines.
     ///
     /// # Errors
     /// There can be no further process.
-    pub(super) fn start(name: &str, arguments: &[&std::ffi::OsStr]) -> io::Result<Child> {
+    pub(super) fn start(name: &str, arguments: &[&OsStr]) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("dbtime")
@@ -46,15 +55,16 @@ impl Child {
             });
         }
         let mut process = command.spawn()?;
-        if let Some(errors) = process.stderr.take() {
-            let name = name.to_string();
-            std::thread::Builder::new()
-                .name("dbtime-log".to_string())
-                .spawn(move || say_again(&name, errors))?;
+        let errors = process.stderr.take();
+        if let Some(errors) = &errors {
+            fcntl_setfl(errors, fcntl_getfl(errors)? | OFlags::NONBLOCK)?;
         }
         Ok(Child {
+            name: name.to_string(),
             process,
             since: Instant::now(),
+            errors,
+            line: Vec::new(),
         })
     }
 
@@ -68,12 +78,14 @@ impl Child {
         self.since.elapsed()
     }
 
-    /// How it has ended, if it has.
+    /// Says what it has said, and how it has ended, if it has.
     ///
     /// # Errors
     /// The kernel does not know it.
     pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.process.try_wait()
+        let ended = self.process.try_wait();
+        self.say_again();
+        ended
     }
 
     /// Asks it to end in good order.
@@ -87,7 +99,7 @@ impl Child {
     /// Waits until it has ended; after this time it is made to.
     pub(super) fn wait(mut self, patience: Duration) {
         let until = Instant::now() + patience;
-        while matches!(self.process.try_wait(), Ok(None)) {
+        while matches!(self.ended(), Ok(None)) {
             if Instant::now() >= until {
                 let _ = self.process.kill();
                 let _ = self.process.wait();
@@ -96,20 +108,39 @@ impl Child {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-}
 
-/// Each line with a name before it.
-fn say_again(name: &str, errors: impl Read) {
-    let mut errors = BufReader::new(errors);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match errors.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => say(format_args!(
-                "{name}: {}",
-                String::from_utf8_lossy(line.trim_ascii_end())
-            )),
+    fn say_again(&mut self) {
+        let Some(errors) = &mut self.errors else {
+            return;
+        };
+        let mut part = [0; LONGEST_LINE];
+        loop {
+            let read = match errors.read(&mut part) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                // There is nothing for now.
+                Err(_) => break,
+                Ok(0) => {
+                    self.errors = None;
+                    break;
+                }
+                Ok(read) => read,
+            };
+            for &byte in &part[..read] {
+                if byte == b'\n' || self.line.len() == LONGEST_LINE {
+                    say_line(&self.name, &mut self.line);
+                }
+                if byte != b'\n' {
+                    self.line.push(byte);
+                }
+            }
+        }
+        if self.errors.is_none() && !self.line.is_empty() {
+            say_line(&self.name, &mut self.line);
         }
     }
+}
+
+fn say_line(name: &str, line: &mut Vec<u8>) {
+    say(format_args!("{name}: {}", String::from_utf8_lossy(line)));
+    line.clear();
 }

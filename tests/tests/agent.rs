@@ -1,0 +1,307 @@
+//! `dbtime agent` on a host with two servers: what is recorded comes into the store, whoever is killed on the way and whether the store
+//! is there or not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::Options;
+use dbtime_tests::{
+    Outcome, Session, builds, children, dbtime, dbtime_binary, distribution, needs_recording, number,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// The agent beside the test. Killed when dropped.
+struct Agent {
+    child: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Agent {
+    fn start(config: &Path) -> Agent {
+        let mut child = Command::new(dbtime_binary())
+            .args(["agent", "--config"])
+            .arg(config)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be run");
+        let stderr = child.stderr.take().expect("standard error is a pipe");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Agent {
+            child,
+            lines,
+            said: Vec::new(),
+        }
+    }
+
+    /// Waits for a line that has all of these words.
+    #[track_caller]
+    fn wait_for(&mut self, words: &[&str]) -> String {
+        let give_up = Instant::now() + SOON;
+        loop {
+            let left = give_up.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("no line with {words:?}: {:#?}", self.said);
+            };
+            self.said.push(line.clone());
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        kill(self.child.id(), signal);
+    }
+
+    /// Ends it as systemd does.
+    #[track_caller]
+    fn stop(mut self) {
+        self.signal(libc::SIGTERM);
+        assert_eq!(
+            self.child.wait().expect("it is a child").code(),
+            Some(0),
+            "{:#?}",
+            self.said
+        );
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kill(pid: u32, signal: libc::c_int) {
+    // SAFETY: kill has no memory effects; the pids are those of processes that this test has started.
+    unsafe { libc::kill(pid.cast_signed(), signal) };
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let give_up = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < give_up, "not in {SOON:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn is_running(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Folders of recordings in the spool, whole or not.
+fn recordings(spool: &Path) -> Vec<PathBuf> {
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.expect("an entry").path()).collect()
+    };
+    below(&spool.join("recordings"))
+        .iter()
+        .flat_map(|server| below(server))
+        .collect()
+}
+
+fn config(home: &Path, text: &str) -> PathBuf {
+    let path = home.join("agent.toml");
+    let _ = fs::remove_file(&path);
+    fs::write(&path, text).expect("it can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    path
+}
+
+fn listed(store: &Path) -> Value {
+    let store = store.to_str().expect("a plain path");
+    let outcome = dbtime(&["store", "list", store, "--format", "json"]).expect_code(0);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}
+
+#[test]
+fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
+    needs_recording!();
+    let mut servers = builds(&[17]);
+    servers.push(distribution());
+    let clusters: Vec<_> = servers
+        .iter()
+        .map(|server| server.start(Options::default()))
+        .collect();
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let (spool, store) = (home.path().join("spool"), home.path().join("away/store"));
+    // It cannot be made yet.
+    let config = config(
+        home.path(),
+        &format!(
+            "spool = {spool:?}\nstore = {store:?}\nhost = 'db1'\n[record]\nrotate = '1h'\nresolution = '1s'\n[keep]\nage = '30d'\n"
+        ),
+    );
+    let mut sleepers: Vec<Session> = clusters.iter().map(Session::connect).collect();
+    let sleep = |sleepers: &mut Vec<Session>, seconds: u32| {
+        std::thread::scope(|scope| {
+            for sleeper in sleepers {
+                scope.spawn(move || sleeper.run(&format!("SELECT pg_sleep({seconds})")));
+            }
+        });
+    };
+
+    let mut agent = Agent::start(&config);
+    let mut recorders = Vec::new();
+    for _ in &clusters {
+        let line = agent.wait_for(&["recorder started (pid "]);
+        let pid = line
+            .rsplit_once("(pid ")
+            .and_then(|(_, pid)| pid.strip_suffix(')')?.parse().ok());
+        recorders.push(pid.expect("a pid"));
+    }
+    for _ in &clusters {
+        agent.wait_for(&["recording PostgreSQL"]);
+    }
+    sleep(&mut sleepers, 8);
+    // A recorder that is killed is followed by another one, and what it has written is not lost.
+    kill(recorders[0], libc::SIGKILL);
+    agent.wait_for(&["the recorder has ended (signal: 9"]);
+    agent.wait_for(&["not put, it stays in the spool"]);
+    agent.wait_for(&["recorder started (pid "]);
+    agent.wait_for(&["recording PostgreSQL"]);
+    sleep(&mut sleepers, 4);
+    // Beside them it tries to put what there is.
+    let is_recorder = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|&byte| byte == 0).any(|word| word == b"record")
+    };
+    let recorders: Vec<u32> = children(agent.child.id())
+        .into_iter()
+        .filter(is_recorder)
+        .collect();
+    assert_eq!(recorders.len(), clusters.len(), "{:#?}", agent.said);
+    // Recorders end in good order when their agent is killed.
+    agent.signal(libc::SIGKILL);
+    drop(agent);
+    for pid in recorders {
+        wait_until("recorders end with their agent", || !is_running(pid));
+    }
+    assert_eq!(recordings(&spool).len(), clusters.len() + 1);
+
+    // Another one may not have the spool at the same time; the store is there now.
+    fs::create_dir(home.path().join("away")).expect("a new folder");
+    let mut agent = Agent::start(&config);
+    for _ in 0..=clusters.len() {
+        agent.wait_for(&["store: put "]);
+    }
+    dbtime(&["agent", "--config", config.to_str().expect("a plain path")])
+        .expect_code(1)
+        .expect_stderr(&["another agent has it"]);
+    agent.stop();
+
+    // What was in the spool is in the store, and what the last agent recorded is in the spool.
+    let listing = listed(&store);
+    let listed = listing["hosts"][0]["recordings"].as_array().expect("recordings");
+    assert_eq!(listed.len(), clusters.len() + 1, "{listing:#}");
+    let whole = listed.iter().filter(|one| one["complete"] == true).count();
+    assert_eq!(
+        (whole, listing["left_files"].as_u64()),
+        (clusters.len(), Some(0)),
+        "{listing:#}"
+    );
+    // Nobody has been asked for longer than some seconds' work that the killed one had not written.
+    let url = format!("{}?host=db1", store.display());
+    let outcome: Outcome = dbtime(&["report", &url, "--format", "json"]).expect_code(0);
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let slept: f64 = report["ledger"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .filter(|row| row["group"]["wait"] == "Timeout:PgSleep")
+        .map(|row| number(&row["total_ns"]) / 1e9)
+        .sum();
+    let all = clusters.len() as f64 * 12.0;
+    assert!(
+        (all - 6.0..=all + 0.2).contains(&slept),
+        "{slept} of {all} s\n{report:#}"
+    );
+    let left = recordings(&spool);
+    assert_eq!(left.len(), clusters.len(), "{left:?}");
+}
+
+#[test]
+fn a_spool_that_is_full_loses_the_oldest_and_says_so() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let spool = home.path().join("spool");
+    let config = config(
+        home.path(),
+        &format!("spool = {spool:?}\n[record]\nresolution = '1s'\n[keep]\nspool = '60 kB'\n"),
+    );
+    let mut session = Session::connect(&cluster);
+    let mut seen = BTreeSet::new();
+    for run in 0..4 {
+        let mut agent = Agent::start(&config);
+        agent.wait_for(&["recording PostgreSQL"]);
+        session.run("SELECT pg_sleep(2)");
+        if run == 3 {
+            agent.wait_for(&["removed, the spool has"]);
+        }
+        agent.stop();
+        seen.extend(recordings(&spool));
+    }
+    let left: BTreeSet<PathBuf> = recordings(&spool).into_iter().collect();
+    let gone: Vec<&PathBuf> = seen.difference(&left).collect();
+    assert_eq!(seen.len(), 4);
+    assert!(!gone.is_empty() && !left.is_empty());
+    // Names end in the time at which they began.
+    assert!(
+        gone.iter().all(|path| left.iter().all(|other| *path < other)),
+        "{gone:?} {left:?}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_the_file_is_said() {
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let check = |text: &str| {
+        let path = config(home.path(), text);
+        dbtime(&[
+            "agent",
+            "--check",
+            "--config",
+            path.to_str().expect("a plain path"),
+        ])
+    };
+    check("spool = '/var/lib/dbtime'")
+        .expect_code(0)
+        .expect_stderr(&["understood"]);
+    check("spool = '/var/lib/dbtime'\nstoer = 's3://x/y'")
+        .expect_code(1)
+        .expect_stderr(&["agent.toml", "line 2", "stoer"]);
+    let path = config(home.path(), "spool = '/var/lib/dbtime'");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("it is ours");
+    dbtime(&[
+        "agent",
+        "--check",
+        "--config",
+        path.to_str().expect("a plain path"),
+    ])
+    .expect_code(1)
+    .expect_stderr(&["others may write it"]);
+    dbtime(&["agent", "--check", "--config", "/nonexistent/agent.toml"])
+        .expect_code(1)
+        .expect_stderr(&["/nonexistent/agent.toml"]);
+}
