@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use dbtime::throwaway::Options;
+use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
     Outcome, Session, builds, children, dbtime, dbtime_binary, distribution, needs_recording, number,
 };
@@ -145,11 +145,12 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
         .collect();
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
     let (spool, store) = (home.path().join("spool"), home.path().join("away/store"));
+    let servers: Vec<&Path> = clusters.iter().map(Cluster::data_dir).collect();
     // It cannot be made yet.
     let config = config(
         home.path(),
         &format!(
-            "spool = {spool:?}\nstore = {store:?}\nhost = 'db1'\n[record]\nrotate = '1h'\nresolution = '1s'\n[keep]\nage = '30d'\n"
+            "spool = {spool:?}\nstore = {store:?}\nhost = 'db1'\nservers = {servers:?}\n[record]\nrotate = '1h'\nresolution = '1s'\n[keep]\nage = '30d'\n"
         ),
     );
     let mut sleepers: Vec<Session> = clusters.iter().map(Session::connect).collect();
@@ -248,7 +249,10 @@ fn a_spool_that_is_full_loses_the_oldest_and_says_so() {
     let spool = home.path().join("spool");
     let config = config(
         home.path(),
-        &format!("spool = {spool:?}\n[record]\nresolution = '1s'\n[keep]\nspool = '60 kB'\n"),
+        &format!(
+            "spool = {spool:?}\nservers = [{:?}]\n[record]\nresolution = '1s'\n[keep]\nspool = '60 kB'\n",
+            cluster.data_dir()
+        ),
     );
     let mut session = Session::connect(&cluster);
     let mut seen = BTreeSet::new();

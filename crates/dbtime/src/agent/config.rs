@@ -27,6 +27,8 @@ pub(super) struct Config {
     pub(super) store: Option<String>,
     /// The host's name in the store.
     pub(super) host: Option<String>,
+    /// Data directories of the servers that are recorded; none: all.
+    pub(super) servers: Option<Vec<PathBuf>>,
     #[serde(default)]
     pub(super) record: Record,
     #[serde(default)]
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!((least.record.frequency, least.record.resolution), (99, 10));
         assert_eq!((least.store, least.keep.age), (None, None));
         let all = Config::of(
-            "spool = '/s'\nstore = 's3://bucket/fleet'\nhost = 'db1'\n[record]\nrotate = '10m'\nfrequency = 19\n\
+            "spool = '/s'\nstore = 's3://bucket/fleet'\nhost = 'db1'\nservers = ['/srv/a']\n[record]\nrotate = '10m'\nfrequency = 19\n\
              resolution = '1m'\ntext = 'none'\n[keep]\nspool = '500 MB'\nage = '30d'",
         )
         .expect("it is understood");

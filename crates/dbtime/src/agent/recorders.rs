@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dbtime_collect::{RunningServer, running_servers};
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Recorders {
     /// As arguments of `dbtime record`.
     how: Vec<String>,
+    /// Data directories; none: of all servers.
+    only: Option<Vec<PathBuf>>,
     /// By the directories that servers run on: a server that is restarted is the same.
     servers: HashMap<(u64, u64), Recorder>,
     next_look: Instant,
@@ -42,6 +45,7 @@ impl Recorders {
     pub(super) fn new(config: &Config) -> Recorders {
         Recorders {
             how: options(&config.record),
+            only: config.servers.clone(),
             servers: HashMap::new(),
             next_look: Instant::now(),
         }
@@ -56,7 +60,11 @@ impl Recorders {
             return;
         }
         self.next_look = Instant::now() + LOOK;
-        for server in running_servers() {
+        let is_wanted = |server: &RunningServer| {
+            let only = self.only.as_ref();
+            only.is_none_or(|only| only.contains(&server.data_directory))
+        };
+        for server in running_servers().into_iter().filter(is_wanted) {
             let recorder = self.servers.entry(server.directory_id).or_default();
             recorder.start(&server, &self.how, spool);
         }
