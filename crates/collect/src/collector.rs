@@ -490,10 +490,15 @@ impl Collector {
         }
     }
 
-    /// Describes stacks and statements once more when they are seen next: what was taken until now is in a recording that ends.
-    pub fn describe_again(&mut self) {
+    /// Describes stacks and statements once more when they are seen next, and says once more what is said once: what was taken until now
+    /// is in a recording that ends at this moment (microseconds since the Unix epoch), with the notes of its time.
+    pub fn describe_again(&mut self, end_us: i64) {
         self.symbolizer.describe_again();
         self.statements = Statements::new(Instant::now());
+        self.notes.retain(|note| note.time_us >= end_us);
+        self.told_of_statements = false;
+        self.told_of_files = false;
+        self.told_of_compiled = false;
     }
 
     /// Every id that sessions have which live now: as their application calls itself, they may have several.
@@ -909,7 +914,11 @@ impl Collector {
 
     /// Begins with a database: takes up the sessions that exist.
     fn take_up_database(&mut self) -> Result<(), CollectError> {
-        self.reasons.extend(self.database.reasons());
+        for reason in self.database.reasons() {
+            if !self.reasons.contains(&reason) {
+                self.reasons.push(reason);
+            }
+        }
         self.take_names()?;
         self.keep_slots_ready()?;
         self.take_up_newcomers()

@@ -23,6 +23,13 @@ impl Described {
         self.statements.retain(|id| !other.statements.contains(id));
     }
 
+    /// Takes out what is not in another one.
+    pub fn keep(&mut self, other: &Described) {
+        self.sessions.retain(|id| other.sessions.contains(id));
+        self.stacks.retain(|id| other.stacks.contains(id));
+        self.statements.retain(|id| other.statements.contains(id));
+    }
+
     /// Puts in what is in another one.
     pub fn add(&mut self, other: Described) {
         self.sessions.extend(other.sessions);
@@ -75,12 +82,17 @@ impl Rows {
         named
     }
 
-    /// What these rows describe.
+    /// What these rows describe; statements by their texts only.
     pub fn describes(&self) -> Described {
         Described {
             sessions: self.sessions.iter().map(|row| row.id).collect(),
             stacks: self.stacks.iter().map(|row| row.id).collect(),
-            statements: self.statements.iter().map(|row| row.id).collect(),
+            statements: self
+                .statements
+                .iter()
+                .filter(|row| !row.text.is_empty())
+                .map(|row| row.id)
+                .collect(),
         }
     }
 
@@ -134,6 +146,7 @@ mod tests {
             .to_vec();
         rows.statements = vec![StatementRow {
             id: 7,
+            text: "SELECT ?".to_string(),
             ..StatementRow::default()
         }];
         let mut missing = named.clone();

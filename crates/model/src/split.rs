@@ -43,6 +43,21 @@ impl Rows {
         }
     }
 
+    /// The latest second in which a row stands (microseconds since the Unix epoch); none when none does.
+    pub fn last_second(&self) -> Option<i64> {
+        fn last<R: Timed>(rows: &[R]) -> Option<i64> {
+            rows.iter().map(Timed::time).max()
+        }
+        let of_tables = [
+            last(&self.activity),
+            last(&self.latency),
+            last(&self.counters),
+            last(&self.causes),
+            last(&self.held_locks),
+        ];
+        of_tables.into_iter().flatten().max()
+    }
+
     /// Stacks that rows have, each as often as it is there.
     pub(crate) fn stacks_referred_to(&self) -> impl Iterator<Item = StackId> {
         let activity = self

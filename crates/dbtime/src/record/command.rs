@@ -87,7 +87,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
     match plan.rotate {
-        // It is one of many, of which nobody sits before a screen.
+        // Nobody waits for the ledger of one of many.
         Some(_) => say_complete(&outcome),
         None => show(outcome, arguments.html)?,
     }

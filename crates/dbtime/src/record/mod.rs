@@ -66,10 +66,13 @@ pub enum Output {
 }
 
 impl Output {
-    fn place(&self, meta: &Meta) -> Place {
+    /// `number`: counts from 1, of those that would have the same name.
+    fn place(&self, meta: &Meta, number: u32) -> Place {
         match self {
             Output::At(place) => place.clone(),
-            Output::In(directory) => Place::inside(Arc::clone(directory), naming::name(meta).as_ref()),
+            Output::In(directory) => {
+                Place::inside(Arc::clone(directory), naming::name(meta, number).as_ref())
+            }
         }
     }
 }
@@ -145,7 +148,14 @@ pub fn record(
         if watch.is_due(elapsed) {
             let bytes = series.bytes_written();
             tell(Progress::Standing(watch.look(&collector, elapsed, bytes)));
-            series.turn(&mut collector, tell);
+        }
+        for note in &collector.notes()[notes_told..] {
+            tell(Progress::Note(&note.text));
+        }
+        notes_told = collector.notes().len();
+        // Before rows are written: those of the next recording's time belong to it.
+        if series.turn(&mut collector, tell) {
+            notes_told = collector.notes().len();
         }
         if Instant::now() >= next_segment || collector.has_much_to_take() {
             // Not one for each that was missed while dbtime was stopped.
@@ -159,10 +169,6 @@ pub fn record(
                 break Err(e);
             }
         }
-        for note in &collector.notes()[notes_told..] {
-            tell(Progress::Note(&note.text));
-        }
-        notes_told = collector.notes().len();
         let time_is_over = plan.duration.is_some_and(|duration| elapsed >= duration);
         let nothing_left = match status {
             Status::Recording => false,

@@ -10,10 +10,15 @@ const WORD: usize = 40;
 const SAY_NOTHING: [&str; 4] = ["data", "pgdata", "pgsql", "postgresql"];
 
 /// `postgresql-15-main-20261123T041436Z.dbt`: in UTC, as reports say it.
-pub(super) fn name(meta: &Meta) -> String {
+///
+/// `number`: counts from 1, of those that would have the same name.
+pub(super) fn name(meta: &Meta, number: u32) -> String {
     let mut words = words(&meta.database);
     if let Ok(start) = jiff::Timestamp::from_microsecond(meta.start_us) {
         words.push(start.strftime("%Y%m%dT%H%M%SZ").to_string());
+    }
+    if number > 1 {
+        words.push(number.to_string());
     }
     format!("{}.dbt", words.join("-"))
 }
@@ -61,7 +66,11 @@ mod tests {
     use super::*;
 
     fn named(product: &str, version: &str, directory: &str, target: &str) -> String {
-        name(&Meta {
+        numbered(product, version, directory, target, 1)
+    }
+
+    fn numbered(product: &str, version: &str, directory: &str, target: &str, number: u32) -> String {
+        let meta = Meta {
             start_us: 1_795_407_276_000_000,
             database: DatabaseMeta {
                 product: product.to_string(),
@@ -71,7 +80,8 @@ mod tests {
                 ..DatabaseMeta::default()
             },
             ..Meta::default()
-        })
+        };
+        name(&meta, number)
     }
 
     #[test]
@@ -91,6 +101,10 @@ mod tests {
         assert_eq!(
             named("PostgreSQL", "15.18", "/var/lib/postgresql/15/main", "pid 4711"),
             "postgresql-15-main-pid-4711-20261123T041436Z.dbt"
+        );
+        assert_eq!(
+            numbered("PostgreSQL", "15.18", "/srv/shop", "server", 2),
+            "postgresql-srv-shop-20261123T041436Z-2.dbt"
         );
         assert_eq!(
             named("fio", "", "/tmp", "pid 7"),

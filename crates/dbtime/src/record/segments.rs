@@ -32,6 +32,8 @@ pub(super) struct Segments {
     next_compaction: Instant,
     /// It has been told that segments cannot be merged.
     cannot_compact: bool,
+    /// What can be merged is merged.
+    is_prepared: bool,
 }
 
 impl Segments {
@@ -53,6 +55,7 @@ impl Segments {
             activity_rows: 0,
             next_compaction: Instant::now() + COMPACTION,
             cannot_compact: false,
+            is_prepared: false,
         })
     }
 
@@ -153,6 +156,11 @@ impl Segments {
         }
     }
 
+    /// True when nothing waits to be written.
+    pub(super) fn is_written(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Goes on with what is to be done before [`Segments::finish`], beside what else happens. True when nothing is left.
     pub(super) fn prepare_to_finish(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
         if !self.writer.is_compacting() && !self.cannot_compact {
@@ -160,7 +168,8 @@ impl Segments {
         }
         let now_us = self.writer.meta().end_us;
         self.compact(false, now_us, tell);
-        self.cannot_compact || !self.writer.is_compacting()
+        self.is_prepared = self.cannot_compact || !self.writer.is_compacting();
+        self.is_prepared
     }
 
     /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that has nothing in
@@ -195,7 +204,8 @@ impl Segments {
             tell(Progress::Note(&text));
         }
         let path = self.writer.moved().unwrap_or(path);
-        let failed = failed.or(self.failed.take().map(|e| {
+        let waits = !self.pending.is_empty();
+        let failed = failed.or(self.failed.take().filter(|_| waits).map(|e| {
             let lost = self.pending.len();
             let last = meta.segments.last;
             anyhow::Error::from(e).context(match last {
@@ -206,7 +216,7 @@ impl Segments {
                 ),
             })
         }));
-        if failed.is_none() {
+        if failed.is_none() && !self.is_prepared {
             self.compact(true, meta.end_us, tell);
         }
         let is_empty = self.activity_rows == 0 && (failed.is_none() || meta.segments.last == 0);

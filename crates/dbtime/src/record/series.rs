@@ -2,15 +2,14 @@
 //!
 //! Where recordings are cut, nothing is measured twice and nothing is left out: the collector goes on, and what comes late for the
 //! earlier one is waited for. Each can be read alone: what its rows name and its own time has not described is copied from the
-//! recording before.
+//! recording before, which therefore has to stay where it is as long as this one is written.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use dbtime_collect::Collector;
 use dbtime_model::output::{Directory, Owner};
-use dbtime_model::recording::{CollectorMeta, Cost, Meta, Quality, Recording};
-use dbtime_model::{Described, Rows, SessionId, SessionRow, StackRow, StatementRow};
+use dbtime_model::recording::{CollectorMeta, Cost, Meta, Quality, Recording, RecordingError};
+use dbtime_model::{Described, Rows, SessionRow, StackRow, StatementRow};
 
 use super::segments::Segments;
 use super::{Outcome, Output, Plan, Progress};
@@ -18,6 +17,10 @@ use super::{Outcome, Output, Plan, Progress};
 /// How long rows may come late: time of a second is divided by the samples that follow, sessions that end are asked for their names.
 /// What comes later still is written into the recording that goes on.
 const LATE_US: i64 = 15_000_000;
+/// How often a name may be taken: recorders of other servers, and clocks that were set back, can have the same.
+const MOST_NAMESAKES: u32 = 100;
+
+const SECOND_US: i64 = 1_000_000;
 
 /// See the module.
 pub(super) struct Series {
@@ -29,22 +32,26 @@ pub(super) struct Series {
     quality: Quality,
     cost: Cost,
     start_us: i64,
-    /// Recordings that were made, and have something in them.
+    /// The last recording that was ended and has something in it.
     last_complete: Option<Outcome>,
 }
 
-/// What is known of the recording before, and of where this one ends.
+/// What is known of the recordings before, and of where this one ends.
 struct Rotation {
     every_us: i64,
+    /// A row stands for so much, at most.
+    window_us: i64,
     /// First second of the next recording.
     until_us: i64,
+    /// Behind the last second of which rows were written, or wait to be.
+    rows_until_us: i64,
     /// It has been said that the next one cannot be begun.
     told: bool,
     before: Before,
-    /// What the current recording describes, or could not find described.
+    /// What the current recording describes.
     described: Described,
-    /// Sessions that lived when it began: the recording before describes them. Others are still to name themselves.
-    older: HashSet<SessionId>,
+    /// The recording before, as far as it is ended.
+    known: Option<Known>,
     /// What all of them have in common: see [`CollectorMeta::series`].
     series: String,
 }
@@ -53,11 +60,9 @@ struct Rotation {
 enum Before {
     None,
     /// Late rows may come.
-    Open(Open),
+    Open(Box<Open>),
     /// All of it is written; its segments are merged.
-    Ending(Segments),
-    /// It can be read.
-    Complete(Directory),
+    Ending(Box<Segments>),
 }
 
 struct Open {
@@ -67,6 +72,14 @@ struct Open {
     described: Described,
     /// What its rows name and nobody has described yet.
     missing: Described,
+    /// The recording before it.
+    known: Option<Known>,
+}
+
+/// A recording in which descriptions can be looked up.
+struct Known {
+    directory: Directory,
+    described: Described,
 }
 
 impl Series {
@@ -79,11 +92,13 @@ impl Series {
             let every_us = i64::try_from(every.as_micros()).unwrap_or(i64::MAX);
             Rotation {
                 every_us,
+                window_us: i64::from(plan.collect.resolution_s.max(1)) * SECOND_US,
                 until_us: next_multiple(meta.start_us, every_us),
+                rows_until_us: meta.start_us,
                 told: false,
                 before: Before::None,
                 described: Described::default(),
-                older: HashSet::new(),
+                known: None,
                 series: format!("{}-{}", std::process::id(), meta.start_us),
             }
         });
@@ -93,9 +108,9 @@ impl Series {
         Ok(Series {
             output: plan.output.clone(),
             owner: plan.owner,
-            rotation,
             start_us: meta.start_us,
-            current: Segments::begin(plan.output.place(&meta), meta)?,
+            current: begin_segments(&plan.output, meta, rotation.is_some())?,
+            rotation,
             quality: Quality::default(),
             cost: Cost::default(),
             last_complete: None,
@@ -112,29 +127,23 @@ impl Series {
         self.current.meta().cost.bytes_written
     }
 
-    /// Begins the next recording when it is time, and ends the one before. Where it cannot be begun the current one goes on.
-    pub(super) fn turn(&mut self, collector: &mut Collector, tell: &mut dyn FnMut(Progress<'_>)) {
+    /// Begins the next recording when it is time, and ends the one before. Where it cannot be begun the current one goes on. True when
+    /// one was begun: the collector's notes of the time before are gone.
+    pub(super) fn turn(&mut self, collector: &mut Collector, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
+        self.end_before(tell);
         let Some(rotation) = &mut self.rotation else {
-            return;
+            return false;
         };
-        if let Before::Ending(segments) = &mut rotation.before
-            && segments.prepare_to_finish(tell)
-            && let Before::Ending(segments) = std::mem::replace(&mut rotation.before, Before::None)
-        {
-            match segments.finish(None, self.owner, tell) {
-                Ok(outcome) => {
-                    if let Ok(directory) = outcome.directory.try_clone() {
-                        rotation.before = Before::Complete(directory);
-                    }
-                    tell(Progress::Complete(&outcome));
-                    self.last_complete = Some(outcome);
-                }
-                Err(e) => tell(Progress::Note(&format!("{e:#}"))),
-            }
-        }
         let now_us = collector.now_us();
-        if now_us < rotation.until_us || !matches!(rotation.before, Before::None | Before::Complete(_)) {
-            return;
+        if now_us < rotation.until_us || !matches!(rotation.before, Before::None) {
+            return false;
+        }
+        // Later than it should be, some rows of the time after are in the current recording, and its end lies behind them.
+        if rotation.rows_until_us > rotation.until_us {
+            rotation.until_us = multiple_from(rotation.rows_until_us, rotation.window_us);
+            if now_us < rotation.until_us {
+                return false;
+            }
         }
         let cut_us = rotation.until_us;
         let meta = collector.meta();
@@ -144,36 +153,67 @@ impl Series {
             cost: Cost::default(),
             ..self.meta_of(meta.clone(), cut_us)
         };
-        let next = match Segments::begin(self.output.place(&begun), begun) {
+        let next = begin_segments(&self.output, begun, true).and_then(|next| {
+            let before = self.current.directory().try_clone();
+            let before = before.map_err(|e| RecordingError::io(&self.current.path(), e))?;
+            Ok((next, before))
+        });
+        let mut ended = self.meta_of(meta.clone(), self.start_us);
+        ended.end_us = cut_us;
+        ended.notes.retain(|note| note.time_us < cut_us);
+        let Some(rotation) = &mut self.rotation else {
+            return false;
+        };
+        let (next, directory) = match next {
             Ok(next) => next,
             Err(e) => {
-                let rotation = self.rotation.as_mut().expect("it was there");
                 if !std::mem::replace(&mut rotation.told, true) {
                     let text = format!("the next recording cannot be begun, this one goes on: {e}");
                     tell(Progress::Note(&text));
                 }
-                return;
+                return false;
             }
         };
-        let ended = Meta {
-            end_us: cut_us,
-            ..self.meta_of(meta.clone(), self.start_us)
+        let described = std::mem::take(&mut rotation.described);
+        let known = Known {
+            directory,
+            described: described.clone(),
         };
+        rotation.before = Before::Open(Box::new(Open {
+            segments: std::mem::replace(&mut self.current, next),
+            meta: ended,
+            described,
+            missing: Described::default(),
+            known: rotation.known.replace(known),
+        }));
+        rotation.told = false;
+        rotation.until_us = next_multiple(now_us, rotation.every_us);
         self.quality = meta.quality;
         self.cost = meta.cost;
         self.start_us = cut_us;
-        let segments = std::mem::replace(&mut self.current, next);
-        let rotation = self.rotation.as_mut().expect("it was there");
-        rotation.told = false;
-        rotation.older = collector.ids().collect();
-        rotation.until_us = next_multiple(now_us, rotation.every_us);
-        rotation.before = Before::Open(Open {
-            segments,
-            meta: ended,
-            described: std::mem::take(&mut rotation.described),
-            missing: Described::default(),
-        });
-        collector.describe_again();
+        collector.describe_again(cut_us);
+        true
+    }
+
+    /// Makes the recording before complete, step by step.
+    fn end_before(&mut self, tell: &mut dyn FnMut(Progress<'_>)) {
+        let Some(rotation) = &mut self.rotation else {
+            return;
+        };
+        if let Before::Ending(segments) = &mut rotation.before
+            && segments.prepare_to_finish(tell)
+            && let Before::Ending(segments) = std::mem::replace(&mut rotation.before, Before::None)
+        {
+            match segments.finish(None, self.owner, tell) {
+                Ok(outcome) => {
+                    tell(Progress::Complete(&outcome));
+                    if outcome.activity_rows > 0 {
+                        self.last_complete = Some(outcome);
+                    }
+                }
+                Err(e) => tell(Progress::Note(&format!("{e:#}"))),
+            }
+        }
     }
 
     /// Writes what has come.
@@ -217,22 +257,25 @@ impl Series {
             rows = timeless;
             rows.append(later);
             if now_us >= self.start_us.saturating_add(LATE_US)
+                && open.segments.is_written()
                 && let Before::Open(open) = std::mem::replace(&mut rotation.before, Before::None)
             {
-                rotation.before = Before::Ending(open.segments);
+                rotation.before = Before::Ending(Box::new(open.segments));
             }
         }
+        if let Some(last_us) = rows.last_second() {
+            let until_us = last_us.saturating_add(rotation.window_us);
+            rotation.rows_until_us = rotation.rows_until_us.max(until_us);
+        }
         self.current.pending.append(rows);
-        let mut missing = self.current.pending.refers_to();
-        rotation.described.add(self.current.pending.describes());
+        let pending = &mut self.current.pending;
+        rotation.described.add(pending.describes());
+        let mut missing = pending.refers_to();
         missing.subtract(&rotation.described);
-        missing.sessions.retain(|id| rotation.older.contains(id));
-        if let (Some(directory), false) = (rotation.before.directory(), missing.is_empty())
-            && let Some(found) = descriptions(directory, &missing)
-        {
-            self.current.pending.append(found);
-            // What is not there is not looked for again.
-            rotation.described.add(missing);
+        if let Some(known) = &rotation.known {
+            let found = known.look_up(&mut missing);
+            rotation.described.add(found.describes());
+            pending.append(found);
         }
         Ok(())
     }
@@ -266,81 +309,113 @@ impl Series {
         failed: Option<anyhow::Error>,
         tell: &mut dyn FnMut(Progress<'_>),
     ) -> anyhow::Result<Outcome> {
-        let mut last_complete = self.last_complete;
         let before = match self.rotation.map(|rotation| rotation.before) {
             Some(Before::Open(open)) => Some(open.segments),
-            Some(Before::Ending(segments)) => Some(segments),
-            Some(Before::None | Before::Complete(_)) | None => None,
+            Some(Before::Ending(segments)) => Some(*segments),
+            Some(Before::None) | None => None,
         };
         let before = before.map(|segments| segments.finish(None, self.owner, tell));
         let outcome = self.current.finish(failed, self.owner, tell)?;
-        if let Some(before) = before {
-            let before = before?;
-            tell(Progress::Complete(&before));
-            last_complete = Some(before);
+        let before = before.transpose()?.filter(|before| before.activity_rows > 0);
+        // The last one is told by who gets it.
+        if let (Some(before), true) = (&before, outcome.activity_rows > 0) {
+            tell(Progress::Complete(before));
         }
-        Ok(match last_complete {
+        Ok(match before.or(self.last_complete) {
             Some(before) if outcome.activity_rows == 0 => before,
             _ => outcome,
         })
     }
 }
 
-impl Before {
-    /// Where it can be read.
-    fn directory(&self) -> Option<&Directory> {
-        match self {
-            Before::None => None,
-            Before::Open(open) => Some(open.segments.directory()),
-            Before::Ending(segments) => Some(segments.directory()),
-            Before::Complete(directory) => Some(directory),
-        }
-    }
-}
-
 impl Open {
-    /// Takes rows of its time, and of what is described beside them what it lacks.
+    /// Takes rows of its time, and what describes them: of what is described beside them, or in the recording before it.
     fn take(&mut self, rows: Rows, beside: &Rows) {
         self.missing.add(rows.refers_to());
         self.missing.subtract(&self.described);
-        let descriptions = beside.descriptions_of(&self.missing);
+        let mut descriptions = beside.descriptions_of(&self.missing);
+        self.missing.subtract(&descriptions.describes());
+        if let Some(known) = &self.known {
+            descriptions.append(known.look_up(&mut self.missing));
+        }
         self.described.add(descriptions.describes());
-        self.missing.subtract(&self.described);
         self.segments.pending.append(rows);
         self.segments.pending.append(descriptions);
     }
 }
 
-/// What a recording says of these; none when it cannot be read now.
-fn descriptions(directory: &Directory, wanted: &Described) -> Option<Rows> {
-    let recording = Recording::inside(directory.try_clone().ok()?).ok()?;
-    let mut found = Rows::default();
-    // What cannot be read of it is missing here, too.
-    if !wanted.sessions.is_empty() {
-        recording.read::<SessionRow>(|rows| {
-            let wanted = |row: &SessionRow| wanted.sessions.contains(&row.id);
-            found.sessions.extend(rows.into_iter().filter(wanted));
-        });
+impl Known {
+    /// Takes out of what is sought what this recording describes, and says how. Nothing is sought twice.
+    fn look_up(&self, sought: &mut Described) -> Rows {
+        let mut wanted = sought.clone();
+        wanted.keep(&self.described);
+        sought.subtract(&wanted);
+        let mut found = Rows::default();
+        if wanted.is_empty() {
+            return found;
+        }
+        let recording = self.directory.try_clone().map(Recording::inside);
+        let Ok(Ok(recording)) = recording else {
+            return found;
+        };
+        // What cannot be read of it is missing here, too.
+        if !wanted.sessions.is_empty() {
+            recording.read::<SessionRow>(|rows| {
+                let is_wanted = |row: &SessionRow| wanted.sessions.contains(&row.id);
+                found.sessions.extend(rows.into_iter().filter(is_wanted));
+            });
+        }
+        if !wanted.stacks.is_empty() {
+            recording.read::<StackRow>(|rows| {
+                let is_wanted = |row: &StackRow| wanted.stacks.contains(&row.id);
+                found.stacks.extend(rows.into_iter().filter(is_wanted));
+            });
+        }
+        if !wanted.statements.is_empty() {
+            recording.read::<StatementRow>(|rows| {
+                let is_wanted = |row: &StatementRow| wanted.statements.contains(&row.id);
+                found.statements.extend(rows.into_iter().filter(is_wanted));
+            });
+        }
+        found
     }
-    if !wanted.stacks.is_empty() {
-        recording.read::<StackRow>(|rows| {
-            let wanted = |row: &StackRow| wanted.stacks.contains(&row.id);
-            found.stacks.extend(rows.into_iter().filter(wanted));
-        });
+}
+
+/// Makes a recording; of one of many the name is not chosen by anybody, so it gets another one where that is taken.
+fn begin_segments(output: &Output, meta: Meta, is_one_of_many: bool) -> Result<Segments, RecordingError> {
+    let mut number = 1;
+    loop {
+        match Segments::begin(output.place(&meta, number), meta.clone()) {
+            Err(RecordingError::Exists(_)) if is_one_of_many && number < MOST_NAMESAKES => number += 1,
+            other => return other,
+        }
     }
-    if !wanted.statements.is_empty() {
-        recording.read::<StatementRow>(|rows| {
-            let wanted = |row: &StatementRow| wanted.statements.contains(&row.id);
-            found.statements.extend(rows.into_iter().filter(wanted));
-        });
-    }
-    Some(found)
 }
 
 /// The first multiple after a moment.
 fn next_multiple(moment_us: i64, every_us: i64) -> i64 {
-    moment_us
-        .div_euclid(every_us)
-        .saturating_add(1)
-        .saturating_mul(every_us)
+    multiple_from(moment_us.saturating_add(1), every_us)
+}
+
+/// The first multiple that is not before a moment.
+fn multiple_from(moment_us: i64, every_us: i64) -> i64 {
+    let over = moment_us.rem_euclid(every_us);
+    match over {
+        0 => moment_us,
+        _ => moment_us.saturating_add(every_us - over),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_begin_at_multiples() {
+        assert_eq!(multiple_from(20, 10), 20);
+        assert_eq!(multiple_from(21, 10), 30);
+        assert_eq!(next_multiple(20, 10), 30);
+        assert_eq!(next_multiple(29, 10), 30);
+        assert_eq!(multiple_from(-1, 10), 0);
+    }
 }
