@@ -472,13 +472,18 @@ fn run_time(arguments: &ReportArguments, source: &Source) -> anyhow::Result<Exit
             path.display()
         ));
     }
-    let text = match arguments.format() {
-        Format::Json => dbtime_report::json::render(&report),
-        Format::Text | Format::Svg => {
-            dbtime_report::text::render(&report, output::width()) + &next(arguments, &next_steps(&report))
+    let nothing = "nothing was recorded";
+    match arguments.format() {
+        Format::Json => {
+            output::to_file(&arguments.output, |out| dbtime_report::json::write(&report, out))?;
+            answer_nothing(arguments, !report.is_empty(), nothing)
         }
-    };
-    answer(arguments, &text, !report.is_empty(), "nothing was recorded")
+        Format::Text | Format::Svg => {
+            let text = dbtime_report::text::render(&report, output::width())
+                + &next(arguments, &next_steps(&report));
+            answer(arguments, &text, !report.is_empty(), nothing)
+        }
+    }
 }
 
 /// Where the answer points to.

@@ -1,7 +1,9 @@
 //! Makes foreign text (symbols, user names, statements) fit for a terminal and for XML.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 
+use serde_json::ser::{Formatter, PrettyFormatter};
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Replaces by `?` what could move a cursor, start an escape sequence or another line, reorder a line, hide in it or break an XML
@@ -54,6 +56,55 @@ pub(crate) fn escaped_json(json: String) -> String {
     escaped
 }
 
+/// Writes indented JSON that is escaped as by [`escaped_json`], as it is made.
+#[derive(Default)]
+pub(crate) struct EscapedJson<'a>(PrettyFormatter<'a>);
+
+impl Formatter for EscapedJson<'_> {
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        match text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
+            true => out.write_all(text.as_bytes()),
+            false => out.write_all(escaped_json(text.to_string()).as_bytes()),
+        }
+    }
+}
+
 fn is_unprintable(c: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
     matches!(
@@ -84,6 +135,17 @@ mod tests {
             serde_json::from_str::<[String; 1]>(&json).expect("JSON"),
             [hostile]
         );
+    }
+
+    #[test]
+    fn json_that_is_written_piece_by_piece_is_the_same() {
+        let hostile = "\u{1b}[2J\u{7f}\u{9b}31m\"\u{202e}\\ größe\n漢字 \u{feff}🐘";
+        let value = serde_json::json!({hostile: [hostile, {}, [], {"a": 1.5, "b": [null]}], "c": ""});
+        let mut written = Vec::new();
+        let mut serializer = serde_json::Serializer::with_formatter(&mut written, EscapedJson::default());
+        serde::Serialize::serialize(&value, &mut serializer).expect("memory takes all");
+        let whole = escaped_json(serde_json::to_string_pretty(&value).expect("a value"));
+        assert_eq!(String::from_utf8(written).expect("text"), whole);
     }
 
     /// The ranges that UAX #9, UAX #14 and chapter 23 of the Unicode standard list as controls without a form of their own.

@@ -26,6 +26,8 @@ mod top_sql;
 mod trace;
 mod units;
 
+use std::io::Write;
+
 use dbtime_model::calibration::Calibration;
 use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
 use serde::Serialize;
@@ -38,7 +40,7 @@ use crate::dive::{DiveDiff, DiveReport};
 use crate::io::IoReport;
 use crate::latches::LatchReport;
 use crate::latency::LatencyReport;
-use crate::printable::escaped_json;
+use crate::printable::{EscapedJson, escaped_json};
 use crate::report::Report;
 use crate::scan::Period;
 use crate::sched::{Sched, SwitchLine};
@@ -51,6 +53,21 @@ use crate::timeline::Timeline;
 /// grouped by them (`CPU` and `CPU` for time in no wait event). `trace` is there when it was made of SQL traces.
 pub fn render(report: &Report) -> String {
     in_units(&report::Document::from(report), &report.meta)
+}
+
+/// Writes what [`render`] gives, as it is made: of a long SQL trace that is more than memory should hold.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
+    match report.meta.collector.unit {
+        Unit::Time => {
+            let mut to = serde_json::Serializer::with_formatter(&mut *out, EscapedJson::default());
+            report::Document::from(report).serialize(&mut to)?;
+            out.write_all(b"\n")
+        }
+        _ => out.write_all(render(report).as_bytes()),
+    }
 }
 
 /// Latencies as indented JSON, with a line feed at the end. `latency` holds the groups of all kinds that are shown,

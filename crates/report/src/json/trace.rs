@@ -1,14 +1,14 @@
 //! What an SQL trace says. Microseconds are whole numbers, because they are those of the trace.
 
 use dbtime_model::{BindSet, BoundExecution};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::timestamp;
 use crate::histogram::{Bucket, Histogram};
 use crate::trace::{
     Application, CallSums, CallView, CallerCalls, EventGuess, FileGap, FileInFlight, PlanStepTime,
-    ProfileEvent, RecursiveCall, StatementError, StatementProfile, Throughput, ThroughputSecond, Trace,
-    TraceFile, TracedEvent, TracedStatement, WaitPlace,
+    ProfileEvent, RecursiveCall, StatementError, StatementProfile, Throughput, Trace, TraceFile, TracedEvent,
+    TracedStatement, WaitPlace,
 };
 
 #[derive(Serialize)]
@@ -38,7 +38,7 @@ pub(super) struct TraceJson<'a> {
     database_files: Vec<PlaceJson<'a>>,
     recursion: Vec<RecursionJson<'a>>,
     by_application: Vec<ApplicationJson<'a>>,
-    throughput: ThroughputJson,
+    throughput: ThroughputJson<'a>,
     gaps: Option<GapsJson<'a>>,
     in_flight: Option<Vec<InFlightJson<'a>>>,
 }
@@ -316,9 +316,27 @@ struct ApplicationJson<'a> {
 }
 
 #[derive(Serialize)]
-struct ThroughputJson {
+struct ThroughputJson<'a> {
     block_bytes: u64,
-    seconds: Vec<SecondJson>,
+    seconds: SecondsJson<'a>,
+}
+
+/// Made one by one while they are written: a long trace has very many of them.
+struct SecondsJson<'a>(&'a Throughput);
+
+impl Serialize for SecondsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let SecondsJson(throughput) = self;
+        serializer.collect_seq(throughput.seconds().map(|second| SecondJson {
+            time: timestamp(second.time_us),
+            reads: second.reads,
+            read_blocks: second.read_blocks,
+            read_bytes: throughput.bytes(second.read_blocks),
+            writes: second.writes,
+            written_blocks: second.written_blocks,
+            written_bytes: throughput.bytes(second.written_blocks),
+        }))
+    }
 }
 
 #[derive(Serialize)]
@@ -716,20 +734,11 @@ impl<'a> From<&'a Application> for ApplicationJson<'a> {
     }
 }
 
-impl From<&Throughput> for ThroughputJson {
-    fn from(throughput: &Throughput) -> ThroughputJson {
-        let second = |second: &ThroughputSecond| SecondJson {
-            time: timestamp(second.time_us),
-            reads: second.reads,
-            read_blocks: second.read_blocks,
-            read_bytes: throughput.bytes(second.read_blocks),
-            writes: second.writes,
-            written_blocks: second.written_blocks,
-            written_bytes: throughput.bytes(second.written_blocks),
-        };
+impl<'a> From<&'a Throughput> for ThroughputJson<'a> {
+    fn from(throughput: &'a Throughput) -> ThroughputJson<'a> {
         ThroughputJson {
             block_bytes: throughput.block_bytes,
-            seconds: throughput.seconds.iter().map(second).collect(),
+            seconds: SecondsJson(throughput),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! I/O on data files and temporary files by second: waits for reads and writes, and the blocks they moved.
 
 use std::collections::BTreeMap;
+use std::slice::ChunkBy;
 
 use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
@@ -12,8 +13,48 @@ use crate::filter::SECOND_US;
 pub struct Throughput {
     /// Size of a block, bytes: what was asked for, because a trace does not say it.
     pub block_bytes: u64,
-    /// Seconds with I/O, in order.
-    pub seconds: Vec<ThroughputSecond>,
+    /// In the order of time.
+    parts: Vec<Part>,
+}
+
+/// I/O of one second, in little memory: a long trace has very many of them. A second whose sums are too large for it has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    time_us: i64,
+    /// Reads, blocks read, writes, blocks written.
+    moved: [i64; 4],
+}
+
+impl Part {
+    /// Adds another one; false, and nothing is added, when it is of another second or the sum is too large.
+    fn add(&mut self, other: &Part) -> bool {
+        let mut sums = self.moved;
+        for (sum, more) in sums.iter_mut().zip(other.moved) {
+            match sum.checked_add(more) {
+                Some(both) if self.time_us == other.time_us => *sum = both,
+                _ => return false,
+            }
+        }
+        self.moved = sums;
+        true
+    }
+
+    fn is_of_same_second(&self, other: &Part) -> bool {
+        self.time_us == other.time_us
+    }
+}
+
+impl From<&Part> for ThroughputSecond {
+    fn from(part: &Part) -> ThroughputSecond {
+        let [reads, read_blocks, writes, written_blocks] = part.moved.map(i128::from);
+        ThroughputSecond {
+            time_us: part.time_us,
+            reads,
+            read_blocks,
+            writes,
+            written_blocks,
+        }
+    }
 }
 
 /// I/O of one second, or of several.
@@ -62,32 +103,45 @@ impl Throughput {
         blocks.saturating_mul(i128::from(self.block_bytes))
     }
 
+    /// Seconds with I/O, in order.
+    pub fn seconds(&self) -> impl Iterator<Item = ThroughputSecond> {
+        let seconds: ChunkBy<'_, Part, _> = self.parts.chunk_by(Part::is_of_same_second);
+        seconds.map(|parts| {
+            let mut second = ThroughputSecond::from(&parts[0]);
+            parts[1..].iter().for_each(|part| second.add(&part.into()));
+            second
+        })
+    }
+
     /// All of it.
     pub fn sum(&self) -> ThroughputSecond {
         let mut sum = ThroughputSecond::default();
-        self.seconds.iter().for_each(|second| sum.add(second));
+        self.seconds().for_each(|second| sum.add(&second));
         sum
     }
 
-    /// The second in which the most blocks were moved.
-    pub fn busiest(&self) -> Option<&ThroughputSecond> {
-        let moved = |second: &&ThroughputSecond| second.read_blocks.saturating_add(second.written_blocks);
-        // Of equals the first.
-        self.seconds.iter().rev().max_by_key(moved)
+    /// The second in which the most blocks were moved; of equals the first.
+    pub fn busiest(&self) -> Option<ThroughputSecond> {
+        let moved = |second: &ThroughputSecond| second.read_blocks.saturating_add(second.written_blocks);
+        self.seconds()
+            .reduce(|busiest, second| match moved(&second) > moved(&busiest) {
+                true => second,
+                false => busiest,
+            })
     }
 
     /// The time from the first second to the last in at most `n` equal spans; those without I/O are left out.
     pub fn spans(&self, n: u32) -> Vec<ThroughputSpan> {
-        let (Some(first), Some(last)) = (self.seconds.first(), self.seconds.last()) else {
+        let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else {
             return Vec::new();
         };
         let begin = i128::from(first.time_us.div_euclid(SECOND_US));
         let length = i128::from(last.time_us.div_euclid(SECOND_US)) - begin + 1;
         let width = (length - 1) / i128::from(n.max(1)) + 1;
         let mut spans: BTreeMap<i128, ThroughputSecond> = BTreeMap::new();
-        for second in &self.seconds {
+        for second in self.seconds() {
             let span = (i128::from(second.time_us.div_euclid(SECOND_US)) - begin) / width;
-            spans.entry(span).or_default().add(second);
+            spans.entry(span).or_default().add(&second);
         }
         spans
             .into_iter()
@@ -103,34 +157,107 @@ impl Throughput {
     }
 }
 
+/// Parts that are kept before they are put in order and added up for the first time.
+const MOST_UNSORTED: usize = 1 << 16;
+
 /// Adds counters up to [`Throughput`].
-#[derive(Default)]
-pub(super) struct ThroughputBuilder(BTreeMap<i64, ThroughputSecond>);
+pub(super) struct ThroughputBuilder {
+    parts: Vec<Part>,
+    /// Parts of one second may lie apart.
+    is_unsorted: bool,
+    /// So many of them are put in order and added up.
+    most: usize,
+}
+
+impl Default for ThroughputBuilder {
+    fn default() -> ThroughputBuilder {
+        ThroughputBuilder {
+            parts: Vec::new(),
+            is_unsorted: false,
+            most: MOST_UNSORTED,
+        }
+    }
+}
 
 impl ThroughputBuilder {
     pub(super) fn add(&mut self, row: &CounterRow) {
-        let mut more = ThroughputSecond::default();
-        let value = match row.name.as_str() {
-            oracle::READS => &mut more.reads,
-            oracle::READ_BLOCKS => &mut more.read_blocks,
-            oracle::WRITES => &mut more.writes,
-            oracle::WRITTEN_BLOCKS => &mut more.written_blocks,
+        let which = match row.name.as_str() {
+            oracle::READS => 0,
+            oracle::READ_BLOCKS => 1,
+            oracle::WRITES => 2,
+            oracle::WRITTEN_BLOCKS => 3,
             _ => return,
         };
-        *value = i128::from(row.value);
-        self.0
-            .entry(row.time)
-            .or_insert(ThroughputSecond {
-                time_us: row.time,
-                ..ThroughputSecond::default()
-            })
-            .add(&more);
+        let mut part = Part {
+            time_us: row.time,
+            moved: [0; 4],
+        };
+        part.moved[which] = row.value;
+        if let Some(last) = self.parts.last_mut() {
+            if last.add(&part) {
+                return;
+            }
+            self.is_unsorted |= last.time_us > part.time_us;
+        }
+        if self.is_unsorted && self.parts.len() >= self.most {
+            self.sort();
+            self.most = self.parts.len().saturating_mul(2).max(MOST_UNSORTED);
+        }
+        self.parts.push(part);
     }
 
-    pub(super) fn finish(self, block_bytes: u64) -> Throughput {
+    /// Rows of several files come in turns.
+    fn sort(&mut self) {
+        self.parts.sort_unstable_by_key(|part| part.time_us);
+        self.parts.dedup_by(|next, kept| kept.add(next));
+        self.is_unsorted = false;
+    }
+
+    pub(super) fn finish(mut self, block_bytes: u64) -> Throughput {
+        self.sort();
         Throughput {
             block_bytes,
-            seconds: self.0.into_values().collect(),
+            parts: self.parts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn seconds_are_the_sums_of_their_rows_in_whatever_order_they_come(
+            rows in prop::collection::vec(
+                (0i64..40, 0usize..4, prop_oneof![4 => 0i64..1_000, 1 => any::<i64>()]),
+                0..300,
+            ),
+            most in 1usize..100,
+        ) {
+            let names = [oracle::READS, oracle::READ_BLOCKS, oracle::WRITES, oracle::WRITTEN_BLOCKS];
+            let mut builder = ThroughputBuilder { most, ..ThroughputBuilder::default() };
+            let mut expected: BTreeMap<i64, [i128; 4]> = BTreeMap::new();
+            for (second, which, value) in rows {
+                builder.add(&CounterRow {
+                    time: second * SECOND_US,
+                    name: names[which].to_string(),
+                    value,
+                    ..CounterRow::default()
+                });
+                expected.entry(second * SECOND_US).or_default()[which] += i128::from(value);
+            }
+            let throughput = builder.finish(1);
+            let seconds: Vec<_> = throughput
+                .seconds()
+                .map(|of| (of.time_us, [of.reads, of.read_blocks, of.writes, of.written_blocks]))
+                .collect();
+            prop_assert_eq!(&seconds, &expected.into_iter().collect::<Vec<_>>());
+            let most = seconds.iter().map(|(_, of)| of[1] + of[3]).max();
+            let first = seconds.iter().find(|(_, of)| Some(of[1] + of[3]) == most);
+            prop_assert_eq!(throughput.busiest().map(|of| of.time_us), first.map(|(time, _)| *time));
         }
     }
 }
