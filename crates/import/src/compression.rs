@@ -14,8 +14,7 @@ const MAGIC_BYTES: u64 = 13;
 /// # Errors
 /// Its first bytes cannot be read, or are those of an archive.
 pub(crate) fn open<'a>(mut file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let mut magic = Vec::new();
-    (&mut file).take(MAGIC_BYTES).read_to_end(&mut magic)?;
+    let magic = magic(&mut file)?;
     let format = Compression::of(&magic);
     let whole = BufReader::with_capacity(128 * 1024, Cursor::new(magic).chain(file));
     Ok(match format {
@@ -36,6 +35,20 @@ pub(crate) fn open<'a>(mut file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a
             ));
         }
     })
+}
+
+/// True when there is nothing to decompress in `file`.
+///
+/// # Errors
+/// Its first bytes cannot be read.
+pub(crate) fn is_plain(mut file: impl Read) -> io::Result<bool> {
+    Ok(Compression::of(&magic(&mut file)?) == Compression::None)
+}
+
+fn magic(file: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut magic = Vec::new();
+    file.take(MAGIC_BYTES).read_to_end(&mut magic)?;
+    Ok(magic)
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -60,6 +60,7 @@ impl Default for Nature {
 #[derive(Debug)]
 pub struct Import {
     options: Options,
+    has_idle_cpu: bool,
     stacks: HashSet<StackId>,
     rows: Rows,
     /// Frames of the stacks in them.
@@ -90,6 +91,7 @@ impl Import {
     pub(crate) fn new(options: &Options, to: SyncSender<Rows>) -> Import {
         Import {
             options: options.clone(),
+            has_idle_cpu: false,
             stacks: HashSet::new(),
             rows: Rows::default(),
             frames: 0,
@@ -97,6 +99,17 @@ impl Import {
             to,
             about: About::default(),
         }
+    }
+
+    /// The same, where another thread may help, if so.
+    pub(crate) fn with_idle_cpu(mut self, has_idle_cpu: bool) -> Import {
+        self.has_idle_cpu = has_idle_cpu;
+        self
+    }
+
+    /// True when another thread may help: there is a CPU for it.
+    pub(crate) fn has_idle_cpu(&self) -> bool {
+        self.has_idle_cpu
     }
 
     /// What the person who imports knows.

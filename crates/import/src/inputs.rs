@@ -81,23 +81,35 @@ impl<'a> Inputs<'a> {
 }
 
 impl Input<'_> {
-    /// Reads it. `has_idle_cpu`: fewer files are read at the same time than threads may read.
+    /// Reads it. `idle_cpus`: how many fewer files are read at the same time than threads may read.
     pub(crate) fn import(
         &self,
         options: &Options,
         shared: &Shared,
         to: SyncSender<Rows>,
-        has_idle_cpu: bool,
+        idle_cpus: usize,
     ) -> Done {
         let path = self.path();
-        if has_idle_cpu {
+        if idle_cpus > 0 {
+            // To decompress is work for a CPU of its own: a third thread would only be in the way of the two.
+            let has_idle_cpu = idle_cpus > 1 || self.is_plain();
             read_ahead(
                 |sink| self.open(shared, |source| sink.fill(source))?,
-                |ahead| import_one(options, Box::new(ahead), path, to),
+                |ahead| import_one(options, Box::new(ahead), path, to, has_idle_cpu),
             )
         } else {
-            self.open(shared, |source| import_one(options, source, path, to))
+            self.open(shared, |source| import_one(options, source, path, to, false))
                 .map_err(|e| ImportError::io(path, e))?
+        }
+    }
+
+    /// True of a file that is read as it is.
+    fn is_plain(&self) -> bool {
+        match self {
+            Input::File(path) if !is_standard_input(path) && path.is_file() => {
+                File::open(path).and_then(compression::is_plain).unwrap_or(false)
+            }
+            Input::File(_) | Input::Member(..) => false,
         }
     }
 

@@ -5,7 +5,8 @@
 //!                                                      └─────────▶ Imported { meta, problems }
 //! ```
 //!
-//! Files are read in parallel, each by one thread; rows are handed on in batches while reading goes on, so that the memory of
+//! Files are read in parallel, each by one thread, or by up to three where there are CPUs for them; members of an archive are files
+//! of their own. Rows are handed on in batches while reading goes on, so that the memory of
 //! an import does not depend on the size of a file, only on how many statements and sessions it tells of.
 //!
 //! Nothing in a file is fatal: what is not understood is counted, its first lines are kept, and reading goes on; what

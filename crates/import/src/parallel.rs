@@ -52,7 +52,7 @@ impl Options {
         let shared = Shared::default();
         let inputs = Inputs::of(paths, &shared);
         let threads = self.threads().min(inputs.all.len());
-        let has_idle_cpu = threads < self.threads();
+        let idle_cpus = self.threads().saturating_sub(threads);
         let next = AtomicUsize::new(0);
         let (to, from) = mpsc::sync_channel(WAITING);
         let mut seen = Seen::default();
@@ -68,7 +68,7 @@ impl Options {
                             let Some((order, input)) = inputs.get(at) else {
                                 break;
                             };
-                            done.push((*order, input.import(self, shared, to.clone(), has_idle_cpu)));
+                            done.push((*order, input.import(self, shared, to.clone(), idle_cpus)));
                         }
                         done
                     })
@@ -121,7 +121,8 @@ impl Options {
         let (to, from) = mpsc::sync_channel(WAITING);
         let mut seen = Seen::default();
         let (done, taken) = std::thread::scope(|scope| {
-            let reader = scope.spawn(move || import_one(self, stream, name, to));
+            let has_idle_cpu = self.threads() > 1;
+            let reader = scope.spawn(move || import_one(self, stream, name, to, has_idle_cpu));
             let mut taken = Ok(());
             for rows in from {
                 seen.rows(&rows);
@@ -189,12 +190,13 @@ impl Seen {
 /// What became of one file.
 pub(crate) type Done = Result<(About, &'static str), ImportError>;
 
-/// Imports what one file says.
+/// Imports what one file says. `has_idle_cpu`: another thread may help the one that reads lines.
 pub(crate) fn import_one<'a>(
     options: &Options,
     source: Box<dyn Read + 'a>,
     path: &Path,
     to: SyncSender<Rows>,
+    has_idle_cpu: bool,
 ) -> Done {
     let mut lines = Lines::new(source);
     let head = lines.head();
@@ -211,7 +213,7 @@ pub(crate) fn import_one<'a>(
             known: known.join(", "),
         });
     };
-    let mut import = Import::new(options, to);
+    let mut import = Import::new(options, to).with_idle_cpu(has_idle_cpu);
     importer.import(&mut lines, path, &mut import)?;
     if let Some(e) = lines.take_error() {
         import.problem(format!(

@@ -184,7 +184,7 @@ impl Events {
     /// Elapsed, but neither CPU nor wait.
     pub(super) const UNACCOUNTED: EventId = EventId(1);
     /// Events beyond those that are told apart.
-    const OTHER: EventId = EventId(2);
+    pub(super) const OTHER: EventId = EventId(2);
 
     pub(crate) fn new() -> Events {
         let classes = CLASSES
@@ -240,6 +240,11 @@ impl Events {
     #[inline]
     pub(crate) fn came(&mut self, expected: EventId) {
         self.last = expected;
+    }
+
+    /// The event of this name, if it was met and is told apart.
+    pub(super) fn known(&self, name: &[u8]) -> Option<EventId> {
+        self.by_name.get(name).copied()
     }
 
     fn other_id(&mut self, name: &[u8]) -> EventId {

@@ -50,7 +50,7 @@ impl Usual {
 
     /// The fields that a call of 11g or later has, in their order.
     #[inline]
-    pub(super) fn call<'a>(&mut self, line: &'a [u8]) -> Option<CallLine<'a>> {
+    pub(super) fn call(&mut self, line: &[u8]) -> Option<CallLine<'static>> {
         let (kind, rest) = match line {
             [b'E', b'X', b'E', b'C', b' ', b'#', rest @ ..] => (CallKind::Exec, rest),
             [b'F', b'E', b'T', b'C', b'H', b' ', b'#', rest @ ..] => (CallKind::Fetch, rest),
