@@ -178,7 +178,7 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
     // A recorder that is killed is followed by another one, and what it has written is not lost.
     kill(recorders[0], libc::SIGKILL);
     agent.wait_for(&["the recorder has ended (signal: 9"]);
-    agent.wait_for(&["not put, it stays in the spool"]);
+    agent.wait_for(&["upload failed, kept in the spool"]);
     agent.wait_for(&["recorder started (pid "]);
     agent.wait_for(&["recording PostgreSQL"]);
     sleep(&mut sleepers, 4);
@@ -208,7 +208,7 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
     }
     dbtime(&["agent", "--config", config.to_str().expect("a plain path")])
         .expect_code(1)
-        .expect_stderr(&["another agent has it"]);
+        .expect_stderr(&["in use by another dbtime agent"]);
     agent.stop();
 
     // What was in the spool is in the store, and what the last agent recorded is in the spool.
@@ -291,7 +291,7 @@ fn what_is_wrong_with_the_file_is_said() {
     };
     check("spool = '/var/lib/dbtime'")
         .expect_code(0)
-        .expect_stderr(&["understood"]);
+        .expect_stderr(&["configuration is valid"]);
     check("spool = '/var/lib/dbtime'\nstoer = 's3://x/y'")
         .expect_code(1)
         .expect_stderr(&["agent.toml", "line 2", "stoer"]);
@@ -304,7 +304,7 @@ fn what_is_wrong_with_the_file_is_said() {
         path.to_str().expect("a plain path"),
     ])
     .expect_code(1)
-    .expect_stderr(&["others may write it"]);
+    .expect_stderr(&["writable by group or others"]);
     dbtime(&["agent", "--check", "--config", "/nonexistent/agent.toml"])
         .expect_code(1)
         .expect_stderr(&["/nonexistent/agent.toml"]);

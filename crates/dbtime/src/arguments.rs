@@ -644,7 +644,7 @@ pub struct StorePruneArguments {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Whose recordings
+    /// Host whose recordings are removed; the newest one stays
     #[arg(long, value_name = "NAME")]
     pub host: String,
     /// Those that ended longer ago than this: 12h, 30d
@@ -669,10 +669,10 @@ pub struct StoreListArguments {
 #[command(after_help = "Example: sudo dbtime agent --config /etc/dbtime/agent.toml\n\n\
     The least that the file says:\n  spool = \"/var/lib/dbtime\"\n  store = \"s3://bucket/fleet\"")]
 pub struct AgentArguments {
-    /// What is wanted
+    /// Configuration file
     #[arg(long, value_name = "FILE", default_value = "/etc/dbtime/agent.toml")]
     pub config: PathBuf,
-    /// Only say whether the file is understood
+    /// Only check the configuration
     #[arg(long)]
     pub check: bool,
 }

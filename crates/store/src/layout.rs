@@ -94,6 +94,14 @@ fn parse_moment(text: &str) -> Option<i64> {
     (moment(seconds).ok()? == text).then_some(seconds)
 }
 
+/// Whether a host can have this name in a store.
+///
+/// # Errors
+/// Why not.
+pub fn check_host(name: &str) -> Result<(), String> {
+    Host::new(name).map(drop)
+}
+
 /// A state of a recording: names its files and its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StateName {

@@ -45,6 +45,7 @@ mod text;
 pub use address::{Address, Choice};
 pub use catalog::Store;
 pub use error::StoreError;
+pub use layout::check_host;
 pub use listing::{HostListing, Listing, RecordingListing};
 pub use prune::Pruned;
 pub use put::{Outcome, Put, PutOptions};

@@ -32,7 +32,7 @@ pub struct Pruned {
 }
 
 impl Store {
-    /// Removes the recordings of a host of which every row is before a moment (seconds since the Unix epoch).
+    /// Removes the recordings of a host of which every row is before a moment (seconds since the Unix epoch), but never the newest.
     ///
     /// # Errors
     /// The store cannot be read or written. What was begun is ended by the next call.
@@ -40,8 +40,11 @@ impl Store {
         let host = Host::new(host).map_err(StoreError::Address)?;
         let mut pruned = Pruned::default();
         self.go_on(&host, &mut pruned)?;
-        for name in self.names(&host)? {
-            if name.to_s > before_s {
+        let names = self.names(&host)?;
+        // Whatever a clock says, something is left of a host.
+        let newest_s = names.iter().map(|name| name.to_s).max();
+        for name in names {
+            if name.to_s > before_s || Some(name.to_s) == newest_s {
                 continue;
             }
             match Manifest::read(self.objects(), &name) {

@@ -41,7 +41,9 @@ impl Child {
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the agent, which asks them to end.
+            .process_group(0);
         let agent = getpid();
         // SAFETY: between fork and exec only two system calls are made, which allocate nothing and take no lock.
         unsafe {
@@ -78,6 +80,17 @@ impl Child {
         self.since.elapsed()
     }
 
+    /// Ends it when it has been there for longer than this, in good order or, after another minute, not.
+    pub(super) fn limit(&mut self, most: Duration) {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        if self.age() >= most + PATIENCE {
+            // It may have ended just now.
+            let _ = self.process.kill();
+        } else if self.age() >= most {
+            self.ask_to_end();
+        }
+    }
+
     /// Says what it has said, and how it has ended, if it has.
     ///
     /// # Errors
@@ -96,9 +109,8 @@ impl Child {
         }
     }
 
-    /// Waits until it has ended; after this time it is made to.
-    pub(super) fn wait(mut self, patience: Duration) {
-        let until = Instant::now() + patience;
+    /// Waits until it has ended; at this moment it is made to.
+    pub(super) fn wait(mut self, until: Instant) {
         while matches!(self.ended(), Ok(None)) {
             if Instant::now() >= until {
                 let _ = self.process.kill();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use dbtime_collect::RATES_HZ;
-use dbtime_store::Address;
+use dbtime_store::{Address, check_host};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -97,7 +97,7 @@ impl Config {
         }
         if ![0, own].contains(&metadata.uid()) || metadata.mode() & 0o022 != 0 {
             bail!(
-                "{}: others may write it (owner uid {}, mode {:o}): it must belong to root and be writable by nobody else",
+                "{}: must be owned by root and not writable by group or others (owner uid {}, mode {:o})",
                 name(),
                 metadata.uid(),
                 metadata.mode() & 0o7777
@@ -120,6 +120,17 @@ impl Config {
         }
         if let Some(store) = &config.store {
             Address::to_put(store.as_ref()).context("store")?;
+        }
+        if let Some(host) = &config.host {
+            check_host(host).map_err(anyhow::Error::msg).context("host")?;
+        }
+        if config
+            .servers
+            .iter()
+            .flatten()
+            .any(|directory| !directory.is_absolute())
+        {
+            bail!("servers: must be absolute paths, as in [\"/var/lib/postgresql/15/main\"]");
         }
         if !config
             .record
@@ -214,6 +225,8 @@ mod tests {
         for (text, said) in [
             ("", "spool"),
             ("spool = 'x'", "absolute"),
+            ("spool = '/s'\nhost = ''", "host"),
+            ("spool = '/s'\nservers = ['main']", "absolute"),
             ("spool = '/s'\nspol = 1", "line 2"),
             ("spool = '/s'\n[record]\nrotate = '7m'", "line 3"),
             ("spool = '/s'\n[record]\nresolution = '7s'", "multiple"),

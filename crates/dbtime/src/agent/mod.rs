@@ -38,11 +38,21 @@ const STEP: Duration = Duration::from_millis(500);
 /// # Errors
 /// The file does not say what is wanted, or there can be no spool.
 pub fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_signals(Second::Ends)?;
+    // A second signal would end recorders before they have written what they know.
+    let stop = stop_on_signals(Second::Ignored)?;
+    // SAFETY: there is no other thread yet. What the agent makes is nobody's who called sudo.
+    unsafe {
+        for name in ["SUDO_UID", "SUDO_GID"] {
+            std::env::remove_var(name);
+        }
+    }
     memory::give_back();
     let config = Config::read(&arguments.config)?;
     if arguments.check {
-        say(format_args!("{}: understood", arguments.config.display()));
+        say(format_args!(
+            "{}: configuration is valid",
+            arguments.config.display()
+        ));
         return Ok(ExitCode::SUCCESS);
     }
     let spool = Spool::open(&config.spool)?;
@@ -57,7 +67,7 @@ pub fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     ));
     while !stop.load(Ordering::Relaxed) {
         recorders.look(&spool);
-        uploads.look(&spool);
+        uploads.look(&spool, &recorders.folders());
         std::thread::sleep(STEP);
     }
     // What was recorded until now is put when the agent is started again.

@@ -1,6 +1,6 @@
 //! A recorder for every server that runs on this host.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,8 +10,11 @@ use dbtime_collect::{RunningServer, running_servers};
 use super::child::Child;
 use super::config::{Config, Record};
 use super::spool::Spool;
+use crate::exit_code::NOTHING_RECORDED;
 use crate::output::say;
 
+/// Servers that are recorded: anybody on the host may start some.
+const MOST_SERVERS: usize = 32;
 /// How often servers are looked for.
 const LOOK: Duration = Duration::from_secs(5);
 /// After a recorder has failed, its server is left alone for so long; twice as long each time, up to the most.
@@ -31,11 +34,13 @@ pub(super) struct Recorders {
     /// By the directories that servers run on: a server that is restarted is the same.
     servers: HashMap<(u64, u64), Recorder>,
     next_look: Instant,
+    told_of_too_many: bool,
 }
 
 #[derive(Default)]
 struct Recorder {
     name: String,
+    folder: PathBuf,
     child: Option<Child>,
     pause: Duration,
     not_before: Option<Instant>,
@@ -48,6 +53,7 @@ impl Recorders {
             only: config.servers.clone(),
             servers: HashMap::new(),
             next_look: Instant::now(),
+            told_of_too_many: false,
         }
     }
 
@@ -64,10 +70,29 @@ impl Recorders {
             let only = self.only.as_ref();
             only.is_none_or(|only| only.contains(&server.data_directory))
         };
-        for server in running_servers().into_iter().filter(is_wanted) {
+        let running: Vec<RunningServer> = running_servers().into_iter().filter(is_wanted).collect();
+        let is_there = |id: &(u64, u64)| running.iter().any(|server| server.directory_id == *id);
+        self.servers
+            .retain(|id, recorder| recorder.child.is_some() || is_there(id));
+        for server in running {
+            if !self.servers.contains_key(&server.directory_id) && self.servers.len() >= MOST_SERVERS {
+                if !std::mem::replace(&mut self.told_of_too_many, true) {
+                    say(format_args!(
+                        "{}: not recorded, {MOST_SERVERS} servers are the most: choose some with 'servers'",
+                        server.data_directory.display()
+                    ));
+                }
+                continue;
+            }
             let recorder = self.servers.entry(server.directory_id).or_default();
             recorder.start(&server, &self.how, spool);
         }
+    }
+
+    /// Folders into which recorders write now.
+    pub(super) fn folders(&self) -> HashSet<PathBuf> {
+        let recorders = self.servers.values().filter(|recorder| recorder.child.is_some());
+        recorders.map(|recorder| recorder.folder.clone()).collect()
     }
 
     /// Ends all of them in good order.
@@ -80,8 +105,9 @@ impl Recorders {
         for child in &children {
             child.ask_to_end();
         }
+        let until = Instant::now() + PATIENCE;
         for child in children {
-            child.wait(PATIENCE);
+            child.wait(until);
         }
     }
 }
@@ -93,7 +119,7 @@ impl Recorder {
         };
         let how = match child.ended() {
             Ok(None) => return,
-            Ok(Some(status)) if status.success() => None,
+            Ok(Some(status)) if status.success() || status.code() == Some(NOTHING_RECORDED.into()) => None,
             Ok(Some(status)) => Some(status.to_string()),
             Err(e) => Some(e.to_string()),
         };
@@ -117,16 +143,16 @@ impl Recorder {
         if self.child.is_some() || !may_start {
             return;
         }
-        let folder = match spool.folder_of(server) {
+        self.name = server.data_directory.display().to_string();
+        self.folder = match spool.folder_of(server) {
             Ok(folder) => folder,
             Err(e) => return self.failed(&format!("{e:#}")),
         };
-        self.name = server.data_directory.display().to_string();
         let pid = server.pid.to_string();
         let mut arguments = vec!["record", "--pid", &pid];
         arguments.extend(how.iter().map(String::as_str));
         let mut arguments: Vec<&OsStr> = arguments.into_iter().map(OsStr::new).collect();
-        arguments.extend([OsStr::new("--output"), folder.as_os_str()]);
+        arguments.extend([OsStr::new("--output"), self.folder.as_os_str()]);
         match Child::start(&self.name, &arguments) {
             Ok(child) => {
                 say(format_args!(
@@ -143,7 +169,7 @@ impl Recorder {
     fn failed(&mut self, why: &str) {
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.not_before = Some(Instant::now() + self.pause);
-        say(format_args!("{}: no recorder can be started: {why}", self.name));
+        say(format_args!("{}: cannot start a recorder: {why}", self.name));
     }
 }
 

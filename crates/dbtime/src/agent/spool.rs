@@ -5,8 +5,8 @@
 //! SPOOL/recordings/SERVER/NAME.dbt.removed    on its way out: whoever was killed while removing it leaves that
 //! ```
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -38,6 +38,10 @@ pub(super) struct Ended {
     pub(super) bytes: u64,
     /// Microseconds since the Unix epoch.
     pub(super) end_us: i64,
+    /// Its recorder was killed before it had written anything.
+    pub(super) is_empty: bool,
+    /// The recording that is made now may look up in it what it does not describe itself.
+    pub(super) is_needed: bool,
 }
 
 /// What there is.
@@ -53,19 +57,16 @@ impl Spool {
     /// Opens it, and makes it where it is not there.
     ///
     /// # Errors
-    /// It cannot be made, others could write in it, or another agent has it.
+    /// It cannot be made, others may write in it, or another agent has it.
     pub(super) fn open(path: &Path) -> anyhow::Result<Spool> {
-        let name = || path.display().to_string();
-        let spool = Directory::open_or_make(path).with_context(name)?;
-        let owner = spool.owner().with_context(name)?;
-        if owner != rustix::process::geteuid().as_raw() {
-            bail!("{}: it belongs to another user (uid {owner})", name());
-        }
+        let spool = Directory::open_or_make(path).with_context(|| path.display().to_string())?;
+        check_is_ours(&spool)?;
         let recordings = spool
             .open_or_create_directory(OsStr::new(RECORDINGS))
-            .with_context(name)?;
-        let Some(lock) = recordings.lock().with_context(name)? else {
-            bail!("{}: another agent has it", name());
+            .with_context(|| path.display().to_string())?;
+        check_is_ours(&recordings)?;
+        let Some(lock) = recordings.lock().with_context(|| path.display().to_string())? else {
+            bail!("{}: in use by another dbtime agent", path.display());
         };
         Ok(Spool {
             recordings,
@@ -76,7 +77,7 @@ impl Spool {
     /// Where the recordings of a server are. Two servers never have the same folder.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be made, or others may write in it.
     pub(super) fn folder_of(&self, server: &RunningServer) -> anyhow::Result<PathBuf> {
         let words = plain_words(&server.data_directory);
         let (device, inode) = server.directory_id;
@@ -85,45 +86,21 @@ impl Spool {
             false => format!("{words}-{device:x}-{inode:x}"),
         };
         let path = self.recordings.path().join(&name);
-        self.recordings
+        let folder = self
+            .recordings
             .open_or_create_directory(OsStr::new(&name))
             .with_context(|| path.display().to_string())?;
+        check_is_ours(&folder)?;
         Ok(path)
     }
 
-    /// Looks what there is, and ends removals that were begun.
-    pub(super) fn look(&self) -> Contents {
+    /// Looks what there is, and ends removals that were begun. `recorded`: folders into which a recorder writes now.
+    pub(super) fn look(&self, recorded: &HashSet<PathBuf>) -> Contents {
         let mut contents = Contents::default();
         for folder in self.recordings.names().unwrap_or_default() {
-            let Ok(server) = self.recordings.open_directory(&folder) else {
-                continue;
-            };
-            for name in server.names().unwrap_or_default() {
-                if Path::new(&name).extension() == Some(OsStr::new(REMOVED)) {
-                    if let Err(e) = server.remove_directory(&name) {
-                        say(format_args!("{}: {e}", server.path().join(&name).display()));
-                    }
-                    continue;
-                }
-                let path = server.path().join(&name);
-                let bytes = bytes_below(&path);
-                contents.bytes += bytes;
-                let Ok(directory) = server.open_directory(&name) else {
-                    continue;
-                };
-                // Who writes it has this lock as long as it lives: without that, the recorder was killed.
-                let nobody_writes = matches!(directory.lock(), Ok(Some(_)));
-                if let Ok(recording) = Recording::inside(directory)
-                    && (recording.meta().complete || nobody_writes)
-                {
-                    contents.ended.push(Ended {
-                        folder: folder.clone(),
-                        name,
-                        path,
-                        bytes,
-                        end_us: recording.meta().end_us,
-                    });
-                }
+            if let Ok(server) = self.recordings.open_directory(&folder) {
+                let is_recorded = recorded.contains(server.path());
+                contents.bytes += look_into(&server, &folder, is_recorded, &mut contents.ended);
             }
         }
         contents.ended.sort_by_key(|ended| ended.end_us);
@@ -144,17 +121,83 @@ impl Spool {
     }
 }
 
+/// Nobody else may put something there that root would write, upload or remove.
+fn check_is_ours(directory: &Directory) -> anyhow::Result<()> {
+    let name = || directory.path().display().to_string();
+    let owner = directory.owner().with_context(name)?;
+    if owner != rustix::process::geteuid().as_raw() {
+        bail!("{}: belongs to another user (uid {owner})", name());
+    }
+    if directory.is_writable_by_others().with_context(name)? {
+        bail!("{}: writable by group or others", name());
+    }
+    Ok(())
+}
+
+/// Bytes of the recordings in the folder of a server. What is no recording, and what links lead to, does not count.
+fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut Vec<Ended>) -> u64 {
+    let mut found = Vec::new();
+    for name in server.names().unwrap_or_default() {
+        let Ok(directory) = server.open_directory(&name) else {
+            continue;
+        };
+        if Path::new(&name).extension() == Some(OsStr::new(REMOVED)) {
+            if let Err(e) = server.remove_directory(&name) {
+                say(format_args!(
+                    "{}: cannot be removed: {e}",
+                    server.path().join(&name).display()
+                ));
+            }
+            continue;
+        }
+        let bytes = bytes_below(&directory);
+        let Ok(probe) = directory.try_clone() else {
+            continue;
+        };
+        if let Ok(recording) = Recording::inside(directory) {
+            found.push((name, bytes, recording.meta().clone(), probe));
+        }
+    }
+    let newest_us = found.iter().map(|(_, _, meta, _)| meta.start_us).max();
+    let last_ended_us = found
+        .iter()
+        .filter(|(_, _, meta, _)| meta.complete)
+        .map(|(_, _, meta, _)| meta.start_us)
+        .max();
+    let all = found.iter().map(|(_, bytes, ..)| bytes).sum();
+    for (name, bytes, meta, probe) in found {
+        // Who writes a recording has its lock as long as it lives: without that, the recorder was killed. The newest one of a recorder
+        // that lives is left alone: it may be about to take the lock.
+        let is_newest = is_recorded && Some(meta.start_us) == newest_us;
+        let has_ended = meta.complete || !is_newest && matches!(probe.lock(), Ok(Some(_)));
+        if has_ended {
+            ended.push(Ended {
+                folder: folder.to_os_string(),
+                path: server.path().join(&name),
+                name,
+                bytes,
+                end_us: meta.end_us,
+                is_empty: !meta.complete && meta.segments.last == 0,
+                is_needed: is_recorded && Some(meta.start_us) >= last_ended_us,
+            });
+        }
+    }
+    all
+}
+
 /// Of all files below a directory; what goes away meanwhile does not count.
-fn bytes_below(path: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(path) else {
-        return 0;
-    };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
-            Ok(metadata) => metadata.len(),
-            Err(_) => 0,
-        })
-        .sum()
+fn bytes_below(directory: &Directory) -> u64 {
+    let bytes =
+        directory
+            .names()
+            .unwrap_or_default()
+            .into_iter()
+            .map(|name| match directory.open_directory(&name) {
+                Ok(below) => bytes_below(&below),
+                Err(_) => directory
+                    .open_file(&name)
+                    .and_then(|file| file.metadata())
+                    .map_or(0, |metadata| metadata.len()),
+            });
+    bytes.sum()
 }

@@ -1,5 +1,6 @@
 //! From the spool into the store, the oldest recording first; and what goes because it is too much or too old.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,8 +17,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// After a recording could not be put nothing is tried for so long; twice as long each time, up to the most.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// A put that takes longer hangs.
-const LONGEST_PUT: Duration = Duration::from_secs(3_600);
+/// A put or a prune that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 /// How often old recordings are sought in the store.
 const PRUNE: Duration = Duration::from_secs(3_600);
 /// How long one that is under way may take to end when the agent ends. It does it again next time.
@@ -38,6 +39,9 @@ pub(super) struct Uploads {
     pause: Duration,
     /// Recordings that failed since one succeeded: the others are tried before them.
     failed: Vec<PathBuf>,
+    /// Recordings that are in the store.
+    done: HashSet<PathBuf>,
+    next_removal: Instant,
 }
 
 impl Uploads {
@@ -55,22 +59,28 @@ impl Uploads {
             prune: None,
             pause: Duration::ZERO,
             failed: Vec::new(),
+            done: HashSet::new(),
+            next_removal: now,
         }
     }
 
     /// Goes on.
-    pub(super) fn look(&mut self, spool: &Spool) {
-        let has_put = self.look_at_put(spool);
-        if let Some(prune) = &mut self.prune
-            && !matches!(prune.ended(), Ok(None))
-        {
-            self.prune = None;
+    ///
+    /// `recorded`: folders into which recorders write now.
+    pub(super) fn look(&mut self, spool: &Spool, recorded: &HashSet<PathBuf>) {
+        let has_put = self.look_at_put();
+        if let Some(prune) = &mut self.prune {
+            prune.limit(LONGEST);
+            if !matches!(prune.ended(), Ok(None)) {
+                self.prune = None;
+            }
         }
         if !has_put && Instant::now() < self.next_look {
             return;
         }
         self.next_look = Instant::now() + LOOK;
-        let mut contents = spool.look();
+        let mut contents = spool.look(recorded);
+        self.remove_what_is_done(spool, &mut contents);
         self.remove_old(spool, &mut contents);
         self.make_room(spool, &mut contents);
         if let Some(store) = self.store.clone() {
@@ -81,22 +91,21 @@ impl Uploads {
 
     /// Nothing is begun any more.
     pub(super) fn end(self) {
+        let until = Instant::now() + PATIENCE;
         for child in self.put.map(|(child, _)| child).into_iter().chain(self.prune) {
             child.ask_to_end();
-            child.wait(PATIENCE);
+            child.wait(until);
         }
     }
 
     /// True when a recording has just come into the store.
-    fn look_at_put(&mut self, spool: &Spool) -> bool {
+    fn look_at_put(&mut self) -> bool {
         let Some((child, _)) = &mut self.put else {
             return false;
         };
         let is_put = match child.ended() {
             Ok(None) => {
-                if child.age() >= LONGEST_PUT {
-                    child.ask_to_end();
-                }
+                child.limit(LONGEST);
                 return false;
             }
             Ok(Some(status)) => status.success(),
@@ -109,18 +118,47 @@ impl Uploads {
             self.pause = Duration::ZERO;
             self.failed.clear();
             self.next_prune.get_or_insert_with(Instant::now);
-            remove(spool, &ended);
+            self.done.insert(ended.path);
         } else {
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             self.next_put = Instant::now() + self.pause;
             say(format_args!(
-                "{}: not put, it stays in the spool; the next attempt is in {} s",
+                "{}: upload failed, kept in the spool; next attempt in {} s",
                 ended.path.display(),
                 self.pause.as_secs()
             ));
             self.failed.push(ended.path);
         }
         is_put
+    }
+
+    /// What is in the store, or was never begun, goes; the last one once the next has ended.
+    fn remove_what_is_done(&mut self, spool: &Spool, contents: &mut Contents) {
+        let there: HashSet<&PathBuf> = contents.ended.iter().map(|ended| &ended.path).collect();
+        self.done.retain(|path| there.contains(path));
+        if Instant::now() < self.next_removal {
+            return;
+        }
+        let mut removed = 0;
+        let done = &self.done;
+        contents.ended.retain(|ended| {
+            let goes = ended.is_empty || done.contains(&ended.path) && !ended.is_needed;
+            if !goes {
+                return true;
+            }
+            if ended.is_empty {
+                say(format_args!(
+                    "{}: removed, its recorder was killed before it had written anything",
+                    ended.path.display()
+                ));
+            }
+            removed += ended.bytes;
+            if !remove(spool, ended) {
+                self.next_removal = Instant::now() + LONGEST_PAUSE;
+            }
+            false
+        });
+        contents.bytes = contents.bytes.saturating_sub(removed);
     }
 
     /// Without a store the spool is all there is.
@@ -150,8 +188,9 @@ impl Uploads {
                 contents.bytes as f64 / 1e6,
                 self.most_bytes as f64 / 1e6,
                 match self.store {
-                    Some(_) => "; it is in no store, its time is missing",
-                    None => "",
+                    Some(_) if !self.done.contains(&ended.path) =>
+                        "; it was never uploaded, its period is lost",
+                    _ => "",
                 }
             ));
             contents.bytes = contents.bytes.saturating_sub(ended.bytes);
@@ -168,6 +207,7 @@ impl Uploads {
         let Some(next) = contents
             .ended
             .into_iter()
+            .filter(|ended| !self.done.contains(&ended.path))
             .min_by_key(|ended| failed(ended).map_or(0, |n| n + 1))
         else {
             return;
@@ -209,10 +249,11 @@ impl Uploads {
     }
 }
 
-fn remove(spool: &Spool, ended: &Ended) {
-    if let Err(e) = spool.remove(ended) {
-        say(format_args!("{}: cannot be removed: {e}", ended.path.display()));
-    }
+fn remove(spool: &Spool, ended: &Ended) -> bool {
+    spool
+        .remove(ended)
+        .inspect_err(|e| say(format_args!("{}: cannot be removed: {e}", ended.path.display())))
+        .is_ok()
 }
 
 fn now_us() -> i64 {

@@ -221,6 +221,14 @@ impl Directory {
         Ok(fstat(&self.fd)?.st_uid)
     }
 
+    /// Whether others than its owner may write in it.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn is_writable_by_others(&self) -> io::Result<bool> {
+        Ok(fstat(&self.fd)?.st_mode & 0o022 != 0)
+    }
+
     /// Whether there is something of this name.
     ///
     /// # Errors
