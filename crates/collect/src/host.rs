@@ -1,8 +1,11 @@
 //! What the host says of itself, and what this process has used of it.
 
 use std::fs;
+use std::path::Path;
 
 use dbtime_model::recording::HostMeta;
+
+use crate::CollectError;
 
 /// The host, as recordings describe it.
 pub fn description() -> HostMeta {
@@ -11,8 +14,30 @@ pub fn description() -> HostMeta {
         name: read("/proc/sys/kernel/hostname"),
         kernel: read("/proc/sys/kernel/osrelease"),
         arch: std::env::consts::ARCH.to_string(),
-        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        cpus: cpus(),
     }
+}
+
+/// CPUs of the host that are online, whichever of them this process may use: those are what sessions run on. 0 = not known.
+fn cpus() -> u32 {
+    online_cpus().map_or(0, |cpus| cpus.len() as u32)
+}
+
+/// Their numbers.
+///
+/// # Errors
+/// The kernel does not tell.
+pub(crate) fn online_cpus() -> Result<Vec<i32>, CollectError> {
+    let path = Path::new("/sys/devices/system/cpu/online");
+    let text = fs::read_to_string(path).map_err(|e| CollectError::io(path, e))?;
+    let mut cpus = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) {
+            cpus.extend(first..=last);
+        }
+    }
+    Ok(cpus)
 }
 
 /// CPU time of the host that belongs to no task, where it is known, and all of it; in clock ticks (/proc/stat).

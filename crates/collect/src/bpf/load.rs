@@ -24,6 +24,7 @@ use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
 use crate::database::{LockList, StatusRecord, WaitSource, WaitTraits};
+use crate::host::online_cpus;
 use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
@@ -690,19 +691,6 @@ fn ring_bytes(rate_hz: u32) -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let wanted = u64::from(rate_hz) * cpus * 1_200 * 2;
     wanted.next_power_of_two().clamp(16 << 20, 64 << 20) as u32
-}
-
-fn online_cpus() -> Result<Vec<i32>, CollectError> {
-    let path = std::path::Path::new("/sys/devices/system/cpu/online");
-    let text = fs::read_to_string(path).map_err(|e| CollectError::io(path, e))?;
-    let mut cpus = Vec::new();
-    for range in text.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) {
-            cpus.extend(first..=last);
-        }
-    }
-    Ok(cpus)
 }
 
 /// A timer that fires `rate_hz` times a second on one CPU, whatever runs there.
