@@ -19,6 +19,7 @@ use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
 use crate::held_locks::{HeldId, HeldLocks};
 use crate::latencies::Latencies;
+use crate::left_out::LeftOut;
 use crate::oracle::Instance;
 use crate::postgres::titles::Titles;
 use crate::postgres::{PostgresDatabase, Server};
@@ -191,7 +192,12 @@ pub struct Collector {
     next_check_ns: u64,
     lost_at_check: u64,
     stolen_at_start: (u64, u64),
-    without_slot: u64,
+    /// Without a slot.
+    left_out: LeftOut,
+    /// What the sampler has reported up to this moment (CLOCK_MONOTONIC) has been taken.
+    accounted_ns: u64,
+    /// The same once all that waits has been taken.
+    reported_ns: u64,
     /// End of the last standstill that was noted, CLOCK_MONOTONIC.
     stood_still_until: u64,
     counted_transactions_ns: u64,
@@ -299,7 +305,9 @@ impl Collector {
             next_check_ns: 0,
             lost_at_check: 0,
             stolen_at_start: host::stolen_time(),
-            without_slot: 0,
+            left_out: LeftOut::default(),
+            accounted_ns: 0,
+            reported_ns: 0,
             stood_still_until: 0,
             counted_transactions_ns: monotonic_ns(),
             database,
@@ -355,6 +363,8 @@ impl Collector {
             } else {
                 longest
             };
+            // Before they are taken: what it reports meanwhile may be among them or not.
+            self.reported_ns = self.engine.statistics().reported_ns;
             self.waiting = self.engine.wait(longest)?.into();
         }
         // What is left is looked at once rows have been taken: what the kernel keeps meanwhile has a bound too.
@@ -371,6 +381,7 @@ impl Collector {
         let now = monotonic_ns();
         if self.waiting.is_empty() {
             self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
+            self.accounted_ns = self.reported_ns;
         }
         for session in self.sessions.values_mut() {
             session.look_for_title(now);
@@ -511,9 +522,19 @@ impl Collector {
         self.clock.wall_us(monotonic_ns())
     }
 
-    /// True when short sessions have no time before this moment (microseconds since the Unix epoch) that is still to be divided.
+    /// True when the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short sessions have no
+    /// time before it that is still to be divided. After a standstill of dbtime both take a while, whatever the clock says.
     pub fn is_settled(&self, until_us: i64) -> bool {
-        self.pool.first_us().is_none_or(|first| first >= until_us)
+        self.clock.wall_us(self.accounted_ns) >= until_us
+            && self.pool.first_us().is_none_or(|first| first >= until_us)
+    }
+
+    /// The wait classes that the database can have, as far as they are known before they are seen.
+    pub fn wait_classes(&self) -> Vec<String> {
+        match self.options.target {
+            Target::AnyProcess(_) => Vec::new(),
+            _ => self.names.classes(),
+        }
     }
 
     /// Rows that wait to be taken: those of seconds that are over, in the order in which they came.
@@ -679,6 +700,7 @@ impl Collector {
                     self.end_session(earlier)?;
                 }
                 let Some(slot) = slot.or_else(|| self.take_slot()) else {
+                    self.left_out.begun(pid);
                     return Ok(());
                 };
                 self.take_ready_slot(slot)?;
@@ -929,10 +951,11 @@ impl Collector {
         self.engine.set_waits(&self.names.traits())
     }
 
-    fn adopt(&mut self, member: Member) -> Result<(), CollectError> {
+    /// False when there is no room for it.
+    fn adopt(&mut self, member: Member) -> Result<bool, CollectError> {
         let (pid, source) = (member.pid, member.source);
         let Some(slot) = self.engine.place_of(pid).or_else(|| self.take_slot()) else {
-            return Ok(());
+            return Ok(false);
         };
         self.take_ready_slot(slot)?;
         let is_parent = Some(pid) == self.database.parent();
@@ -952,7 +975,7 @@ impl Collector {
         }
         self.sessions.insert(pid, session);
         self.gone = self.gone.filter(|_| self.database.parent().is_some());
-        Ok(())
+        Ok(true)
     }
 
     fn identity(&self, id: SessionId, slot: u32, member: Member) -> Identity {
@@ -1009,7 +1032,8 @@ impl Collector {
         }
         self.lost_at_check = lost;
         self.free_lost_slots()?;
-        self.take_up_newcomers()
+        // The kernel has counted those for which it had no room when they began.
+        self.take_up(|_, _| {})
     }
 
     fn is_parent_recorded(&self) -> bool {
@@ -1018,13 +1042,22 @@ impl Collector {
     }
 
     fn take_up_newcomers(&mut self) -> Result<(), CollectError> {
+        self.take_up(LeftOut::found)
+    }
+
+    /// `leave_out`: what is to be done about one for which there is no room.
+    fn take_up(&mut self, leave_out: fn(&mut LeftOut, u32)) -> Result<(), CollectError> {
         let mut newcomers = self.database.members();
+        self.left_out.keep(newcomers.iter().map(|member| member.pid));
         newcomers.retain(|member| !self.sessions.contains_key(&member.pid));
         if newcomers.is_empty() {
             return Ok(());
         }
         for member in newcomers {
-            self.adopt(member)?;
+            let pid = member.pid;
+            if !self.adopt(member)? {
+                leave_out(&mut self.left_out, pid);
+            }
         }
         self.engine.want_totals();
         Ok(())
@@ -1145,7 +1178,6 @@ impl Collector {
             return Some(slot);
         }
         if self.used_slots == self.engine.capacity() {
-            self.without_slot += 1;
             return None;
         }
         self.used_slots += 1;
@@ -1194,7 +1226,7 @@ impl Collector {
 
     fn count_losses(&mut self) {
         let losses = self.engine.losses();
-        let not_recorded = losses.sessions + self.without_slot;
+        let not_recorded = losses.sessions + self.left_out.count();
         if not_recorded > 0 && self.quality.sessions_not_recorded == 0 {
             self.note(format!(
                 "more than {} sessions: the others are not recorded",

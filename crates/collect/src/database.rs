@@ -102,6 +102,11 @@ pub(crate) trait WaitNames {
         true
     }
 
+    /// Its wait classes, where they are known before they are seen.
+    fn classes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// State of a session of this number, as the database calls it.
     fn session_state(&self, _number: u32) -> SessionState {
         SessionState::None

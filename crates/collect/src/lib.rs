@@ -29,6 +29,7 @@ mod fingerprint;
 mod held_locks;
 mod host;
 mod latencies;
+mod left_out;
 mod memory;
 mod oracle;
 mod postgres;

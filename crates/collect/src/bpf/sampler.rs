@@ -39,6 +39,7 @@ struct Shared {
     late: AtomicU64,
     failed: AtomicU64,
     cpu_ns: AtomicU64,
+    reported_ns: AtomicU64,
     standstill: Standstill,
 }
 
@@ -51,6 +52,8 @@ pub(crate) struct SamplerStatistics {
     /// Passes that the kernel refused.
     pub(crate) failed: u64,
     pub(crate) cpu_ns: u64,
+    /// When the last pass began that has reported all totals (CLOCK_MONOTONIC).
+    pub(crate) reported_ns: u64,
     /// The last time without passes: how long it was, and until when (CLOCK_MONOTONIC).
     pub(crate) standstill: Option<(u64, u64)>,
 }
@@ -126,6 +129,7 @@ impl Sampler {
             late: self.shared.late.load(Ordering::Relaxed),
             failed: self.shared.failed.load(Ordering::Relaxed),
             cpu_ns: self.shared.cpu_ns.load(Ordering::Relaxed),
+            reported_ns: self.shared.reported_ns.load(Ordering::Acquire),
             standstill: self.shared.standstill.last(),
         }
     }
@@ -188,7 +192,12 @@ impl Passes {
             number: self.shared.passes.load(Ordering::Relaxed) as u32,
         };
         match self.pass.run(pass) {
-            Ok(sessions_ran) => self.sessions_ran = sessions_ran,
+            Ok(sessions_ran) => {
+                self.sessions_ran = sessions_ran;
+                if self.totals {
+                    self.shared.reported_ns.store(self.begin, Ordering::Release);
+                }
+            }
             Err(_) => {
                 self.shared.failed.fetch_add(1, Ordering::Relaxed);
             }

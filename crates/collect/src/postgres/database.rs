@@ -363,6 +363,13 @@ impl WaitNames for &'static WaitEventNames {
         }
     }
 
+    fn classes(&self) -> Vec<String> {
+        WaitEventNames::classes(self)
+            .into_iter()
+            .map(str::to_string)
+            .collect()
+    }
+
     fn session_state(&self, number: u32) -> SessionState {
         let states = states(self.major());
         states.get(number as usize).copied().unwrap_or_default()

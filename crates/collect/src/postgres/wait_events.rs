@@ -6,6 +6,7 @@
 //! itself by `scripts/wait-events.sh`, gives them the names that `pg_stat_activity` shows.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 /// The tables, in ascending order of the major version.
@@ -51,6 +52,11 @@ impl WaitEventNames {
     /// The major version that these names belong to.
     pub(crate) fn major(&self) -> u32 {
         self.major
+    }
+
+    /// The names of its classes.
+    pub(crate) fn classes(&self) -> BTreeSet<&'static str> {
+        self.events.iter().map(|event| event.class).collect()
     }
 
     /// Class and event of a `my_wait_event_info`; `None` for zero: the process does not wait, as far as the database

@@ -47,6 +47,7 @@ struct Shared {
     passes: AtomicU64,
     late: AtomicU64,
     cpu_ns: AtomicU64,
+    reported_ns: AtomicU64,
     lost: AtomicU64,
     standstill: Standstill,
 }
@@ -209,6 +210,7 @@ impl Engine for ProcEngine {
             late: self.shared.late.load(Ordering::Relaxed),
             failed: 0,
             cpu_ns: self.shared.cpu_ns.load(Ordering::Relaxed),
+            reported_ns: self.shared.reported_ns.load(Ordering::Acquire),
             standstill: self.shared.standstill.last(),
         }
     }
@@ -260,6 +262,9 @@ impl Thread {
                 self.shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
             }
             self.pass(totals);
+            if totals {
+                self.shared.reported_ns.store(now, Ordering::Release);
+            }
             self.shared.passes.fetch_add(1, Ordering::Relaxed);
             if stop {
                 return;
