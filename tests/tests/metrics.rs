@@ -1,5 +1,7 @@
 //! `dbtime metrics`, fetched by a real Prometheus: sessions whose time is known, and neighbours who ask too much.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -46,10 +48,14 @@ impl Metrics {
         }
     }
 
+    fn signal(&self, signal: i32) {
+        // SAFETY: kill has no memory effects; the child is not reaped yet, so the pid is no other process's.
+        unsafe { libc::kill(self.child.id().cast_signed(), signal) };
+    }
+
     /// Ends it the way Ctrl-C does.
     fn stop(mut self) {
-        // SAFETY: kill has no memory effects; the child is not reaped yet, so the pid is no other process's.
-        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
+        self.signal(libc::SIGINT);
         let ended = self.child.wait().expect("it is a child");
         assert_eq!(ended.code(), Some(0));
     }
@@ -224,7 +230,8 @@ fn sessions_whose_time_is_known_are_counted_as_prometheus_has_it() {
         let grown = |has: &[&str]| value(&last, has) - value(&first, has);
         let seconds = grown(&["dbtime_recorded_seconds_total"]);
         assert!((4.0..=14.0).contains(&seconds), "{seconds} s");
-        assert_eq!(seconds, grown(&["dbtime_recorded_until_timestamp_seconds"]));
+        let until = grown(&["dbtime_recorded_until_timestamp_seconds"]);
+        assert_close("the end of the last second", until, seconds, 0.0, 0.1);
         // Each did the same all the time.
         let of = |what: &str, has: &[&str]| {
             say(&format!("{what}: {:.3} s of {seconds} s", grown(has)));
@@ -376,12 +383,83 @@ fn ask_much(address: SocketAddr, request: &str) -> (String, String) {
     (answer, String::new())
 }
 
+/// Sum of all series of a metric.
+fn sum(text: &str, name: &str) -> f64 {
+    let of_metric = |line: &&str| line.starts_with(&format!("{name}{{"));
+    let values = text.lines().filter(of_metric);
+    values
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
+}
+
+#[test]
+fn what_sessions_do_while_dbtime_is_stopped_is_counted_when_it_goes_on() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let mut sessions: Vec<Session> = (0..3)
+        .map(|_| Session::connect_with(&cluster, "-c statement_timeout=60s"))
+        .collect();
+    let [sleeps, computes, _idle] = &mut sessions[..] else {
+        panic!("there are three")
+    };
+    std::thread::scope(|scope| {
+        let busy = [
+            (sleeps, "SELECT pg_sleep(60)"),
+            (computes, "DO $$ BEGIN LOOP END LOOP; END $$"),
+        ]
+        .map(|(session, statement)| {
+            let pid = session.pid();
+            scope.spawn(move || session.try_run(statement).expect_err("it is cancelled"));
+            pid
+        });
+        let metrics = Metrics::start(&cluster);
+        std::thread::sleep(Duration::from_secs(2));
+        let (begin, first) = (Instant::now(), metrics.text());
+        std::thread::sleep(Duration::from_secs(2));
+        metrics.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_secs(7));
+        metrics.signal(libc::SIGCONT);
+        std::thread::sleep(Duration::from_secs(5));
+        let (elapsed, last) = (begin.elapsed().as_secs_f64(), metrics.text());
+        let seconds = value(&last, &["dbtime_recorded_seconds_total"])
+            - value(&first, &["dbtime_recorded_seconds_total"]);
+        // All of the standstill; each end may be up to three seconds behind.
+        assert!((elapsed - seconds).abs() < 3.0, "{seconds} s of {elapsed} s");
+        for (name, sessions) in [
+            ("dbtime_db_time_seconds_total", 2.0),
+            ("dbtime_idle_seconds_total", 1.0),
+        ] {
+            let grown = sum(&last, name) - sum(&first, name);
+            say(&format!("{name}: {grown:.3} s of {sessions} × {seconds} s"));
+            assert_close(name, grown, sessions * seconds, 0.0, 0.2);
+        }
+        assert_eq!(value(&last, &["dbtime_time_not_counted_seconds_total"]), 0.0);
+        metrics.stop();
+        for pid in busy {
+            cluster
+                .psql(&format!("SELECT pg_cancel_backend({pid})"))
+                .expect("it is there");
+        }
+    });
+}
+
 #[test]
 fn a_server_that_restarts_is_counted_on() {
     needs_recording!();
     let mut cluster = distribution().start(Options::default());
     let metrics = Metrics::start(&cluster);
-    let sessions = || value(&metrics.text(), &["dbtime_sessions{kind=\"client\"}"]);
+    let before = RefCell::new(counters(&metrics.text()));
+    // Whenever somebody looks: no counter has fallen, and no series has gone.
+    let text = || {
+        let text = metrics.text();
+        let now = counters(&text);
+        for (series, value) in &*before.borrow() {
+            assert!(now.get(series) >= Some(value), "{series} was {value}: {text}");
+        }
+        before.replace(now);
+        text
+    };
+    let sessions = || value(&text(), &["dbtime_sessions{kind=\"client\"}"]);
     let wait_for = |what: &str, is_so: &dyn Fn() -> bool| {
         let begin = Instant::now();
         while !is_so() {
@@ -397,5 +475,27 @@ fn a_server_that_restarts_is_counted_on() {
     cluster.launch().expect("it starts again");
     let _sessions = [Session::connect(&cluster), Session::connect(&cluster)];
     wait_for("two sessions after a restart", &|| sessions() == 2.0);
+    let first = text();
+    std::thread::sleep(Duration::from_secs(5));
+    let last = text();
+    let grown = |name: &str| sum(&last, name) - sum(&first, name);
+    let seconds =
+        value(&last, &["dbtime_recorded_seconds_total"]) - value(&first, &["dbtime_recorded_seconds_total"]);
+    assert!(seconds >= 2.0, "{seconds} s");
+    let idle = grown("dbtime_idle_seconds_total");
+    assert_close("sessions of the new server", idle, 2.0 * seconds, 0.0, 0.2);
+    assert!(grown("dbtime_background_seconds_total") > seconds);
     metrics.stop();
+}
+
+/// All that only grows, by series.
+fn counters(text: &str) -> HashMap<String, f64> {
+    let is_counter = |line: &&str| !line.starts_with('#') && line.contains("_total");
+    let series = text.lines().filter(is_counter);
+    series
+        .filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            Some((series.to_string(), value.parse().ok()?))
+        })
+        .collect()
 }

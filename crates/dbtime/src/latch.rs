@@ -7,7 +7,7 @@ use dbtime_report::{Filter, LatchOptions};
 
 use crate::arguments::{LatchArguments, LiveFormat};
 use crate::exit_code::NOTHING_RECORDED;
-use crate::live::{self, Length, Plan};
+use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::output::{self, say};
 use crate::signals::{Second, stop_on_signals};
@@ -30,21 +30,25 @@ pub fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
         },
         length: Length::Seconds(arguments.seconds),
         count: 1,
-        with_stacks: true,
+        kept: Kept {
+            stacks: true,
+            statements: true,
+            late: Late::IsLeftOut,
+        },
         tells_progress: true,
     };
     let mut is_known = false;
-    live::take(&plan, &stop, &mut |source, time| {
+    live::take(&plan, &stop, &mut |one| {
         let options = LatchOptions {
             filter: Filter {
-                from_us: time.from_us,
-                to_us: time.to_us,
+                from_us: one.time.from_us,
+                to_us: one.time.to_us,
                 ..wanted.clone()
             },
             top: arguments.top.unwrap_or(LatchOptions::default().top),
             columns: arguments.layout.columns.clone(),
         };
-        match dbtime_report::latches(source, &options) {
+        match dbtime_report::latches(&one.source, &options) {
             Ok(report) => {
                 is_known = report.meta.database.held_locks;
                 output::print_on(&match arguments.format {

@@ -7,7 +7,7 @@ use dbtime_report::{Filter, Snapshot, SnapshotOptions, snapshot_csv};
 
 use crate::arguments::{SnapArguments, SnapFormat};
 use crate::exit_code::NOTHING_RECORDED;
-use crate::live::{self, Length, Plan};
+use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::output::{self, say};
 use crate::signals::{Second, stop_on_signals};
@@ -37,24 +37,28 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
         },
         length: arguments.length,
         count: arguments.count,
-        with_stacks: false,
+        kept: Kept {
+            stacks: false,
+            statements: true,
+            late: Late::IsLeftOut,
+        },
         tells_progress: true,
     };
     let mut is_empty = true;
     let mut is_first = true;
-    live::take(&plan, &stop, &mut |source, time| {
+    live::take(&plan, &stop, &mut |one| {
         if arguments.format == SnapFormat::Csv && std::mem::take(&mut is_first) {
             output::print_on(&snapshot_csv::head())?;
         }
         let options = SnapshotOptions {
             filter: Filter {
-                from_us: time.from_us,
-                to_us: time.to_us,
+                from_us: one.time.from_us,
+                to_us: one.time.to_us,
                 ..wanted.filter.clone()
             },
             ..wanted.clone()
         };
-        match dbtime_report::snapshot(source, &options) {
+        match dbtime_report::snapshot(&one.source, &options) {
             Ok(snapshot) => {
                 is_empty &= snapshot.sessions.is_empty();
                 output::print_on(&rendered(&snapshot, arguments)?)

@@ -86,18 +86,17 @@ pub struct OneWindow {
 
 impl OneWindow {
     /// Adds rows of those tables that are summed here (`activity`, `counters`, `latency`, `held_locks`); their times are left alone,
-    /// so rows of different seconds are to be brought to one before. Beyond `most` sums no further one is begun: false when one would
-    /// have been.
-    pub fn add(&mut self, rows: Rows, most: usize) -> bool {
+    /// so rows of different seconds are to be brought to one before. Beyond `most` sums no further one is begun: the rows for which one
+    /// would have been are given back.
+    pub fn add(&mut self, rows: Rows, most: usize) -> Rows {
         let mut room = most.saturating_sub(self.len());
-        // All of them, whatever the first ones found.
-        let added = [
-            self.activity.add(rows.activity, &mut room),
-            self.counters.add(rows.counters, &mut room),
-            self.latency.add(rows.latency, &mut room),
-            self.held_locks.add(rows.held_locks, &mut room),
-        ];
-        added.into_iter().all(|all| all)
+        Rows {
+            activity: self.activity.add(rows.activity, &mut room),
+            counters: self.counters.add(rows.counters, &mut room),
+            latency: self.latency.add(rows.latency, &mut room),
+            held_locks: self.held_locks.add(rows.held_locks, &mut room),
+            ..Rows::default()
+        }
     }
 
     /// Sums so far.
@@ -270,28 +269,26 @@ impl<R: Summable> Sums<R> {
         others
     }
 
-    /// `room`: sums that may be begun. False when there was no room for one.
-    fn add(&mut self, rows: Vec<R>, room: &mut usize) -> bool {
-        let mut all = true;
-        for row in rows {
-            all &= self.add_row(row, room);
-        }
-        all
+    /// `room`: sums that may be begun. Gives back the rows for which there was none.
+    fn add(&mut self, rows: Vec<R>, room: &mut usize) -> Vec<R> {
+        rows.into_iter()
+            .filter_map(|row| self.add_row(row, room))
+            .collect()
     }
 
     /// The same of one row.
-    fn add_row(&mut self, row: R, room: &mut usize) -> bool {
+    fn add_row(&mut self, row: R, room: &mut usize) -> Option<R> {
         let key = row.key();
         match self.places.get(&key) {
             Some(&place) => self.rows[place].add(&row),
-            None if *room == 0 => return false,
+            None if *room == 0 => return Some(row),
             None => {
                 *room -= 1;
                 self.places.insert(key, self.rows.len());
                 self.rows.push(row);
             }
         }
-        true
+        None
     }
 
     /// Session by session: what is alike lies together, and takes less room on disk.

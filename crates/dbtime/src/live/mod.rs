@@ -16,6 +16,7 @@ use dbtime_report::{Filter, Source};
 
 use crate::output::{ProgressLine, say};
 use windows::Windows;
+pub use windows::{Kept, Late};
 
 const SECOND_US: i64 = 1_000_000;
 /// How long one step waits for events.
@@ -24,6 +25,8 @@ const STEP: Duration = Duration::from_millis(50);
 const USUALLY_LATE_US: i64 = 400_000;
 /// Time of short sessions is divided so long after it passed, at most as a rule.
 const LATEST_US: i64 = 3_000_000;
+/// Two steps are not further apart than this, unless dbtime was stopped or has no CPU: it is no longer waited for what is late.
+const LONGEST_STEP_US: i64 = 250_000;
 
 /// Snapshots that are shown before events are taken again, after a standstill.
 const AT_ONCE: u32 = 5;
@@ -46,14 +49,27 @@ pub struct Plan {
     pub length: Length,
     /// How many; one that has no end is the only one.
     pub count: u32,
-    /// Stacks of held locks are kept.
-    pub with_stacks: bool,
+    /// What is kept of what comes.
+    pub kept: Kept,
     /// A line on the terminal says how far the next one is.
     pub tells_progress: bool,
 }
 
-/// Shows a snapshot: its rows, and the filter of its time. False when nobody looks any longer.
-pub type Show<'a> = dyn FnMut(&Source, &Filter) -> anyhow::Result<bool> + 'a;
+/// A snapshot.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Its rows.
+    pub source: Source,
+    /// Its time.
+    pub time: Filter,
+    /// Time of all snapshots so far that is in none, nanoseconds.
+    pub missing_ns: u128,
+    /// The wait classes that the database can have, as far as they are known before they are seen.
+    pub wait_classes: Vec<String>,
+}
+
+/// Shows a snapshot. False when nobody looks any longer.
+pub type Show<'a> = dyn FnMut(&Snapshot) -> anyhow::Result<bool> + 'a;
 
 /// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown. One begins with a second of the clock and follows the other without a gap; the last one may be shorter.
 ///
@@ -80,7 +96,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         // Nobody waits that long.
         Length::UntilTheEnd => (i64::MAX / 2, 1),
     };
-    let mut windows = Windows::new(begin_us, length_us, plan.with_stacks);
+    let mut windows = Windows::new(begin_us, length_us, plan.kept);
     windows.end_at(begin_us.saturating_add(length_us.saturating_mul(count.into())));
     let mut live = Live {
         collector,
@@ -88,6 +104,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         line,
         tells_progress: plan.tells_progress,
         number: 1,
+        waited_us: 0,
         show,
     };
     live.record(stop)?;
@@ -101,6 +118,8 @@ struct Live<'a> {
     tells_progress: bool,
     /// Of the next snapshot.
     number: u32,
+    /// How long the next one has been waited for although its time is over, while dbtime ran.
+    waited_us: i64,
     show: &'a mut Show<'a>,
 }
 
@@ -109,9 +128,11 @@ impl Live<'_> {
     fn record(&mut self, stop: &AtomicBool) -> anyhow::Result<()> {
         let mut noted = 0;
         let mut gone = None;
+        let mut before = self.collector.now_us();
         loop {
             let status = self.collector.step(STEP)?;
             let now = self.collector.now_us();
+            self.waited_us += (now - std::mem::replace(&mut before, now)).clamp(0, LONGEST_STEP_US);
             // A second that has begun is waited for: times of parts of it are not known.
             if stop.load(Ordering::Relaxed) || status == Status::Ended {
                 self.windows.end_at(next_second(now));
@@ -175,12 +196,19 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// True when the rows of the next snapshot have come.
-    fn is_due(&self, now: i64) -> bool {
+    /// True when the rows of the next snapshot have come, or have been waited for long enough.
+    fn is_due(&mut self, now: i64) -> bool {
         let end_us = self.windows.next_end_us();
-        !self.windows.are_over()
-            && now >= end_us.saturating_add(USUALLY_LATE_US)
-            && (self.collector.is_settled(end_us) || now >= end_us.saturating_add(LATEST_US))
+        if self.windows.are_over() || now < end_us.saturating_add(USUALLY_LATE_US) {
+            self.waited_us = 0;
+            return false;
+        }
+        if self.collector.is_settled(end_us) {
+            self.waited_us = 0;
+            return true;
+        }
+        // After a standstill the clock alone says nothing.
+        now >= end_us.saturating_add(LATEST_US) && self.waited_us >= LATEST_US - USUALLY_LATE_US
     }
 
     fn show_next(&mut self) -> anyhow::Result<()> {
@@ -191,15 +219,19 @@ impl Live<'_> {
             complete: true,
             ..self.collector.meta()
         };
-        let source = Source::memory(meta, rows);
-        let time = Filter {
-            from_us: Some(from_us),
-            to_us: Some(to_us),
-            ..Filter::default()
+        let snapshot = Snapshot {
+            source: Source::memory(meta, rows),
+            time: Filter {
+                from_us: Some(from_us),
+                to_us: Some(to_us),
+                ..Filter::default()
+            },
+            missing_ns: self.windows.missing_ns(),
+            wait_classes: self.collector.wait_classes(),
         };
         self.number += 1;
         self.line.clear();
-        if !(self.show)(&source, &time)? {
+        if !(self.show)(&snapshot)? {
             let now = self.windows.begin_us();
             self.windows.end_at(now);
         }

@@ -27,17 +27,39 @@ pub(super) struct Windows {
     /// By their begin.
     open: BTreeMap<i64, OneWindow>,
     sessions: HashMap<SessionId, SessionRow>,
-    statements: HashMap<u64, StatementRow>,
+    /// None: they are not wanted.
+    statements: Option<HashMap<u64, StatementRow>>,
     /// None: not even those of held locks are wanted.
     stacks: Option<HashMap<StackId, StackRow>>,
+    late: Late,
     late_ns: u128,
     is_late: bool,
+    without_room_ns: u128,
     is_full: bool,
 }
 
+/// What becomes of rows whose snapshot has been shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// They belong to none: each snapshot is of its own time.
+    IsLeftOut,
+    /// They belong to the next one: what matters is the sum of all.
+    IsInTheNext,
+}
+
+/// What is kept of rows beside their sums.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept {
+    /// Stacks of held locks.
+    pub stacks: bool,
+    /// Statements.
+    pub statements: bool,
+    /// Rows whose snapshot has been shown.
+    pub late: Late,
+}
+
 impl Windows {
-    /// `with_stacks`: stacks of held locks are kept.
-    pub(super) fn new(begin_us: i64, length_us: i64, with_stacks: bool) -> Windows {
+    pub(super) fn new(begin_us: i64, length_us: i64, kept: Kept) -> Windows {
         Windows {
             first_us: begin_us,
             begin_us,
@@ -45,10 +67,12 @@ impl Windows {
             end_us: i64::MAX,
             open: BTreeMap::new(),
             sessions: HashMap::new(),
-            statements: HashMap::new(),
-            stacks: with_stacks.then(HashMap::new),
+            statements: kept.statements.then(HashMap::new),
+            stacks: kept.stacks.then(HashMap::new),
+            late: kept.late,
             late_ns: 0,
             is_late: false,
+            without_room_ns: 0,
             is_full: false,
         }
     }
@@ -61,6 +85,11 @@ impl Windows {
     /// Time that came too late for its snapshot, nanoseconds; none: nothing did.
     pub(super) fn late_ns(&self) -> Option<u128> {
         self.is_late.then_some(self.late_ns)
+    }
+
+    /// Time that is in no snapshot, nanoseconds: it came too late, or there was no room.
+    pub(super) fn missing_ns(&self) -> u128 {
+        self.late_ns + self.without_room_ns
     }
 
     /// True when there were more sums than are kept.
@@ -97,15 +126,21 @@ impl Windows {
                 self.is_full = true;
             }
         }
-        for row in rows.statements {
-            let known = self.statements.get(&row.id);
-            // One whose text could not be read at first comes again with it.
-            let has_more = known.is_none_or(|known| known.text.is_empty());
-            if has_more && (known.is_some() || self.statements.len() < MOST_STATEMENTS) {
-                self.statements.insert(row.id, row);
+        if let Some(statements) = &mut self.statements {
+            for row in rows.statements {
+                let known = statements.get(&row.id);
+                // One whose text could not be read at first comes again with it.
+                let has_more = known.is_none_or(|known| known.text.is_empty());
+                if has_more && (known.is_some() || statements.len() < MOST_STATEMENTS) {
+                    statements.insert(row.id, row);
+                }
             }
         }
-        let shown = self.first_us..self.begin_us;
+        // Nothing is late as long as there is a next one to take it.
+        let shown = match self.late {
+            Late::IsInTheNext if !self.are_over() => 0..0,
+            _ => self.first_us..self.begin_us,
+        };
         for row in &rows.activity {
             if shown.contains(&row.time) {
                 self.late_ns += u128::from(row.ns);
@@ -144,7 +179,9 @@ impl Windows {
             let kept: usize = self.open.values().map(OneWindow::len).sum();
             let window = self.open.entry(begin).or_default();
             let room = MOST_SUMS.saturating_sub(kept) + window.len();
-            self.is_full |= !window.add(rows, room);
+            let left = window.add(rows, room);
+            self.is_full |= !left.is_empty();
+            self.without_room_ns += left.activity.iter().map(|row| u128::from(row.ns)).sum::<u128>();
         }
     }
 
@@ -162,7 +199,8 @@ impl Windows {
                 .filter(|row| has.contains(&row.id))
                 .cloned(),
         );
-        rows.statements.extend(self.statements.values().cloned());
+        rows.statements
+            .extend(self.statements.iter().flat_map(HashMap::values).cloned());
         rows.stacks
             .extend(self.stacks.iter().flat_map(HashMap::values).cloned());
         let needed: HashSet<SessionId> = self.open.values().flat_map(OneWindow::sessions).collect();
@@ -179,6 +217,9 @@ impl Windows {
         table: fn(&mut Rows) -> &mut Vec<R>,
     ) {
         for mut row in rows {
+            if self.late == Late::IsInTheNext && (self.first_us..self.begin_us).contains(&row.time()) {
+                row.set_time(self.begin_us);
+            }
             let since = row.time() - self.begin_us;
             if since >= 0 && row.time() < self.end_us {
                 let begin = self.begin_us + since / self.length_us * self.length_us;
@@ -186,5 +227,91 @@ impl Windows {
                 table(parts.entry(begin).or_default()).push(row);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::{Fidelity, SessionState, State};
+
+    use super::*;
+
+    const SECOND_US: i64 = 1_000_000;
+
+    fn second(second: i64, ns: u64) -> Rows {
+        let row = ActivityRow {
+            time: second * SECOND_US,
+            session: SessionId(1),
+            statement: 7,
+            session_state: SessionState::Active,
+            wait_class: "CPU".to_string(),
+            wait_event: "CPU".to_string(),
+            idle: false,
+            state: State::User,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            ns,
+            count: 0,
+            samples: 1,
+            fidelity: Fidelity::Sampled,
+            pooled: false,
+        };
+        Rows {
+            activity: vec![row],
+            statements: vec![StatementRow {
+                id: 7,
+                ..StatementRow::default()
+            }],
+            ..Rows::default()
+        }
+    }
+
+    /// What the next snapshot has: its begin in seconds, its time, its statements.
+    fn next(windows: &mut Windows) -> (i64, u64, usize) {
+        let (from_us, _, rows) = windows.next(&HashSet::new());
+        let ns = rows.activity.iter().map(|row| row.ns).sum();
+        (from_us / SECOND_US, ns, rows.statements.len())
+    }
+
+    fn windows(late: Late) -> Windows {
+        let kept = Kept {
+            stacks: false,
+            statements: late == Late::IsLeftOut,
+            late,
+        };
+        let mut windows = Windows::new(10 * SECOND_US, SECOND_US, kept);
+        windows.end_at(13 * SECOND_US);
+        // What is before the first one is not wanted.
+        windows.add(second(9, 100));
+        windows.add(second(10, 1));
+        windows
+    }
+
+    #[test]
+    fn what_is_late_is_in_the_next_one_where_the_sum_matters() {
+        let mut windows = windows(Late::IsInTheNext);
+        assert_eq!(next(&mut windows), (10, 1, 0));
+        windows.add(second(10, 2));
+        windows.add(second(11, 4));
+        windows.add(second(12, 8));
+        assert_eq!(next(&mut windows), (11, 6, 0));
+        windows.add(second(10, 16));
+        windows.add(second(9, 100));
+        assert_eq!(next(&mut windows), (12, 24, 0));
+        assert_eq!((windows.late_ns(), windows.missing_ns()), (None, 0));
+        // There is no next one.
+        windows.add(second(11, 32));
+        windows.add(second(13, 100));
+        assert_eq!((windows.late_ns(), windows.missing_ns()), (Some(32), 32));
+    }
+
+    #[test]
+    fn what_is_late_is_in_no_other_snapshot() {
+        let mut windows = windows(Late::IsLeftOut);
+        assert_eq!(next(&mut windows), (10, 1, 1));
+        windows.add(second(10, 2));
+        windows.add(second(11, 4));
+        assert_eq!(next(&mut windows), (11, 4, 1));
+        assert_eq!((windows.late_ns(), windows.missing_ns()), (Some(2), 2));
     }
 }

@@ -4,12 +4,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use dbtime_model::State;
+use dbtime_collect::Means;
 use dbtime_model::recording::{Cost, Quality};
-use dbtime_report::{Dimension, Filter, LedgerRow, Options, Report, Section, Source, printable, report};
+use dbtime_model::{SessionState, State, Wait};
+use dbtime_report::{Dimension, LedgerRow, Options, Report, Section, printable, report};
 use prometheus::core::{AtomicF64, AtomicU64, GenericCounter};
-use prometheus::{CounterVec, GaugeVec, IntGauge, Opts, Registry, TextEncoder};
+use prometheus::{CounterVec, Gauge, GaugeVec, IntGauge, Opts, Registry, TextEncoder};
+
+use crate::live::Snapshot;
 
 type Seconds = GenericCounter<AtomicF64>;
 type Count = GenericCounter<AtomicU64>;
@@ -18,16 +22,22 @@ type Count = GenericCounter<AtomicU64>;
 const MOST_CLASSES: usize = 50;
 /// Characters of the value of a label.
 const MOST_CHARACTERS: usize = 256;
+/// In which PostgreSQL's background processes wait for work, and no client's session does.
+const ACTIVITY: &str = "Activity";
+/// In which clients' sessions wait for a command.
+const CLIENT: &str = "Client";
 /// All others.
 const OTHER_CLASSES: &str = "other";
 
 /// See the module.
 pub(super) struct Counters {
     registry: Registry,
+    means: Means,
     db_time: CounterVec,
     idle: CounterVec,
     background: CounterVec,
     seconds: Seconds,
+    not_counted: Seconds,
     sessions: GaugeVec,
     cpus: IntGauge,
     about: GaugeVec,
@@ -38,7 +48,7 @@ pub(super) struct Counters {
     not_recorded: Count,
     recorder_cpu: Seconds,
     recorder_memory: IntGauge,
-    until: IntGauge,
+    until: Gauge,
     before: Mutex<Before>,
 }
 
@@ -47,13 +57,14 @@ pub(super) struct Counters {
 struct Before {
     quality: Quality,
     cost: Cost,
+    missing_ns: u128,
     classes: BTreeSet<String>,
 }
 
 impl Counters {
     /// # Errors
     /// Two are called alike, which tests would show.
-    pub(super) fn new() -> prometheus::Result<Counters> {
+    pub(super) fn new(means: Means) -> prometheus::Result<Counters> {
         let registry = Registry::new_custom(Some("dbtime".to_string()), None)?;
         let times = |name: &str, help: &str, labels: &[&str]| -> prometheus::Result<CounterVec> {
             let counter = CounterVec::new(Opts::new(name, help), labels)?;
@@ -97,15 +108,16 @@ impl Counters {
                 &["wait_class", "state"],
             )?,
             seconds: seconds("recorded_seconds_total", "Seconds that have been counted.")?,
+            not_counted: seconds(
+                "time_not_counted_seconds_total",
+                "Time of sessions that is in no other counter, as there was no room for it.",
+            )?,
             sessions: gauges(
                 "sessions",
                 "Sessions that were there during the last second: of clients, and others.",
                 &["kind"],
             )?,
-            cpus: gauge(
-                "cpus",
-                "CPUs that dbtime may use: those of the host, unless its cgroup or affinity has fewer.",
-            )?,
+            cpus: gauge("cpus", "CPUs of the host.")?,
             about: gauges(
                 "recorder_info",
                 "What is recorded, and how.",
@@ -130,12 +142,17 @@ impl Counters {
                 "recorder_memory_max_bytes",
                 "Largest resident set of the recorder.",
             )?,
-            until: gauge(
-                "recorded_until_timestamp_seconds",
-                "The end of the last second that has been counted, seconds since the Unix epoch.",
-            )?,
+            until: {
+                let until = Gauge::new(
+                    "recorded_until_timestamp_seconds",
+                    "The end of the last second that has been counted, seconds since the Unix epoch.",
+                )?;
+                registry.register(Box::new(until.clone()))?;
+                until
+            },
             before: Mutex::default(),
             registry,
+            means,
         })
     }
 
@@ -143,25 +160,88 @@ impl Counters {
     ///
     /// # Errors
     /// The time that is asked for is not there, which it always is.
-    pub(super) fn add(&self, source: &Source, second: &Filter) -> anyhow::Result<()> {
+    pub(super) fn add(&self, second: &Snapshot) -> anyhow::Result<()> {
+        let now = SystemTime::now();
         let options = Options {
-            filter: second.clone(),
+            filter: second.time.clone(),
             by: vec![Dimension::WaitClass, Dimension::SessionState],
             stacks: 0,
             ..Options::default()
         };
-        let report = report(source, &options)?;
+        let report = report(&second.source, &options)?;
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        self.begin_series(&second.wait_classes, &mut before.classes);
         for row in &report.ledger.rows {
             self.add_row(row, &mut before.classes);
         }
-        if let (Some(from_us), Some(to_us)) = (second.from_us, second.to_us) {
+        if let (Some(from_us), Some(to_us)) = (second.time.from_us, second.time.to_us) {
             self.seconds.inc_by((to_us - from_us) as f64 / 1e6);
-            self.until.set(to_us / 1_000_000);
+            // Seconds have the names that they had by the clock of when dbtime was started, which stands still while the host is
+            // suspended and is not set with the host's: only how long ago it was is taken from there.
+            let age_us = report.meta.end_us - to_us;
+            let now_us = now
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_micros() as i64);
+            self.until.set(((now_us - age_us) as f64 / 1e3).round() / 1e3);
         }
+        let missing_ns = second.missing_ns.saturating_sub(before.missing_ns);
+        self.not_counted.inc_by(missing_ns as f64 / 1e9);
+        before.missing_ns = second.missing_ns;
         self.tell(&report);
         self.add_growth(&report, &mut before);
         Ok(())
+    }
+
+    /// Series of which it is known that they can come begin with 0: how much one grew first is seen only by who knows that it was
+    /// 0 before.
+    fn begin_series(&self, wait_classes: &[String], classes: &mut BTreeSet<String>) {
+        if wait_classes.iter().all(|class| classes.contains(class)) && !classes.is_empty() {
+            return;
+        }
+        let states: &[State] = match self.means {
+            Means::Bpf => &[
+                State::User,
+                State::Kernel,
+                State::Runnable,
+                State::Disk,
+                State::Sleep,
+            ],
+            Means::Proc => &[State::Cpu, State::Runnable, State::Disk, State::Sleep],
+        };
+        let begin = |counter: &CounterVec, class: &str, states: &[State]| {
+            for state in states {
+                counter.with_label_values(&[class, state.as_str()]);
+            }
+        };
+        for class in wait_classes.iter().map(String::as_str).chain([Wait::NONE]) {
+            classes.insert(class.to_string());
+            begin(&self.background, class, states);
+            if class != ACTIVITY {
+                begin(&self.db_time, class, states);
+            }
+        }
+        // Time into which no sample fell; and the postmaster, of which there is no wait event.
+        classes.insert(Wait::UNKNOWN.to_string());
+        let not_sampled = [State::Cpu, State::Runnable, State::Unknown];
+        begin(&self.db_time, Wait::UNKNOWN, &not_sampled);
+        begin(&self.background, Wait::UNKNOWN, &not_sampled);
+        begin(&self.background, Wait::UNKNOWN, states);
+        if wait_classes.is_empty() {
+            // A process that is no database's has no others; of a database that names its own classes they are not known.
+            begin(&self.db_time, Wait::UNKNOWN, states);
+            return;
+        }
+        let without_cpu = Wait::event(CLIENT, "", true).without_cpu();
+        begin(&self.db_time, &without_cpu.class_by_cpu(), &[State::Runnable]);
+        for state in [
+            SessionState::Idle,
+            SessionState::IdleInTransaction,
+            SessionState::IdleInFailedTransaction,
+            SessionState::Active,
+            SessionState::Disabled,
+        ] {
+            self.idle.with_label_values(&[state.as_str()]);
+        }
     }
 
     fn add_row(&self, row: &LedgerRow, classes: &mut BTreeSet<String>) {
@@ -256,4 +336,78 @@ impl Counters {
 /// What others wrote, as the value of a label: somebody may print it on a terminal.
 fn label(text: &str) -> String {
     printable(text).chars().take(MOST_CHARACTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::Rows;
+    use dbtime_model::recording::Meta;
+    use dbtime_report::{Filter, Source};
+
+    use super::*;
+
+    /// Counts the second before the last one of a recorder that was started at this moment by the host's clock, and says how long it runs.
+    fn counted(started_us: i64, missing_ns: u128) -> Counters {
+        let meta = Meta {
+            start_us: started_us,
+            end_us: started_us + 7_500_000,
+            ..Meta::default()
+        };
+        let classes = ["Activity", "BufferPin", "Client", "Extension", "IO", "IPC"];
+        let more = ["InjectionPoint", "LWLock", "Lock", "Timeout"];
+        let second = Snapshot {
+            source: Source::memory(meta, Rows::default()),
+            time: Filter {
+                from_us: Some(started_us + 5_000_000),
+                to_us: Some(started_us + 6_000_000),
+                ..Filter::default()
+            },
+            missing_ns,
+            wait_classes: [&classes[..], &more[..]]
+                .concat()
+                .into_iter()
+                .map(str::to_string)
+                .collect(),
+        };
+        let counters = Counters::new(Means::Bpf).expect("names that differ");
+        counters.add(&second).expect("a second");
+        counters.add(&second).expect("a second");
+        counters
+    }
+
+    #[test]
+    fn the_end_of_the_last_second_goes_by_the_clock_as_it_is_now() {
+        // A host whose clock was wrong when dbtime was started: it was 2001, or will be 2100.
+        for started_us in [1_000_000_000_000_000, 4_102_444_800_000_000] {
+            let counters = counted(started_us, 0);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+            let age = now.as_secs_f64() - counters.until.get();
+            assert!((1.499..10.0).contains(&age), "{age} s");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_counted_once() {
+        assert_eq!(counted(0, 2_500_000_000).not_counted.get(), 2.5);
+    }
+
+    #[test]
+    fn series_that_can_come_are_there_before_they_have_any_time_and_are_not_too_many() {
+        let text = counted(0, 0).text().expect("text");
+        for series in [
+            "dbtime_db_time_seconds_total{state=\"sleep\",wait_class=\"Lock\"} 0",
+            "dbtime_db_time_seconds_total{state=\"runnable\",wait_class=\"Client (no CPU)\"} 0",
+            "dbtime_db_time_seconds_total{state=\"unknown\",wait_class=\"unknown\"} 0",
+            "dbtime_background_seconds_total{state=\"sleep\",wait_class=\"Activity\"} 0",
+            "dbtime_idle_seconds_total{session_state=\"idle in transaction\"} 0",
+            "dbtime_time_not_counted_seconds_total 0",
+        ] {
+            assert!(
+                text.lines().any(|line| line == series),
+                "{series} is not in {text}"
+            );
+        }
+        let series = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert!(series <= 150, "{series}");
+    }
 }

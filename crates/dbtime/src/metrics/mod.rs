@@ -14,7 +14,7 @@ use std::sync::Arc;
 use dbtime_collect::Options;
 
 use crate::arguments::MetricsArguments;
-use crate::live::{self, Length, Plan};
+use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::output::say;
 use crate::signals::{Second, stop_on_signals};
@@ -30,22 +30,27 @@ pub fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
     memory::give_back();
     // Before anything is attached: an address that is in use is noticed at once.
     let endpoint = Endpoint::bind(arguments.listen)?;
-    let counters = Arc::new(Counters::new()?);
+    let means = arguments.collector.into();
+    let counters = Arc::new(Counters::new(means)?);
     let plan = Plan {
         collect: Options {
-            means: arguments.collector.into(),
+            means,
             at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate_hz)
         },
         length: Length::Seconds(1),
         count: arguments.seconds.unwrap_or(u32::MAX),
-        with_stacks: false,
+        kept: Kept {
+            stacks: false,
+            statements: false,
+            late: Late::IsInTheNext,
+        },
         tells_progress: false,
     };
     // Who asks is answered once there is something to say.
     let mut waiting = Some(endpoint);
-    live::take(&plan, &stop, &mut |source, second| {
-        counters.add(source, second)?;
+    live::take(&plan, &stop, &mut |second| {
+        counters.add(second)?;
         if let Some(endpoint) = waiting.take() {
             let url = endpoint.url();
             endpoint.serve(Arc::clone(&counters))?;
