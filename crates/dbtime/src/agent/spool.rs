@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use dbtime_collect::RunningServer;
 use dbtime_model::output::{Directory, Lock};
-use dbtime_model::recording::Recording;
+use dbtime_model::recording::{Meta, Recording};
 
 use crate::output::say;
 use crate::record::plain_words;
@@ -158,7 +158,22 @@ fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut 
             found.push((name, bytes, recording.meta().clone(), probe));
         }
     }
-    let newest_us = found.iter().map(|(_, _, meta, _)| meta.start_us).max();
+    let newest = found
+        .iter()
+        .map(|(_, _, meta, _)| meta)
+        .max_by_key(|meta| meta.start_us)
+        .cloned();
+    let is_newest = |meta: &Meta| {
+        newest
+            .as_ref()
+            .is_some_and(|newest| newest.start_us == meta.start_us)
+    };
+    // Only a recording of the same recorder refers to one before.
+    let is_of_recorder = |meta: &Meta| {
+        newest
+            .as_ref()
+            .is_some_and(|newest| newest.collector.series == meta.collector.series)
+    };
     let last_ended_us = found
         .iter()
         .filter(|(_, _, meta, _)| meta.complete)
@@ -168,8 +183,8 @@ fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut 
     for (name, bytes, meta, probe) in found {
         // Who writes a recording has its lock as long as it lives: without that, the recorder was killed. The newest one of a recorder
         // that lives is left alone: it may be about to take the lock.
-        let is_newest = is_recorded && Some(meta.start_us) == newest_us;
-        let has_ended = meta.complete || !is_newest && matches!(probe.lock(), Ok(Some(_)));
+        let may_be_begun_now = is_recorded && is_newest(&meta);
+        let has_ended = meta.complete || !may_be_begun_now && matches!(probe.lock(), Ok(Some(_)));
         if has_ended {
             ended.push(Ended {
                 folder: folder.to_os_string(),
@@ -178,7 +193,7 @@ fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut 
                 bytes,
                 end_us: meta.end_us,
                 is_empty: !meta.complete && meta.segments.last == 0,
-                is_needed: is_recorded && Some(meta.start_us) >= last_ended_us,
+                is_needed: is_recorded && is_of_recorder(&meta) && Some(meta.start_us) >= last_ended_us,
             });
         }
     }

@@ -408,7 +408,74 @@ fn multiple_from(moment_us: i64, every_us: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use dbtime_model::output::Place;
+    use dbtime_model::recording::SCHEMA_VERSION;
+    use dbtime_model::{LatencyRow, SessionId};
+
     use super::*;
+
+    fn meta() -> Meta {
+        Meta {
+            schema: SCHEMA_VERSION.to_string(),
+            ..Meta::default()
+        }
+    }
+
+    fn segments(home: &Directory, name: &str) -> Segments {
+        let home = Arc::new(home.try_clone().expect("it is open"));
+        Segments::begin(Place::inside(home, name.as_ref()), meta()).expect("a new recording")
+    }
+
+    fn described(rows: &Rows) -> Vec<SessionId> {
+        rows.sessions.iter().map(|row| row.id).collect()
+    }
+
+    /// Rows of long windows come after the end of their recording: what lives longer was described before it began.
+    #[test]
+    fn late_rows_find_what_describes_them_beside_them_or_in_the_recording_before() {
+        let home = tempfile::tempdir().expect("a folder");
+        let home = Directory::open(home.path()).expect("it is there");
+        let sessions = |ids: &[u64]| Rows {
+            sessions: ids
+                .iter()
+                .map(|&id| SessionRow {
+                    id: SessionId(id),
+                    ..SessionRow::default()
+                })
+                .collect(),
+            ..Rows::default()
+        };
+        let mut first = segments(&home, "first.dbt");
+        first.pending = sessions(&[1, 2]);
+        let known = Known {
+            directory: first.directory().try_clone().expect("it is open"),
+            described: first.pending.describes(),
+        };
+        first.write(meta(), &mut |_| {}).expect("it is written");
+        let mut open = Open {
+            segments: segments(&home, "second.dbt"),
+            meta: meta(),
+            described: Described::default(),
+            missing: Described::default(),
+            known: Some(known),
+        };
+        let rows = |id| Rows {
+            latency: vec![LatencyRow {
+                session: SessionId(id),
+                ..LatencyRow::default()
+            }],
+            ..Rows::default()
+        };
+        open.take(rows(1), &Rows::default());
+        assert_eq!(described(&open.segments.pending), [SessionId(1)]);
+        // Nobody has named it; it names itself later, beside others of which nothing is there.
+        open.take(rows(3), &Rows::default());
+        open.take(Rows::default(), &sessions(&[3, 4]));
+        open.take(rows(1), &sessions(&[1]));
+        assert_eq!(described(&open.segments.pending), [SessionId(1), SessionId(3)]);
+    }
 
     #[test]
     fn recordings_begin_at_multiples() {
