@@ -174,7 +174,7 @@ fn where_one_ends_and_the_next_begins_nothing_is_missing_and_nothing_is_twice() 
     let found: u64 = all
         .iter()
         .flat_map(|rows| &rows.activity)
-        .map(|row| u64::from(row.samples))
+        .map(|row| row.samples)
         .sum();
     assert_eq!(said, found);
     // Both have stacks that are named, and what was executed.

@@ -51,7 +51,7 @@ impl Store {
                 Ok(manifest) => {
                     let text = manifest
                         .to_json()
-                        .map_err(|why| StoreError::format(&name.manifest(), why))?;
+                        .map_err(|why| StoreError::format(name.manifest(), why))?;
                     self.objects()
                         .put(&copy_of(&name), text.into())
                         .map_err(|e| self.failed(&copy_of(&name), e))?;
