@@ -114,30 +114,9 @@ fn most<N: Ord + Default>(metas: &[Meta], number: impl Fn(&Meta) -> N) -> N {
 }
 
 fn quality(metas: &[Meta]) -> Quality {
-    let sum = |number: fn(&Quality) -> u64| {
-        let numbers = metas.iter().map(|meta| number(&meta.quality));
-        numbers.fold(0, u64::saturating_add)
-    };
-    Quality {
-        samples: sum(|q| q.samples),
-        torn: sum(|q| q.torn),
-        torn_stacks: sum(|q| q.torn_stacks),
-        displaced: sum(|q| q.displaced),
-        lost: sum(|q| q.lost),
-        waits_not_read: sum(|q| q.waits_not_read),
-        stacks_complete: sum(|q| q.stacks_complete),
-        stacks_truncated: sum(|q| q.stacks_truncated),
-        stacks_broken: sum(|q| q.stacks_broken),
-        unwind_without_room: sum(|q| q.unwind_without_room),
-        stacks_without_room: sum(|q| q.stacks_without_room),
-        unresolved_frames: sum(|q| q.unresolved_frames),
-        frames: sum(|q| q.frames),
-        late_passes: sum(|q| q.late_passes),
-        failed_passes: sum(|q| q.failed_passes),
-        passes: sum(|q| q.passes),
-        latencies_lost: sum(|q| q.latencies_lost),
-        sessions_not_recorded: sum(|q| q.sessions_not_recorded),
-    }
+    metas.iter().fold(Quality::default(), |sum, meta| {
+        sum.with(&meta.quality, u64::saturating_add)
+    })
 }
 
 fn cost(metas: &[Meta]) -> Cost {

@@ -47,21 +47,16 @@ impl Store {
             if name.to_s > before_s || Some(name.to_s) == newest_s {
                 continue;
             }
-            match Manifest::read(self.objects(), &name) {
-                Ok(manifest) => {
-                    let text = manifest
-                        .to_json()
-                        .map_err(|why| StoreError::format(name.manifest(), why))?;
-                    self.objects()
-                        .put(&copy_of(&name), text.into())
-                        .map_err(|e| self.failed(&copy_of(&name), e))?;
-                    self.remove(&name.manifest())?;
-                    self.remove_files(&manifest, &mut pruned)?;
-                }
-                // Somebody else removes it.
-                Err(e) if e.is_gone() => {}
-                Err(e @ StoreError::Io { .. }) if !e.is_damage() => return Err(e),
-                Err(e) => pruned.kept.push(e.to_string()),
+            let read = Manifest::read(self.objects(), &name);
+            if let Some(manifest) = understood(read, &mut pruned)? {
+                let text = manifest
+                    .to_json()
+                    .map_err(|why| StoreError::format(name.manifest(), why))?;
+                self.objects()
+                    .put(&copy_of(&name), text.into())
+                    .map_err(|e| self.failed(&copy_of(&name), e))?;
+                self.remove_object(&name.manifest())?;
+                self.remove_files(&manifest, &mut pruned)?;
             }
         }
         Ok(pruned)
@@ -88,14 +83,12 @@ impl Store {
             };
             // It was put again meanwhile: its files are those of what is there.
             if there.contains(&name) {
-                self.remove(&copy.path)?;
+                self.remove_object(&copy.path)?;
                 continue;
             }
-            match Manifest::read_at(self.objects(), &name, &copy.path) {
-                Ok(manifest) => self.remove_files(&manifest, pruned)?,
-                Err(e) if e.is_gone() => {}
-                Err(e @ StoreError::Io { .. }) if !e.is_damage() => return Err(e),
-                Err(e) => pruned.kept.push(e.to_string()),
+            let read = Manifest::read_at(self.objects(), &name, &copy.path);
+            if let Some(manifest) = understood(read, pruned)? {
+                self.remove_files(&manifest, pruned)?;
             }
         }
         Ok(())
@@ -103,20 +96,32 @@ impl Store {
 
     fn remove_files(&self, manifest: &Manifest, pruned: &mut Pruned) -> Result<(), StoreError> {
         for file in &manifest.files {
-            self.remove(&manifest.path_of(file))?;
+            self.remove_object(&manifest.path_of(file))?;
         }
-        self.remove(&copy_of(&manifest.name))?;
+        self.remove_object(&copy_of(&manifest.name))?;
         pruned.recordings += 1;
         pruned.bytes += manifest.bytes();
         Ok(())
     }
 
-    fn remove(&self, path: &str) -> Result<(), StoreError> {
-        self.objects().remove(path).map_err(|e| self.failed(path, e))
-    }
-
     fn failed(&self, path: &str, e: std::io::Error) -> StoreError {
         StoreError::io(self.objects().where_is(path), e)
+    }
+}
+
+/// The manifest, unless somebody else has just removed it, or it cannot be understood, which is noted.
+fn understood(
+    read: Result<Manifest, StoreError>,
+    pruned: &mut Pruned,
+) -> Result<Option<Manifest>, StoreError> {
+    match read {
+        Ok(manifest) => Ok(Some(manifest)),
+        Err(e) if e.is_gone() => Ok(None),
+        Err(e @ StoreError::Io { .. }) if !e.is_damage() => Err(e),
+        Err(e) => {
+            pruned.kept.push(e.to_string());
+            Ok(None)
+        }
     }
 }
 

@@ -46,11 +46,16 @@ impl Store {
         used: &HashSet<String>,
     ) -> Result<(), StoreError> {
         for path in files.filter(|path| !used.contains(path)).chain([name.manifest()]) {
-            self.objects()
-                .remove(&path)
-                .map_err(|e| StoreError::io(self.objects().where_is(&path), e))?;
+            self.remove_object(&path)?;
         }
         Ok(())
+    }
+
+    /// Removes an object; that there is none is no error.
+    pub(crate) fn remove_object(&self, path: &str) -> Result<(), StoreError> {
+        self.objects()
+            .remove(path)
+            .map_err(|e| StoreError::io(self.objects().where_is(path), e))
     }
 }
 

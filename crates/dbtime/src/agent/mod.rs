@@ -4,6 +4,7 @@
 //! befalls one of them befalls nothing else, and each can be tried by hand.
 //!
 //! ```text
+//! backoff     how long something that fails is left alone
 //! config      the file that says what is wanted
 //! child       a process of our own, which ends when we do
 //! recorders   a recorder for every server that runs
@@ -11,6 +12,7 @@
 //! uploads     from the spool into the store, and what is too much or too old
 //! ```
 
+mod backoff;
 mod child;
 mod config;
 mod recorders;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use dbtime_collect::{RunningServer, running_servers};
 
+use super::backoff::Backoff;
 use super::child::Child;
 use super::config::{Config, Record};
 use super::spool::Spool;
@@ -17,9 +18,6 @@ use crate::output::say;
 const MOST_SERVERS: usize = 32;
 /// How often servers are looked for.
 const LOOK: Duration = Duration::from_secs(5);
-/// After a recorder has failed, its server is left alone for so long; twice as long each time, up to the most.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// A recorder that has lived so long has not failed at once.
 const LIVED: Duration = Duration::from_secs(60);
 /// How long recorders may take to end: what they merge may be an hour's segments.
@@ -42,8 +40,7 @@ struct Recorder {
     name: String,
     folder: PathBuf,
     child: Option<Child>,
-    pause: Duration,
-    not_before: Option<Instant>,
+    backoff: Backoff,
 }
 
 impl Recorders {
@@ -124,23 +121,21 @@ impl Recorder {
             Err(e) => Some(e.to_string()),
         };
         if child.age() >= LIVED || how.is_none() {
-            self.pause = Duration::ZERO;
+            self.backoff.worked();
         }
         self.child = None;
         if let Some(how) = how {
-            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-            self.not_before = Some(Instant::now() + self.pause);
+            let pause = self.backoff.failed();
             say(format_args!(
                 "{}: the recorder has ended ({how}), the next one starts in {} s",
                 self.name,
-                self.pause.as_secs()
+                pause.as_secs()
             ));
         }
     }
 
     fn start(&mut self, server: &RunningServer, how: &[String], spool: &Spool) {
-        let may_start = self.not_before.is_none_or(|moment| Instant::now() >= moment);
-        if self.child.is_some() || !may_start {
+        if self.child.is_some() || !self.backoff.is_over() {
             return;
         }
         self.name = server.data_directory.display().to_string();
@@ -167,8 +162,7 @@ impl Recorder {
     }
 
     fn failed(&mut self, why: &str) {
-        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.not_before = Some(Instant::now() + self.pause);
+        self.backoff.failed();
         say(format_args!("{}: cannot start a recorder: {why}", self.name));
     }
 }

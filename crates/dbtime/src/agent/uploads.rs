@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime_collect::host_description;
 
+use super::backoff::Backoff;
 use super::child::Child;
 use super::config::Config;
 use super::spool::{Contents, Ended, Spool};
@@ -14,9 +15,8 @@ use crate::output::say;
 
 /// How often it is looked what has ended.
 const LOOK: Duration = Duration::from_secs(5);
-/// After a recording could not be put nothing is tried for so long; twice as long each time, up to the most.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// After a recording could not be removed nothing is removed for so long.
+const REMOVAL_PAUSE: Duration = Duration::from_secs(300);
 /// A put or a prune that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 /// How often old recordings are sought in the store.
@@ -31,12 +31,11 @@ pub(super) struct Uploads {
     most_bytes: u64,
     oldest: Option<Duration>,
     next_look: Instant,
-    next_put: Instant,
     /// None until something is known to be in the store.
     next_prune: Option<Instant>,
     put: Option<(Child, Ended)>,
     prune: Option<Child>,
-    pause: Duration,
+    backoff: Backoff,
     /// Recordings that failed since one succeeded: the others are tried before them.
     failed: Vec<PathBuf>,
     /// Recordings that are in the store.
@@ -53,11 +52,10 @@ impl Uploads {
             most_bytes: config.keep.spool,
             oldest: config.keep.age,
             next_look: now,
-            next_put: now,
             next_prune: None,
             put: None,
             prune: None,
-            pause: Duration::ZERO,
+            backoff: Backoff::default(),
             failed: Vec::new(),
             done: HashSet::new(),
             next_removal: now,
@@ -115,17 +113,16 @@ impl Uploads {
             return false;
         };
         if is_put {
-            self.pause = Duration::ZERO;
+            self.backoff.worked();
             self.failed.clear();
             self.next_prune.get_or_insert_with(Instant::now);
             self.done.insert(ended.path);
         } else {
-            self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-            self.next_put = Instant::now() + self.pause;
+            let pause = self.backoff.failed();
             say(format_args!(
                 "{}: upload failed, kept in the spool; next attempt in {} s",
                 ended.path.display(),
-                self.pause.as_secs()
+                pause.as_secs()
             ));
             self.failed.push(ended.path);
         }
@@ -154,7 +151,7 @@ impl Uploads {
             }
             removed += ended.bytes;
             if !remove(spool, ended) {
-                self.next_removal = Instant::now() + LONGEST_PAUSE;
+                self.next_removal = Instant::now() + REMOVAL_PAUSE;
             }
             false
         });
@@ -199,7 +196,7 @@ impl Uploads {
     }
 
     fn begin_put(&mut self, contents: Contents, store: &str) {
-        if self.put.is_some() || Instant::now() < self.next_put {
+        if self.put.is_some() || !self.backoff.is_over() {
             return;
         }
         let failed = |ended: &Ended| self.failed.iter().position(|path| *path == ended.path);

@@ -145,7 +145,8 @@ pub fn record(
         };
         let elapsed = start.elapsed();
         tell(Progress::Elapsed(elapsed));
-        if watch.is_due(elapsed) {
+        let is_next_second = watch.is_due(elapsed);
+        if is_next_second {
             let bytes = series.bytes_written();
             tell(Progress::Standing(watch.look(&collector, elapsed, bytes)));
         }
@@ -153,11 +154,12 @@ pub fn record(
             tell(Progress::Note(&note.text));
         }
         notes_told = collector.notes().len();
+        let writes = Instant::now() >= next_segment || collector.has_much_to_take();
         // Before rows are written: those of the next recording's time belong to it.
-        if series.turn(&mut collector, tell) {
+        if (is_next_second || writes) && series.turn(&mut collector, tell) {
             notes_told = collector.notes().len();
         }
-        if Instant::now() >= next_segment || collector.has_much_to_take() {
+        if writes {
             // Not one for each that was missed while dbtime was stopped.
             next_segment = Instant::now()
                 + match elapsed < WHOLE_SECONDS {

@@ -219,30 +219,40 @@ pub struct Quality {
 }
 
 impl Quality {
+    /// Each number of both, put together in this way.
+    #[must_use]
+    pub fn with(&self, other: &Quality, put_together: fn(u64, u64) -> u64) -> Quality {
+        let both = |of: fn(&Quality) -> u64| put_together(of(self), of(other));
+        Quality {
+            samples: both(|q| q.samples),
+            torn: both(|q| q.torn),
+            torn_stacks: both(|q| q.torn_stacks),
+            displaced: both(|q| q.displaced),
+            lost: both(|q| q.lost),
+            waits_not_read: both(|q| q.waits_not_read),
+            stacks_complete: both(|q| q.stacks_complete),
+            stacks_truncated: both(|q| q.stacks_truncated),
+            stacks_broken: both(|q| q.stacks_broken),
+            unwind_without_room: both(|q| q.unwind_without_room),
+            stacks_without_room: both(|q| q.stacks_without_room),
+            unresolved_frames: both(|q| q.unresolved_frames),
+            frames: both(|q| q.frames),
+            late_passes: both(|q| q.late_passes),
+            failed_passes: both(|q| q.failed_passes),
+            passes: both(|q| q.passes),
+            latencies_lost: both(|q| q.latencies_lost),
+            sessions_not_recorded: both(|q| q.sessions_not_recorded),
+        }
+    }
+
     /// What has come since an earlier look at the same recorder. Distinct frames are those of all its time: a frame that was seen
     /// before is not counted again.
     #[must_use]
     pub fn since(&self, earlier: &Quality) -> Quality {
-        let grown = |of: fn(&Quality) -> u64| of(self).saturating_sub(of(earlier));
         Quality {
-            samples: grown(|q| q.samples),
-            torn: grown(|q| q.torn),
-            torn_stacks: grown(|q| q.torn_stacks),
-            displaced: grown(|q| q.displaced),
-            lost: grown(|q| q.lost),
-            waits_not_read: grown(|q| q.waits_not_read),
-            stacks_complete: grown(|q| q.stacks_complete),
-            stacks_truncated: grown(|q| q.stacks_truncated),
-            stacks_broken: grown(|q| q.stacks_broken),
-            unwind_without_room: grown(|q| q.unwind_without_room),
-            stacks_without_room: grown(|q| q.stacks_without_room),
             unresolved_frames: self.unresolved_frames,
             frames: self.frames,
-            late_passes: grown(|q| q.late_passes),
-            failed_passes: grown(|q| q.failed_passes),
-            passes: grown(|q| q.passes),
-            latencies_lost: grown(|q| q.latencies_lost),
-            sessions_not_recorded: grown(|q| q.sessions_not_recorded),
+            ..self.with(earlier, u64::saturating_sub)
         }
     }
 }
