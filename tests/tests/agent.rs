@@ -277,6 +277,99 @@ fn a_spool_that_is_full_loses_the_oldest_and_says_so() {
     );
 }
 
+/// Three sessions wait for a lock: twice there is room for ten exact seconds in a budget of 25, whoever makes them.
+#[test]
+fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget() {
+    const WAITERS: usize = 3;
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let (spool, store) = (home.path().join("spool"), home.path().join("store"));
+    let config = config(
+        home.path(),
+        &format!(
+            "spool = {spool:?}\nstore = {store:?}\nhost = 'db1'\nservers = [{:?}]\n[record]\nresolution = '10s'\n\
+             [flight]\nlength = '10s'\nbudget = '25s'\npause = '1s'\n[[flight.when]]\nwhat = 'active'\nabove = 100\n\
+             [[flight.when]]\nwhat = 'wait=lock'\nabove = 1.5\nfor = '3s'\n",
+            cluster.data_dir()
+        ),
+    );
+    let mut holder = Session::connect(&cluster);
+    let mut waiters: Vec<Session> = (0..WAITERS).map(|_| Session::connect(&cluster)).collect();
+    let mut agent = Agent::start(&config);
+    agent.wait_for(&["recording PostgreSQL"]);
+    // Sessions that are active and wait for something else.
+    std::thread::scope(|scope| {
+        for waiter in &mut waiters {
+            scope.spawn(|| waiter.run("SELECT pg_sleep(6)"));
+        }
+    });
+    holder.run("BEGIN; SELECT pg_advisory_lock(1)");
+    let locked = Instant::now();
+    std::thread::scope(|scope| {
+        for waiter in &mut waiters {
+            scope.spawn(|| {
+                waiter.run("SELECT pg_advisory_lock(1)");
+                waiter.run("SELECT pg_advisory_unlock(1)");
+            });
+        }
+        let mut first = agent.wait_for(&["exact recording for"]);
+        assert!(first.contains("wait=lock ") && first.contains(" above 1.5: exact recording for 10 s"), "{first}");
+        // It was begun for the lock, in time.
+        assert!(locked.elapsed() < Duration::from_secs(9), "{:?}", locked.elapsed());
+        assert!(first.ends_with("14 s of this hour's budget are left"), "{first}");
+        first = agent.wait_for(&["exact recording for"]);
+        assert!(first.contains(&format!("wait=lock {WAITERS}.00 over 3 s")), "{first}");
+        for _ in 0..2 {
+            agent.wait_for(&["store: put "]);
+        }
+        agent.wait_for(&["no exact recording, the 25 s of this hour's budget are used"]);
+        agent.stop();
+        // The next agent has no other budget.
+        agent = Agent::start(&config);
+        agent.wait_for(&["store: put "]);
+        agent.wait_for(&["no exact recording, the 25 s of this hour's budget are used"]);
+        let held = locked.elapsed();
+        holder.run("COMMIT; SELECT pg_advisory_unlock(1)");
+        assert!(held > Duration::from_secs(25), "{held:?}");
+    });
+    agent.stop();
+
+    let listing = listed(&store);
+    let listed = listing["hosts"][0]["recordings"].as_array().expect("recordings");
+    let (flights, others): (Vec<&Value>, Vec<&Value>) = listed.iter().partition(|one| one["flight"].is_string());
+    assert_eq!((flights.len(), others.len()), (2, 1), "{listing:#}");
+    let report = |choice: &str| -> Value {
+        let url = format!("{}?{choice}", store.display());
+        let outcome: Outcome = dbtime(&["report", &url, "--format", "json"]).expect_code(0);
+        serde_json::from_str(&outcome.stdout).expect("JSON")
+    };
+    let waited = |report: &Value| -> f64 {
+        let rows = report["ledger"].as_array().expect("rows").iter();
+        rows.filter(|row| row["group"]["wait"] == "Lock:advisory")
+            .map(|row| number(&row["total_ns"]) / 1e9)
+            .sum()
+    };
+    for flight in flights {
+        let id = flight["recording"].as_str().expect("an id");
+        let report = report(&format!("recording={id}"));
+        let meta = &report["meta"];
+        let seconds = (number(&meta["end_us"]) - number(&meta["start_us"])) / 1e6;
+        assert!((9.5..=10.9).contains(&seconds), "{seconds} s: {flight:#}");
+        assert_eq!(meta["collector"]["tier"], "exact");
+        let sessions = waited(&report) / seconds;
+        assert!((sessions - WAITERS as f64).abs() < 0.1, "{sessions} sessions: {flight:#}");
+    }
+    // Beside the sampled recording they are named, and their time counts once.
+    let all = report("host=db1");
+    let alone = report(&format!("recording={}", others[0]["recording"].as_str().expect("an id")));
+    assert_eq!(all["ledger"], alone["ledger"]);
+    assert!(waited(&all) > 20.0 * WAITERS as f64, "{}", waited(&all));
+    let notes = all["meta"]["notes"].to_string();
+    assert_eq!(notes.matches("there is an exact recording from").count(), 2, "{notes}");
+    assert!(notes.contains("wait=lock"), "{notes}");
+}
+
 #[test]
 fn what_is_wrong_with_the_file_is_said() {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");

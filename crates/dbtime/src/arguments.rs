@@ -18,6 +18,7 @@ use dbtime_report::{
 
 use crate::import::Detail;
 use crate::live::Length;
+use crate::record::Measure;
 
 /// Shows where database time really goes.
 ///
@@ -205,6 +206,12 @@ pub struct RecordArguments {
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     pub task_iterator: bool,
+    /// Print a line of JSON for each second: average sessions that were active, in the run queue, in a wait, in a statement. For the agent
+    #[arg(long, hide = true, value_name = "MEASURE", requires = "rotate")]
+    pub watch: Vec<Measure>,
+    /// The condition for which the agent starts it
+    #[arg(long, hide = true, value_name = "TEXT")]
+    pub flight: Option<String>,
     /// Write the page of 'dbtime html' too, beside the recording
     #[arg(long)]
     pub html: bool,

@@ -263,6 +263,8 @@ fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<
         duration: Some(duration),
         output: Output::At(output::place(&output)?),
         rotate: None,
+        watch: Vec::new(),
+        flight: String::new(),
         owner: None,
         alone: false,
     };

@@ -190,6 +190,9 @@ fn line(recording: &RecordingListing) -> String {
         line += "  (not ended, or killed)";
     }
     line.push('\n');
+    if !recording.flight.is_empty() {
+        line += &format!("    exact, made because of {}\n", recording.flight);
+    }
     for what in &recording.damaged {
         line += &format!("    missing since it was put: {what}\n");
     }
@@ -227,6 +230,8 @@ struct RecordingJson<'a> {
     end: String,
     complete: bool,
     database: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    flight: &'a str,
     rows: u64,
     files: usize,
     bytes: u64,
@@ -247,6 +252,7 @@ fn json(listing: &Listing) -> anyhow::Result<String> {
                 end: moment(recording.end_us),
                 complete: recording.complete,
                 database: &recording.database,
+                flight: &recording.flight,
                 rows: recording.rows,
                 files: recording.files,
                 bytes: recording.bytes,

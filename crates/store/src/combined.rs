@@ -71,6 +71,7 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
     all.collector.reasons = distinct(metas.iter().flat_map(|meta| &meta.collector.reasons));
     all.collector.resolution_s = most(metas, |meta| meta.collector.resolution_s);
     all.collector.task_counts = metas.iter().any(|meta| meta.collector.task_counts);
+    all.collector.flight = alike(metas, |meta| &meta.collector.flight);
     all.quality = quality(metas);
     all.cost = cost(metas);
     all.files = metas.iter().flat_map(|meta| meta.files.clone()).collect();

@@ -22,6 +22,7 @@ mod combined;
 mod copies;
 mod credentials;
 mod error;
+mod flights;
 mod folder;
 mod identity;
 #[cfg(test)]

@@ -44,6 +44,8 @@ pub struct RecordingListing {
     pub complete: bool,
     /// Product and version of what was recorded.
     pub database: String,
+    /// The condition for which a flight recorder made it; empty: none.
+    pub flight: String,
     /// Rows of all tables.
     pub rows: u64,
     /// Files.
@@ -131,6 +133,7 @@ fn recording(manifest: &Manifest, there: &BTreeMap<&str, u64>) -> RecordingListi
         database: format!("{} {}", database.product, database.version)
             .trim()
             .to_string(),
+        flight: manifest.meta.collector.flight.clone(),
         rows: manifest
             .files
             .iter()

@@ -69,7 +69,8 @@ pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> Vec<Note> {
     empty
 }
 
-fn period(manifest: &Manifest) -> Period {
+/// From its begin to its end.
+pub(crate) fn period(manifest: &Manifest) -> Period {
     (manifest.meta.start_us, manifest.meta.end_us)
 }
 
@@ -110,13 +111,14 @@ fn is_same_server(one: &Meta, other: &Meta) -> bool {
 }
 
 /// The part of a period that was asked for.
-fn chosen((from, to): Period, choice: &Choice) -> Option<Period> {
+pub(crate) fn chosen((from, to): Period, choice: &Choice) -> Option<Period> {
     let from = choice.from_us.map_or(from, |chosen| chosen.max(from));
     let to = choice.to_us.map_or(to, |chosen| chosen.min(to));
     (from < to).then_some((from, to))
 }
 
-fn bound(notes: &mut Vec<Note>, what: &str) {
+/// The first ones, and how many more there are.
+pub(crate) fn bound(notes: &mut Vec<Note>, what: &str) {
     let more = notes.len().saturating_sub(MOST_NOTES);
     if more > 0 {
         notes.truncate(MOST_NOTES);
@@ -126,7 +128,8 @@ fn bound(notes: &mut Vec<Note>, what: &str) {
     }
 }
 
-fn moment(us: i64) -> String {
+/// As it is typed.
+pub(crate) fn moment(us: i64) -> String {
     jiff::Timestamp::from_microsecond(us).map_or_else(|_| us.to_string(), |moment| moment.to_string())
 }
 

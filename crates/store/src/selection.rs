@@ -16,6 +16,7 @@ use crate::catalog::Store;
 use crate::combined::combined;
 use crate::copies::Copies;
 use crate::error::StoreError;
+use crate::flights::set_aside;
 use crate::manifest::{Manifest, StoredFile};
 use crate::objects::Objects;
 
@@ -70,7 +71,7 @@ impl Store {
         choice: &Choice,
         copies: Option<&Path>,
     ) -> Result<(Recording, Arc<ReadSoFar>), StoreError> {
-        let manifests = self.recordings(choice)?;
+        let (manifests, flights) = set_aside(self.recordings(choice)?, choice);
         if manifests.is_empty() {
             return Err(StoreError::Nothing {
                 store: self.address().to_string(),
@@ -81,6 +82,8 @@ impl Store {
             recordings: manifests.len(),
             why,
         })?;
+        meta.notes.extend(flights);
+        meta.notes.sort_by_key(|note| note.time_us);
         let are_several = manifests.len() > 1;
         let mut chosen: Vec<(&StoredFile, &Manifest)> = Vec::new();
         for manifest in &manifests {

@@ -5,18 +5,15 @@
 //! signal would end a recorder before it has written what it knows.
 
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, Read};
+use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child as Process, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child as Process, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 
+use super::lines::Lines;
 use crate::output::say;
-
-/// Bytes of a line that is said again; a longer one is cut into several.
-const LONGEST_LINE: usize = 4_096;
 
 /// See the module.
 #[derive(Debug)]
@@ -24,9 +21,8 @@ pub(super) struct Child {
     name: String,
     process: Process,
     since: Instant,
-    errors: Option<ChildStderr>,
-    /// The begin of a line that has no end yet.
-    line: Vec<u8>,
+    errors: Lines<ChildStderr>,
+    output: Lines<ChildStdout>,
 }
 
 impl Child {
@@ -35,12 +31,24 @@ impl Child {
     /// # Errors
     /// There can be no further process.
     pub(super) fn start(name: &str, arguments: &[&OsStr]) -> io::Result<Child> {
+        Child::start_with(name, arguments, Stdio::null())
+    }
+
+    /// The same, of which the output is read ([`Child::take_output`]).
+    ///
+    /// # Errors
+    /// There can be no further process.
+    pub(super) fn start_to_read(name: &str, arguments: &[&OsStr]) -> io::Result<Child> {
+        Child::start_with(name, arguments, Stdio::piped())
+    }
+
+    fn start_with(name: &str, arguments: &[&OsStr], stdout: Stdio) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("dbtime")
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(stdout)
             .stderr(Stdio::piped())
             // Ctrl-C is for the agent, which asks them to end.
             .process_group(0);
@@ -57,16 +65,12 @@ impl Child {
             });
         }
         let mut process = command.spawn()?;
-        let errors = process.stderr.take();
-        if let Some(errors) = &errors {
-            fcntl_setfl(errors, fcntl_getfl(errors)? | OFlags::NONBLOCK)?;
-        }
         Ok(Child {
             name: name.to_string(),
+            errors: Lines::of(process.stderr.take())?,
+            output: Lines::of(process.stdout.take())?,
             process,
             since: Instant::now(),
-            errors,
-            line: Vec::new(),
         })
     }
 
@@ -101,6 +105,11 @@ impl Child {
         ended
     }
 
+    /// Takes the lines that it has printed, which are for us.
+    pub(super) fn take_output(&mut self, each: impl FnMut(&[u8])) {
+        self.output.take(each);
+    }
+
     /// Asks it to end in good order.
     pub(super) fn ask_to_end(&self) {
         if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
@@ -122,37 +131,8 @@ impl Child {
     }
 
     fn say_again(&mut self) {
-        let Some(errors) = &mut self.errors else {
-            return;
-        };
-        let mut part = [0; LONGEST_LINE];
-        loop {
-            let read = match errors.read(&mut part) {
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                // There is nothing for now.
-                Err(_) => break,
-                Ok(0) => {
-                    self.errors = None;
-                    break;
-                }
-                Ok(read) => read,
-            };
-            for &byte in &part[..read] {
-                if byte == b'\n' || self.line.len() == LONGEST_LINE {
-                    say_line(&self.name, &mut self.line);
-                }
-                if byte != b'\n' {
-                    self.line.push(byte);
-                }
-            }
-        }
-        if self.errors.is_none() && !self.line.is_empty() {
-            say_line(&self.name, &mut self.line);
-        }
+        let name = &self.name;
+        self.errors
+            .take(|line| say(format_args!("{name}: {}", String::from_utf8_lossy(line))));
     }
-}
-
-fn say_line(name: &str, line: &mut Vec<u8>) {
-    say(format_args!("{name}: {}", String::from_utf8_lossy(line)));
-    line.clear();
 }

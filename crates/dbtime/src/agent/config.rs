@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,10 +13,15 @@ use dbtime_store::{Address, check_host};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use crate::arguments::{TextKind, parse_age, parse_resolution, parse_rotation};
+use super::conditions::{Condition, LONGEST};
+use super::flights::SHORTEST;
+use crate::arguments::{ExactLevel, TextKind, parse_age, parse_resolution, parse_rotation, parse_seconds};
+use crate::record::Measure;
 
 /// Bytes of the file.
 const LARGEST: u64 = 1 << 20;
+/// Each costs something for each row.
+const MOST_CONDITIONS: usize = 20;
 
 /// See the module.
 #[derive(Debug, Deserialize)]
@@ -33,6 +39,8 @@ pub(super) struct Config {
     pub(super) record: Record,
     #[serde(default)]
     pub(super) keep: Keep,
+    /// Exact recordings for a while; none: sampled ones only.
+    pub(super) flight: Option<Flight>,
 }
 
 /// How it is recorded: as by the options of `dbtime record`.
@@ -48,6 +56,13 @@ pub(super) struct Record {
     pub(super) resolution: u32,
     #[serde(deserialize_with = "text")]
     pub(super) text: TextKind,
+}
+
+impl Record {
+    /// As an argument of `dbtime record`.
+    pub(super) fn text_option(&self) -> Option<String> {
+        name(&self.text)
+    }
 }
 
 impl Default for Record {
@@ -80,6 +95,69 @@ impl Default for Keep {
             age: None,
         }
     }
+}
+
+/// When exact recordings are made, how, and for how long.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Flight {
+    /// Of one.
+    #[serde(default = "a_minute", deserialize_with = "length")]
+    pub(super) length: Duration,
+    /// Of all of the host within any hour.
+    #[serde(default = "five_minutes", deserialize_with = "budget")]
+    pub(super) budget: Duration,
+    /// After one there is none of the same server for so long.
+    #[serde(default = "ten_minutes", deserialize_with = "pause")]
+    pub(super) pause: Duration,
+    #[serde(default = "at_switches", deserialize_with = "exact")]
+    exact: ExactLevel,
+    /// Note who ends each sleep.
+    #[serde(default)]
+    pub(super) wakers: bool,
+    /// One of them is enough.
+    pub(super) when: Vec<Condition>,
+}
+
+impl Flight {
+    /// What has to be watched, each once.
+    pub(super) fn measures(&self) -> Vec<Measure> {
+        let mut measures: Vec<Measure> = Vec::new();
+        for Condition { what, .. } in &self.when {
+            if !measures.contains(what) {
+                measures.push(what.clone());
+            }
+        }
+        measures
+    }
+
+    /// As an argument of `dbtime record`.
+    pub(super) fn exact_option(&self) -> String {
+        name(&self.exact).unwrap_or_default()
+    }
+}
+
+fn a_minute() -> Duration {
+    Duration::from_secs(60)
+}
+
+fn five_minutes() -> Duration {
+    Duration::from_secs(300)
+}
+
+fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
+}
+
+fn at_switches() -> ExactLevel {
+    ExactLevel::Switch
+}
+
+/// As it is typed.
+fn name(value: &impl clap::ValueEnum) -> Option<String> {
+    value
+        .to_possible_value()
+        .map(|value| value.get_name().to_string())
 }
 
 impl Config {
@@ -140,7 +218,69 @@ impl Config {
         {
             bail!("record.rotate: must be a multiple of record.resolution");
         }
+        if let Some(flight) = &config.flight {
+            if !(1..=MOST_CONDITIONS).contains(&flight.when.len()) {
+                bail!("flight.when: must have 1 to {MOST_CONDITIONS} conditions");
+            }
+            if flight.length >= flight.budget {
+                bail!("flight.length: must be less than flight.budget");
+            }
+        }
         Ok(config)
+    }
+}
+
+/// Whole seconds in this range.
+fn seconds<'de, D: Deserializer<'de>>(from: D, range: RangeInclusive<u64>) -> Result<u64, D::Error> {
+    understood(from, |text| {
+        let time = parse_seconds(text)?;
+        match time.subsec_nanos() == 0 && range.contains(&time.as_secs()) {
+            true => Ok(time.as_secs()),
+            false => Err(format!("must be {}s to {}s", range.start(), range.end())),
+        }
+    })
+}
+
+fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    seconds(from, SHORTEST.as_secs()..=1_800).map(Duration::from_secs)
+}
+
+fn budget<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    seconds(from, SHORTEST.as_secs() + 1..=3_600).map(Duration::from_secs)
+}
+
+fn pause<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    seconds(from, 1..=86_400).map(Duration::from_secs)
+}
+
+/// What a condition is averaged over.
+pub(super) fn short<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let seconds = seconds(from, 1..=LONGEST.into())?;
+    u32::try_from(seconds).map_err(D::Error::custom)
+}
+
+fn exact<'de, D: Deserializer<'de>>(from: D) -> Result<ExactLevel, D::Error> {
+    understood(from, |text| clap::ValueEnum::from_str(text, false))
+}
+
+pub(super) fn watched<'de, D: Deserializer<'de>>(from: D) -> Result<Measure, D::Error> {
+    understood(from, str::parse)
+}
+
+/// Sessions that are too many.
+pub(super) fn over<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    number(from, 0.0)
+}
+
+pub(super) fn times<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    number(from, 1.0).map(Some)
+}
+
+fn number<'de, D: Deserializer<'de>>(from: D, least: f64) -> Result<f64, D::Error> {
+    let number = f64::deserialize(from)?;
+    match number.is_finite() && number >= least {
+        true => Ok(number),
+        false => Err(D::Error::custom(format!("must be {least} or more"))),
     }
 }
 
@@ -218,6 +358,20 @@ mod tests {
         assert_eq!((all.record.resolution, all.record.text), (60, TextKind::None));
         assert_eq!(all.keep.spool, 500_000_000);
         assert_eq!(all.keep.age, Some(Duration::from_secs(30 * 86_400)));
+        let config = Config::of(
+            "spool = '/s'\n[flight]\nlength = '30s'\nbudget = '10m'\nexact = 'calls'\nwakers = true\n[[flight.when]]\nwhat = 'active'\n\
+             above = 16\n[[flight.when]]\nwhat = 'wait=io'\nabove = 0.5\ntimes_usual = 3\nfor = '1m'\n[[flight.when]]\nwhat = 'active'\nabove = 9",
+        );
+        let flight = config.expect("it is understood").flight.expect("it is there");
+        assert_eq!(
+            (flight.length, flight.budget),
+            (Duration::from_secs(30), Duration::from_secs(600))
+        );
+        assert_eq!((flight.exact_option().as_str(), flight.wakers), ("calls", true));
+        let seconds: Vec<u32> = flight.when.iter().map(|condition| condition.seconds).collect();
+        assert_eq!(seconds, [5, 60, 5]);
+        assert_eq!(flight.when[1].times_usual, Some(3.0));
+        assert_eq!(flight.measures().len(), 2);
     }
 
     #[test]
@@ -234,6 +388,33 @@ mod tests {
             ("spool = '/s'\n[keep]\nspool = '2 G'", "not a size"),
             ("spool = '/s'\n[keep]\nage = '5m'", "an hour or more"),
             ("spool = '/s'\nstore = 'ftp://x'", "store"),
+            ("spool = '/s'\n[flight]\nlength = '30s'", "when"),
+            ("spool = '/s'\n[flight]\nwhen = []", "1 to 20"),
+            (
+                "spool = '/s'\n[[flight.when]]\nwhat = 'load'\nabove = 1",
+                "line 3",
+            ),
+            ("spool = '/s'\n[[flight.when]]\nwhat = 'active'", "above"),
+            (
+                "spool = '/s'\n[[flight.when]]\nwhat = 'active'\nabove = -1",
+                "0 or more",
+            ),
+            (
+                "spool = '/s'\n[[flight.when]]\nwhat = 'active'\nabove = nan",
+                "0 or more",
+            ),
+            (
+                "spool = '/s'\n[[flight.when]]\nwhat = 'active'\nabove = 1\ntimes_usual = 0.5",
+                "1 or more",
+            ),
+            (
+                "spool = '/s'\n[[flight.when]]\nwhat = 'active'\nabove = 1\nfor = '10m'",
+                "1s to 300s",
+            ),
+            (
+                "spool = '/s'\n[flight]\nlength = '5m'\n[[flight.when]]\nwhat = 'active'\nabove = 1",
+                "less than",
+            ),
         ] {
             let e = Config::of(text).expect_err(text);
             let all = format!("{e:#}");

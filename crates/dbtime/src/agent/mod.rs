@@ -7,18 +7,31 @@
 //! backoff     how long something that fails is left alone
 //! config      the file that says what is wanted
 //! child       a process of our own, which ends when we do
+//! lines       what a child prints
 //! recorders   a recorder for every server that runs
+//! flights     exact recordings for a while, when something is as it should not be:
+//!   conditions  what that is
+//!   usual       what is usual at an hour
+//!   budget      how long they may be
+//! remembered  what the next agent has to know
 //! spool       recordings on this host: which of them are whole, and how much there is
 //! uploads     from the spool into the store, and what is too much or too old
 //! ```
 
 mod backoff;
+mod budget;
 mod child;
+mod conditions;
 mod config;
+mod flights;
+mod lines;
 mod recorders;
+mod remembered;
 mod spool;
 mod uploads;
+mod usual;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,6 +41,7 @@ use crate::memory;
 use crate::output::say;
 use crate::signals::{Second, stop_on_signals};
 use config::Config;
+use flights::Flights;
 use recorders::Recorders;
 use spool::Spool;
 use uploads::Uploads;
@@ -59,6 +73,7 @@ pub fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     }
     let spool = Spool::open(&config.spool)?;
     let mut recorders = Recorders::new(&config);
+    let mut flights = Flights::new(&config, &spool)?;
     let mut uploads = Uploads::new(&config);
     say(format_args!(
         "recording every server of this host into {}",
@@ -69,11 +84,20 @@ pub fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     ));
     while !stop.load(Ordering::Relaxed) {
         recorders.look(&spool);
-        uploads.look(&spool, &recorders.folders());
+        let mut folders = recorders.folders();
+        if let Some(flights) = &mut flights {
+            flights.look(|server| recorders.has(server));
+            recorders.take_seconds(|server, second| flights.add(server, second, &spool));
+            folders.extend(flights.folder().map(Path::to_path_buf));
+        }
+        uploads.look(&spool, &folders);
         std::thread::sleep(STEP);
     }
     // What was recorded until now is put when the agent is started again.
     uploads.end();
+    if let Some(flights) = flights {
+        flights.end();
+    }
     recorders.end();
     Ok(ExitCode::SUCCESS)
 }

@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use dbtime_collect::{RunningServer, running_servers};
 
 use super::backoff::Backoff;
 use super::child::Child;
-use super::config::{Config, Record};
+use super::config::{Config, Flight};
 use super::spool::Spool;
 use crate::exit_code::NOTHING_RECORDED;
 use crate::output::say;
+use crate::record::Watched;
 
 /// Servers that are recorded: anybody on the host may start some.
 const MOST_SERVERS: usize = 32;
@@ -35,6 +36,16 @@ pub(super) struct Recorders {
     told_of_too_many: bool,
 }
 
+/// A server that is recorded.
+pub(super) struct Recorded<'a> {
+    /// See [`RunningServer::directory_id`].
+    pub(super) id: (u64, u64),
+    /// As it is called where something is said of it.
+    pub(super) name: &'a str,
+    /// Where its recordings are.
+    pub(super) folder: &'a Path,
+}
+
 #[derive(Default)]
 struct Recorder {
     name: String,
@@ -46,7 +57,7 @@ struct Recorder {
 impl Recorders {
     pub(super) fn new(config: &Config) -> Recorders {
         Recorders {
-            how: options(&config.record),
+            how: options(config),
             only: config.servers.clone(),
             servers: HashMap::new(),
             next_look: Instant::now(),
@@ -90,6 +101,35 @@ impl Recorders {
     pub(super) fn folders(&self) -> HashSet<PathBuf> {
         let recorders = self.servers.values().filter(|recorder| recorder.child.is_some());
         recorders.map(|recorder| recorder.folder.clone()).collect()
+    }
+
+    /// Whether a server is recorded, or will be again in a moment.
+    pub(super) fn has(&self, server: (u64, u64)) -> bool {
+        self.servers.contains_key(&server)
+    }
+
+    /// The seconds that have been measured since.
+    pub(super) fn take_seconds(&mut self, mut each: impl FnMut(&Recorded<'_>, Watched)) {
+        for (
+            id,
+            Recorder {
+                child, folder, name, ..
+            },
+        ) in &mut self.servers
+        {
+            let server = Recorded {
+                id: *id,
+                name,
+                folder,
+            };
+            if let Some(child) = child {
+                child.take_output(|line| {
+                    if let Ok(second) = serde_json::from_slice(line) {
+                        each(&server, second);
+                    }
+                });
+            }
+        }
     }
 
     /// Ends all of them in good order.
@@ -148,7 +188,7 @@ impl Recorder {
         arguments.extend(how.iter().map(String::as_str));
         let mut arguments: Vec<&OsStr> = arguments.into_iter().map(OsStr::new).collect();
         arguments.extend([OsStr::new("--output"), self.folder.as_os_str()]);
-        match Child::start(&self.name, &arguments) {
+        match Child::start_to_read(&self.name, &arguments) {
             Ok(child) => {
                 say(format_args!(
                     "{}: recorder started (pid {})",
@@ -167,8 +207,8 @@ impl Recorder {
     }
 }
 
-fn options(record: &Record) -> Vec<String> {
-    let text = clap::ValueEnum::to_possible_value(&record.text).map(|value| value.get_name().to_string());
+fn options(config: &Config) -> Vec<String> {
+    let record = &config.record;
     let mut options = vec![
         "--rotate".to_string(),
         format!("{}s", record.rotate.as_secs()),
@@ -177,8 +217,11 @@ fn options(record: &Record) -> Vec<String> {
         "--resolution".to_string(),
         format!("{}s", record.resolution),
     ];
-    if let Some(text) = text {
+    if let Some(text) = record.text_option() {
         options.extend(["--text".to_string(), text]);
+    }
+    for measure in config.flight.iter().flat_map(Flight::measures) {
+        options.extend(["--watch".to_string(), measure.to_string()]);
     }
     options
 }

@@ -3,6 +3,8 @@
 //! ```text
 //! SPOOL/recordings/SERVER/NAME.dbt            one folder for each server
 //! SPOOL/recordings/SERVER/NAME.dbt.removed    on its way out: whoever was killed while removing it leaves that
+//! SPOOL/recordings/SERVER-flights/NAME.dbt    exact ones
+//! SPOOL/*.json                                what the next agent has to know
 //! ```
 
 use std::collections::HashSet;
@@ -22,6 +24,7 @@ const REMOVED: &str = "removed";
 
 /// See the module.
 pub(super) struct Spool {
+    home: Directory,
     recordings: Directory,
     /// One agent at a time.
     _lock: Lock,
@@ -65,10 +68,12 @@ impl Spool {
             .open_or_create_directory(OsStr::new(RECORDINGS))
             .with_context(|| path.display().to_string())?;
         check_is_ours(&recordings)?;
+        let home = spool;
         let Some(lock) = recordings.lock().with_context(|| path.display().to_string())? else {
             bail!("{}: in use by another dbtime agent", path.display());
         };
         Ok(Spool {
+            home,
             recordings,
             _lock: lock,
         })
@@ -79,16 +84,30 @@ impl Spool {
     /// # Errors
     /// It cannot be made, or others may write in it.
     pub(super) fn folder_of(&self, server: &RunningServer) -> anyhow::Result<PathBuf> {
-        let words = plain_words(&server.data_directory);
-        let (device, inode) = server.directory_id;
-        let name = match words.is_empty() {
-            true => format!("{device:x}-{inode:x}"),
-            false => format!("{words}-{device:x}-{inode:x}"),
-        };
-        let path = self.recordings.path().join(&name);
+        self.folder(&name_of(server))
+    }
+
+    /// Where its exact recordings are.
+    ///
+    /// # Errors
+    /// As [`Spool::folder_of`].
+    pub(super) fn flights_of(&self, server: &RunningServer) -> anyhow::Result<PathBuf> {
+        self.folder(&format!("{}-flights", name_of(server)))
+    }
+
+    /// Where the agent keeps what it has to remember.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub(super) fn home(&self) -> anyhow::Result<Directory> {
+        Ok(self.home.try_clone()?)
+    }
+
+    fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.recordings.path().join(name);
         let folder = self
             .recordings
-            .open_or_create_directory(OsStr::new(&name))
+            .open_or_create_directory(OsStr::new(name))
             .with_context(|| path.display().to_string())?;
         check_is_ours(&folder)?;
         Ok(path)
@@ -118,6 +137,15 @@ impl Spool {
         removed.push(REMOVED);
         server.rename(&ended.name, &removed)?;
         server.remove_directory(&removed)
+    }
+}
+
+fn name_of(server: &RunningServer) -> String {
+    let words = plain_words(&server.data_directory);
+    let (device, inode) = server.directory_id;
+    match words.is_empty() {
+        true => format!("{device:x}-{inode:x}"),
+        false => format!("{words}-{device:x}-{inode:x}"),
     }
 }
 

@@ -135,6 +135,8 @@ fn take(
         duration: Some(RECORDED),
         output: Output::At(directory.recording(from)),
         rotate: None,
+        watch: Vec::new(),
+        flight: String::new(),
         // All of the directory is given in the end.
         owner: None,
         // The server is stopped after it.
@@ -149,7 +151,7 @@ fn take(
                 end.store(true, Ordering::Relaxed);
             }
         }
-        Progress::Standing(_) | Progress::Complete(_) => {}
+        Progress::Standing(_) | Progress::Watched(_) | Progress::Complete(_) => {}
         Progress::Note(note) => phases.note(note),
     })?;
     go_on(stop)?;

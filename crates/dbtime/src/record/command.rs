@@ -10,8 +10,9 @@ use dbtime_collect::Options;
 use dbtime_model::output::{Directory, caller_of_sudo};
 use dbtime_model::recording::Meta;
 use dbtime_report::{Filter, Source, next_steps, shell_word};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::{Outcome, Output, Plan, Progress, Standing, record};
+use super::{Outcome, Output, Plan, Progress, Standing, Watched, record};
 use crate::arguments::RecordArguments;
 use crate::exit_code::NOTHING_RECORDED;
 use crate::memory;
@@ -57,9 +58,15 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             (None, _) => Output::In(Arc::new(directory(Path::new("."))?)),
         },
         rotate: arguments.rotate,
+        watch: arguments.watch.clone(),
+        flight: arguments.flight.clone().unwrap_or_default(),
         owner: caller_of_sudo(),
         alone: true,
     };
+    if !plan.watch.is_empty() {
+        let stdout = std::io::stdout();
+        fcntl_setfl(&stdout, fcntl_getfl(&stdout)? | OFlags::NONBLOCK)?;
+    }
     let mut line = ProgressLine::new();
     line.show("attaching …");
     let outcome = record(&plan, &stop, &mut |progress| match progress {
@@ -69,6 +76,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         }
         Progress::Elapsed(_) => {}
         Progress::Standing(standing) => line.show(&told(&standing, plan.duration)),
+        Progress::Watched(second) => print_second(second),
         Progress::Complete(outcome) => {
             line.clear();
             say_complete(outcome);
@@ -86,10 +94,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         ));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
-    match plan.rotate {
-        // Nobody waits for the ledger of one of many.
-        Some(_) => say_complete(&outcome),
-        None => show(outcome, arguments.html)?,
+    // Nobody waits for the ledger of one of many.
+    match plan.rotate.is_some() || !plan.flight.is_empty() {
+        true => say_complete(&outcome),
+        false => show(outcome, arguments.html)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -107,6 +115,15 @@ fn say_complete(outcome: &Outcome) {
             outcome.path.display(),
             outcome.meta.cost.bytes_written as f64 / 1e6
         ));
+    }
+}
+
+/// A line of JSON for who watches. Where nobody reads them they are dropped: recording waits for nobody.
+fn print_second(second: &Watched) {
+    if let Ok(mut line) = serde_json::to_string(second) {
+        line.push('\n');
+        // A pipe takes so little at once or not at all.
+        let _ = rustix::io::write(std::io::stdout(), line.as_bytes());
     }
 }
 

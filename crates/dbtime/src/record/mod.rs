@@ -4,11 +4,13 @@
 //! command   what a person who typed it sees: progress, the ledger, a page
 //! series    which recording a row belongs to: one ends and the next one begins
 //! segments  one recording on its way to disk
+//! measure   what can be watched of a recording while it is made
 //! naming    what a recording is called that was given no name
 //! standing  how a recording stands, once a second
 //! ```
 
 mod command;
+mod measure;
 mod naming;
 mod segments;
 mod series;
@@ -24,8 +26,9 @@ use dbtime_model::output::{Directory, Owner, Place};
 use dbtime_model::recording::Meta;
 
 pub use command::run;
+pub use measure::Measure;
 pub(crate) use naming::plain_words;
-pub use standing::Standing;
+pub use standing::{Standing, Watched};
 
 use series::Series;
 use standing::Watch;
@@ -50,6 +53,10 @@ pub struct Plan {
     pub output: Output,
     /// A new recording is begun so often, at multiples of it since the Unix epoch.
     pub rotate: Option<Duration>,
+    /// What is told of each second ([`Progress::Watched`]).
+    pub watch: Vec<Measure>,
+    /// The condition that started it ([`dbtime_model::recording::CollectorMeta::flight`]).
+    pub flight: String,
     /// Whom it belongs to in the end; none: who records.
     pub owner: Option<Owner>,
     /// Whether the process does nothing else: it then gives up the privileges that recording does not need once it has begun.
@@ -104,6 +111,8 @@ pub enum Progress<'a> {
     Elapsed(Duration),
     /// The same once a second, with what there is by now.
     Standing(Standing),
+    /// A second is over.
+    Watched(&'a Watched),
     /// A recording is whole, and the next one goes on.
     Complete(&'a Outcome),
     /// Something remarkable.
@@ -121,7 +130,8 @@ pub fn record(
 ) -> anyhow::Result<Outcome> {
     let ending = Ending::when(stop);
     let mut collector = Collector::start(&plan.collect, &ending)?;
-    let meta = collector.meta();
+    let mut meta = collector.meta();
+    meta.collector.flight = plan.flight.clone();
     let mut series = Series::begin(plan, meta.clone())?;
     if plan.alone {
         collector.give_up_privileges(plan.owner.is_some())?;
@@ -137,7 +147,7 @@ pub fn record(
     }
     let mut next_segment = start + SEGMENT;
     let mut notes_told = 0;
-    let mut watch = Watch::new(meta.start_us);
+    let mut watch = Watch::new(meta.start_us, &plan.watch);
     let ended = loop {
         let status = match collector.step(STEP) {
             Ok(status) => status,
@@ -149,6 +159,9 @@ pub fn record(
         if is_next_second {
             let bytes = series.bytes_written();
             tell(Progress::Standing(watch.look(&collector, elapsed, bytes)));
+            for second in watch.take_watched() {
+                tell(Progress::Watched(&second));
+            }
         }
         for note in &collector.notes()[notes_told..] {
             tell(Progress::Note(&note.text));

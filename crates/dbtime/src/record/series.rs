@@ -26,6 +26,8 @@ const SECOND_US: i64 = 1_000_000;
 pub(super) struct Series {
     output: Output,
     owner: Option<Owner>,
+    /// See [`CollectorMeta::flight`].
+    flight: String,
     rotation: Option<Rotation>,
     current: Segments,
     /// How the recorder stood when it began.
@@ -108,6 +110,7 @@ impl Series {
         Ok(Series {
             output: plan.output.clone(),
             owner: plan.owner,
+            flight: plan.flight.clone(),
             start_us: meta.start_us,
             current: begin_segments(&plan.output, meta, rotation.is_some())?,
             rotation,
@@ -281,7 +284,8 @@ impl Series {
     }
 
     /// Of what the collector says of all its time, what is of a recording that began then.
-    fn meta_of(&self, meta: Meta, start_us: i64) -> Meta {
+    fn meta_of(&self, mut meta: Meta, start_us: i64) -> Meta {
+        meta.collector.flight = self.flight.clone();
         let Some(rotation) = &self.rotation else {
             return meta;
         };

@@ -1,17 +1,23 @@
 //! How a recording stands, once a second: for who watches it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dbtime_collect::Collector;
 use dbtime_model::{ActivityRow, BackendType, SessionId};
 use dbtime_report::Section;
+use serde::{Deserialize, Serialize};
+
+use super::measure::Measure;
 
 const SECOND_US: i64 = 1_000_000;
 /// The average is of so many seconds: long enough to be read, short enough to follow what happens.
 const AVERAGED_S: i64 = 5;
 /// Rows of a second have come by then.
 const LATE_S: i64 = 1;
+/// The same for who does more than look.
+const SURELY_LATE_S: i64 = 2;
 
 /// What there is by now.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,23 +34,45 @@ pub struct Standing {
     pub bytes: u64,
 }
 
+/// A second that is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// Its begin, microseconds since the Unix epoch.
+    pub second_us: i64,
+    /// Average sessions, for each measure that is watched.
+    pub sessions: Vec<f64>,
+}
+
 /// Adds up the last seconds.
 pub(super) struct Watch {
     start_us: i64,
     due: Duration,
     /// Rows that wait to be taken and have been looked at.
     seen: usize,
-    /// DB time by second.
-    db_time_ns: BTreeMap<i64, u64>,
+    measures: Vec<Measure>,
+    /// The first second of which has not been told what was measured.
+    untold_us: i64,
+    /// By second.
+    seconds: BTreeMap<i64, Second>,
+}
+
+#[derive(Debug, Default)]
+struct Second {
+    db_time_ns: u64,
+    /// DB time that each measure takes.
+    measured_ns: Vec<u64>,
 }
 
 impl Watch {
-    pub(super) fn new(start_us: i64) -> Watch {
+    pub(super) fn new(start_us: i64, measures: &[Measure]) -> Watch {
         Watch {
             start_us,
             due: Duration::ZERO,
             seen: 0,
-            db_time_ns: BTreeMap::new(),
+            measures: measures.to_vec(),
+            // The first whole one.
+            untold_us: (start_us.div_euclid(SECOND_US) + 1) * SECOND_US,
+            seconds: BTreeMap::new(),
         }
     }
 
@@ -55,9 +83,7 @@ impl Watch {
     pub(super) fn look(&mut self, collector: &Collector, elapsed: Duration, bytes: u64) -> Standing {
         self.due = Duration::from_secs(elapsed.as_secs() + 1);
         self.add_new(collector);
-        let now_us = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
+        let now_us = now_us();
         Standing {
             elapsed,
             sessions: collector
@@ -68,6 +94,33 @@ impl Watch {
             samples: collector.samples(),
             bytes,
         }
+    }
+
+    /// Seconds that are over, each once. Right after [`Watch::look`], which forgets them.
+    pub(super) fn take_watched(&mut self) -> Vec<Watched> {
+        if self.measures.is_empty() {
+            return Vec::new();
+        }
+        self.watched(now_us())
+    }
+
+    fn watched(&mut self, now_us: i64) -> Vec<Watched> {
+        let end_us = (now_us.div_euclid(SECOND_US) - SURELY_LATE_S) * SECOND_US;
+        // After a standstill: what is forgotten is not told.
+        let untold_us = end_us.max(self.untold_us);
+        let first_us = mem::replace(&mut self.untold_us, untold_us);
+        let from_us = first_us.max(end_us - AVERAGED_S * SECOND_US);
+        let average = |ns: u64| ns as f64 / 1e9;
+        (from_us..end_us)
+            .step_by(SECOND_US as usize)
+            .map(|second_us| Watched {
+                second_us,
+                sessions: match self.seconds.get(&second_us) {
+                    Some(second) => second.measured_ns.iter().map(|&ns| average(ns)).collect(),
+                    None => vec![0.0; self.measures.len()],
+                },
+            })
+            .collect()
     }
 
     /// All rows that wait are taken in the next moment.
@@ -92,7 +145,14 @@ impl Watch {
         for row in rows {
             let is_db_time = |kind| Section::of(kind, row.idle, row.state) == Section::DbTime;
             if kinds.get(&row.session).is_some_and(is_db_time) {
-                *self.db_time_ns.entry(row.time).or_default() += row.ns;
+                let second = self.seconds.entry(row.time).or_default();
+                second.db_time_ns += row.ns;
+                second.measured_ns.resize(self.measures.len(), 0);
+                for (sum, measure) in second.measured_ns.iter_mut().zip(&self.measures) {
+                    if measure.takes(row) {
+                        *sum += row.ns;
+                    }
+                }
             }
         }
     }
@@ -101,11 +161,20 @@ impl Watch {
     fn average(&mut self, now_us: i64) -> Option<f64> {
         let end = (now_us.div_euclid(SECOND_US) - LATE_S) * SECOND_US;
         let begin = end - AVERAGED_S * SECOND_US;
-        self.db_time_ns = self.db_time_ns.split_off(&begin);
+        self.seconds = self
+            .seconds
+            .split_off(&(begin - (SURELY_LATE_S - LATE_S) * SECOND_US));
         let recorded_us = end - begin.max(self.start_us);
-        let ns: u64 = self.db_time_ns.range(..end).map(|(_, ns)| ns).sum();
+        let recorded = self.seconds.range(begin..end);
+        let ns: u64 = recorded.map(|(_, second)| second.db_time_ns).sum();
         (recorded_us >= SECOND_US).then(|| ns as f64 / 1e3 / recorded_us as f64)
     }
+}
+
+fn now_us() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -140,7 +209,7 @@ mod tests {
             (SessionId(1), BackendType(BackendType::CLIENT.to_string())),
             (SessionId(2), BackendType(BackendType::POSTMASTER.to_string())),
         ]);
-        let mut watch = Watch::new(100 * SECOND_US + SECOND_US / 2);
+        let mut watch = Watch::new(100 * SECOND_US + SECOND_US / 2, &[]);
         assert_eq!(watch.average(101 * SECOND_US), None);
         watch.add(
             &[
@@ -156,6 +225,29 @@ mod tests {
             watch.add(&[row(second, 1, false, 2_000_000_000)], &kinds);
         }
         assert_eq!(watch.average(120 * SECOND_US), Some(2.0));
-        assert!(watch.db_time_ns.len() <= 7, "{:?}", watch.db_time_ns);
+        assert!(watch.seconds.len() <= 8, "{:?}", watch.seconds);
+    }
+
+    #[test]
+    fn each_second_is_told_once_when_it_is_over() {
+        let kinds = HashMap::from([(SessionId(1), BackendType(BackendType::CLIENT.to_string()))]);
+        let measures = ["active", "wait=io", "wait=IO:WALSync", "run_queue", "query=-1"];
+        let measures: Vec<Measure> = measures.iter().map(|text| text.parse().expect(text)).collect();
+        let mut watch = Watch::new(100 * SECOND_US, &measures);
+        let mut other = row(101, 1, false, 500_000_000);
+        other.state = State::Runnable;
+        other.wait_class = "CPU".to_string();
+        other.statement = u64::MAX;
+        watch.add(&[row(101, 1, false, 2_000_000_000), other], &kinds);
+        assert_eq!(watch.watched(103 * SECOND_US), []);
+        let told = watch.watched(105 * SECOND_US);
+        let seconds: Vec<i64> = told.iter().map(|told| told.second_us / SECOND_US).collect();
+        assert_eq!(seconds, [101, 102]);
+        assert_eq!(told[0].sessions, [2.5, 2.0, 0.0, 0.5, 0.5]);
+        assert_eq!(told[1].sessions, [0.0; 5]);
+        assert_eq!(watch.watched(105 * SECOND_US), []);
+        // A clock that is set back, and a standstill.
+        assert_eq!(watch.watched(50 * SECOND_US), []);
+        assert_eq!(watch.watched(200 * SECOND_US).len(), 5);
     }
 }

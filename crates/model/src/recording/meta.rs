@@ -117,6 +117,9 @@ pub struct CollectorMeta {
     /// one. Since 1.11.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub series: String,
+    /// The condition that made a flight recorder start it beside a recording that goes on all the time; empty: none did. Since 1.11.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub flight: String,
 }
 
 /// What the rows of `activity` count: the column in which the weight of a row stands.
