@@ -12,13 +12,16 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # What it installs.
 BINARY ?= target/release/dbtime
+# Where 'make deb' puts the package.
+PACKAGES ?= target
 
-.PHONY: help build install demo test test-kernels bench bench-agreement bench-import fuzz lint deps clean
+.PHONY: help build install deb demo test test-kernels bench bench-agreement bench-import fuzz lint deps clean
 
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
 	@echo "make build   build target/release/dbtime"
 	@echo "make install put it, its manual pages, completions of bash, zsh and fish, and the agent's systemd unit below PREFIX (/usr/local; DESTDIR for packages)"
+	@echo "make deb     what was built, as target/dbtime_VERSION_ARCH.deb, with the agent's unit and /etc/dbtime/agent.toml"
 	@echo "make test    all tests; those that need root are skipped, loudly, without it"
 	@echo "make test-kernels   record and dive on Debian's own kernels in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
@@ -49,6 +52,11 @@ install:
 	install -m 644 systemd/agent.toml "$(root)/share/doc/dbtime/agent.toml"
 	sed 's|/usr/local/bin|$(PREFIX)/bin|' systemd/dbtime-agent.service | \
 		install -m 644 /dev/stdin "$(root)/lib/systemd/system/dbtime-agent.service"
+
+# Builds nothing either: 'make build deb'.
+deb:
+	@scripts/deps.sh package
+	@scripts/deb.sh "$(BINARY)" "$(PACKAGES)"
 
 demo:
 	scripts/deps.sh build demo
@@ -105,7 +113,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v npm >/dev/null; then scripts/web.sh; else echo "npm is not installed: the page in web/ is not checked"; fi
-	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "shellcheck is not installed: shell scripts are not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run packaging/p*; else echo "shellcheck is not installed: shell scripts are not checked"; fi
 
 clean:
 	cargo clean

@@ -4,7 +4,8 @@
 #   scripts/deps.sh GROUP…     GROUP is one or more of
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
-#     test    what the test suite needs besides: Maven, Java, xz, zip, unzip, Python with venv, fio, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools
+#     package make a Debian package: dpkg-dev
+#     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -75,7 +76,13 @@ check_demo() {
     have_postgres || need_postgres=yes
 }
 
+check_package() {
+    have dpkg-shlibdeps || missing+=(dpkg-dev)
+}
+
 check_test() {
+    check_package
+    have lintian || missing+=(lintian)
     have java || missing+=(default-jre-headless)
     have mvn || missing+=(maven)
     have xz || missing+=(xz-utils)
@@ -172,9 +179,9 @@ install_missing() {
 [ $# -gt 0 ] || set -- --help
 for group in "$@"; do
     case $group in
-    build | demo | test | kernels) "check_$group" ;;
+    build | demo | package | test | kernels) "check_$group" ;;
     *)
-        echo "usage: scripts/deps.sh build|demo|test|kernels …" >&2
+        echo "usage: scripts/deps.sh build|demo|package|test|kernels …" >&2
         exit 2
         ;;
     esac

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::Options;
 use dbtime_tests::{Programs, Recorded, Recorder, Running, distribution, needs_recording, processes_in};
 
-/// Capabilities without which nothing can be recorded, and those that README.md calls useful.
+/// Capabilities without which nothing can be recorded, and those that docs/doctor.md calls useful.
 const NEEDED: [&str; 4] = ["bpf", "perfmon", "sys_ptrace", "dac_read_search"];
 const USEFUL: [&str; 3] = ["sys_nice", "checkpoint_restore", "syslog"];
 
