@@ -1,16 +1,13 @@
 """The engines that ready queries are for, each asked in its own way: all answer with rows of plain Python values.
 
 An engine has a `name`, runs scripts (`run`) and queries (`rows`), is told the days of a query (`set_days`), and says how many
-files of a table it reads for a query (`files_read`).
+Parquet files it reads for a query (`files_read`).
 """
 
 import datetime
 import decimal
-import glob
 import json
 import re
-
-PARTITIONED = ("activity", "counters")
 
 
 def statements(script):
@@ -39,19 +36,15 @@ class DuckDb:
     def set_days(self, day_before, day):
         self.db.execute(f"SET VARIABLE day_before = DATE '{day_before}'; SET VARIABLE day = DATE '{day}'")
 
-    def files_read(self, query, table):
-        plan = json.loads(self.db.execute(f"EXPLAIN (ANALYZE, FORMAT json) {query}").fetchall()[0][1])
-        found = []
+    def files_read(self, query):
+        def scans(node):
+            if node.get("extra_info", {}).get("Function") == "READ_PARQUET":
+                yield int(node["extra_info"]["Total Files Read"])
+            for child in node["children"]:
+                yield from scans(child)
 
-        def walk(node):
-            extra = node.get("extra_info", {})
-            if table in str(extra.get("Filename(s)", "")) or "Total Files Read" in extra:
-                found.append((extra, node.get("operator_name")))
-            for child in node.get("children", []):
-                walk(child)
-
-        walk(plan)
-        return found
+        plan = self.db.execute(f"EXPLAIN (ANALYZE, FORMAT json) {query}").fetchall()[0][1]
+        return sum(scans(json.loads(plan)))
 
 
 class ClickHouse:
@@ -62,7 +55,8 @@ class ClickHouse:
 
         self.session = chdb.session.Session()
         self.reads_s3 = store.startswith("http")
-        self.session.query("CREATE DATABASE dbtime ENGINE = Atomic; USE dbtime")
+        self.session.query("CREATE DATABASE dbtime")
+        self.session.query("USE dbtime")
         text = store.replace("\\", "\\\\").replace("'", "\\'")
         self.session.query(f"CREATE OR REPLACE FUNCTION dbtime_store AS () -> '{text}'")
 
@@ -89,7 +83,21 @@ class ClickHouse:
         return [{name: plain(name, value) for name, value in row.items()} for row in answer["data"]]
 
     def set_days(self, day_before, day):
-        self.session.query(f"SET param_day_before = '{day_before}'; SET param_day = '{day}'")
+        self.session.query(f"SET param_day_before = '{day_before}'")
+        self.session.query(f"SET param_day = '{day}'")
+
+    def files_read(self, query):
+        def so_far():
+            events = "SELECT value FROM system.events WHERE event = 'EngineFileLikeReadFiles'"
+            return sum(row["value"] for row in self.rows(events))
+
+        def read(query):
+            before = so_far()
+            self.rows(query)
+            return so_far() - before
+
+        # The manifests are files, too.
+        return read(query) - read("SELECT count() FROM recordings WHERE NOT ignore(rows)")
 
 
 class Spark:
@@ -124,8 +132,17 @@ class Spark:
         return [{name: plain(value) for name, value in row.asDict().items()} for row in found]
 
     def set_days(self, day_before, day):
-        self.session.conf.set("day_before", day_before)
-        self.session.conf.set("day", day)
+        self.session.conf.set("day_before", str(day_before))
+        self.session.conf.set("day", str(day))
+
+    def files_read(self, query):
+        answer = self.session.sql(query)
+        answer.collect()
+        scans = answer._jdf.queryExecution().executedPlan().collectLeaves()
+        scans = [scans.apply(number) for number in range(scans.size())]
+        return sum(
+            scan.metrics().apply("numFiles").value() for scan in scans if scan.nodeName().startswith("Scan parquet")
+        )
 
 
 ENGINES = {"duckdb": DuckDb, "clickhouse": ClickHouse, "spark": Spark}

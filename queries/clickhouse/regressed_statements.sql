@@ -12,12 +12,12 @@ WITH days AS (
 ),
 recorded AS (
     SELECT r.host,
-           coalesce(sum(least(toUnixTimestamp64Micro(r.end) / 1e6, toUInt32(d.date) * 86400 + 86400) - greatest(toUnixTimestamp64Micro(r.start) / 1e6, toUInt32(d.date) * 86400))
+           coalesce(sum(least(toUnixTimestamp64Micro(r.end) / 1e6, toFloat64(toUInt32(d.date)) * 86400 + 86400) - greatest(toUnixTimestamp64Micro(r.start) / 1e6, toFloat64(toUInt32(d.date)) * 86400))
                         FILTER (WHERE d.date = {day_before:Date}), 0) AS seconds_before,
-           coalesce(sum(least(toUnixTimestamp64Micro(r.end) / 1e6, toUInt32(d.date) * 86400 + 86400) - greatest(toUnixTimestamp64Micro(r.start) / 1e6, toUInt32(d.date) * 86400))
+           coalesce(sum(least(toUnixTimestamp64Micro(r.end) / 1e6, toFloat64(toUInt32(d.date)) * 86400 + 86400) - greatest(toUnixTimestamp64Micro(r.start) / 1e6, toFloat64(toUInt32(d.date)) * 86400))
                         FILTER (WHERE d.date = {day:Date}), 0) AS seconds_now
     FROM recordings r
-    JOIN days d ON toUnixTimestamp64Micro(r.start) / 1e6 < toUInt32(d.date) * 86400 + 86400 AND toUnixTimestamp64Micro(r.end) / 1e6 > toUInt32(d.date) * 86400
+    JOIN days d ON toUnixTimestamp64Micro(r.start) / 1e6 < toFloat64(toUInt32(d.date)) * 86400 + 86400 AND toUnixTimestamp64Micro(r.end) / 1e6 > toFloat64(toUInt32(d.date)) * 86400
     GROUP BY r.host
 ),
 hosts AS (
@@ -68,7 +68,8 @@ most AS (
 ),
 -- Every host that is compared, also those on which the statement did not run: they were recorded and counted transactions.
 cells AS (
-    SELECT m.name, m.statement, m.growth, h.host, h.seconds_before, h.seconds_now, w.transactions_before, w.transactions_now,
+    SELECT m.name AS name, m.statement AS statement, m.growth AS growth, h.host AS host, h.seconds_before AS seconds_before,
+           h.seconds_now AS seconds_now, w.transactions_before AS transactions_before, w.transactions_now AS transactions_now,
            coalesce(s.ns_before, 0) AS ns_before, coalesce(s.ns_now, 0) AS ns_now,
            coalesce(s.counted_ns_before, 0) AS counted_ns_before, coalesce(s.counted_ns_now, 0) AS counted_ns_now
     FROM most m

@@ -68,7 +68,8 @@ most AS (
 ),
 -- Every host that is compared, also those on which the statement did not run: they were recorded and counted transactions.
 cells AS (
-    SELECT m.name, m.statement, m.growth, h.host, h.seconds_before, h.seconds_now, w.transactions_before, w.transactions_now,
+    SELECT m.name AS name, m.statement AS statement, m.growth AS growth, h.host AS host, h.seconds_before AS seconds_before,
+           h.seconds_now AS seconds_now, w.transactions_before AS transactions_before, w.transactions_now AS transactions_now,
            coalesce(s.ns_before, 0) AS ns_before, coalesce(s.ns_now, 0) AS ns_now,
            coalesce(s.counted_ns_before, 0) AS counted_ns_before, coalesce(s.counted_ns_now, 0) AS counted_ns_now
     FROM most m

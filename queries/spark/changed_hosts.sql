@@ -9,7 +9,7 @@ WITH sums AS (
     GROUP BY ALL
 ),
 shape AS (
-    SELECT host, date, wait, ns / sum(ns) OVER (PARTITION BY host, date) AS share
+    SELECT host, date, wait, CAST(ns AS DOUBLE) / sum(ns) OVER (PARTITION BY host, date) AS share
     FROM sums
 ),
 both_days AS (

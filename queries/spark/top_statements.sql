@@ -3,7 +3,7 @@ SELECT t.statement,
        max(s.text) AS text,
        count(DISTINCT t.host) AS hosts,
        sum(t.ns) / 1e9 AS seconds,
-       100 * sum(t.ns) / sum(sum(t.ns)) OVER () AS percent,
+       100e0 * sum(t.ns) / sum(sum(t.ns)) OVER () AS percent,
        sum(t.ns) FILTER (WHERE t.state IN ('user', 'kernel', 'cpu')) / 1e9 AS cpu_seconds,
        sum(t.ns) FILTER (WHERE t.state = 'runnable') / 1e9 AS run_queue_seconds
 FROM time_spent t
