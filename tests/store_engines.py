@@ -55,6 +55,8 @@ class ClickHouse:
 
         self.session = chdb.session.Session()
         self.reads_s3 = store.startswith("http")
+        # All sessions of a process have one server.
+        self.session.query("DROP DATABASE IF EXISTS dbtime")
         self.session.query("CREATE DATABASE dbtime")
         self.session.query("USE dbtime")
         text = store.replace("\\", "\\\\").replace("'", "\\'")
@@ -112,7 +114,10 @@ class Spark:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", "2")
+            # Few rows: what takes the time is compiling.
+            .config("spark.sql.shuffle.partitions", "1")
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
             # A plan is what was run, not what would have been.
             .config("spark.sql.adaptive.enabled", "false")
             .getOrCreate()

@@ -5,8 +5,9 @@
 --   SET VARIABLE day = DATE '2026-10-11'; SET VARIABLE day_before = DATE '2026-10-10';
 --
 -- average_sessions: DB time by the time that was recorded. It grows with the load, too: ms_per_transaction does not, but is known
--- only where the server's transactions were counted, and is of the recordings that count them. Executions of single statements are
--- not in it: nobody counts them. Statements with one text are one, as servers number them differently; without text it is their number.
+-- only where the server's transactions were counted, and is of the recordings that count them. It says nothing of executions: a
+-- statement that each transaction executes twice as often has twice the time. Statements with one text are one, as servers number
+-- them differently; without text it is their number.
 WITH days AS (
     SELECT getvariable('day_before') AS date UNION ALL SELECT getvariable('day')
 ),

@@ -12,8 +12,9 @@ CREATE OR REPLACE TEMPORARY VIEW manifests (
     bytes DECIMAL(20, 0), damaged ARRAY<STRING>, meta STRING
 ) USING json OPTIONS (path '${store}/recordings');
 
+-- In paths the bytes of a host are written as %41 where they are no letter, digit, '.', '-' or '_': Spark takes each for a character.
 CREATE OR REPLACE TEMPORARY VIEW recordings AS
-SELECT host, recording, identity, complete, start, end, rows, bytes, damaged, meta
+SELECT decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host, recording, identity, complete, start, end, rows, bytes, damaged, meta
 FROM (
     SELECT *,
            row_number() OVER (
@@ -31,7 +32,9 @@ CREATE OR REPLACE TEMPORARY VIEW activity_files (
 ) USING parquet OPTIONS (path '${store}/table=activity');
 
 CREATE OR REPLACE TEMPORARY VIEW activity AS
-SELECT a.* FROM activity_files a LEFT SEMI JOIN recordings r ON r.host = a.host AND r.recording = a.recording;
+SELECT f.*
+FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM activity_files) f
+LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW counters_files (
     time TIMESTAMP, session DECIMAL(20, 0), statement DECIMAL(20, 0), plan DECIMAL(20, 0), source STRING, name STRING, value BIGINT,
@@ -39,7 +42,9 @@ CREATE OR REPLACE TEMPORARY VIEW counters_files (
 ) USING parquet OPTIONS (path '${store}/table=counters');
 
 CREATE OR REPLACE TEMPORARY VIEW counters AS
-SELECT c.* FROM counters_files c LEFT SEMI JOIN recordings r ON r.host = c.host AND r.recording = c.recording;
+SELECT f.*
+FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM counters_files) f
+LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW sessions_files (
     id DECIMAL(20, 0), pid BIGINT, started TIMESTAMP, backend_type STRING, user STRING, database STRING, client STRING,
@@ -48,7 +53,9 @@ CREATE OR REPLACE TEMPORARY VIEW sessions_files (
 ) USING parquet OPTIONS (path '${store}/table=sessions');
 
 CREATE OR REPLACE TEMPORARY VIEW sessions AS
-SELECT s.* FROM sessions_files s LEFT SEMI JOIN recordings r ON r.host = s.host AND r.recording = s.recording;
+SELECT f.*
+FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM sessions_files) f
+LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW statements_files (
     id DECIMAL(20, 0), text STRING, sql_id STRING,
@@ -65,7 +72,9 @@ CREATE OR REPLACE TEMPORARY VIEW statements_files (
 ) USING parquet OPTIONS (path '${store}/table=statements');
 
 CREATE OR REPLACE TEMPORARY VIEW statements AS
-SELECT s.* FROM statements_files s LEFT SEMI JOIN recordings r ON r.host = s.host AND r.recording = s.recording;
+SELECT f.*
+FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM statements_files) f
+LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW stacks_files (
     id DECIMAL(20, 0), frames ARRAY<STRUCT<symbol: STRING, module: STRING, build_id: STRING, offset: DECIMAL(20, 0)>>,
@@ -73,7 +82,9 @@ CREATE OR REPLACE TEMPORARY VIEW stacks_files (
 ) USING parquet OPTIONS (path '${store}/table=stacks');
 
 CREATE OR REPLACE TEMPORARY VIEW stacks AS
-SELECT s.* FROM stacks_files s LEFT SEMI JOIN recordings r ON r.host = s.host AND r.recording = s.recording;
+SELECT f.*
+FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM stacks_files) f
+LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
 
 -- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
 -- (their recorder was killed) count as foreground, as in reports.
