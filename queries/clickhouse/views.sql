@@ -4,7 +4,7 @@
 --
 -- They read a directory. For a bucket let them read with s3 instead, which takes the same arguments:
 --
---   sed 's/FROM file(/FROM s3(/' queries/clickhouse/views.sql | clickhouse-client --multiquery
+--   sed 's/FROM file(/FROM s3(/' queries/clickhouse/views.sql
 --
 -- A file counts when a manifest names it: what a put that is under way, or was killed, has written is in none. Of a recording the
 -- manifest of the latest state counts. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,

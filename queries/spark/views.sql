@@ -1,6 +1,6 @@
 -- Views of a store of dbtime for Spark SQL, of this session. Begin with where it is:
 --
---   spark-sql --conf spark.sql.session.timeZone=UTC -d store=s3a://bucket/fleet -i queries/spark/views.sql
+--   SET store = /srv/fleet
 --
 -- A file counts when a manifest names it: what a put that is under way, or was killed, has written is in none. Of a recording the
 -- manifest of the latest state counts. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
