@@ -1,15 +1,22 @@
-"""Asks a store with DuckDB and the ready queries, and compares every sum with what reports say.
+"""Asks a store with the ready queries in the engine that they are for, and compares every sum with what dbtime says.
 
-    store_sums.py STORE QUERIES HOST=REPORT.json … [--plan]
+    store_sums.py duckdb|clickhouse|spark STORE DBTIME HOST… [--bucket=URL]
 
-Nothing here comes from dbtime but the queries and the names of columns, which docs/store.md promises.
+The store is a directory; the bucket, where one is named, has the same recordings, and the engine is asked a second time there.
+Nothing here comes from dbtime but the queries, the names of columns, which docs/store.md promises, and the reports.
 """
 
+import datetime
 import json
+import pathlib
+import subprocess
 import sys
+import urllib.parse
 
-import duckdb
+from store_engines import ENGINES
 
+QUERIES = pathlib.Path(__file__).parent.parent / "queries"
+VIEWS = ("recordings", "activity", "counters", "sessions", "statements", "stacks", "time_spent")
 STATES = {
     "user_ns": "user",
     "kernel_ns": "kernel",
@@ -20,92 +27,261 @@ STATES = {
 }
 
 
-def same(what, found, said):
-    if found != said:
-        sys.exit(f"{what}: DuckDB finds {found}, reports say {said}")
+def ns(seconds):
+    return round((seconds or 0) * 1e9)
 
 
-def main(store, queries, *arguments):
-    reports = {}
-    for argument in arguments:
-        host, path = argument.split("=", 1)
-        with open(path) as file:
-            reports[host] = json.load(file)
-    db = duckdb.connect()
-    db.execute("SET VARIABLE store = ?", [store])
+class Dbtime:
+    """What dbtime itself says of a store."""
 
-    def query(name):
-        with open(f"{queries}/{name}.sql") as file:
-            cursor = db.execute(file.read())
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row)) for row in cursor.fetchall()]
+    def __init__(self, binary, store, hosts):
+        self.binary, self.store, self.hosts = binary, store, hosts
+        listing = self.ask("store", "list", store)
+        # Of each recording: its host, the release of its server, first and last second.
+        self.recordings = [
+            (of["host"], recording["database"], seconds(recording["start"]), seconds(recording["end"]))
+            for of in listing["hosts"]
+            for recording in of["recordings"]
+        ]
 
-    with open(f"{queries}/views.sql") as file:
-        db.execute(file.read())
-    same("hosts", [row[0] for row in db.execute("SELECT DISTINCT host FROM recordings ORDER BY 1").fetchall()], sorted(reports))
+    def ask(self, *arguments):
+        answer = subprocess.run([self.binary, *arguments, "--format", "json"], capture_output=True, check=True, text=True)
+        return json.loads(answer.stdout)
 
-    def ns(seconds):
-        return round((seconds or 0) * 1e9)
+    def report(self, host, period=()):
+        return self.ask("report", self.store, "--host", host, *period)
 
-    # Wait by state of each host, cell by cell. Idle waits in the run queue stand in the ledger by a name of their own.
-    found = {}
-    for row in query("waits_by_host"):
-        found[(row["host"], row["wait_class"], row["wait_event"])] = {
-            name: ns(row[column]) for name, column in STATES.items()
-        }
-    said = {}
-    for host, report in reports.items():
+    def recorded(self, host, begin, end):
+        """Seconds of a host that were recorded in a period."""
+        overlaps = (min(end, last) - max(begin, first) for of, _, first, last in self.recordings if of == host)
+        return sum(max(overlap, 0) for overlap in overlaps)
+
+
+def seconds(moment):
+    return datetime.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+
+
+def day_begin(day):
+    return datetime.datetime.combine(day, datetime.time(), datetime.timezone.utc).timestamp()
+
+
+class Comparison:
+    """One engine, held against dbtime."""
+
+    def __init__(self, engine, queries, dbtime):
+        self.engine, self.queries, self.dbtime = engine, queries, dbtime
+        self.reports = {host: dbtime.report(host) for host in dbtime.hosts}
+        engine.run((queries / "views.sql").read_text())
+        self.days = [row["date"] for row in engine.rows("SELECT DISTINCT date FROM activity ORDER BY date")]
+        self.same("days", len(self.days), 2)
+        engine.set_days(*self.days)
+
+    def same(self, what, found, said):
+        if found != said:
+            sys.exit(f"{what}: {self.engine.name} finds {found}, dbtime says {said}")
+
+    def close(self, what, found, said):
+        """For quotients, which engines round in their last digits."""
+        if found is None or said is None:
+            return self.same(what, found, said)
+        if abs(found - said) > 1e-9 * max(abs(said), 1e-3):
+            self.same(what, found, said)
+
+    def query(self, name):
+        return self.engine.rows((self.queries / f"{name}.sql").read_text())
+
+    def all(self):
+        found = [row["host"] for row in self.engine.rows("SELECT DISTINCT host FROM recordings ORDER BY host")]
+        self.same("hosts", sorted(found), sorted(self.reports))
+        cells = self.waits_by_host()
+        self.waits_by_release()
+        self.top_statements()
+        self.changed_hosts()
+        self.regressed_statements()
+        rows = self.every_row_once()
+        self.only_named_partitions()
+        print(f"{self.engine.name}: {rows} rows, {cells} wait events: the sums are the same")
+
+    # Wait by state, cell by cell. Idle waits in the run queue stand in the ledger by a name of their own.
+    def ledger(self, report):
+        cells = {}
         for row in report["ledger"]:
             if row["section"] == "db_time":
                 event = row["wait_event"].removesuffix(" (no CPU)")
-                said[(host, row["wait_class"], event)] = {name: row[name] for name in STATES}
-    same("wait events", sorted(found), sorted(said))
-    for key, cells in found.items():
-        same(key, cells, said[key])
+                cells[(row["wait_class"], event)] = {name: row[name] for name in STATES}
+        return cells
+
+    def waits_by_host(self):
+        found = {}
+        for row in self.query("waits_by_host"):
+            key = (row["host"], row["wait_class"], row["wait_event"])
+            found[key] = {name: ns(row[column]) for name, column in STATES.items()}
+            self.same(f"total of {key}", ns(row["total"]), sum(found[key].values()))
+        said = {}
+        for host, report in self.reports.items():
+            for key, cells in self.ledger(report).items():
+                said[(host, *key)] = cells
+        self.same("wait events", sorted(found), sorted(said))
+        for key, cells in found.items():
+            self.same(key, cells, said[key])
+        return len(found)
+
+    def waits_by_release(self):
+        said, recorded, hosts = {}, {}, {}
+        for host, release, first, last in self.dbtime.recordings:
+            recorded[release] = recorded.get(release, 0) + last - first
+            hosts.setdefault(release, set()).add(host)
+            # In these stores recordings of a host do not overlap: its period is that of the recording.
+            period = [f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}" for at in (first, last)]
+            for key, cells in self.ledger(self.dbtime.report(host, ("--from", period[0], "--to", period[1]))).items():
+                sums = said.setdefault((release, *key), dict.fromkeys(STATES, 0))
+                for name in STATES:
+                    sums[name] += cells[name]
+        self.same("more than one release", len(recorded) > 1, True)
+        rows = self.query("waits_by_release")
+        found = {(row["release"], row["wait_class"], row["wait_event"]): row for row in rows}
+        self.same("wait events of releases", sorted(found), sorted(said))
+        for key, row in found.items():
+            self.same(key, {name: ns(row[column]) for name, column in STATES.items()}, said[key])
+            total = sum(said[key].values())
+            of_release = sum(sum(cells.values()) for (release, *_), cells in said.items() if release == key[0])
+            self.same(f"hosts of {key[0]}", row["hosts"], len(hosts[key[0]]))
+            self.close(f"percent of {key}", row["percent"], 100 * total / of_release)
+            self.close(f"sessions of {key}", row["average_sessions"], total / 1e9 / recorded[key[0]])
 
     # Statements over the fleet.
-    statements = {}
-    for report in reports.values():
-        for row in report["statements"]:
-            query_id = int(row["query"] or 0)
-            statements[query_id] = statements.get(query_id, 0) + row["total_ns"]
-    top = query("top_statements")
-    same("statements", {row["statement"]: ns(row["seconds"]) for row in top}, statements)
-    texts = {row["statement"]: row["text"] for row in top}
-    same("texts", all(text for statement, text in texts.items() if statement), True)
+    def top_statements(self):
+        said = {}
+        for report in self.reports.values():
+            for row in report["statements"]:
+                statement = int(row["query"] or 0)
+                sums = said.setdefault(statement, {"total_ns": 0, "runnable_ns": 0, "hosts": 0})
+                sums["hosts"] += 1
+                for name in ("total_ns", "runnable_ns"):
+                    sums[name] += row[name]
+        rows = self.query("top_statements")
+        found = {
+            row["statement"]: {
+                "total_ns": ns(row["seconds"]), "runnable_ns": ns(row["run_queue_seconds"]), "hosts": row["hosts"],
+            }
+            for row in rows
+        }
+        self.same("statements", found, said)
+        everything = sum(sums["total_ns"] for sums in said.values())
+        on_cpu = sum(row[state] for report in self.reports.values() for cells in [self.ledger(report)]
+                     for row in cells.values() for state in ("user_ns", "kernel_ns"))
+        self.same("CPU of statements", sum(ns(row["cpu_seconds"]) for row in rows), on_cpu)
+        for row in rows:
+            self.close("percent", row["percent"], 100 * said[row["statement"]]["total_ns"] / everything)
+            self.same("a text", bool(row["text"]), row["statement"] != 0)
+
+    def of_days(self, host):
+        """Reports of a host on both days."""
+        ends = [str(day) for day in (*self.days, self.days[-1] + datetime.timedelta(days=1))]
+        return [self.dbtime.report(host, ("--from", begin, "--to", end)) for begin, end in zip(ends, ends[1:])]
 
     # The shape of each host on two days.
-    days = [row[0] for row in db.execute("SELECT DISTINCT date FROM activity ORDER BY 1").fetchall()]
-    db.execute(f"SET VARIABLE day_before = DATE '{days[0]}'")
-    db.execute(f"SET VARIABLE day = DATE '{days[1]}'")
-    moved = query("changed_hosts")
-    same("hosts that are compared", sorted(row["host"] for row in moved), sorted(reports))
-    for row in moved:
-        shares = []
-        for day in days:
-            sums = dict(db.execute(
-                "SELECT wait_class || ':' || wait_event, sum(ns) FROM time_spent "
-                "WHERE section = 'db_time' AND host = ? AND date = ? GROUP BY ALL", [row["host"], day]).fetchall())
-            total = sum(sums.values())
-            shares.append({wait: float(value) / float(total) for wait, value in sums.items()})
-        waits = set(shares[0]) | set(shares[1])
-        change = sum(abs(shares[1].get(wait, 0) - shares[0].get(wait, 0)) for wait in waits) * 50
-        same(f"change of {row['host']}", round(row["percent_moved"], 6), round(change, 6))
+    def changed_hosts(self):
+        moved = self.query("changed_hosts")
+        self.same("hosts that are compared", sorted(row["host"] for row in moved), sorted(self.reports))
+        for row in moved:
+            shares = []
+            for report in self.of_days(row["host"]):
+                sums = {":".join(wait): sum(cells.values()) for wait, cells in self.ledger(report).items()}
+                total = sum(sums.values())
+                shares.append({wait: value / total for wait, value in sums.items()})
+            waits = set(shares[0]) | set(shares[1])
+            changes = {wait: shares[1].get(wait, 0) - shares[0].get(wait, 0) for wait in waits}
+            self.close(f"change of {row['host']}", row["percent_moved"], sum(map(abs, changes.values())) * 50)
+            self.same(f"what grew on {row['host']}", row["more_of"], max(changes, key=changes.get))
+            self.close(f"growth on {row['host']}", row["by_percent_of_db_time"], 100 * max(changes.values()))
+
+    def regressed_statements(self):
+        begins = [day_begin(day) for day in (*self.days, self.days[-1] + datetime.timedelta(days=1))]
+        recorded, spent, per_transaction = {}, {}, {}
+        for host in self.dbtime.hosts:
+            recorded[host] = [self.dbtime.recorded(host, begin, end) for begin, end in zip(begins, begins[1:])]
+            for day, report in enumerate(self.of_days(host)):
+                for row in report["statements"]:
+                    if row["text"]:
+                        spent.setdefault(row["text"], {}).setdefault(host, [0, 0])[day] += row["total_ns"] / 1e9
+            part = f"{self.dbtime.store}?host={urllib.parse.quote(host, safe='')}"
+            sides = [f"{part}&from={day}&to={day + datetime.timedelta(days=1)}" for day in self.days]
+            try:
+                difference = self.dbtime.ask("diff", *sides, "--per", "transaction")
+            except subprocess.CalledProcessError:
+                continue  # It does not count them.
+            per_transaction[host] = {
+                row["text"]: (row["good"] / 1e6, row["bad"] / 1e6) for row in difference["statements"] if row["text"]
+            }
+        self.same("hosts that count transactions", list(per_transaction), ["db1"])
+        grown = {}
+        for text, hosts in spent.items():
+            rates = {host: [of / recorded[host][day] for day, of in enumerate(days)] for host, days in hosts.items()}
+            growth = sum(max(now - before, 0) for before, now in rates.values())
+            if growth > 0:
+                grown[text] = growth
+                hosts[""] = [sum(days[day] for days in hosts.values()) for day in (0, 1)]
+        recorded[""] = [sum(days[day] for days in recorded.values()) for day in (0, 1)]
+        rows = self.query("regressed_statements")
+        order = list(dict.fromkeys(row["text"] for row in rows))
+        self.same("statements that grew", order, sorted(grown, key=grown.get, reverse=True))
+        found = {(row["text"], row["host"]): row for row in rows}
+        self.same("lines", sorted(found), sorted((text, host) for text in grown for host in spent[text]))
+        for (text, host), row in found.items():
+            for day, name in enumerate(("before", "now")):
+                self.close(f"{text} on '{host}' {name}", row[f"average_sessions_{name}"],
+                           spent[text][host][day] / recorded[host][day])
+                # On all hosts together it is that of those that count.
+                said = per_transaction.get(host or "db1", {}).get(text)
+                self.close(f"{text} on '{host}' {name} by transaction", row[f"ms_per_transaction_{name}"], said and said[day])
 
     # Every row once, each with what its ids stand for.
-    for column, table in (("session", "sessions"), ("statement", "statements"), ("user_stack", "stacks")):
-        lost = db.execute(
-            f"SELECT count(*) FROM activity a ANTI JOIN {table} d ON d.recording = a.recording AND d.id = a.{column} "
-            f"WHERE {column} <> 0").fetchone()[0]
-        same(f"rows whose {column} is not in {table}", lost, 0)
-    rows = db.execute("SELECT count(*) FROM activity").fetchone()[0]
-    same("rows", db.execute("SELECT count(*) FROM time_spent").fetchone()[0], rows)
+    def every_row_once(self):
+        def pairs(query):
+            return {(row["recording"], row["id"]) for row in self.engine.rows(query)}
+
+        for column, table in (("session", "sessions"), ("statement", "statements"), ("user_stack", "stacks")):
+            used = pairs(f"SELECT DISTINCT recording, {column} AS id FROM activity WHERE {column} <> 0")
+            self.same(f"ids whose {column} is not in {table}", used - pairs(f"SELECT recording, id FROM {table}"), set())
+
+        def count(table):
+            return self.engine.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"]
+
+        rows = count("activity")
+        self.same("rows", count("time_spent"), rows)
+        return rows
+
     # A partition that is named is all that is read.
-    plan = db.execute(
-        f"EXPLAIN ANALYZE SELECT sum(ns) FROM activity WHERE date = DATE '{days[0]}' AND hour = 22").fetchall()[0][1]
-    print(f"{rows} rows, {len(found)} wait events, {len(top)} statements: the sums are the same")
-    print(plan if "--plan" in sys.argv else "", end="")
+    def only_named_partitions(self):
+        host = sorted(self.reports)[-1]
+        query = f"SELECT sum(ns) AS ns FROM activity WHERE date = DATE '{self.days[0]}' AND hour = 22"
+        hosts = self.engine.files_read(query)
+        self.same("files of an hour", hosts, len(list(self.hour("*"))))
+        self.same("files of an hour of a host", self.engine.files_read(f"{query} AND host = '{host}'"), 1)
+
+    def hour(self, host):
+        return pathlib.Path(self.dbtime.store).glob(f"table=activity/date={self.days[0]}/hour=22/host={host}/*.parquet")
+
+
+def columns(engine):
+    return {view: sorted(next(iter(row.values())) for row in engine.rows(f"DESCRIBE {view}")) for view in VIEWS}
+
+
+def main(name, store, binary, *arguments):
+    hosts = [argument for argument in arguments if not argument.startswith("--bucket=")]
+    buckets = [argument.removeprefix("--bucket=") for argument in arguments if argument.startswith("--bucket=")]
+    dbtime = Dbtime(binary, store, hosts)
+    for place in [store, *buckets]:
+        engine = ENGINES[name](place)
+        Comparison(engine, QUERIES / name, dbtime).all()
+        # DuckDB takes the columns that the files have.
+        model = ENGINES["duckdb"](store)
+        model.run((QUERIES / "duckdb/views.sql").read_text())
+        for view, names in columns(model).items():
+            if columns(engine)[view] != names:
+                sys.exit(f"{view}: {engine.name} has the columns {columns(engine)[view]}, DuckDB {names}")
 
 
 if __name__ == "__main__":
-    main(*[argument for argument in sys.argv[1:] if argument != "--plan"])
+    main(*sys.argv[1:])

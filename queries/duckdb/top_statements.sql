@@ -1,6 +1,6 @@
 -- The statements with the most DB time, over all hosts of the store. Needs views.sql.
 SELECT t.statement,
-       any_value(s.text) AS text,
+       max(s.text) AS text,
        count(DISTINCT t.host) AS hosts,
        sum(t.ns) / 1e9 AS seconds,
        100 * sum(t.ns) / sum(sum(t.ns)) OVER () AS percent,

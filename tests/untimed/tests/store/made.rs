@@ -124,6 +124,19 @@ pub(crate) fn record(
     hours: i64,
     complete: bool,
 ) -> PathBuf {
+    record_release(home, name, host, start_s, hours, complete, "18.1")
+}
+
+/// The same, of a server of this version.
+pub(crate) fn record_release(
+    home: &TempDir,
+    name: &str,
+    host: &str,
+    start_s: i64,
+    hours: i64,
+    complete: bool,
+    version: &str,
+) -> PathBuf {
     let path = home.path().join(name);
     let meta = Meta {
         schema: SCHEMA_VERSION.to_string(),
@@ -137,7 +150,7 @@ pub(crate) fn record(
         },
         database: DatabaseMeta {
             product: "PostgreSQL".to_string(),
-            version: "18.1".to_string(),
+            version: version.to_string(),
             target: "server".to_string(),
             held_locks: true,
             ..DatabaseMeta::default()
@@ -153,7 +166,11 @@ pub(crate) fn record(
     let mut writer = RecordingWriter::create(&path, meta).expect("a new recording");
     let mut numbers = Numbers(host.bytes().map(u64::from).sum());
     for hour in 0..hours {
-        let rows = rows_of_hour(start_s + hour * HOUR_S, hour == 0, &mut numbers);
+        let mut rows = rows_of_hour(start_s + hour * HOUR_S, hour == 0, &mut numbers);
+        // One host of several counts transactions.
+        if host == "db1" {
+            add_transactions(&mut rows, start_s + hour * HOUR_S);
+        }
         writer.write(&rows).expect("it can be written");
     }
     if complete {
@@ -219,6 +236,20 @@ fn rows_of_hour(start_s: i64, is_first: bool, numbers: &mut Numbers) -> Rows {
         }
     }
     rows
+}
+
+/// Those of an hour, of each session of a client.
+fn add_transactions(rows: &mut Rows, start_s: i64) {
+    for session in 1..=3u64 {
+        rows.counters.push(CounterRow {
+            time: start_s * 1_000_000,
+            session: SessionId(session),
+            source: counter::SESSION_MEMORY.to_string(),
+            name: counter::TRANSACTIONS.to_string(),
+            value: 1_000 + start_s / HOUR_S % 24 * 10 + session as i64,
+            ..CounterRow::default()
+        });
+    }
 }
 
 fn add_second(

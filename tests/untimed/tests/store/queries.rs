@@ -1,14 +1,32 @@
-//! The ready queries, in the engine that they are for: their sums are those of reports.
+//! The ready queries, each in the engine that it is for: their sums are those of reports.
 
 use std::fs;
 use std::process::Command;
 
-use dbtime_tests::{dbtime, repository, skip};
+use dbtime_tests::{dbtime, dbtime_binary, repository, skip};
 
-use crate::made::{HOUR_S, Made, START_S, plain, record, scratch};
+use crate::made::{HOUR_S, Made, START_S, plain, record, record_release, scratch};
+use crate::s3::{CREDENTIALS, Server};
+
+/// Its name in paths is another.
+const ODD_HOST: &str = "db 4/é%41";
 
 #[test]
 fn duckdb_gets_the_sums_of_reports_from_the_ready_queries() {
+    gets_the_sums_of_reports("duckdb");
+}
+
+#[test]
+fn clickhouse_gets_the_sums_of_reports_from_the_ready_queries() {
+    gets_the_sums_of_reports("clickhouse");
+}
+
+#[test]
+fn spark_gets_the_sums_of_reports_from_the_ready_queries() {
+    gets_the_sums_of_reports("spark");
+}
+
+fn gets_the_sums_of_reports(engine: &str) {
     let python = repository().join("target/venv/bin/python");
     if !python.exists() {
         skip("no Python environment: run scripts/python-env.sh");
@@ -21,32 +39,37 @@ fn duckdb_gets_the_sums_of_reports_from_the_ready_queries() {
     let other = record(&home, "other.dbt", "db3", START_S, 1, true);
     dbtime(&["store", "put", plain(&other), plain(&store)]).expect_code(0);
     fs::remove_dir_all(store.join("recordings/host=db3")).expect("it is there");
-    let early = record(&home, "early.dbt", "db1", START_S + 6 * HOUR_S, 1, false);
-    let late = record(&home, "late.dbt", "db1", START_S + 6 * HOUR_S, 2, true);
-    for recording in [&early, &late] {
+    let later = START_S + 6 * HOUR_S;
+    let early = record_release(&home, "early.dbt", "db1", later, 1, false, "18.2");
+    let late = record_release(&home, "late.dbt", "db1", later, 2, true, "18.2");
+    let odd = record(&home, "odd.dbt", ODD_HOST, START_S, 5, true);
+    for recording in [&early, &late, &odd] {
         dbtime(&["store", "put", plain(recording), plain(&store)]).expect_code(0);
     }
     let mut command = Command::new(python);
-    command
-        .arg(repository().join("tests/store_sums.py"))
-        .arg(&store)
-        .arg(repository().join("queries/duckdb"));
-    for host in ["db1", "db2"] {
-        let report = home.path().join(format!("{host}.json"));
-        let arguments = [
-            "report",
-            plain(&store),
-            "--host",
-            host,
-            "--format",
-            "json",
-            "-o",
-            plain(&report),
-        ];
-        dbtime(&arguments).expect_code(0);
-        command.arg(format!("{host}={}", plain(&report)));
+    command.arg(repository().join("tests/store_sums.py")).arg(engine);
+    command.arg(&store).arg(dbtime_binary());
+    command.args(["db1", "db2", ODD_HOST]);
+    // Kept until the engine has ended.
+    let mut server = None;
+    if engine == "clickhouse" {
+        let Some(started) = Server::start() else { return };
+        for (_, recording) in made.recordings() {
+            started
+                .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
+                .expect_code(0);
+        }
+        for recording in [&late, &odd] {
+            started
+                .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
+                .expect_code(0);
+        }
+        command.arg(format!("--bucket={}/fleet/x", started.endpoint));
+        command.envs(CREDENTIALS);
+        server = Some(started);
     }
     let output = command.output().expect("python runs");
+    drop(server);
     assert!(
         output.status.success(),
         "{}{}",

@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::made::{HOUR_S, Made, START_S, as_json, moment, plain, scratch};
 
 /// A server of its own, on a port of its own; ends when dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    endpoint: String,
+    pub(crate) endpoint: String,
 }
 
 impl Server {
-    fn start() -> Option<Server> {
+    pub(crate) fn start() -> Option<Server> {
         let moto = repository().join("target/venv/bin/moto_server");
         if !moto.exists() {
             skip("no moto_server: run scripts/python-env.sh");
@@ -48,7 +48,7 @@ impl Server {
         Some(server)
     }
 
-    fn dbtime(&self, arguments: &[&str]) -> Outcome {
+    pub(crate) fn dbtime(&self, arguments: &[&str]) -> Outcome {
         dbtime_with(&self.endpoint, &CREDENTIALS, arguments)
     }
 
@@ -68,7 +68,7 @@ impl Drop for Server {
 }
 
 const SECRET: &str = "very-secret-0123456789";
-const CREDENTIALS: [(&str, &str); 3] = [
+pub(crate) const CREDENTIALS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "somebody"),
     ("AWS_SECRET_ACCESS_KEY", SECRET),
     ("AWS_DEFAULT_REGION", "us-east-1"),

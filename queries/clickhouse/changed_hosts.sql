@@ -1,0 +1,28 @@
+-- Hosts whose shape changed from one day to the next: by how much of their DB time moved between wait events, 0 to 100 percent, and
+-- what they spend more on now. Needs views.sql, and the two days:
+--
+--   SET param_day = '2026-10-11'; SET param_day_before = '2026-10-10';
+WITH sums AS (
+    SELECT host, date, wait_class || ':' || wait_event AS wait, sum(ns) AS ns
+    FROM time_spent
+    WHERE section = 'db_time' AND date IN ({day:Date}, {day_before:Date})
+    GROUP BY ALL
+),
+shape AS (
+    SELECT host, date, wait, ns / sum(ns) OVER (PARTITION BY host, date) AS share
+    FROM sums
+),
+both_days AS (
+    SELECT host, wait,
+           coalesce(max(share) FILTER (WHERE date = {day_before:Date}), 0) AS share_before,
+           coalesce(max(share) FILTER (WHERE date = {day:Date}), 0) AS share_now
+    FROM shape
+    GROUP BY ALL
+)
+SELECT host,
+       100 * sum(abs(share_now - share_before)) / 2 AS percent_moved,
+       argMax(wait, share_now - share_before) AS more_of,
+       100 * max(share_now - share_before) AS by_percent_of_db_time
+FROM both_days
+GROUP BY host
+ORDER BY percent_moved DESC, host;

@@ -1,0 +1,100 @@
+-- Views of a store of dbtime for ClickHouse, made in the current database. Say where the store is before they are made:
+--
+--   CREATE FUNCTION dbtime_store AS () -> 'https://bucket.s3.eu-central-1.amazonaws.com/fleet';
+--
+-- They read a directory. For a bucket let them read with s3 instead, which takes the same arguments:
+--
+--   sed 's/FROM file(/FROM s3(/' queries/clickhouse/views.sql
+--
+-- A file counts when a manifest names it: what a put that is under way, or was killed, has written is in none. Of a recording the
+-- manifest of the latest state counts. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
+-- and no other files are read. A column that a recording of an older dbtime lacks is empty, 0 or false.
+
+CREATE OR REPLACE VIEW recordings AS
+SELECT * EXCEPT (latest)
+FROM (
+    SELECT decodeURLComponent(f.host) AS host, recording, identity, complete, start, end, rows, bytes, damaged, meta,
+           row_number() OVER (
+               PARTITION BY f.host, identity
+               ORDER BY complete DESC, empty(damaged) DESC, rows DESC, end DESC, length(damaged), recording DESC
+           ) AS latest
+    FROM (
+        SELECT * REPLACE (parseDateTime64BestEffort(start, 6, 'UTC') AS start, parseDateTime64BestEffort(end, 6, 'UTC') AS end)
+        FROM file(dbtime_store() || '/recordings/*/*.json', 'JSONEachRow',
+            'host String, recording String, identity String, complete Bool, start String, end String, rows UInt64, bytes UInt64,
+             damaged Array(String), meta String')
+    ) f
+)
+WHERE latest = 1;
+
+-- In paths a host is written with %41 for what is no letter, digit, '.', '-' or '_', and what ClickHouse says is the path's.
+CREATE OR REPLACE VIEW activity AS
+SELECT *
+FROM (
+    SELECT * REPLACE (decodeURLComponent(host) AS host)
+    FROM file(dbtime_store() || '/table=activity/*/*/*/*.parquet', 'Parquet',
+        'time DateTime64(6, \'UTC\'), session UInt64, statement UInt64, wait_class String, wait_event String, idle Bool,
+         state String, session_state String, kernel_stack UInt64, user_stack UInt64, ns UInt64, count UInt64, samples UInt64,
+         fidelity String, pooled Bool, host String, recording String, date Date, hour UInt8')
+)
+WHERE (host, recording) IN (SELECT host, recording FROM recordings);
+
+CREATE OR REPLACE VIEW counters AS
+SELECT *
+FROM (
+    SELECT * REPLACE (decodeURLComponent(host) AS host)
+    FROM file(dbtime_store() || '/table=counters/*/*/*/*.parquet', 'Parquet',
+        'time DateTime64(6, \'UTC\'), session UInt64, statement UInt64, plan UInt64, source String, name String, value Int64,
+         host String, recording String, date Date, hour UInt8')
+)
+WHERE (host, recording) IN (SELECT host, recording FROM recordings);
+
+CREATE OR REPLACE VIEW sessions AS
+SELECT *
+FROM (
+    SELECT * REPLACE (decodeURLComponent(host) AS host)
+    FROM file(dbtime_store() || '/table=sessions/*/*/*.parquet', 'Parquet',
+        'id UInt64, pid UInt32, started DateTime64(6, \'UTC\'), backend_type String, user String, database String, client String,
+         leader_pid UInt32, title String, service String, module String, action String, client_id String, sid String,
+         application String, host String, recording String, date Date')
+)
+WHERE (host, recording) IN (SELECT host, recording FROM recordings);
+
+CREATE OR REPLACE VIEW statements AS
+SELECT *
+FROM (
+    SELECT * REPLACE (decodeURLComponent(host) AS host)
+    FROM file(dbtime_store() || '/table=statements/*/*/*.parquet', 'Parquet',
+        'id UInt64, text String, sql_id String,
+         plan_steps Array(Tuple(plan UInt64, id UInt64, parent UInt64, operation String, executions UInt64, rows UInt64,
+                                consistent_gets UInt64, physical_reads UInt64, physical_writes UInt64, elapsed_us UInt64)),
+         callers Array(Tuple(statement UInt64, calls UInt64, elapsed_us UInt64)),
+         hash_value UInt64, user_id Nullable(UInt32), depth Nullable(UInt32), command Nullable(UInt32), alike UInt64,
+         binds Array(Tuple(values Array(String), executions UInt64, elapsed_us UInt64, rows UInt64)),
+         bound_executions Array(Tuple(time_us Int64, elapsed_us UInt64,
+                                      values Array(Tuple(position UInt32, value Nullable(String))))),
+         bound_execution_count UInt64, host String, recording String, date Date')
+)
+WHERE (host, recording) IN (SELECT host, recording FROM recordings);
+
+CREATE OR REPLACE VIEW stacks AS
+SELECT *
+FROM (
+    SELECT * REPLACE (decodeURLComponent(host) AS host)
+    FROM file(dbtime_store() || '/table=stacks/*/*/*.parquet', 'Parquet',
+        'id UInt64, frames Array(Tuple(symbol String, module String, build_id String, offset UInt64)),
+         host String, recording String, date Date')
+)
+WHERE (host, recording) IN (SELECT host, recording FROM recordings);
+
+-- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
+-- (their recorder was killed) count as foreground, as in reports.
+CREATE OR REPLACE VIEW time_spent AS
+SELECT a.*, s.pid AS pid, s.backend_type AS backend_type, s.user AS user, s.database AS database, s.application AS application,
+       multiIf(coalesce(s.backend_type, 'unknown') NOT IN ('client backend', 'parallel worker', 'process', 'unknown'),
+                   'background',
+               a.idle AND a.state <> 'runnable', 'idle',
+               'db_time') AS section
+FROM activity a
+LEFT JOIN sessions s ON s.host = a.host AND s.recording = a.recording AND s.id = a.session
+SETTINGS join_use_nulls = 1;
