@@ -25,6 +25,8 @@ use dbtime_model::recording::Meta;
 
 pub use command::run;
 pub(crate) use naming::plain_words;
+pub(crate) use segments::Segments;
+pub(crate) use series::begin_segments;
 pub use standing::Standing;
 
 use series::Series;
