@@ -18,6 +18,8 @@ use crate::load::{Source, learn};
 const MOST_ROWS: usize = 400_000;
 /// Rows of latencies that are kept: some 60 MB. Where single events are counted they are more than all others, and go first.
 const MOST_LATENCIES: usize = 300_000;
+/// Waits are followed seconds after they were sampled: until then the samples of the seconds around stand for the same waits.
+const CAUSES_LATE_US: i64 = 15 * SECOND_US;
 /// Frames of stacks that are kept: some 100 MB.
 const MOST_FRAMES: usize = 400_000;
 /// Sessions and statements that are kept though no row that is kept has anything of them.
@@ -261,14 +263,17 @@ impl Recent {
             for (_, second) in self.seconds.range(from_us..to_us) {
                 rows.activity.extend_from_slice(&second.activity);
                 rows.counters.extend_from_slice(&second.counters);
-                if more.causes {
-                    rows.causes.extend_from_slice(&second.causes);
-                }
                 if more.latencies {
                     rows.latency.extend_from_slice(&second.latency);
                 }
                 if more.held_locks {
                     rows.held_locks.extend_from_slice(&second.held_locks);
+                }
+            }
+            if more.causes {
+                let around = from_us.saturating_sub(CAUSES_LATE_US)..to_us.saturating_add(CAUSES_LATE_US);
+                for (_, second) in self.seconds.range(around) {
+                    rows.causes.extend_from_slice(&second.causes);
                 }
             }
             let named = rows.refers_to();

@@ -21,6 +21,10 @@ use crate::usage::Usage;
 const KEPT_S: i64 = 300;
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
+/// Rows of a second have come so long after its end, as a rule.
+const USUALLY_LATE_US: i64 = 400_000;
+/// So long after it nothing more of it is waited for.
+const LATEST_US: i64 = 3_000_000;
 
 pub(super) fn run(arguments: &TopArguments, colours: Colours, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let options = Options {
@@ -152,8 +156,15 @@ impl Recorder {
                 }
                 self.saving = Some(saving);
             }
-            (Some(saving), false) => {
-                self.ending = Some(saving.end(self.collector.meta(), &self.shared.recent()));
+            (Some(mut saving), false) => {
+                let now_us = self.collector.now_us();
+                let until_us = saving.until_us(now_us);
+                let is_whole =
+                    now_us >= until_us.saturating_add(USUALLY_LATE_US) && self.collector.is_settled(until_us);
+                match is_whole || now_us >= until_us.saturating_add(LATEST_US) {
+                    true => self.ending = Some(saving.end(self.collector.meta(), &self.shared.recent())),
+                    false => self.saving = Some(saving),
+                }
             }
             (None, false) => {}
         }

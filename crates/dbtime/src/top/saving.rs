@@ -64,6 +64,8 @@ pub(super) struct Saving {
     notes: Vec<Note>,
     before: (Quality, Cost),
     pending: Rows,
+    /// Its end, once somebody wants it to end.
+    until_us: Option<i64>,
     described: Described,
     next: Instant,
 }
@@ -114,6 +116,7 @@ impl Saving {
             before: standings.at(start_us),
             described: Described::default(),
             pending: rows,
+            until_us: None,
             next: Instant::now(),
         })
     }
@@ -132,6 +135,8 @@ impl Saving {
 
     /// Hands on what has come when it is time. False: it is over, something went wrong.
     pub(super) fn go_on(&mut self, meta: impl FnOnce() -> Meta, recent: &Recent) -> bool {
+        // Somebody who wanted it to end may have thought better of it.
+        self.until_us = None;
         if Instant::now() < self.next {
             return !self.thread.is_finished();
         }
@@ -147,9 +152,21 @@ impl Saving {
         }
     }
 
+    /// The end of it, which is that of the second that has begun: times of parts of it are not known.
+    pub(super) fn until_us(&mut self, now_us: i64) -> i64 {
+        let next = now_us
+            .div_euclid(SECOND_US)
+            .saturating_add(1)
+            .saturating_mul(SECOND_US);
+        *self.until_us.get_or_insert(next)
+    }
+
     /// What waits, with what describes it.
     fn part(&mut self, meta: Meta, recent: &Recent) -> (Meta, Rows) {
         let mut rows = std::mem::take(&mut self.pending);
+        if let Some(until_us) = self.until_us {
+            rows.split_off_times(until_us);
+        }
         self.described.add(rows.describes());
         let mut missing = rows.refers_to();
         missing.subtract(&self.described);
@@ -161,6 +178,7 @@ impl Saving {
         notes.extend(self.notes.iter().cloned());
         let meta = Meta {
             start_us: self.start_us,
+            end_us: self.until_us.map_or(meta.end_us, |until| until.min(meta.end_us)),
             quality: meta.quality.since(&self.before.0),
             cost: meta.cost.since(&self.before.1),
             notes,
@@ -218,7 +236,7 @@ fn said(path: &std::path::Path, seconds: i64) -> String {
     let name = name.map(PathBuf::from).unwrap_or_default();
     let place = place.map(PathBuf::from).unwrap_or_default();
     format!(
-        "recording {} in {}: the last {seconds} s and what comes; r ends it",
+        "recording {} (r ends it) in {}: the last {seconds} s and what comes",
         name.display(),
         place.display()
     )

@@ -33,7 +33,7 @@ fn chains(report: &CauseReport, rate: Rate) -> Table {
         Column::new("waited", Setting::Number, 0),
         Column::new("behind it", Setting::Number, 0),
         Column::new("%", Setting::Number, 2),
-        Column::new("who (who waits for it: below it)", Setting::Text(24), 0),
+        Column::new("session", Setting::Text(24), 0),
         Column::new("was", Setting::Text(16), 0),
         Column::new("statement", Setting::Text(16), 1),
     ];
@@ -69,7 +69,7 @@ fn chains(report: &CauseReport, rate: Rate) -> Table {
 }
 
 fn behind(waiting: &[Waiting], level: usize, report: &CauseReport, rate: Rate, rows: &mut Vec<Row>) {
-    let indent = "  ".repeat(level);
+    let branch = format!("└{}", "─".repeat(level));
     for one in waiting {
         let (was, text) = match one.waits.first() {
             Some((wait, id, _)) => (wait.to_string(), statement(*id, one.text.as_deref())),
@@ -79,7 +79,7 @@ fn behind(waiting: &[Waiting], level: usize, report: &CauseReport, rate: Rate, r
             rate.cell(one.ns),
             rate.cell(one.behind_ns),
             share(one.ns, report.blocked_ns),
-            format!("{indent}└ {}", one.who),
+            format!("{branch} {}", one.who),
             was,
             text,
         ];
@@ -91,7 +91,7 @@ fn behind(waiting: &[Waiting], level: usize, report: &CauseReport, rate: Rate, r
                 rate.cell(one.beyond.ns),
                 String::new(),
                 share(one.beyond.ns, report.blocked_ns),
-                format!("{indent}  └ {who} behind it"),
+                format!("{branch}─ {who} behind it"),
                 String::new(),
                 String::new(),
             ];

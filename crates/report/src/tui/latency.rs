@@ -46,16 +46,11 @@ pub(super) fn table(answers: &Answers, rate: Rate, order: usize) -> Table {
         }
         for group in groups {
             let subject = Subject::Event(kind.kind.clone(), group.labels.concat());
-            let cells = cells(
-                format!("  {}", group.labels.concat()),
-                report,
-                rate,
-                &group.histogram,
-            );
+            let cells = cells(group.labels.concat(), report, rate, &group.histogram);
             rows.push(Row::new(subject, Weight::Usual, cells));
         }
         if kind.others > 0 {
-            let name = format!("  {}", counted(kind.others, "other"));
+            let name = counted(kind.others, "other");
             let cells = cells(name, report, rate, &kind.others_total);
             rows.push(Row::new(Subject::Sum, Weight::Faint, cells));
         }
