@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::num::NonZero;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -45,7 +46,16 @@ impl Screen {
     ///
     /// # Panics
     /// When there is no terminal to be had.
-    pub fn start_with(
+    pub fn start_with(arguments: &[&str], size: (u16, u16), environment: &[(&str, &str)]) -> Screen {
+        Screen::start_in(Path::new("."), arguments, size, environment)
+    }
+
+    /// The same in another directory.
+    ///
+    /// # Panics
+    /// When there is no terminal to be had.
+    pub fn start_in(
+        directory: &Path,
         arguments: &[&str],
         (columns, rows): (u16, u16),
         environment: &[(&str, &str)],
@@ -56,6 +66,7 @@ impl Screen {
         let mut command = Command::new(dbtime_binary());
         command
             .args(arguments)
+            .current_dir(directory)
             .env("TERM", "xterm-256color")
             .env_remove("NO_COLOR")
             .env_remove("COLORTERM")

@@ -1,7 +1,10 @@
 //! `dbtime top` on a terminal of its own: what can be read there is what a report says, and the terminal is given back.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
@@ -139,10 +142,17 @@ fn at_end(recording: &Path, size: (u16, u16), more: &[&str]) -> Screen {
     screen
 }
 
-/// The words of the line that begins with this one.
+/// Whether the chosen view has this heading: on a large screen others are beside it.
+fn is_headed(text: &str, heading: &str) -> bool {
+    let mut lines = text.lines().filter_map(|line| line.split('│').next());
+    lines.any(|line| line.contains(heading))
+}
+
+/// The words of the line of the chosen view that begins with this one.
 #[track_caller]
 fn words(text: &str, first: &str) -> Vec<String> {
-    let line = text.lines().find(|line| line.trim_start().starts_with(first));
+    let mut lines = text.lines().filter_map(|line| line.split('│').next());
+    let line = lines.find(|line| line.trim_start().starts_with(first));
     let line = line.unwrap_or_else(|| panic!("no line begins with '{first}':\n{text}"));
     line.split_whitespace().map(str::to_string).collect()
 }
@@ -163,7 +173,7 @@ fn assert_same(screen: &mut Screen, report: &Value) {
     let db_time = number(&report["db_time_ns"]);
     let aas = format!("AAS {} in", rounded(number(&report["aas"]), 2));
     let text = screen.wait_for("AAS of the report", SOON, |text| {
-        text.contains(&aas) && text.contains("DB time")
+        text.contains(&aas) && is_headed(text, "DB time")
     });
     // The wait classes sum to it.
     let legend = text.lines().find(|line| line.starts_with('█')).expect("a legend");
@@ -210,7 +220,7 @@ fn assert_same(screen: &mut Screen, report: &Value) {
     assert!(found > 0, "{report:#}");
 
     screen.press("2");
-    let text = screen.wait_for("statements", SOON, |text| text.contains("main wait"));
+    let text = screen.wait_for("statements", SOON, |text| is_headed(text, "main wait"));
     let statement = &report["statements"][0];
     let line = text.lines().skip_while(|line| !line.contains("main wait")).nth(1);
     let line = line.unwrap_or_else(|| panic!("{text}"));
@@ -220,7 +230,7 @@ fn assert_same(screen: &mut Screen, report: &Value) {
     assert_eq!(words[1], rate(&statement["total_ns"]), "{text}");
 
     screen.press("3");
-    let text = screen.wait_for("sessions", SOON, |text| text.contains("pid user"));
+    let text = screen.wait_for("sessions", SOON, |text| is_headed(text, "pid user"));
     for session in report["sessions"].as_array().expect("sessions") {
         let active = number(&session["active_ns"]);
         if active / elapsed < 0.05 || session["backend_type"] != "client backend" {
@@ -336,6 +346,171 @@ fn a_session_that_sleeps_is_on_the_live_screen_within_three_seconds() {
 }
 
 #[test]
+fn a_chain_of_locks_is_among_the_causes_and_the_key_records_it() {
+    needs_recording!();
+    let home = TempDir::new().expect("a directory");
+    let cluster = distribution().start(Options::default().set("compute_query_id", "on"));
+    let mut holder = Session::connect(&cluster);
+    holder.run("CREATE TABLE queue (id int PRIMARY KEY, n int)");
+    holder.run("INSERT INTO queue VALUES (1, 0), (2, 0)");
+    let mut first = Session::connect(&cluster);
+    let mut second = Session::connect(&cluster);
+    let pids = [holder.pid(), first.pid(), second.pid()];
+    let arguments = ["top", "--postgres", plain(cluster.data_dir()), "--seconds", "2"];
+    // Whoever has called sudo.
+    let caller = [("SUDO_UID", "54321"), ("SUDO_GID", "54321")];
+    let mut screen = Screen::start_in(home.path(), &arguments, LARGE, &caller);
+    screen.press("5");
+    screen.wait_for("the view", SOON, |text| {
+        text.contains("LIVE") && is_headed(text, "blocked")
+    });
+    holder.run("BEGIN");
+    holder.run("UPDATE queue SET n = 1 WHERE id = 1");
+    first.run("BEGIN");
+    first.run("UPDATE queue SET n = 2 WHERE id = 2");
+    let begin = Instant::now();
+    let waits = std::thread::spawn(move || {
+        first.run("UPDATE queue SET n = 3 WHERE id = 1");
+        let waited = begin.elapsed();
+        first.run("COMMIT");
+        (first, waited)
+    });
+    let behind = std::thread::spawn(move || {
+        let begin = Instant::now();
+        second.run("UPDATE queue SET n = 4 WHERE id = 2");
+        (second, begin.elapsed())
+    });
+    // Each under the one that it waits for: how long it waited, how long those behind it waited.
+    let is_there = |text: &str| {
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .filter_map(|line| line.split('│').next())
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let row = |pid: u32| rows.iter().find(|row| row.contains(&format!("{pid},").as_str()));
+        let amount = |word: &str| word.parse::<f64>().unwrap_or(0.0);
+        let is_about = |word: &str, expected: f64| (amount(word) - expected).abs() < 0.05;
+        match pids.map(row) {
+            [Some(holder), Some(first), Some(second)] => {
+                is_about(holder[1], 2.0)
+                    && holder[3] == "pid"
+                    && is_about(first[0], 1.0)
+                    && is_about(first[1], 1.0)
+                    && first[3] == "└"
+                    && is_about(second[0], 1.0)
+                    && second[1] == "-"
+                    && second.contains(&"Lock:transactionid")
+            }
+            _ => false,
+        }
+    };
+    let text = screen.wait_for("the chain", SOON, is_there);
+    assert!(text.contains("idle in transaction (its client)"), "{text}");
+    // The same wait by wait.
+    screen.press("s");
+    screen.wait_for("wait by wait", SOON, |text| is_headed(text, "waited for"));
+    // From a blocked session to its page.
+    screen.press("s");
+    screen.wait_for("the chain", SOON, is_there);
+    screen.press(ENTER);
+    screen.wait_for("the holder", SOON, |text| {
+        text.contains(&format!("Session {}", pids[0]))
+    });
+    screen.press(ESCAPE);
+    // What is seen is recorded: what was seen before, too.
+    screen.press("r");
+    screen.wait_for("where it is", SOON, |text| {
+        text.contains("REC LIVE") && text.contains(&format!("in {}", plain(home.path())))
+    });
+    std::thread::sleep(Duration::from_secs(7));
+    holder.run("COMMIT");
+    let (_first, first_waited) = waits.join().expect("it gets its lock");
+    let (_second, second_waited) = behind.join().expect("it gets its lock");
+    std::thread::sleep(Duration::from_secs(3));
+    screen.press("r");
+    screen.wait_for("that it is over", SOON, |text| {
+        text.contains("recorded ") && !text.contains("REC LIVE")
+    });
+    screen.press("q");
+    assert!(screen.wait_for_end().success());
+    screen.assert_given_back("q");
+    let made: Vec<_> = std::fs::read_dir(home.path())
+        .expect("a directory")
+        .flatten()
+        .collect();
+    let [recording] = made.as_slice() else {
+        panic!("{made:?}");
+    };
+    let metadata = recording.metadata().expect("a directory");
+    assert_eq!((metadata.uid(), metadata.mode() & 0o777), (54_321, 0o700));
+    let path = recording.path();
+    assert!(
+        screen
+            .text()
+            .contains(&format!("'dbtime report {}", plain(home.path()))),
+        "{}",
+        screen.text()
+    );
+    let report = dbtime(&["report", plain(&path), "--format", "json"]).expect_code(0);
+    let report: Value = serde_json::from_str(&report.stdout).expect("JSON");
+    let waited = (first_waited + second_waited).as_secs_f64();
+    let db_time = number(&report["db_time_ns"]) / 1e9;
+    say(&format!("DB time {db_time:.3} s, waited {waited:.3} s"));
+    assert_close("DB time, s", db_time, waited, 0.02, 0.3);
+    assert_eq!(report["meta"]["complete"], true);
+    let causes = dbtime(&["report", plain(&path), "--causes"])
+        .expect_code(0)
+        .stdout;
+    assert!(causes.contains(&format!("pid {}", pids[0])), "{causes}");
+}
+
+#[test]
+fn latencies_are_shown_where_events_are_counted_and_else_why_there_are_none() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let directory = plain(cluster.data_dir());
+    let mut screen = Screen::start(&["top", "--postgres", directory], SMALL);
+    screen.press("6");
+    screen.wait_for("the way to latencies", SOON, |text| {
+        text.contains("LIVE") && text.contains("dbtime top --exact") && text.contains("dbtime iolat")
+    });
+    screen.press("q");
+    assert!(screen.wait_for_end().success());
+    let mut session = Session::connect(&cluster);
+    let ends = Arc::new(AtomicBool::new(false));
+    let wanted = Arc::clone(&ends);
+    let sleeps = std::thread::spawn(move || {
+        while !wanted.load(Ordering::Relaxed) {
+            session.run("SELECT pg_sleep(0.2)");
+        }
+    });
+    let mut screen = Screen::start(&["top", "--postgres", directory, "--exact=calls"], SMALL);
+    screen.press("6");
+    // Five a second, each of 200 ms.
+    let text = screen.wait_for("latencies", SOON, |text| {
+        let line = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("Timeout:PgSleep"));
+        let words: Vec<f64> = line.map_or_else(Vec::new, |line| {
+            line.split_whitespace()
+                .filter_map(|word| word.parse().ok())
+                .collect()
+        });
+        let is_median = |us: &f64| (199_000.0..215_000.0).contains(us);
+        words.iter().any(|rate| (4.0..5.3).contains(rate))
+            && words.iter().filter(|us| is_median(us)).count() >= 2
+    });
+    say(&text);
+    screen.press("\x1b[B");
+    screen.press(ENTER);
+    screen.wait_for("a distribution", SOON, |text| text.contains("from us"));
+    screen.press("q");
+    assert!(screen.wait_for_end().success());
+    ends.store(true, Ordering::Relaxed);
+    sleeps.join().expect("it sleeps");
+}
+
+#[test]
 fn a_recording_is_played_and_can_be_gone_through() {
     let home = TempDir::new().expect("a directory");
     let recording = made(&home, "");
@@ -426,7 +601,7 @@ fn rows_can_be_opened_and_filters_taken_back() {
     screen.wait_for("stacks", SOON, |text| text.contains("innermost"));
     screen.press("?");
     screen.wait_for("the help", SOON, |text| {
-        text.contains("ledger, SQL, sessions, stacks")
+        text.contains("ledger, SQL, sessions, stacks, causes")
     });
     screen.press(ESCAPE);
     screen.wait_for("stacks", SOON, |text| text.contains("innermost"));
@@ -478,7 +653,9 @@ fn names_of_others_do_nothing_to_the_terminal() {
     let recording = made(&home, HOSTILE);
     for size in [SMALL, LARGE] {
         let mut screen = at_end(&recording, size, &["--seconds", "60"]);
-        for keys in ["1", "2", "3", ENTER, ESCAPE, "4", ENTER, ESCAPE, "1", ENTER] {
+        for keys in [
+            "1", "2", "3", ENTER, ESCAPE, "4", ENTER, ESCAPE, "5", "6", "1", ENTER,
+        ] {
             screen.press(keys);
             std::thread::sleep(Duration::from_millis(400));
             let lines = screen.lines();

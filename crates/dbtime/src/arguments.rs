@@ -307,14 +307,14 @@ impl Precision {
 /// `dbtime top`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  sudo dbtime top\n  sudo dbtime top --postgres /var/lib/postgresql/15/main --seconds 15\n  dbtime top --replay slow.dbt --from 2m\n\nKeys: ? shows them, q quits."
+    after_help = "Examples:\n  sudo dbtime top\n  sudo dbtime top --postgres /var/lib/postgresql/15/main --seconds 15\n  sudo dbtime top --exact=calls\n  dbtime top --replay slow.dbt --from 2m\n\nKeys: ? shows them, r records, q quits."
 )]
 pub struct TopArguments {
     /// Whom
     #[command(flatten)]
     pub target: TargetArguments,
     /// Play a recording, second by second, in place of what goes on now (needs no root)
-    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle"])]
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle", "exact", "collector"])]
     pub replay: Option<PathBuf>,
     /// Begin to play there: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
     #[arg(long, value_name = "TIME", requires = "replay")]
@@ -326,9 +326,9 @@ pub struct TopArguments {
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, conflicts_with = "replay",
           value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
     pub rate_hz: u32,
-    /// What looks at the sessions
-    #[arg(long, value_name = "HOW", default_value = "bpf", conflicts_with = "replay")]
-    pub collector: CollectorKind,
+    /// How
+    #[command(flatten)]
+    pub precision: Precision,
     /// What is shown of the texts of statements
     #[arg(
         long,

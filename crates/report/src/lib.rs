@@ -150,7 +150,7 @@ pub use load::{Dimensions, Part, Source};
 pub use next_step::{NextStep, next_steps, next_steps_of_causes, next_steps_of_timeline, shell_word};
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};
-pub use recent::Recent;
+pub use recent::{MoreTables, Recent};
 pub use report::{Options, Report, ReportError, report};
 pub use saturation::Saturation;
 pub use scan::Period;

@@ -7,14 +7,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{
-    ActivityRow, CounterRow, NO_STACK, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow,
+    ActivityRow, CauseRow, CounterRow, Described, HeldLockRow, LatencyRow, NO_STACK, Rows, SessionId,
+    SessionRow, StackId, StackRow, StatementRow, Timed,
 };
 
 use crate::filter::SECOND_US;
 use crate::load::{Source, learn};
 
-/// Rows of activity and counters that are kept: some 100 MB.
+/// Rows of activity, counters, causes and held locks that are kept: some 100 MB.
 const MOST_ROWS: usize = 400_000;
+/// Rows of latencies that are kept: some 60 MB. Where single events are counted they are more than all others, and go first.
+const MOST_LATENCIES: usize = 300_000;
+/// Waits are followed seconds after they were sampled: until then the samples of the seconds around stand for the same waits.
+const CAUSES_LATE_US: i64 = 15 * SECOND_US;
 /// Frames of stacks that are kept: some 100 MB.
 const MOST_FRAMES: usize = 400_000;
 /// Sessions and statements that are kept though no row that is kept has anything of them.
@@ -30,8 +35,33 @@ pub struct Recent {
     stacks: HashMap<StackId, StackRow>,
     statements: HashMap<u64, StatementRow>,
     rows: usize,
+    latencies: usize,
     frames: usize,
     is_cut: bool,
+    /// What was forgotten ends here: what comes later of that time would be a part of it.
+    forgotten_us: i64,
+    /// The same of latencies.
+    latencies_forgotten_us: i64,
+}
+
+/// Tables that are taken besides activity and counters: no screen needs all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MoreTables {
+    /// Who was waited for.
+    pub causes: bool,
+    /// Single events.
+    pub latencies: bool,
+    /// Internal locks.
+    pub held_locks: bool,
+}
+
+impl MoreTables {
+    /// Every table.
+    pub const ALL: MoreTables = MoreTables {
+        causes: true,
+        latencies: true,
+        held_locks: true,
+    };
 }
 
 /// What stands in one second.
@@ -39,15 +69,19 @@ pub struct Recent {
 struct Second {
     activity: Vec<ActivityRow>,
     counters: Vec<CounterRow>,
+    causes: Vec<CauseRow>,
+    held_locks: Vec<HeldLockRow>,
+    latency: Vec<LatencyRow>,
 }
 
 impl Second {
+    /// Without latencies, which are counted for themselves.
     fn len(&self) -> usize {
-        self.activity.len() + self.counters.len()
+        self.activity.len() + self.counters.len() + self.causes.len() + self.held_locks.len()
     }
 }
 
-/// What rows of activity are about.
+/// What rows are about.
 #[derive(Default)]
 struct Mentioned {
     sessions: HashSet<SessionId>,
@@ -68,6 +102,27 @@ impl Mentioned {
             mentioned
                 .sessions
                 .extend(second.counters.iter().map(|row| row.session));
+            for row in &second.causes {
+                mentioned.sessions.insert(row.session);
+                mentioned.statements.insert(row.statement);
+                for link in &row.chain {
+                    mentioned.sessions.insert(link.session);
+                    mentioned.statements.insert(link.statement);
+                    mentioned.stacks.insert(link.kernel_stack);
+                    mentioned.stacks.insert(link.user_stack);
+                }
+            }
+            for row in &second.held_locks {
+                mentioned.sessions.insert(row.session);
+                mentioned.statements.insert(row.statement);
+                mentioned.stacks.insert(row.kernel_stack);
+                mentioned.stacks.insert(row.user_stack);
+            }
+            for row in &second.latency {
+                mentioned.sessions.insert(row.session);
+                mentioned.statements.insert(row.statement);
+                mentioned.stacks.insert(row.stack);
+            }
         }
         mentioned.stacks.remove(&NO_STACK);
         mentioned
@@ -85,8 +140,11 @@ impl Recent {
             stacks: HashMap::new(),
             statements: HashMap::new(),
             rows: 0,
+            latencies: 0,
             frames: 0,
             is_cut: false,
+            forgotten_us: i64::MIN,
+            latencies_forgotten_us: i64::MIN,
         }
     }
 
@@ -97,13 +155,25 @@ impl Recent {
         let is_meant = |time: i64| (from_us..to_us).contains(&time);
         let mut problems = source.activity(|row| {
             if is_meant(row.time) {
-                recent.add_activity(row.clone());
+                recent.put(row.clone(), |second| &mut second.activity);
                 recent.keep_within_bounds();
             }
         });
         problems.extend(source.counters(|row| {
             if is_meant(row.time) {
-                recent.add_counter(row.clone());
+                recent.put(row.clone(), |second| &mut second.counters);
+                recent.keep_within_bounds();
+            }
+        }));
+        problems.extend(source.causes(|row| {
+            if is_meant(row.time) {
+                recent.put(row.clone(), |second| &mut second.causes);
+                recent.keep_within_bounds();
+            }
+        }));
+        problems.extend(source.latency(|row| {
+            if is_meant(row.time) {
+                recent.add_latency(row.clone());
                 recent.keep_within_bounds();
             }
         }));
@@ -121,8 +191,19 @@ impl Recent {
     /// Adds rows, and forgets those that are too old. `meta`: what the recording says about itself by now.
     pub fn add(&mut self, meta: Meta, rows: Rows) {
         self.meta = meta;
-        rows.activity.into_iter().for_each(|row| self.add_activity(row));
-        rows.counters.into_iter().for_each(|row| self.add_counter(row));
+        for row in rows.activity {
+            self.put(row, |second| &mut second.activity);
+        }
+        for row in rows.counters {
+            self.put(row, |second| &mut second.counters);
+        }
+        for row in rows.causes {
+            self.put(row, |second| &mut second.causes);
+        }
+        for row in rows.held_locks {
+            self.put(row, |second| &mut second.held_locks);
+        }
+        rows.latency.into_iter().for_each(|row| self.add_latency(row));
         for row in rows.sessions {
             self.sessions.insert(row.id, row);
         }
@@ -165,36 +246,71 @@ impl Recent {
         self.seconds.keys().next_back().copied()
     }
 
-    /// The rows from one moment to another (microseconds since the Unix epoch), for any question.
-    pub fn source(&self, from_us: i64, to_us: i64) -> Source {
+    /// The first moment of which all latencies that came are kept, microseconds since the Unix epoch; none: nothing was forgotten.
+    pub fn latencies_since_us(&self) -> Option<i64> {
+        (self.latencies_forgotten_us > i64::MIN).then_some(self.latencies_forgotten_us)
+    }
+
+    /// The rows from one moment to another (microseconds since the Unix epoch), for any question about the tables that are taken.
+    pub fn source(&self, from_us: i64, to_us: i64, more: MoreTables) -> Source {
+        Source::memory(self.meta.clone(), self.rows(from_us, to_us, more))
+    }
+
+    /// The same rows, with what describes them.
+    pub fn rows(&self, from_us: i64, to_us: i64, more: MoreTables) -> Rows {
         let mut rows = Rows::default();
         if from_us < to_us {
-            let seconds = || self.seconds.range(from_us..to_us).map(|(_, second)| second);
-            let mentioned = Mentioned::of(seconds());
-            for second in seconds() {
+            for (_, second) in self.seconds.range(from_us..to_us) {
                 rows.activity.extend_from_slice(&second.activity);
                 rows.counters.extend_from_slice(&second.counters);
+                if more.latencies {
+                    rows.latency.extend_from_slice(&second.latency);
+                }
+                if more.held_locks {
+                    rows.held_locks.extend_from_slice(&second.held_locks);
+                }
             }
-            rows.sessions = known(&self.sessions, &mentioned.sessions);
-            rows.stacks = known(&self.stacks, &mentioned.stacks);
-            rows.statements = known(&self.statements, &mentioned.statements);
+            if more.causes {
+                let around = from_us.saturating_sub(CAUSES_LATE_US)..to_us.saturating_add(CAUSES_LATE_US);
+                for (_, second) in self.seconds.range(around) {
+                    rows.causes.extend_from_slice(&second.causes);
+                }
+            }
+            let named = rows.refers_to();
+            rows.append(self.descriptions_of(&named));
         }
-        Source::memory(self.meta.clone(), rows)
+        rows
     }
 
-    fn add_activity(&mut self, row: ActivityRow) {
-        self.rows += 1;
-        self.seconds.entry(row.time).or_default().activity.push(row);
+    /// Rows that describe these, as far as they are kept.
+    pub fn descriptions_of(&self, wanted: &Described) -> Rows {
+        Rows {
+            sessions: known(&self.sessions, &wanted.sessions),
+            stacks: known(&self.stacks, &wanted.stacks),
+            statements: known(&self.statements, &wanted.statements),
+            ..Rows::default()
+        }
     }
 
-    fn add_counter(&mut self, row: CounterRow) {
-        self.rows += 1;
-        self.seconds.entry(row.time).or_default().counters.push(row);
+    fn put<T: Timed>(&mut self, row: T, table: impl Fn(&mut Second) -> &mut Vec<T>) {
+        if row.time() >= self.forgotten_us {
+            self.rows += 1;
+            table(self.seconds.entry(row.time()).or_default()).push(row);
+        }
+    }
+
+    fn add_latency(&mut self, row: LatencyRow) {
+        if row.time >= self.forgotten_us.max(self.latencies_forgotten_us) {
+            self.latencies += 1;
+            self.seconds.entry(row.time).or_default().latency.push(row);
+        }
     }
 
     fn drop_oldest(&mut self) {
-        if let Some((_, second)) = self.seconds.pop_first() {
+        if let Some((time, second)) = self.seconds.pop_first() {
             self.rows -= second.len();
+            self.latencies -= second.latency.len();
+            self.forgotten_us = time.saturating_add(1);
         }
     }
 
@@ -202,6 +318,14 @@ impl Recent {
         while self.rows > MOST_ROWS && self.seconds.len() > 1 {
             self.drop_oldest();
             self.is_cut = true;
+        }
+        while self.latencies > MOST_LATENCIES
+            && let Some((time, second)) =
+                (self.seconds.iter_mut()).find(|(_, second)| !second.latency.is_empty())
+        {
+            self.latencies -= second.latency.len();
+            second.latency = Vec::new();
+            self.latencies_forgotten_us = time.saturating_add(SECOND_US);
         }
     }
 
@@ -308,7 +432,7 @@ mod tests {
             (Some(700 * SECOND_US), Some(999 * SECOND_US))
         );
         assert!(!recent.is_cut());
-        let source = recent.source(990 * SECOND_US, 995 * SECOND_US);
+        let source = recent.source(990 * SECOND_US, 995 * SECOND_US, MoreTables::default());
         let options = Options {
             filter: crate::Filter {
                 from_us: Some(990 * SECOND_US),
@@ -337,9 +461,95 @@ mod tests {
         }
         let mut times = Vec::new();
         recent
-            .source(6 * SECOND_US, 8 * SECOND_US)
+            .source(6 * SECOND_US, 8 * SECOND_US, MoreTables::default())
             .activity(|row| times.push(row.time / SECOND_US));
         assert_eq!(times, [6, 7]);
+    }
+
+    #[test]
+    fn causes_and_latencies_are_kept_with_what_describes_them() {
+        use dbtime_model::{CauseKind, CauseLink};
+        let mut recent = Recent::new(meta(0), 300);
+        let link = CauseLink {
+            session: SessionId(2),
+            statement: 8,
+            session_state: SessionState::default(),
+            wait_class: String::new(),
+            wait_event: String::new(),
+            state: State::User,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+        };
+        let latency = |second: i64| LatencyRow {
+            time: second * SECOND_US,
+            count: 1,
+            ..LatencyRow::default()
+        };
+        recent.add(
+            meta(6),
+            Rows {
+                activity: vec![activity(5, 1, NO_STACK)],
+                causes: vec![CauseRow {
+                    time: 5 * SECOND_US,
+                    session: SessionId(1),
+                    statement: 7,
+                    wait_class: "IO".to_string(),
+                    wait_event: "DataFileRead".to_string(),
+                    state: State::Disk,
+                    kind: CauseKind::Session,
+                    chain: vec![link],
+                    samples: 1,
+                }],
+                latency: vec![latency(5)],
+                sessions: vec![session(1), session(2)],
+                ..Rows::default()
+            },
+        );
+        let rows = recent.rows(0, i64::MAX, MoreTables::ALL);
+        assert_eq!(
+            (rows.causes.len(), rows.latency.len(), rows.sessions.len()),
+            (1, 1, 2)
+        );
+        let rows = recent.rows(0, i64::MAX, MoreTables::default());
+        assert_eq!(
+            (rows.causes.len(), rows.latency.len(), rows.sessions.len()),
+            (0, 0, 1)
+        );
+        // Of too many latencies the oldest go, and nothing else.
+        recent.add(
+            meta(8),
+            Rows {
+                latency: vec![latency(7); MOST_LATENCIES],
+                ..Rows::default()
+            },
+        );
+        assert_eq!(recent.latencies_since_us(), Some(6 * SECOND_US));
+        recent.add(
+            meta(8),
+            Rows {
+                latency: vec![latency(5)],
+                ..Rows::default()
+            },
+        );
+        let rows = recent.rows(0, i64::MAX, MoreTables::ALL);
+        assert_eq!((rows.activity.len(), rows.latency.len()), (1, MOST_LATENCIES));
+        assert!(!recent.is_cut());
+    }
+
+    #[test]
+    fn of_a_second_that_was_forgotten_no_part_comes_back() {
+        let mut recent = Recent::new(meta(0), 2);
+        for second in [1, 2, 3, 1] {
+            recent.add(
+                meta(4),
+                Rows {
+                    activity: vec![activity(second, 1, NO_STACK)],
+                    ..Rows::default()
+                },
+            );
+        }
+        assert_eq!(recent.oldest_us(), Some(2 * SECOND_US));
+        assert_eq!(recent.rows(0, i64::MAX, MoreTables::ALL).activity.len(), 2);
     }
 
     #[test]
@@ -362,7 +572,7 @@ mod tests {
         assert_eq!(recent.newest_us(), Some(19 * SECOND_US));
         assert!(
             !recent
-                .source(19 * SECOND_US, 20 * SECOND_US)
+                .source(19 * SECOND_US, 20 * SECOND_US, MoreTables::default())
                 .dimensions()
                 .has_pid(1)
         );

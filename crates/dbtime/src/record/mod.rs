@@ -28,6 +28,8 @@ use dbtime_model::recording::Meta;
 pub use command::run;
 pub use measure::Measure;
 pub(crate) use naming::plain_words;
+pub(crate) use segments::Segments;
+pub(crate) use series::begin_segments;
 pub use standing::{Standing, Watched};
 
 use series::Series;

@@ -19,12 +19,12 @@ const ROWS_IN_MEMORY: usize = 500_000;
 const STACKS_IN_MEMORY: usize = 8_000;
 
 /// See the module.
-pub(super) struct Segments {
+pub(crate) struct Segments {
     writer: RecordingWriter,
     /// Its directory, whatever becomes of its name.
     directory: Directory,
     /// Rows that wait to be written.
-    pub(super) pending: Rows,
+    pub(crate) pending: Rows,
     /// Why the last segment could not be written.
     failed: Option<RecordingError>,
     notes: Vec<Note>,
@@ -41,7 +41,7 @@ impl Segments {
     ///
     /// # Errors
     /// The name is taken, or nothing can be made there.
-    pub(super) fn begin(place: Place, meta: Meta) -> Result<Segments, RecordingError> {
+    pub(crate) fn begin(place: Place, meta: Meta) -> Result<Segments, RecordingError> {
         let writer = RecordingWriter::create_at(place, meta)?;
         let directory = writer
             .directory()
@@ -60,17 +60,17 @@ impl Segments {
     }
 
     /// What `meta.json` says.
-    pub(super) fn meta(&mut self) -> &Meta {
+    pub(crate) fn meta(&mut self) -> &Meta {
         self.writer.meta()
     }
 
     /// Where it was begun.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.writer.path()
     }
 
     /// Where it is.
-    pub(super) fn directory(&self) -> &Directory {
+    pub(crate) fn directory(&self) -> &Directory {
         &self.directory
     }
 
@@ -79,7 +79,7 @@ impl Segments {
     ///
     /// # Errors
     /// Too much waits.
-    pub(super) fn write(&mut self, mut meta: Meta, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<()> {
+    pub(crate) fn write(&mut self, mut meta: Meta, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<()> {
         meta.segments = self.writer.meta().segments.clone();
         meta.cost.bytes_written = self.writer.meta().cost.bytes_written;
         meta.notes.extend(self.notes.clone());
@@ -157,12 +157,12 @@ impl Segments {
     }
 
     /// True when nothing waits to be written.
-    pub(super) fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.pending.is_empty()
     }
 
     /// Goes on with what is to be done before [`Segments::finish`], beside what else happens. True when nothing is left.
-    pub(super) fn prepare_to_finish(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
+    pub(crate) fn prepare_to_finish(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
         if !self.writer.is_compacting() && !self.cannot_compact {
             self.next_compaction = Instant::now();
         }
@@ -177,7 +177,7 @@ impl Segments {
     ///
     /// # Errors
     /// Its end is missing.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         self,
         failed: Option<anyhow::Error>,
         owner: Option<Owner>,

@@ -386,7 +386,11 @@ impl Known {
 }
 
 /// Makes a recording; of one of many the name is not chosen by anybody, so it gets another one where that is taken.
-fn begin_segments(output: &Output, meta: Meta, is_one_of_many: bool) -> Result<Segments, RecordingError> {
+pub(crate) fn begin_segments(
+    output: &Output,
+    meta: Meta,
+    is_one_of_many: bool,
+) -> Result<Segments, RecordingError> {
     let mut number = 1;
     loop {
         match Segments::begin(output.place(&meta, number), meta.clone()) {

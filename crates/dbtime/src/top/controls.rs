@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime_model::recording::Meta;
 use dbtime_report::tui::{self, Answers, Chart, Colours, Extent, Page, Screen, Subject, Table, View};
-use dbtime_report::{Filter, shell_word, timeline};
+use dbtime_report::{Filter, MoreTables, shell_word, timeline};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Rect, Size};
@@ -36,6 +36,8 @@ enum Opened {
     Help,
     Session(u32),
     Stack,
+    /// Events of a kind and a name.
+    Event(String, String),
 }
 
 /// A filter, and how it was typed.
@@ -76,6 +78,8 @@ pub(super) struct Controls {
     charted: Option<(i64, i64)>,
     answers: Result<Answers, String>,
     table: Table,
+    others: Vec<(View, Table)>,
+    was_recording: bool,
     /// What was asked last is not what is to be shown.
     is_stale: bool,
     asked: Instant,
@@ -115,6 +119,8 @@ impl Controls {
             charted: None,
             answers: Err("the first second is not over yet".to_string()),
             table: Table::default(),
+            others: Vec::new(),
+            was_recording: false,
             is_stale: true,
             asked: Instant::now(),
             asking_took: Duration::ZERO,
@@ -134,6 +140,12 @@ impl Controls {
             }
             is_new = true;
         }
+        while let Some(said) = self.feed.said() {
+            self.say(said);
+            is_new = true;
+        }
+        let is_recording = self.feed.is_recording();
+        is_new |= std::mem::replace(&mut self.was_recording, is_recording) != is_recording;
         if self
             .message
             .as_ref()
@@ -236,8 +248,9 @@ impl Controls {
         self.meta = self.feed.meta();
         if self.end_us.is_some() {
             let (from, to) = self.chosen_time();
-            let source = self.feed.source(from, to);
-            self.answers = Answers::of(&source, &self.filter_of_time()).map_err(|e| e.to_string());
+            let more = self.view.needs();
+            let source = self.feed.source(from, to, more);
+            self.answers = Answers::of(&source, &self.filter_of_time(), more).map_err(|e| e.to_string());
             self.ask_for_bars();
             self.fill_table();
             self.fill_page();
@@ -292,7 +305,7 @@ impl Controls {
             to_us: Some(to),
             ..self.filter()
         };
-        let source = self.feed.source(ask_from, to);
+        let source = self.feed.source(ask_from, to, MoreTables::default());
         let width_s = u32::try_from(step_us / SECOND_US).unwrap_or(u32::MAX);
         // Of what the filter names there is nothing in this time, perhaps.
         if let Ok(bars) = timeline(&source, &tui::bars(&filter, width_s)) {
@@ -311,10 +324,21 @@ impl Controls {
             Ok(answers) => tui::table(answers, self.view, order),
             Err(_) => Table::default(),
         };
+        let area = Rect::new(0, 0, self.size.width, self.size.height);
+        let has_room = tui::Layout::of(area).is_some_and(|layout| layout.others.is_some());
+        self.others = match &self.answers {
+            Ok(answers) if has_room => {
+                let table = |view: View| (view, tui::table(answers, view, self.orders[view as usize]));
+                self.view.beside().map(table).to_vec()
+            }
+            _ => Vec::new(),
+        };
     }
 
     fn fill_page(&mut self) {
-        let columns = self.size.width.saturating_sub(1).max(20);
+        let area = Rect::new(0, 0, self.size.width, self.size.height);
+        let columns = tui::Layout::of(area).map_or(area.width, |layout| layout.body.width);
+        let columns = columns.saturating_sub(1).max(20);
         self.page = match &self.opened {
             Some(Opened::Help) => tui::help(),
             Some(Opened::Session(pid)) => {
@@ -323,12 +347,16 @@ impl Controls {
                     ..self.filter_of_time()
                 };
                 let (from, to) = self.chosen_time();
-                let source = self.feed.source(from, to);
+                let source = self.feed.source(from, to, MoreTables::default());
                 match tui::of_session(&source, &filter) {
                     Ok(answers) => tui::session(&answers, columns),
                     Err(e) => tui::nothing(&e.to_string()),
                 }
             }
+            Some(Opened::Event(kind, name)) => match &self.answers {
+                Ok(answers) => tui::distribution(answers, kind, name),
+                Err(why) => tui::nothing(why),
+            },
             // It stays what it was when it was opened.
             Some(Opened::Stack) => return,
             None => Page::default(),
@@ -337,11 +365,13 @@ impl Controls {
 
     /// Draws it.
     pub(super) fn draw(&self, area: Rect, buffer: &mut Buffer) {
-        let mode = match (self.feed.is_live(), self.is_running) {
-            (true, true) => "LIVE",
-            (true, false) => "FROZEN",
-            (false, true) => "REPLAY",
-            (false, false) => "PAUSED",
+        let mode = match (self.feed.is_live(), self.is_running, self.was_recording) {
+            (true, true, false) => "LIVE",
+            (true, true, true) => "REC LIVE",
+            (true, false, false) => "FROZEN",
+            (true, false, true) => "REC FROZEN",
+            (false, true, _) => "REPLAY",
+            (false, false, _) => "PAUSED",
         };
         let screen = Screen {
             meta: &self.meta,
@@ -354,6 +384,7 @@ impl Controls {
             view: self.view,
             table: &self.table,
             chosen: self.place(),
+            others: &self.others,
             page: self.opened.as_ref().map(|_| (&self.page, self.above)),
             mode,
             filter: self.filters.last().map_or("", |typed| &typed.text),
@@ -433,6 +464,11 @@ impl Controls {
                 self.freeze(is_live);
                 self.go_to(i64::MAX);
             }
+            Action::Record => {
+                if let Some(why) = self.feed.record() {
+                    self.say(why);
+                }
+            }
             Action::Open => self.open_chosen(),
             Action::Back => {
                 if self.opened.take().is_none() && self.filters.pop().is_some() {
@@ -453,6 +489,8 @@ impl Controls {
     fn show(&mut self, view: View) {
         self.opened = None;
         self.view = view;
+        // Not every view asks the same.
+        self.is_stale = true;
         self.fill_table();
     }
 
@@ -507,7 +545,9 @@ impl Controls {
         let chosen = self.place().map(|at| self.table.rows[at].subject.clone());
         match chosen {
             Some(Subject::Session(0, _)) => self.say("nothing is known of this session".to_string()),
-            Some(Subject::Session(pid, _)) => self.open(Opened::Session(pid)),
+            Some(Subject::Link(0, _)) => self.say("this is no session that could be opened".to_string()),
+            Some(Subject::Session(pid, _) | Subject::Link(pid, _)) => self.open(Opened::Session(pid)),
+            Some(Subject::Event(kind, name)) => self.open(Opened::Event(kind, name)),
             Some(Subject::Stack(at)) => {
                 let stack = self
                     .answers

@@ -1,9 +1,11 @@
 //! Seconds that can be asked, wherever they come from.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dbtime_model::recording::Meta;
-use dbtime_report::{Recent, Source};
+use dbtime_report::{MoreTables, Recent, Source};
 
 use super::replay::Replay;
 
@@ -19,6 +21,12 @@ pub(super) struct Shared {
     recent: Mutex<Recent>,
     /// What is said of the recording now.
     told: Mutex<Option<String>>,
+    /// What is said once.
+    said: Mutex<VecDeque<String>>,
+    /// A recording is wanted.
+    pub(super) wants_recording: AtomicBool,
+    /// A recording is being made.
+    pub(super) is_recording: AtomicBool,
 }
 
 impl Shared {
@@ -26,7 +34,16 @@ impl Shared {
         Shared {
             recent: Mutex::new(recent),
             told: Mutex::new(None),
+            said: Mutex::default(),
+            wants_recording: AtomicBool::new(false),
+            is_recording: AtomicBool::new(false),
         }
+    }
+
+    /// Has something said once.
+    pub(super) fn say(&self, text: String) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.push_back(text);
     }
 
     pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
@@ -85,10 +102,40 @@ impl Feed {
     }
 
     /// The rows from one moment to another.
-    pub(super) fn source(&mut self, from_us: i64, to_us: i64) -> Source {
+    pub(super) fn source(&mut self, from_us: i64, to_us: i64, more: MoreTables) -> Source {
         match self {
-            Feed::Live(shared) => shared.recent().source(from_us, to_us),
-            Feed::Replay(replay) => replay.source(from_us, to_us),
+            Feed::Live(shared) => shared.recent().source(from_us, to_us, more),
+            Feed::Replay(replay) => replay.source(from_us, to_us, more),
+        }
+    }
+
+    /// Begins to write a recording of what is seen, or ends it. The answer is what to say where that cannot be.
+    pub(super) fn record(&self) -> Option<String> {
+        match self {
+            Feed::Live(shared) => {
+                shared.wants_recording.fetch_xor(true, Ordering::Relaxed);
+                None
+            }
+            Feed::Replay(_) => Some("this is a recording already: 'dbtime report' reads it".to_string()),
+        }
+    }
+
+    /// Whether a recording is being made of what is seen.
+    pub(super) fn is_recording(&self) -> bool {
+        match self {
+            Feed::Live(shared) => shared.is_recording.load(Ordering::Relaxed),
+            Feed::Replay(_) => false,
+        }
+    }
+
+    /// What is to be said once, the next of it.
+    pub(super) fn said(&self) -> Option<String> {
+        match self {
+            Feed::Live(shared) => {
+                let mut said = shared.said.lock().unwrap_or_else(PoisonError::into_inner);
+                said.pop_front()
+            }
+            Feed::Replay(_) => None,
         }
     }
 

@@ -24,6 +24,7 @@ pub(super) enum Action {
     Step(i64),
     First,
     Last,
+    Record,
 }
 
 /// A minute, in steps of a second.
@@ -44,7 +45,7 @@ pub(super) fn action(key: KeyEvent) -> Option<Action> {
     Some(match key.code {
         KeyCode::Char('q') => Action::Quit,
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Help,
-        KeyCode::Char(number @ '1'..='4') => {
+        KeyCode::Char(number @ '1'..='6') => {
             let at = u32::from(number) - u32::from('1');
             Action::Show(*View::ALL.get(at as usize)?)
         }
@@ -67,6 +68,7 @@ pub(super) fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char(']') => Action::Step(MINUTE),
         KeyCode::Home => Action::First,
         KeyCode::End => Action::Last,
+        KeyCode::Char('r') => Action::Record,
         _ => return None,
     })
 }
@@ -80,7 +82,9 @@ mod tests {
         let plain = |code| action(KeyEvent::new(code, KeyModifiers::NONE));
         assert_eq!(plain(KeyCode::Char('q')), Some(Action::Quit));
         assert_eq!(plain(KeyCode::Char('3')), Some(Action::Show(View::Sessions)));
-        assert_eq!(plain(KeyCode::Char('5')), None);
+        assert_eq!(plain(KeyCode::Char('6')), Some(Action::Show(View::Latency)));
+        assert_eq!(plain(KeyCode::Char('7')), None);
+        assert_eq!(plain(KeyCode::Char('r')), Some(Action::Record));
         assert_eq!(plain(KeyCode::Left), Some(Action::Step(-1)));
         let with = |code, modifiers| action(KeyEvent::new(code, modifiers));
         assert_eq!(with(KeyCode::Right, KeyModifiers::SHIFT), Some(Action::Step(60)));

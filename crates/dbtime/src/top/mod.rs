@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! live         a collector, and the last seconds of its rows
+//! saving       what is seen, as an ordinary recording
 //! replay       a recording, some seconds of it at a time
 //! feed         what both have in common: seconds that can be asked
 //! controls     what is shown, and what each key changes
@@ -14,6 +15,7 @@ mod feed;
 mod keys;
 mod live;
 mod replay;
+mod saving;
 mod terminal;
 
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use dbtime_collect::give_up_all_privileges;
 use dbtime_report::tui::Colours;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -68,7 +71,13 @@ impl ScreenThread {
         let stop = Arc::clone(stop);
         let thread = std::thread::Builder::new()
             .name("screen".to_string())
-            .spawn(move || show(Controls::new(feed, seconds, colours), &stop))
+            .spawn(move || {
+                // It draws what is in memory. A recording is read as long as it is played.
+                if feed.is_live() {
+                    give_up_all_privileges()?;
+                }
+                show(Controls::new(feed, seconds, colours), &stop)
+            })
             .context("a thread for the screen")?;
         Ok(ScreenThread(thread))
     }

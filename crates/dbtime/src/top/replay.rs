@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dbtime_model::recording::{Clock, Meta, Unit};
 use dbtime_report::tui::Colours;
-use dbtime_report::{Recent, Source, parse_moment};
+use dbtime_report::{MoreTables, Recent, Source, parse_moment};
 
 use super::ScreenThread;
 use super::feed::{Feed, SECOND_US};
@@ -101,7 +101,7 @@ impl Replay {
         self.begin_us
     }
 
-    pub(super) fn source(&mut self, from_us: i64, to_us: i64) -> Source {
+    pub(super) fn source(&mut self, from_us: i64, to_us: i64, more: MoreTables) -> Source {
         let from_us = from_us.max(self.bounds.0);
         let to_us = to_us.min(self.bounds.1);
         let is_there = |(from, to, _): &(i64, i64, Recent)| *from <= from_us && to_us <= *to;
@@ -117,7 +117,7 @@ impl Replay {
                 }
             }
         };
-        let source = loaded.2.source(from_us, to_us);
+        let source = loaded.2.source(from_us, to_us, more);
         self.loaded = Some(loaded);
         source
     }

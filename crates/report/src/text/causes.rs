@@ -121,7 +121,7 @@ pub(super) fn of_statement(who: String, statement: u64, text: Option<&str>) -> S
 }
 
 /// What it was doing meanwhile.
-pub(super) fn what(part: &CausePart) -> String {
+pub(crate) fn what(part: &CausePart) -> String {
     let Some(root) = &part.root else {
         return String::new();
     };

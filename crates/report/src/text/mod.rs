@@ -50,6 +50,7 @@ use crate::snapshot::{Snapshot, SnapshotColumn};
 use crate::stack_views::StackReport;
 use crate::timeline::Timeline;
 pub use block_io::{BlockIoOptions, render_block_io};
+pub(crate) use causes::what as what_cause;
 use dbtime_model::calibration::Calibration;
 use page::Page;
 pub use sched::{render_switch, render_switch_heading};

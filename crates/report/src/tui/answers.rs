@@ -2,16 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use crate::causes::{CauseOptions, CauseReport, causes};
 use crate::filter::Filter;
 use crate::group::Dimension;
+use crate::latency::{LatencyOptions, LatencyReport, latency};
 use crate::ledger::Section;
 use crate::load::Source;
+use crate::recent::MoreTables;
 use crate::report::{Options, Report, ReportError, report};
 use crate::session_work::{SessionWork, sessions_work};
 use crate::timeline::{BucketWidth, TimelineOptions};
 
 /// Stacks that are shown.
 const STACKS: usize = 100;
+/// Sessions one behind the other that are shown one by one.
+const DEPTH: usize = 16;
+/// Groups of single events of each kind.
+const EVENTS: usize = 50;
 /// Stacks of one session.
 const STACKS_OF_SESSION: usize = 3;
 
@@ -24,15 +31,36 @@ pub struct Answers {
     pub work: Vec<SessionWork>,
     /// DB time by wait class, nanoseconds, as the ledger has it.
     pub classes: BTreeMap<String, u128>,
+    /// Who was waited for; none when that was not asked.
+    pub causes: Option<CauseReport>,
+    /// Single events; none when that was not asked.
+    pub latency: Option<LatencyReport>,
 }
 
 impl Answers {
-    /// Asks the rows of a source that a filter lets through.
+    /// Asks the rows of a source that a filter lets through; what `more` has none of is not asked.
     ///
     /// # Errors
     /// The filter names what is not there.
-    pub fn of(source: &Source, filter: &Filter) -> Result<Answers, ReportError> {
-        Answers::with_stacks(source, filter, STACKS)
+    pub fn of(source: &Source, filter: &Filter, more: MoreTables) -> Result<Answers, ReportError> {
+        let mut answers = Answers::with_stacks(source, filter, STACKS)?;
+        if more.causes {
+            let options = CauseOptions {
+                filter: filter.clone(),
+                top: usize::MAX,
+                depth: Some(DEPTH),
+            };
+            answers.causes = Some(causes(source, &options)?);
+        }
+        if more.latencies {
+            let options = LatencyOptions {
+                filter: filter.clone(),
+                top: EVENTS,
+                ..LatencyOptions::default()
+            };
+            answers.latency = Some(latency(source, &options)?);
+        }
+        Ok(answers)
     }
 
     fn with_stacks(source: &Source, filter: &Filter, stacks: usize) -> Result<Answers, ReportError> {
@@ -47,6 +75,8 @@ impl Answers {
             work: sessions_work(source, filter)?,
             report,
             classes,
+            causes: None,
+            latency: None,
         })
     }
 }

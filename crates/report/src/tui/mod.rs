@@ -5,6 +5,8 @@
 //! answers   the questions that a screen asks
 //! chart     average active sessions over time
 //! views     the ledger, statements, sessions and stacks as tables
+//! causes    who was waited for, as a table
+//! latency   single events as a table, and the distribution of one
 //! table     which columns there is room for
 //! pages     one session, one stack, the help
 //! pen       how text of others is written
@@ -12,8 +14,10 @@
 //! ```
 
 mod answers;
+mod causes;
 mod chart;
 mod colours;
+mod latency;
 mod pages;
 mod pen;
 mod table;
@@ -27,6 +31,7 @@ use ratatui::style::{Modifier, Style};
 pub use answers::{Answers, bars, of_session};
 pub use chart::{Chart, Extent};
 pub use colours::Colours;
+pub use latency::distribution;
 pub use pages::{Page, help, nothing, session, stack};
 pub use table::{Row, Subject, Table};
 pub use views::{View, table};
@@ -46,6 +51,12 @@ const HEADER: u16 = 2;
 const TITLES: u16 = 2;
 /// The line of the keys.
 const FOOTER: u16 = 1;
+/// From this size on other views are beside the chosen one.
+const WITH_OTHERS: (u16, u16) = (150, 40);
+/// Columns of the others, of a hundred.
+const OTHERS: u16 = 42;
+/// Between the chosen view and the others.
+const BORDER: &str = "│";
 
 /// Everything that a screen shows.
 #[derive(Debug)]
@@ -64,6 +75,8 @@ pub struct Screen<'a> {
     pub table: &'a Table,
     /// The chosen one.
     pub chosen: Option<usize>,
+    /// The views beside it, where there is room.
+    pub others: &'a [(View, Table)],
     /// A page over the view, and how many of its lines are above the screen.
     pub page: Option<(&'a Page, usize)>,
     /// LIVE, REPLAY …
@@ -88,6 +101,8 @@ pub struct Layout {
     titles: Rect,
     /// The table, or a page.
     pub body: Rect,
+    /// Two other views, one above the other.
+    pub others: Option<[Rect; 2]>,
     footer: Rect,
 }
 
@@ -101,12 +116,23 @@ impl Layout {
         let chart = ((area.height - HEADER - TITLES - FOOTER) / 3 + 1).clamp(5, 18);
         let part = |from: u16, height: u16| Rect::new(area.x, area.y + from, area.width, height);
         let titles = HEADER + chart + 1;
+        let mut body = part(titles + 1, area.height - titles - 1 - FOOTER);
+        let others = (area.width >= WITH_OTHERS.0 && area.height >= WITH_OTHERS.1).then(|| {
+            let width = area.width * OTHERS / 100;
+            body.width -= width + 1;
+            let (x, height) = (body.right() + 1, body.height / 2);
+            [
+                Rect::new(x, body.y, width, height),
+                Rect::new(x, body.y + height, width, body.height - height),
+            ]
+        });
         Some(Layout {
             header: part(0, HEADER),
             chart: part(HEADER, chart),
             legend: part(HEADER + chart, 1),
             titles: part(titles, 1),
-            body: part(titles + 1, area.height - titles - 1 - FOOTER),
+            body,
+            others,
             footer: part(area.height - FOOTER, FOOTER),
         })
     }
@@ -143,6 +169,18 @@ pub fn draw(screen: &Screen<'_>, area: Rect, buffer: &mut Buffer) {
                 layout.body.width,
                 Style::new(),
             );
+        }
+    }
+    if let (Some(places), Ok(_)) = (layout.others, screen.answers) {
+        let faint = Style::new().add_modifier(Modifier::DIM);
+        for y in layout.body.top()..layout.body.bottom() {
+            write(buffer, (layout.body.right(), y), BORDER, 1, faint);
+        }
+        for ((view, table), place) in screen.others.iter().zip(places) {
+            let bold = Style::new().add_modifier(Modifier::BOLD);
+            write(buffer, (place.x, place.y), view.title(), place.width, bold);
+            let below = Rect::new(place.x, place.y + 1, place.width, place.height - 1);
+            table.draw(buffer, below, None);
         }
     }
     footer(screen, buffer, layout.footer);
@@ -256,26 +294,38 @@ fn short(seconds: f64) -> String {
 }
 
 fn titles(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
+    let filter = match screen.filter.is_empty() {
+        true => String::new(),
+        false => format!(" only {}", plain(screen.filter)),
+    };
+    let whole = |number: usize, view: View| format!(" {number} {} ", view.title());
+    let all: u16 = (1..)
+        .zip(View::ALL)
+        .map(|(n, view)| width(&whole(n, view)) + 1)
+        .sum();
+    // With too little room for both, which view it is and what is let through.
+    let is_short = all.saturating_add(width(&filter)) > area.width;
     let mut x = area.x;
     for (number, view) in (1..).zip(View::ALL) {
-        let style = match view == screen.view {
+        let is_chosen = view == screen.view;
+        let style = match is_chosen {
             true => Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED),
             false => Style::new(),
         };
-        let text = format!(" {number} {} ", view.title());
-        x = write(buffer, (x, area.y), &text, area.right() - x, style) + 1;
+        let text = match is_short && !is_chosen {
+            true => format!(" {number} "),
+            false => whole(number, view),
+        };
+        x = write(buffer, (x, area.y), &text, area.right().saturating_sub(x), style) + 1;
     }
-    if !screen.filter.is_empty() {
-        let text = format!("only {}", plain(screen.filter));
-        let style = Style::new().add_modifier(Modifier::BOLD);
-        write(
-            buffer,
-            (x + 1, area.y),
-            &text,
-            area.right().saturating_sub(x + 1),
-            style,
-        );
-    }
+    let style = Style::new().add_modifier(Modifier::BOLD);
+    write(
+        buffer,
+        (x, area.y),
+        &filter,
+        area.right().saturating_sub(x),
+        style,
+    );
 }
 
 fn footer(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
@@ -305,7 +355,7 @@ fn footer(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     }
     let keys = match screen.page {
         Some(_) => "Esc back  Up/Down move  Space freeze  q quit",
-        None => "q quit  ? help  Tab view  Enter open  s order  / filter  Space freeze  +/- time",
+        None => "q quit  ? help  Tab view  Enter open  s order  / filter  r record  Space freeze  +/- time",
     };
     let faint = Style::new().add_modifier(Modifier::DIM);
     write(buffer, place, keys, area.width, faint);
@@ -334,11 +384,24 @@ mod tests {
             ];
             let mut next = 0;
             for part in parts {
-                assert_eq!((part.y, part.width), (next, columns), "{columns} x {rows}");
+                let others = layout.others.filter(|_| part == layout.body);
+                let width = part.width + others.map_or(0, |others| others[0].width + 1);
+                assert_eq!((part.y, width), (next, columns), "{columns} x {rows}");
+                if let Some([above, below]) = others {
+                    assert_eq!(
+                        (above.y, above.bottom(), below.bottom()),
+                        (part.y, below.y, part.bottom())
+                    );
+                    assert!(
+                        above.width >= 60 && part.width >= 80,
+                        "{columns} x {rows}: {layout:?}"
+                    );
+                }
                 next = part.bottom();
             }
             assert_eq!(next, rows);
             assert!(layout.body.height >= 5, "{columns} x {rows}: {layout:?}");
+            assert_eq!(layout.others.is_some(), columns >= 200, "{columns} x {rows}");
         }
         assert_eq!(Layout::of(Rect::new(0, 0, 59, 24)), None);
         assert_eq!(Layout::of(Rect::new(0, 0, 80, 15)), None);

@@ -28,7 +28,14 @@ enum Line {
 pub struct Page(Vec<Line>);
 
 impl Page {
-    fn heading(&mut self, text: &str) {
+    /// A text in lines of so many columns.
+    pub(super) fn of_text(text: &str, columns: u16) -> Page {
+        let mut page = Page::default();
+        page.wrapped(text, columns);
+        page
+    }
+
+    pub(super) fn heading(&mut self, text: &str) {
         if !self.0.is_empty() {
             self.0.push(Line::Text(String::new()));
         }
@@ -57,7 +64,7 @@ impl Page {
         self.0.push(Line::Text(line));
     }
 
-    fn line(&mut self, text: &str) {
+    pub(super) fn line(&mut self, text: &str) {
         self.0.push(Line::Text(printable(text).into_owned()));
     }
 
@@ -196,10 +203,10 @@ pub fn help() -> Page {
     let mut page = Page::default();
     page.heading("dbtime top: where database time goes, second by second");
     for line in [
-        "  1 2 3 4, Tab   ledger, SQL, sessions, stacks",
+        "  1 … 6, Tab     ledger, SQL, sessions, stacks, causes, latency",
         "  Up, Down       choose a row (in a page: move)",
-        "  Enter          open a session or a stack; of a wait event show its statements,",
-        "                 of a statement its sessions",
+        "  Enter          open a session, a stack or the distribution of an event; of a",
+        "                 wait event show its statements, of a statement its sessions",
         "  Esc            back: close it, take back the last filter",
         "  s              other order of the rows (* stands at the column)",
         "  + -            longer, shorter time for the tables (thick below the bars)",
@@ -209,6 +216,8 @@ pub fn help() -> Page {
         "  Left, Right    a second back, forward (this freezes)",
         "  [ ]            a minute back, forward; so do Shift-Left, Shift-Right",
         "  Home, End      to the first, to the last second",
+        "  r              record what is kept and what comes, here in the directory where",
+        "                 dbtime was started; again: end it",
         "  q, Ctrl-C      quit",
     ] {
         page.line(line);
@@ -219,6 +228,9 @@ pub fn help() -> Page {
         "  bars           AAS of each second by wait class; broken line: number of CPUs",
         "  user, kernel,  what the operating system says the sessions were doing, in AAS",
         "    runnable …",
+        "  causes         whom blocked sessions waited for: each under the one it waited for,",
+        "                 how long it waited itself and how long those behind it (in AAS)",
+        "  latency        single events, where they are counted: --exact, --exact=calls",
         "  not sampled    time that the kernel counted and into which no sample fell",
         "  lost, torn     samples without room, and such as were dropped because the",
         "                 session ran while it was read",

@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
+use super::pages::Page;
 use super::pen::{plain, width, write, write_right};
 
 /// Between columns.
@@ -61,6 +62,10 @@ pub enum Subject {
     Session(u32, u64),
     /// The stack at this place of the answer.
     Stack(usize),
+    /// Somebody in a chain of waits, by process id (0: no session), in this row.
+    Link(u32, usize),
+    /// Events by their kind and name.
+    Event(String, String),
 }
 
 /// How a row looks.
@@ -161,8 +166,8 @@ impl Table {
             x += width + GAP;
         }
         if self.rows.is_empty() {
-            let faint = Style::new().add_modifier(Modifier::DIM);
-            write(buffer, (area.x, area.y + 1), &self.nothing, area.width, faint);
+            let below = Rect::new(area.x, area.y + 1, area.width, area.height - 1);
+            Page::of_text(&self.nothing, area.width).draw(buffer, below, 0);
             return;
         }
         let shown = usize::from(area.height - 1);

@@ -6,15 +6,17 @@ use dbtime_model::{BackendType, State};
 
 use super::answers::Answers;
 use super::table::{Column, Row, Setting, Subject, Table, Weight};
+use super::{causes, latency};
 use crate::group::query_id;
 use crate::ledger::Section;
+use crate::recent::MoreTables;
 use crate::session_work::SessionWork;
 use crate::statement_text::cell;
 use crate::sums::{Sums, percent};
 use crate::top_sql::NoStatements;
 
 /// Characters of a statement.
-const TEXT: usize = 400;
+pub(super) const TEXT: usize = 400;
 /// States that have a column of their own.
 const STATES: [State; 5] = [
     State::User,
@@ -35,11 +37,40 @@ pub enum View {
     Sessions,
     /// Stacks.
     Stacks,
+    /// Who was waited for.
+    Causes,
+    /// How long single events took.
+    Latency,
 }
 
 impl View {
     /// Each of them, in the order of their keys.
-    pub const ALL: [View; 4] = [View::Ledger, View::Sql, View::Sessions, View::Stacks];
+    pub const ALL: [View; 6] = [
+        View::Ledger,
+        View::Sql,
+        View::Sessions,
+        View::Stacks,
+        View::Causes,
+        View::Latency,
+    ];
+
+    /// Those that are shown beside this one where there is room.
+    pub fn beside(self) -> [View; 2] {
+        match self {
+            View::Ledger => [View::Sql, View::Sessions],
+            View::Sql => [View::Ledger, View::Sessions],
+            _ => [View::Ledger, View::Sql],
+        }
+    }
+
+    /// The tables that it needs.
+    pub fn needs(self) -> MoreTables {
+        MoreTables {
+            causes: self == View::Causes,
+            latencies: self == View::Latency,
+            held_locks: false,
+        }
+    }
 
     /// What it is called.
     pub fn title(self) -> &'static str {
@@ -48,13 +79,16 @@ impl View {
             View::Sql => "SQL",
             View::Sessions => "Sessions",
             View::Stacks => "Stacks",
+            View::Causes => "Causes",
+            View::Latency => "Latency",
         }
     }
 
     /// In how many orders its rows can be.
     pub fn orders(self) -> usize {
         match self {
-            View::Ledger | View::Sql | View::Sessions => 3,
+            View::Ledger | View::Sql | View::Sessions | View::Latency => 3,
+            View::Causes => 2,
             View::Stacks => 1,
         }
     }
@@ -69,17 +103,19 @@ pub fn table(answers: &Answers, view: View, order: usize) -> Table {
         View::Sql => sql(answers, rate, order),
         View::Sessions => sessions(answers, rate, order),
         View::Stacks => stacks(answers, rate),
+        View::Causes => causes::table(answers, rate, order),
+        View::Latency => latency::table(answers, rate, order),
     }
 }
 
 /// Average active sessions of an amount of time.
 #[derive(Clone, Copy)]
-struct Rate {
-    elapsed_ns: u128,
+pub(super) struct Rate {
+    pub(super) elapsed_ns: u128,
 }
 
 impl Rate {
-    fn cell(self, ns: u128) -> String {
+    pub(super) fn cell(self, ns: u128) -> String {
         match (ns, self.elapsed_ns) {
             (0, _) | (_, 0) => "-".to_string(),
             (ns, elapsed_ns) => format!("{:.2}", ns as f64 / elapsed_ns as f64),
@@ -87,12 +123,12 @@ impl Rate {
     }
 }
 
-fn share(part: u128, whole: u128) -> String {
+pub(super) fn share(part: u128, whole: u128) -> String {
     percent(part, whole).map_or_else(String::new, |percent| format!("{percent:.1}"))
 }
 
 /// `number`: of the column by which rows are in order.
-fn sorted(mut columns: Vec<Column>, number: usize) -> Vec<Column> {
+pub(super) fn sorted(mut columns: Vec<Column>, number: usize) -> Vec<Column> {
     if let Some(column) = columns.get_mut(number) {
         column.is_sorted = true;
     }

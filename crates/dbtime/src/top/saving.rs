@@ -1,0 +1,294 @@
+//! What is seen, as an ordinary recording: what is kept in memory, and what comes from then on.
+//!
+//! A thread of its own writes it: a slow disk keeps nobody from looking at sessions.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use dbtime_model::output::{Directory, Owner, caller_of_sudo};
+use dbtime_model::recording::{Cost, Meta, Note, Quality};
+use dbtime_model::{Described, Rows};
+use dbtime_report::{MoreTables, Recent};
+
+use super::feed::{SECOND_US, Shared};
+use crate::record::{Outcome, Output, Progress, Segments, begin_segments};
+
+/// What a killed dbtime loses at most.
+const SEGMENT: Duration = Duration::from_secs(5);
+/// Segments that may wait for the disk.
+const WAITING: usize = 4;
+/// What may wait besides, in rows: some 200 MB.
+const MOST_WAITING: usize = 1_000_000;
+
+/// How the recorder stood, second by second: what it counts is of all its time, a recording tells of its own.
+#[derive(Debug, Default)]
+pub(super) struct Standings(VecDeque<(i64, Quality, Cost)>);
+
+impl Standings {
+    /// Takes how it stands, and forgets what was before all that is kept.
+    pub(super) fn add(&mut self, meta: &Meta, oldest_us: Option<i64>) {
+        if self
+            .0
+            .back()
+            .is_none_or(|(us, ..)| meta.end_us >= us.saturating_add(SECOND_US))
+        {
+            self.0
+                .push_back((meta.end_us, meta.quality.clone(), meta.cost.clone()));
+        }
+        let is_past = |(us, ..): &(i64, Quality, Cost)| oldest_us.is_some_and(|oldest| *us <= oldest);
+        while self.0.get(1).is_some_and(is_past) {
+            self.0.pop_front();
+        }
+    }
+
+    /// How it stood then.
+    fn at(&self, us: i64) -> (Quality, Cost) {
+        let before = self.0.iter().rev().find(|(at, ..)| *at <= us);
+        before.map_or_else(Default::default, |(_, quality, cost)| {
+            (quality.clone(), cost.clone())
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Saving {
+    to_disk: SyncSender<(Meta, Rows)>,
+    thread: JoinHandle<anyhow::Result<Outcome>>,
+    start_us: i64,
+    notes: Vec<Note>,
+    before: (Quality, Cost),
+    pending: Rows,
+    /// Its end, once somebody wants it to end.
+    until_us: Option<i64>,
+    described: Described,
+    next: Instant,
+}
+
+impl Saving {
+    /// Begins with all that is kept, in the directory in which dbtime was started. `meta`: how things stand.
+    ///
+    /// # Errors
+    /// Nothing can be made there.
+    pub(super) fn begin(meta: &Meta, standings: &Standings, shared: &Arc<Shared>) -> anyhow::Result<Saving> {
+        let here = std::env::current_dir().context("the directory in which dbtime was started")?;
+        let directory = Directory::open(&here).with_context(|| here.display().to_string())?;
+        let (rows, oldest, latencies_since) = {
+            let recent = shared.recent();
+            let oldest = recent.oldest_us();
+            let rows = recent.rows(i64::MIN, i64::MAX, MoreTables::ALL);
+            (rows, oldest, recent.latencies_since_us())
+        };
+        let start_us = oldest.map_or(meta.start_us, |oldest| oldest.max(meta.start_us));
+        let notes = match latencies_since.filter(|since| *since > start_us) {
+            Some(time_us) => vec![Note {
+                time_us,
+                text: "latencies of the time before were too many to be kept until recording began"
+                    .to_string(),
+            }],
+            None => Vec::new(),
+        };
+        let begun = Meta {
+            start_us,
+            ..meta.clone()
+        };
+        let segments = begin_segments(&Output::In(Arc::new(directory)), begun, true)?;
+        let path = segments.path();
+        let seconds = meta.end_us.saturating_sub(start_us) / SECOND_US;
+        shared.say(said(&path, seconds));
+        let (to_disk, parts) = sync_channel(WAITING);
+        let owner = caller_of_sudo();
+        let telling = Arc::clone(shared);
+        let thread = std::thread::Builder::new()
+            .name("writer".to_string())
+            .spawn(move || write(segments, &parts, owner, &telling))
+            .context("a thread that writes")?;
+        Ok(Saving {
+            to_disk,
+            thread,
+            start_us,
+            notes,
+            before: standings.at(start_us),
+            described: Described::default(),
+            pending: rows,
+            until_us: None,
+            next: Instant::now(),
+        })
+    }
+
+    /// Takes rows as they come.
+    pub(super) fn add(&mut self, rows: &Rows) {
+        let mut rows = rows.clone();
+        // Of the second before the first one there is a part only.
+        let first = self.start_us.div_euclid(SECOND_US) * SECOND_US;
+        let mut later = rows.split_off_times(first);
+        later.sessions = rows.sessions;
+        later.stacks = rows.stacks;
+        later.statements = rows.statements;
+        self.pending.append(later);
+    }
+
+    /// Hands on what has come when it is time. False: it is over, something went wrong.
+    pub(super) fn go_on(&mut self, meta: impl FnOnce() -> Meta, recent: &Recent) -> bool {
+        // Somebody who wanted it to end may have thought better of it.
+        self.until_us = None;
+        if Instant::now() < self.next {
+            return !self.thread.is_finished();
+        }
+        self.next = Instant::now() + SEGMENT;
+        let part = self.part(meta(), recent);
+        match self.to_disk.try_send(part) {
+            Ok(()) => true,
+            Err(TrySendError::Full((_, rows))) => {
+                self.pending = rows;
+                self.pending.weight() < MOST_WAITING
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+
+    /// The end of it, which is that of the second that has begun: times of parts of it are not known.
+    pub(super) fn until_us(&mut self, now_us: i64) -> i64 {
+        let next = now_us
+            .div_euclid(SECOND_US)
+            .saturating_add(1)
+            .saturating_mul(SECOND_US);
+        *self.until_us.get_or_insert(next)
+    }
+
+    /// What waits, with what describes it.
+    fn part(&mut self, meta: Meta, recent: &Recent) -> (Meta, Rows) {
+        let mut rows = std::mem::take(&mut self.pending);
+        if let Some(until_us) = self.until_us {
+            rows.split_off_times(until_us);
+        }
+        self.described.add(rows.describes());
+        let mut missing = rows.refers_to();
+        missing.subtract(&self.described);
+        let found = recent.descriptions_of(&missing);
+        self.described.add(found.describes());
+        rows.append(found);
+        let mut notes = meta.notes;
+        notes.retain(|note| note.time_us >= self.start_us);
+        notes.extend(self.notes.iter().cloned());
+        let meta = Meta {
+            start_us: self.start_us,
+            end_us: self.until_us.map_or(meta.end_us, |until| until.min(meta.end_us)),
+            quality: meta.quality.since(&self.before.0),
+            cost: meta.cost.since(&self.before.1),
+            notes,
+            ..meta
+        };
+        (meta, rows)
+    }
+
+    /// Ends it: what waits is the last of it.
+    pub(super) fn end(mut self, meta: Meta, recent: &Recent) -> Ending {
+        let last = self.part(meta, recent);
+        Ending {
+            last: Some((self.to_disk, last)),
+            thread: self.thread,
+        }
+    }
+}
+
+/// A recording whose last rows are on their way to the disk.
+#[derive(Debug)]
+pub(super) struct Ending {
+    last: Option<(SyncSender<(Meta, Rows)>, (Meta, Rows))>,
+    thread: JoinHandle<anyhow::Result<Outcome>>,
+}
+
+impl Ending {
+    /// True when all is written, or nothing can be written any more.
+    pub(super) fn is_over(&mut self) -> bool {
+        if let Some((to_disk, last)) = self.last.take()
+            && let Err(TrySendError::Full(last)) = to_disk.try_send(last)
+        {
+            self.last = Some((to_disk, last));
+        }
+        self.thread.is_finished()
+    }
+
+    /// Waits until all of it is on the disk.
+    ///
+    /// # Errors
+    /// Something of it could not be written.
+    pub(super) fn finish(self) -> anyhow::Result<Outcome> {
+        if let Some((to_disk, last)) = self.last {
+            // Whoever does not take it any more says why below.
+            let _ = to_disk.send(last);
+        }
+        match self.thread.join() {
+            Ok(outcome) => outcome,
+            Err(_) => anyhow::bail!("the recording could not be written to its end"),
+        }
+    }
+}
+
+fn said(path: &std::path::Path, seconds: i64) -> String {
+    let (name, place) = (path.file_name(), path.parent());
+    let name = name.map(PathBuf::from).unwrap_or_default();
+    let place = place.map(PathBuf::from).unwrap_or_default();
+    format!(
+        "recording {} (r ends it) in {}: the last {seconds} s and what comes",
+        name.display(),
+        place.display()
+    )
+}
+
+fn write(
+    mut segments: Segments,
+    parts: &Receiver<(Meta, Rows)>,
+    owner: Option<Owner>,
+    shared: &Shared,
+) -> anyhow::Result<Outcome> {
+    let mut tell = |progress: Progress<'_>| {
+        if let Progress::Note(text) = progress {
+            shared.say(text.to_string());
+        }
+    };
+    let mut failed = None;
+    for (meta, rows) in parts {
+        segments.pending.append(rows);
+        if let Err(e) = segments.write(meta, &mut tell) {
+            failed = Some(e);
+            break;
+        }
+    }
+    segments.finish(failed, owner, &mut tell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_before_a_recording_is_not_told_of_it() {
+        let at = |second: i64, lost| Meta {
+            end_us: second * SECOND_US,
+            quality: Quality {
+                lost,
+                ..Quality::default()
+            },
+            ..Meta::default()
+        };
+        let mut standings = Standings::default();
+        for second in 0..100 {
+            standings.add(
+                &at(second, second.unsigned_abs() * 10),
+                Some((second - 30) * SECOND_US),
+            );
+        }
+        assert_eq!(standings.at(80 * SECOND_US).0.lost, 800);
+        assert_eq!(standings.at(80 * SECOND_US + 500_000).0.lost, 800);
+        assert!(standings.0.len() < 40, "{}", standings.0.len());
+        // Before all that is known nothing had happened.
+        assert_eq!(standings.at(-1).0.lost, 0);
+    }
+}
