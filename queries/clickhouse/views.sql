@@ -7,7 +7,8 @@
 --   sed 's/FROM file(/FROM s3(/' queries/clickhouse/views.sql
 --
 -- A file counts when a manifest names it: what a put that is under way, or was killed, has written is in none. Of a recording the
--- manifest of the latest state counts. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
+-- manifest of the latest state counts; exact recordings of a flight recorder do not, their time is in
+-- others too. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
 -- and no other files are read. A column that a recording of an older dbtime lacks is empty, 0 or false.
 
 CREATE OR REPLACE VIEW recordings AS
@@ -25,7 +26,7 @@ FROM (
              damaged Array(String), meta String')
     ) f
 )
-WHERE latest = 1;
+WHERE latest = 1 AND JSONExtractString(meta, 'collector', 'flight') = '';
 
 -- In paths a host is written with %41 for what is no letter, digit, '.', '-' or '_', and what ClickHouse says is the path's.
 CREATE OR REPLACE VIEW activity AS

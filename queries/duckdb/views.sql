@@ -3,7 +3,8 @@
 --   duckdb -cmd "SET VARIABLE store = 's3://bucket/fleet'" -init queries/duckdb/views.sql
 --
 -- A file counts when a manifest names it: what a put that is under way, or was killed, has written is in none. Of a recording the
--- manifest of the latest state counts. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
+-- manifest of the latest state counts; exact recordings of a flight recorder do not, their time is in
+-- others too. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
 -- and no other files are read.
 
 CREATE OR REPLACE VIEW recordings AS
@@ -23,7 +24,7 @@ FROM (
         maximum_object_size = 67108864
     )
 )
-WHERE latest = 1;
+WHERE latest = 1 AND meta->>'$.collector.flight' IS NULL;
 
 CREATE OR REPLACE VIEW activity AS
 SELECT * EXCLUDE ("table") FROM read_parquet(getvariable('store') || '/table=activity/*/*/*/*.parquet', hive_partitioning = true,

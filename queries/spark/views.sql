@@ -3,7 +3,8 @@
 --   SET store = /srv/fleet
 --
 -- A file counts when a manifest names it: what a put that is under way, or was killed, has written is in none. Of a recording the
--- manifest of the latest state counts. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
+-- manifest of the latest state counts; exact recordings of a flight recorder do not, their time is in
+-- others too. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
 -- and no other files are read. Spark lists the files when the views are made: make them again to see what was put since then.
 -- A column that a recording of an older dbtime lacks is NULL.
 
@@ -23,7 +24,7 @@ FROM (
            ) AS latest
     FROM manifests
 )
-WHERE latest = 1;
+WHERE latest = 1 AND get_json_object(meta, '$.collector.flight') IS NULL;
 
 CREATE OR REPLACE TEMPORARY VIEW activity_files (
     time TIMESTAMP, session DECIMAL(20, 0), statement DECIMAL(20, 0), wait_class STRING, wait_event STRING, idle BOOLEAN,

@@ -73,7 +73,7 @@ impl Agent {
 
     /// Ends it as systemd does.
     #[track_caller]
-    fn stop(mut self) {
+    fn stop(&mut self) {
         self.signal(libc::SIGTERM);
         assert_eq!(
             self.child.wait().expect("it is a child").code(),
@@ -314,12 +314,22 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
             });
         }
         let mut first = agent.wait_for(&["exact recording for"]);
-        assert!(first.contains("wait=lock ") && first.contains(" above 1.5: exact recording for 10 s"), "{first}");
+        assert!(
+            first.contains("wait=lock ") && first.contains(" above 1.5: exact recording for 10 s"),
+            "{first}"
+        );
         // It was begun for the lock, in time.
-        assert!(locked.elapsed() < Duration::from_secs(9), "{:?}", locked.elapsed());
+        assert!(
+            locked.elapsed() < Duration::from_secs(9),
+            "{:?}",
+            locked.elapsed()
+        );
         assert!(first.ends_with("14 s of this hour's budget are left"), "{first}");
         first = agent.wait_for(&["exact recording for"]);
-        assert!(first.contains(&format!("wait=lock {WAITERS}.00 over 3 s")), "{first}");
+        assert!(
+            first.contains(&format!("wait=lock {WAITERS}.00 over 3 s")),
+            "{first}"
+        );
         for _ in 0..2 {
             agent.wait_for(&["store: put "]);
         }
@@ -337,7 +347,8 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
 
     let listing = listed(&store);
     let listed = listing["hosts"][0]["recordings"].as_array().expect("recordings");
-    let (flights, others): (Vec<&Value>, Vec<&Value>) = listed.iter().partition(|one| one["flight"].is_string());
+    let (flights, others): (Vec<&Value>, Vec<&Value>) =
+        listed.iter().partition(|one| one["flight"].is_string());
     assert_eq!((flights.len(), others.len()), (2, 1), "{listing:#}");
     let report = |choice: &str| -> Value {
         let url = format!("{}?{choice}", store.display());
@@ -358,15 +369,25 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
         assert!((9.5..=10.9).contains(&seconds), "{seconds} s: {flight:#}");
         assert_eq!(meta["collector"]["tier"], "exact");
         let sessions = waited(&report) / seconds;
-        assert!((sessions - WAITERS as f64).abs() < 0.1, "{sessions} sessions: {flight:#}");
+        assert!(
+            (sessions - WAITERS as f64).abs() < 0.1,
+            "{sessions} sessions: {flight:#}"
+        );
     }
     // Beside the sampled recording they are named, and their time counts once.
     let all = report("host=db1");
-    let alone = report(&format!("recording={}", others[0]["recording"].as_str().expect("an id")));
+    let alone = report(&format!(
+        "recording={}",
+        others[0]["recording"].as_str().expect("an id")
+    ));
     assert_eq!(all["ledger"], alone["ledger"]);
     assert!(waited(&all) > 20.0 * WAITERS as f64, "{}", waited(&all));
     let notes = all["meta"]["notes"].to_string();
-    assert_eq!(notes.matches("there is an exact recording from").count(), 2, "{notes}");
+    assert_eq!(
+        notes.matches("there is an exact recording from").count(),
+        2,
+        "{notes}"
+    );
     assert!(notes.contains("wait=lock"), "{notes}");
 }
 

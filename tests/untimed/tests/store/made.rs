@@ -124,7 +124,7 @@ pub(crate) fn record(
     hours: i64,
     complete: bool,
 ) -> PathBuf {
-    record_release(home, name, host, start_s, hours, complete, "18.1")
+    write(home, name, meta(host, start_s, hours, "18.1"), complete)
 }
 
 /// The same, of a server of this version.
@@ -137,8 +137,18 @@ pub(crate) fn record_release(
     complete: bool,
     version: &str,
 ) -> PathBuf {
-    let path = home.path().join(name);
-    let meta = Meta {
+    write(home, name, meta(host, start_s, hours, version), complete)
+}
+
+/// The same, of a flight recorder: its time is in another one too.
+pub(crate) fn record_flight(home: &TempDir, name: &str, host: &str, start_s: i64) -> PathBuf {
+    let mut meta = meta(host, start_s, 1, "18.1");
+    meta.collector.flight = "active 9".to_string();
+    write(home, name, meta, true)
+}
+
+fn meta(host: &str, start_s: i64, hours: i64, version: &str) -> Meta {
+    Meta {
         schema: SCHEMA_VERSION.to_string(),
         dbtime: "test".to_string(),
         start_us: start_s * 1_000_000,
@@ -162,7 +172,13 @@ pub(crate) fn record_release(
             ..CollectorMeta::default()
         },
         ..Meta::default()
-    };
+    }
+}
+
+fn write(home: &TempDir, name: &str, meta: Meta, complete: bool) -> PathBuf {
+    let path = home.path().join(name);
+    let (host, start_s) = (meta.host.name.clone(), meta.start_us / 1_000_000);
+    let hours = (meta.end_us / 1_000_000 - start_s) / HOUR_S;
     let mut writer = RecordingWriter::create(&path, meta).expect("a new recording");
     let mut numbers = Numbers(host.bytes().map(u64::from).sum());
     for hour in 0..hours {

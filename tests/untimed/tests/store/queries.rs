@@ -5,7 +5,7 @@ use std::process::Command;
 
 use dbtime_tests::{dbtime, dbtime_binary, repository, skip};
 
-use crate::made::{HOUR_S, Made, START_S, plain, record, record_release, scratch};
+use crate::made::{HOUR_S, Made, START_S, plain, record, record_flight, record_release, scratch};
 use crate::s3::{CREDENTIALS, Server};
 
 /// Its name in paths is another.
@@ -43,7 +43,9 @@ fn gets_the_sums_of_reports(engine: &str) {
     let early = record_release(&home, "early.dbt", "db1", later, 1, false, "18.2");
     let late = record_release(&home, "late.dbt", "db1", later, 2, true, "18.2");
     let odd = record(&home, "odd.dbt", ODD_HOST, START_S, 5, true);
-    for recording in [&early, &late, &odd] {
+    // Two moments later than one of the same host began: it is not the same.
+    let flight = record_flight(&home, "flight.dbt", "db1", START_S + HOUR_S + 2);
+    for recording in [&early, &late, &odd, &flight] {
         dbtime(&["store", "put", plain(recording), plain(&store)]).expect_code(0);
     }
     let mut command = Command::new(python);
