@@ -203,6 +203,8 @@ struct MetaJson<'a> {
     start: Option<String>,
     end: Option<String>,
     complete: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    flight: &'a str,
     cost: &'a Cost,
 }
 
@@ -221,6 +223,7 @@ impl<'a> From<&'a Meta> for MetaJson<'a> {
             start: time_of_day(meta, meta.start_us),
             end: time_of_day(meta, meta.end_us),
             complete: meta.complete,
+            flight: &meta.collector.flight,
             cost: &meta.cost,
         }
     }
