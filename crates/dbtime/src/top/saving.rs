@@ -55,10 +55,13 @@ impl Standings {
     }
 }
 
+/// What is written at a time: rows, and how things stand with them.
+type Part = (Meta, Rows);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Saving {
-    to_disk: SyncSender<(Meta, Rows)>,
+    to_disk: SyncSender<Part>,
     thread: JoinHandle<anyhow::Result<Outcome>>,
     start_us: i64,
     notes: Vec<Note>,
@@ -162,7 +165,7 @@ impl Saving {
     }
 
     /// What waits, with what describes it.
-    fn part(&mut self, meta: Meta, recent: &Recent) -> (Meta, Rows) {
+    fn part(&mut self, meta: Meta, recent: &Recent) -> Part {
         let mut rows = std::mem::take(&mut self.pending);
         if let Some(until_us) = self.until_us {
             rows.split_off_times(until_us);
@@ -200,7 +203,7 @@ impl Saving {
 /// A recording whose last rows are on their way to the disk.
 #[derive(Debug)]
 pub(super) struct Ending {
-    last: Option<(SyncSender<(Meta, Rows)>, (Meta, Rows))>,
+    last: Option<(SyncSender<Part>, Part)>,
     thread: JoinHandle<anyhow::Result<Outcome>>,
 }
 
@@ -244,7 +247,7 @@ fn said(path: &std::path::Path, seconds: i64) -> String {
 
 fn write(
     mut segments: Segments,
-    parts: &Receiver<(Meta, Rows)>,
+    parts: &Receiver<Part>,
     owner: Option<Owner>,
     shared: &Shared,
 ) -> anyhow::Result<Outcome> {
