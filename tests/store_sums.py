@@ -37,11 +37,12 @@ class Dbtime:
     def __init__(self, binary, store, hosts):
         self.binary, self.store, self.hosts = binary, store, hosts
         listing = self.ask("store", "list", store)
-        # Of each recording: its host, the release of its server, first and last second.
+        # Of each recording that counts: its host, the release of its server, first and last second.
         self.recordings = [
             (of["host"], recording["database"], seconds(recording["start"]), seconds(recording["end"]))
             for of in listing["hosts"]
             for recording in of["recordings"]
+            if "flight" not in recording
         ]
 
     def ask(self, *arguments):

@@ -24,7 +24,7 @@ FROM (
         maximum_object_size = 67108864
     )
 )
-WHERE latest = 1 AND meta->>'$.collector.flight' IS NULL;
+WHERE latest = 1 AND (meta->>'$.collector.flight') IS NULL;
 
 CREATE OR REPLACE VIEW activity AS
 SELECT * EXCLUDE ("table") FROM read_parquet(getvariable('store') || '/table=activity/*/*/*/*.parquet', hive_partitioning = true,

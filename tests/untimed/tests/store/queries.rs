@@ -61,7 +61,7 @@ fn gets_the_sums_of_reports(engine: &str) {
                 .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
                 .expect_code(0);
         }
-        for recording in [&late, &odd] {
+        for recording in [&late, &odd, &flight] {
             started
                 .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
                 .expect_code(0);
