@@ -27,6 +27,7 @@ pub mod signals;
 pub mod snap;
 pub mod store;
 pub mod throwaway;
+mod time_of_day;
 pub mod top;
 pub mod usage;
 pub mod who;

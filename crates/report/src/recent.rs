@@ -30,7 +30,7 @@ const MOST_OTHERS: usize = 20_000;
 pub struct Recent {
     meta: Meta,
     keep_us: i64,
-    seconds: BTreeMap<i64, Second>,
+    seconds: BTreeMap<i64, Rows>,
     sessions: HashMap<SessionId, SessionRow>,
     stacks: HashMap<StackId, StackRow>,
     statements: HashMap<u64, StatementRow>,
@@ -64,69 +64,17 @@ impl MoreTables {
     };
 }
 
-/// What stands in one second.
-#[derive(Debug, Default)]
-struct Second {
-    activity: Vec<ActivityRow>,
-    counters: Vec<CounterRow>,
-    causes: Vec<CauseRow>,
-    held_locks: Vec<HeldLockRow>,
-    latency: Vec<LatencyRow>,
+/// Rows that count, of a second. Latencies are counted for themselves.
+fn weight(second: &Rows) -> usize {
+    second.activity.len() + second.counters.len() + second.causes.len() + second.held_locks.len()
 }
 
-impl Second {
-    /// Without latencies, which are counted for themselves.
-    fn len(&self) -> usize {
-        self.activity.len() + self.counters.len() + self.causes.len() + self.held_locks.len()
-    }
-}
-
-/// What rows are about.
-#[derive(Default)]
-struct Mentioned {
-    sessions: HashSet<SessionId>,
-    stacks: HashSet<StackId>,
-    statements: HashSet<u64>,
-}
-
-impl Mentioned {
-    fn of<'a>(seconds: impl Iterator<Item = &'a Second>) -> Mentioned {
-        let mut mentioned = Mentioned::default();
-        for second in seconds {
-            for row in &second.activity {
-                mentioned.sessions.insert(row.session);
-                mentioned.statements.insert(row.statement);
-                mentioned.stacks.insert(row.kernel_stack);
-                mentioned.stacks.insert(row.user_stack);
-            }
-            mentioned
-                .sessions
-                .extend(second.counters.iter().map(|row| row.session));
-            for row in &second.causes {
-                mentioned.sessions.insert(row.session);
-                mentioned.statements.insert(row.statement);
-                for link in &row.chain {
-                    mentioned.sessions.insert(link.session);
-                    mentioned.statements.insert(link.statement);
-                    mentioned.stacks.insert(link.kernel_stack);
-                    mentioned.stacks.insert(link.user_stack);
-                }
-            }
-            for row in &second.held_locks {
-                mentioned.sessions.insert(row.session);
-                mentioned.statements.insert(row.statement);
-                mentioned.stacks.insert(row.kernel_stack);
-                mentioned.stacks.insert(row.user_stack);
-            }
-            for row in &second.latency {
-                mentioned.sessions.insert(row.session);
-                mentioned.statements.insert(row.statement);
-                mentioned.stacks.insert(row.stack);
-            }
-        }
-        mentioned.stacks.remove(&NO_STACK);
-        mentioned
-    }
+/// What rows of seconds name.
+fn named<'a>(seconds: impl Iterator<Item = &'a Rows>) -> Described {
+    seconds.fold(Described::default(), |mut named, second| {
+        named.add(second.refers_to());
+        named
+    })
 }
 
 impl Recent {
@@ -177,7 +125,7 @@ impl Recent {
                 recent.keep_within_bounds();
             }
         }));
-        let mentioned = Mentioned::of(recent.seconds.values());
+        let mentioned = named(recent.seconds.values());
         let (rows, more) = source.rows_of_dimensions(
             |id| mentioned.sessions.contains(&id),
             |id| mentioned.stacks.contains(&id),
@@ -292,7 +240,7 @@ impl Recent {
         }
     }
 
-    fn put<T: Timed>(&mut self, row: T, table: impl Fn(&mut Second) -> &mut Vec<T>) {
+    fn put<T: Timed>(&mut self, row: T, table: impl Fn(&mut Rows) -> &mut Vec<T>) {
         if row.time() >= self.forgotten_us {
             self.rows += 1;
             table(self.seconds.entry(row.time()).or_default()).push(row);
@@ -308,7 +256,7 @@ impl Recent {
 
     fn drop_oldest(&mut self) {
         if let Some((time, second)) = self.seconds.pop_first() {
-            self.rows -= second.len();
+            self.rows -= weight(&second);
             self.latencies -= second.latency.len();
             self.forgotten_us = time.saturating_add(1);
         }
@@ -338,7 +286,7 @@ impl Recent {
             return;
         }
         loop {
-            let mentioned = Mentioned::of(self.seconds.values());
+            let mentioned = named(self.seconds.values());
             self.sessions.retain(|id, _| mentioned.sessions.contains(id));
             self.statements.retain(|id, _| mentioned.statements.contains(id));
             self.stacks.retain(|id, _| mentioned.stacks.contains(id));

@@ -3,13 +3,14 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use dbtime_model::output::Directory;
 use serde::{Deserialize, Serialize};
 
 use super::remembered;
 use crate::output::say;
+use crate::time_of_day::now_us;
 
 const HOUR_MS: i64 = 3_600_000;
 const FILE: &str = "flights.json";
@@ -51,7 +52,7 @@ impl Budget {
         };
         match remembered::read::<Vec<Written>>(home, OsStr::new(FILE)) {
             Ok(written) => {
-                let now_ms = wall_ms();
+                let now_ms = now_us() / 1_000;
                 // By a clock that was set back since, it may lie in the future: then it is as if it were now.
                 budget
                     .taken
@@ -102,7 +103,7 @@ impl Budget {
         while self.taken.len() > MOST {
             self.taken.pop_front();
         }
-        let wall_ms = wall_ms();
+        let wall_ms = now_us() / 1_000;
         let written = self.taken.iter().map(|taken| Written {
             until_ms: wall_ms.saturating_add(taken.until_ms.saturating_sub(now_ms)),
             length_ms: taken.length_ms,
@@ -118,12 +119,6 @@ impl Budget {
 
 fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn wall_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, milliseconds)
 }
 
 #[cfg(test)]

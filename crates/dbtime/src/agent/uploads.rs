@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use dbtime_collect::host_description;
 
@@ -12,6 +12,7 @@ use super::child::Child;
 use super::config::Config;
 use super::spool::{Contents, Ended, Spool};
 use crate::output::say;
+use crate::time_of_day::now_us;
 
 /// How often it is looked what has ended.
 const LOOK: Duration = Duration::from_secs(5);
@@ -251,10 +252,4 @@ fn remove(spool: &Spool, ended: &Ended) -> bool {
         .remove(ended)
         .inspect_err(|e| say(format_args!("{}: cannot be removed: {e}", ended.path.display())))
         .is_ok()
-}
-
-fn now_us() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }

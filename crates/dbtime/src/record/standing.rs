@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use dbtime_collect::Collector;
 use dbtime_model::{ActivityRow, BackendType, SessionId};
@@ -10,6 +10,7 @@ use dbtime_report::Section;
 use serde::{Deserialize, Serialize};
 
 use super::measure::Measure;
+use crate::time_of_day::now_us;
 
 const SECOND_US: i64 = 1_000_000;
 /// The average is of so many seconds: long enough to be read, short enough to follow what happens.
@@ -169,12 +170,6 @@ impl Watch {
         let ns: u64 = recorded.map(|(_, second)| second.db_time_ns).sum();
         (recorded_us >= SECOND_US).then(|| ns as f64 / 1e3 / recorded_us as f64)
     }
-}
-
-fn now_us() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What is shown, and what each key changes.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use dbtime_model::recording::Meta;
 use dbtime_report::tui::{self, Answers, Chart, Colours, Extent, Page, Screen, Subject, Table, View};
@@ -12,6 +12,7 @@ use ratatui::layout::{Rect, Size};
 use super::feed::{Feed, SECOND_US};
 use super::keys::{Action, action};
 use crate::filter_line;
+use crate::time_of_day::now_us;
 
 /// Seconds that the tables can be about, besides what was asked for.
 const TIMES_S: [i64; 5] = [1, 5, 15, 60, 300];
@@ -622,9 +623,4 @@ impl Controls {
         self.charted = None;
         self.is_stale = true;
     }
-}
-
-fn now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
