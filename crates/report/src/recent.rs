@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{
-    ActivityRow, CauseRow, CounterRow, Described, HeldLockRow, LatencyRow, NO_STACK, Rows, SessionId,
-    SessionRow, StackId, StackRow, StatementRow, Timed,
+    Described, LatencyRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
 };
 
 use crate::filter::SECOND_US;

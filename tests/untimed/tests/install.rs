@@ -10,13 +10,23 @@ use std::process::Command;
 use dbtime_tests::{Outcome, dbtime, dbtime_binary, repository, run};
 use tempfile::TempDir;
 
-fn install(destination: &Path, binary: &Path) -> Outcome {
-    let done = Command::new("make")
-        .arg("install")
-        .arg(format!("DESTDIR={}", destination.display()))
-        .arg("PREFIX=/usr")
+/// `make TARGET`, as a user calls it: also where these tests were started by another make, which tells those below it to say in
+/// which directory they are, and which options it was given.
+fn make(target: &str, binary: &Path) -> Command {
+    let mut command = Command::new("make");
+    command
+        .arg(target)
         .arg(format!("BINARY={}", binary.display()))
         .current_dir(repository())
+        .env_remove("MAKEFLAGS")
+        .env_remove("MAKELEVEL");
+    command
+}
+
+fn install(destination: &Path, binary: &Path) -> Outcome {
+    let done = make("install", binary)
+        .arg(format!("DESTDIR={}", destination.display()))
+        .arg("PREFIX=/usr")
         .output();
     done.expect("make can be run").into()
 }
@@ -127,12 +137,9 @@ fn without_a_build_it_says_what_to_do() {
 
 /// Makes the package below this directory, without compressing it.
 fn package(below: &Path) -> PathBuf {
-    let made = Command::new("make")
-        .arg("deb")
-        .arg(format!("BINARY={}", dbtime_binary().display()))
+    let made = make("deb", &dbtime_binary())
         .arg(format!("PACKAGES={}", below.display()))
         .env("DPKG_DEB_COMPRESSOR_LEVEL", "0")
-        .current_dir(repository())
         .output();
     let made: Outcome = made.expect("make can be run").into();
     let made = made.expect_code(0);
