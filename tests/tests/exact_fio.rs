@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const START_DELAY: &str = "--startdelay=3";
 /// What lies between the two clocks: fio's own reading of the time, and the probes, which come before the begin and after
 /// the end of what they time.
-const BETWEEN_CLOCKS_US: f64 = 1.5;
+const BETWEEN_CLOCKS_US: f64 = 3.0;
 
 struct Job {
     name: &'static str,

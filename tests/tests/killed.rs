@@ -1,6 +1,6 @@
 //! Everything that records is killed, at any moment: what was written can be read, and nothing stays in the kernel.
 //!
-//! 20 kills of each by default; `DBTIME_KILLS=200` for a long run (`DBTIME_SEED` for the same moments again).
+//! Ten kills of each by default; `DBTIME_KILLS=200` for a long run (`DBTIME_SEED` for the same moments again).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use dbtime_tests::{
 use tempfile::TempDir;
 
 /// Kills of each, unless `DBTIME_KILLS` says otherwise.
-const KILLS: u32 = 20;
+const KILLS: u32 = 10;
 /// A killed recorder may lose the segment that is open.
 const SEGMENT: Duration = Duration::from_secs(5);
 /// How late a segment may be on a busy machine.

@@ -1,19 +1,16 @@
 //! Files inside of .zip archives: the same as unpacked; damage and malice cost no more than the archive.
 
-mod samples;
-mod whole;
-
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice::from_ref;
 
+use crate::whole::{Whole, of_files};
 use dbtime_import::ImportError;
 use dbtime_model::Rows;
 use proptest::prelude::*;
 use tempfile::TempDir;
-use whole::{Whole, of_files};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -151,7 +148,7 @@ fn archives_of_other_programs_are_read() {
                 &plain,
             );
         }
-        Err(e) => samples::say(&format!("SKIPPED: python3: {e}")),
+        Err(e) => crate::samples::say(&format!("SKIPPED: python3: {e}")),
     }
     let piped = folder.path().join("piped.zip");
     let pack = format!(
@@ -170,7 +167,7 @@ fn archives_of_other_programs_are_read() {
             );
             same(&of_files(&[piped]).expect("rows"), &plain);
         }
-        Err(e) => samples::say(&format!("SKIPPED: zip: {e}")),
+        Err(e) => crate::samples::say(&format!("SKIPPED: zip: {e}")),
     }
 }
 

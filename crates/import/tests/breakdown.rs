@@ -1,15 +1,12 @@
 //! Every number of every trace at hand, against a second computation of it: `breakdown.awk`.
 
-mod samples;
-mod whole;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::whole::{Whole, of_files, of_files_with};
 use dbtime_import::Options;
 use dbtime_model::counter::{ORACLE, oracle};
 use dbtime_model::{Rows, SessionId, Wait, WaitKind};
-use whole::{Whole, of_files, of_files_with};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -23,7 +20,7 @@ fn imported(path: &Path) -> Whole {
 
 /// What awk makes of the file; none where there is no awk.
 fn by_awk(path: &Path) -> Option<BTreeMap<String, i128>> {
-    let text = samples::by_awk("breakdown.awk", path)?;
+    let text = crate::samples::by_awk("breakdown.awk", path)?;
     Some(
         text.lines()
             .map(|line| {
@@ -183,7 +180,7 @@ fn compare_rows(path: &Path, imported: &Whole, mut expected: BTreeMap<String, i1
 
 #[test]
 fn real_traces_give_the_numbers_that_awk_gives() {
-    for path in samples::samples(&[".trc"]) {
+    for path in crate::samples::samples(&[".trc"]) {
         compare(&path);
     }
 }
@@ -197,7 +194,7 @@ fn own_traces_give_the_numbers_that_awk_gives() {
 #[test]
 fn sessions_of_a_merge_have_the_numbers_of_their_own_files() {
     let sample = |ending: &str| {
-        samples::samples(&[ending])
+        crate::samples::samples(&[ending])
             .first()
             .map(|path| by_rows(&imported(path).rows))
     };
@@ -229,7 +226,7 @@ fn sessions_of_a_merge_have_the_numbers_of_their_own_files() {
 
 #[test]
 fn compressed_traces_give_the_rows_of_the_plain_ones() {
-    let all = samples::samples(&[".trc", ".gz", ".bz2", ".xz", ".lzma"]);
+    let all = crate::samples::samples(&[".trc", ".gz", ".bz2", ".xz", ".lzma"]);
     let rows = |ending: &str| {
         let path = all.iter().find(|path| path.to_string_lossy().ends_with(ending));
         path.map(|path| imported(path).rows)
@@ -262,8 +259,8 @@ fn values_of_each_execution_are_those_of_a_second_reading() {
         ..Options::default()
     };
     let mut executions = 0;
-    for path in samples::samples(&[".trc"]) {
-        let Some(text) = samples::by_awk("binds.awk", &path) else {
+    for path in crate::samples::samples(&[".trc"]) {
+        let Some(text) = crate::samples::by_awk("binds.awk", &path) else {
             return;
         };
         let mut expected: Vec<String> = text.lines().map(str::to_string).collect();

@@ -1,17 +1,14 @@
 //! Traces of the kernel, against what awk counts in the same lines, and against arithmetic.
 
-mod samples;
-mod whole;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::samples::{samples_beside, say};
+use crate::whole::{Whole, of_files, of_text};
 use dbtime_import::{CallOptions, Options};
 use dbtime_model::recording::KernelTrace;
 use dbtime_model::{Frame, StackId, State, span};
-use samples::{samples_beside, say};
-use whole::{Whole, of_files, of_text};
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kernel.fgraph")
@@ -52,7 +49,7 @@ fn graphs() -> Vec<PathBuf> {
 
 /// What awk makes of the lines; none where there is no awk.
 fn by_awk(path: &Path) -> Option<BTreeMap<String, u64>> {
-    samples::by_awk("ftrace.awk", path).map(|text| named_numbers(&text))
+    crate::samples::by_awk("ftrace.awk", path).map(|text| named_numbers(&text))
 }
 
 /// Lines of a name and a number.
@@ -447,7 +444,7 @@ fn states(whole: &Whole) -> BTreeMap<State, u64> {
 fn columns_of_trace_cmd_do_not_matter() {
     for name in ["", "_full", "_latency", "_raw", "_bare", "_difference", "_debug"] {
         let path = trace_cmd(&format!("reads{name}.txt"));
-        let expected = samples::by_awk("tracepoints.awk", &path).map(|text| named_numbers(&text));
+        let expected = crate::samples::by_awk("tracepoints.awk", &path).map(|text| named_numbers(&text));
         let whole = imported(&path);
         let path = path.display();
         // Three reads from a disk, and the writes of them; by hand from the lines.
@@ -524,7 +521,7 @@ fn events_that_trace_cmd_says_were_dropped_cut_calls() {
     // One write is open where events are missing, one read at the end.
     let about = about(&whole);
     assert_eq!((about.calls, about.cut_calls, about.lost_events), (6, 2, 5_798));
-    let Some(text) = samples::by_awk("tracepoints.awk", &trace_cmd("dropped.txt")) else {
+    let Some(text) = crate::samples::by_awk("tracepoints.awk", &trace_cmd("dropped.txt")) else {
         return;
     };
     let expected = named_numbers(&text);
@@ -685,7 +682,7 @@ fn only_the_calls_that_are_asked_for_are_taken() {
             calls,
             ..Options::default()
         };
-        let whole = whole::of_text_with(&options, text.clone()).unwrap_or_else(|e| panic!("{e}"));
+        let whole = crate::whole::of_text_with(&options, text.clone()).unwrap_or_else(|e| panic!("{e}"));
         about(&whole).calls
     };
     assert_eq!(calls(None, None, None), 4);
@@ -884,7 +881,7 @@ fn samples_of_calls_that_are_cut_or_not_asked_for_count_for_nothing() {
         },
         ..Options::default()
     };
-    let whole = whole::of_text_with(&options, text).unwrap_or_else(|e| panic!("{e}"));
+    let whole = crate::whole::of_text_with(&options, text).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((about(&whole).samples, about(&whole).samples_elsewhere), (0, 2));
     assert!(sampled(&whole).is_empty());
 }

@@ -1,14 +1,12 @@
 //! Rules of time, statements and damage that small traces show: each has a few lines, and its numbers were worked out by hand.
 
-mod whole;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use crate::whole::{Whole, of_files, of_text, of_text_with};
 use dbtime_import::Options;
 use dbtime_model::counter::oracle;
 use dbtime_model::{Rows, StatementRow};
-use whole::{Whole, of_files, of_text, of_text_with};
 
 fn imported(text: &str) -> Whole {
     of_text(text).unwrap_or_else(|e| panic!("{e}"))

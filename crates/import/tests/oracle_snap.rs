@@ -1,14 +1,12 @@
 //! Spools of the script of `dbtime oracle-snap`, made by hand as it prints them: no Oracle was at hand. Numbers were worked out by
 //! hand.
 
-mod whole;
-
 use std::collections::BTreeMap;
 
+use crate::whole::{Whole, of_text};
 use dbtime_model::counter;
 use dbtime_model::recording::Clock;
 use proptest::prelude::*;
-use whole::{Whole, of_text};
 
 const FIRST: &str = "2026-01-02T03:04:05.250000Z";
 const SECOND: &str = "2026-01-02T03:04:15.750001Z";

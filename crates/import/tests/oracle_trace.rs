@@ -1,19 +1,16 @@
 //! What becomes of a trace, on files of our own making: every expected number was worked out by hand.
 
-mod samples;
-mod whole;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 
+use crate::whole::{Whole, of_files as import, of_files_with, of_text, of_text_with};
 use dbtime_import::{ImportError, MAX_LINE, Options};
 use dbtime_model::counter::oracle;
 use dbtime_model::{Fidelity, Rows, SessionId, State, StatementRow, Wait, WaitKind};
 use proptest::prelude::*;
-use whole::{Whole, of_files as import, of_files_with, of_text, of_text_with};
 
 const TWO_SESSIONS: &str = include_str!("fixtures/two_sessions.trc");
 
@@ -411,7 +408,7 @@ fn a_trace_cut_at_any_byte_never_gives_more_than_the_whole() {
 
 #[test]
 fn real_traces_cut_anywhere_never_give_more_than_the_whole() {
-    for path in samples::samples(&[".trc"]) {
+    for path in crate::samples::samples(&[".trc"]) {
         let bytes = std::fs::read(&path).expect("a trace");
         let whole = of_text(bytes.clone()).expect("rows").rows;
         // At every byte of a small one; of a large one at some.
@@ -452,7 +449,7 @@ fn one_thread_and_several_read_the_same() {
         write("long.trc.gz", &packed),
         write("cut.trc.gz", &packed[..packed.len() / 2]),
     ];
-    paths.extend(samples::samples(&[".trc", ".gz", ".bz2", ".xz", ".lzma"]));
+    paths.extend(crate::samples::samples(&[".trc", ".gz", ".bz2", ".xz", ".lzma"]));
     for path in paths {
         let read_by = |threads: usize| {
             let options = Options {

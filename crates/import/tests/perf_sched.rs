@@ -2,18 +2,16 @@
 //! one recording, written by `perf script --ns`, `perf sched timehist` and `perf sched timehist -s`; the samples
 //! (`../shared/data/sched` beside the checkout) are used where they are at hand.
 
-mod whole;
-
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::whole::{Whole, of_files, of_text};
 use dbtime_import::ImportError;
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Clock, Scheduling};
 use dbtime_model::{SessionId, State, SwitchRow, counter};
 use proptest::prelude::*;
-use whole::{Whole, of_files, of_text};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,18 +1,16 @@
 //! Snapper's output: what a second, simpler reading of the real file (`../shared/data` beside the checkout) finds, and small tables
 //! of other versions, whose numbers stand in them.
 
-mod whole;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::whole::{Whole, of_files, of_text};
 use dbtime_import::ImportError;
 use dbtime_model::counter::{self, snapper};
 use dbtime_model::recording::Clock;
 use dbtime_model::{Fidelity, SessionId, State};
 use proptest::prelude::*;
-use whole::{Whole, of_files, of_text};
 
 const SECOND: i64 = 1_000_000;
 

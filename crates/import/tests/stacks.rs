@@ -1,17 +1,15 @@
 //! Stack samples of other tools: counts that FORMATS and the tools' own converters say, on real files where they are at hand
 //! (`../shared/data` beside the checkout) and on small ones of our own.
 
-mod whole;
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::whole::{Whole, of_files, of_files_with, of_text, of_text_with};
 use dbtime_import::{EventNames, ImportError, Options};
 use dbtime_model::recording::{Clock, Unit};
 use dbtime_model::{ActivityRow, Fidelity, StackId};
 use proptest::prelude::*;
-use whole::{Whole, of_files, of_files_with, of_text, of_text_with};
 
 /// Real files of other tools; says so loudly when they are not there.
 fn data(folder: &str) -> Option<PathBuf> {

@@ -1,20 +1,17 @@
 //! Traces of system calls: strace and perf trace, against sums that awk makes of the same files, against the tools' own summaries,
 //! and on a small file of our own.
 
-mod samples;
-mod whole;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::samples::say;
+use crate::whole::{Whole, of_files, of_files_with, of_text, of_text_with};
 use dbtime_import::Options;
 use dbtime_model::latency::{bounds_of, bucket_of, kind};
 use dbtime_model::recording::{Clock, Unit};
 use dbtime_model::{Fidelity, SessionId, State, Wait, counter, span};
 use proptest::prelude::*;
-use samples::say;
-use whole::{Whole, of_files, of_files_with, of_text, of_text_with};
 
 /// The frame of time between calls.
 const OUTSIDE: &str = "outside of system calls, the tracer's stops included";
@@ -105,7 +102,7 @@ fn by_latencies(imported: &Whole) -> Sums {
 }
 
 fn by_awk(path: &Path) -> Option<Sums> {
-    let text = samples::by_awk("syscalls.awk", path)?;
+    let text = crate::samples::by_awk("syscalls.awk", path)?;
     let lines = text.lines().map(|line| {
         let cells: Vec<&str> = line.split('\t').collect();
         let number = |at: usize| cells[at].parse().expect("a number");

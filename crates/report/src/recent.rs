@@ -305,7 +305,7 @@ fn known<I: std::hash::Hash + Eq, T: Clone>(rows: &HashMap<I, T>, ids: &HashSet<
 
 #[cfg(test)]
 mod tests {
-    use dbtime_model::{Fidelity, Frame, SessionState, State, stack_id};
+    use dbtime_model::{ActivityRow, CauseRow, Fidelity, Frame, NO_STACK, SessionState, State, stack_id};
 
     use super::*;
     use crate::report::{Options, report};

@@ -1,15 +1,13 @@
 //! Answers about the recording made by hand: every expected number was worked out on paper from its table.
 
-mod hand_made;
-
 use std::collections::BTreeSet;
 
+use crate::hand_made::{FIRST_SECOND, MS, START_US, busy_meta, busy_rows, meta, rows};
 use dbtime_model::State;
 use dbtime_report::{
     Dimension, FidelityMix, Filter, FlameOptions, Options, Report, ReportError, Section, Source, Step, flame,
     json, report,
 };
-use hand_made::{FIRST_SECOND, MS, START_US, busy_meta, busy_rows, meta, rows};
 
 const SECOND: i64 = 1_000_000;
 
@@ -92,7 +90,7 @@ fn time_can_be_grouped_by_several_dimensions() {
 
 #[test]
 fn seconds_stand_in_the_order_of_time() {
-    use hand_made::{CPU, LOCK, row};
+    use crate::hand_made::{CPU, LOCK, row};
     let in_second = |n: i64, wait, ms| {
         let mut row = row(1, wait, State::User, ms);
         row.time += n * SECOND;
@@ -194,7 +192,7 @@ fn explanation(activity: Vec<dbtime_model::ActivityRow>) -> String {
 
 #[test]
 fn the_explanation_says_what_the_numbers_say() {
-    use hand_made::{CLIENT_READ, CPU, LOCK, NOT_SAMPLED, READ, row};
+    use crate::hand_made::{CLIENT_READ, CPU, LOCK, NOT_SAMPLED, READ, row};
     let close = explanation(vec![
         row(1, CPU, State::User, 700),
         row(1, LOCK, State::Sleep, 300),
@@ -272,7 +270,7 @@ fn the_explanation_says_what_the_numbers_say() {
 
 /// Two clients of 4 s each: on a CPU for 1 s, ready to run inside of the idle wait for 3 and 2 s.
 fn saturated(background_ms: u64) -> Report {
-    use hand_made::{CLIENT_READ, CPU, row};
+    use crate::hand_made::{CLIENT_READ, CPU, row};
     let activity = vec![
         row(1, CPU, State::User, 1_000),
         row(1, CLIENT_READ, State::Runnable, 3_000),
@@ -329,9 +327,9 @@ fn a_command_that_no_cpu_takes_up_is_db_time() {
 fn the_row_of_commands_without_a_cpu_is_found_by_the_wait_and_by_its_own_name() {
     let source = || {
         let activity = vec![
-            hand_made::row(1, hand_made::CLIENT_READ, State::Runnable, 300),
-            hand_made::row(1, hand_made::CLIENT_READ, State::Sleep, 500),
-            hand_made::row(1, hand_made::CPU, State::User, 100),
+            crate::hand_made::row(1, crate::hand_made::CLIENT_READ, State::Runnable, 300),
+            crate::hand_made::row(1, crate::hand_made::CLIENT_READ, State::Sleep, 500),
+            crate::hand_made::row(1, crate::hand_made::CPU, State::User, 100),
         ];
         Source::memory(meta(), dbtime_model::Rows { activity, ..rows() })
     };
@@ -450,7 +448,7 @@ fn a_session_shows_the_kernels_totals_beside_what_was_accounted() {
 #[test]
 fn foreground_sessions_come_before_busier_background_processes() {
     let mut rows = rows();
-    let checkpointer = hand_made::row(3, hand_made::FILE_FLUSH, State::Disk, 3_000);
+    let checkpointer = crate::hand_made::row(3, crate::hand_made::FILE_FLUSH, State::Disk, 3_000);
     rows.activity.push(checkpointer);
     let sessions = report(&Source::memory(meta(), rows), &Options::default())
         .expect("a report")
@@ -473,9 +471,9 @@ fn sessions_that_are_not_shown_are_summed() {
 fn a_counter_that_runs_backwards_is_no_time() {
     let mut rows = rows();
     rows.counters = vec![
-        hand_made::kernel_counter(1, "elapsed_ns", -5),
-        hand_made::kernel_counter(2, "elapsed_ns", 9),
-        hand_made::kernel_counter(2, "elapsed_ns", -2),
+        crate::hand_made::kernel_counter(1, "elapsed_ns", -5),
+        crate::hand_made::kernel_counter(2, "elapsed_ns", 9),
+        crate::hand_made::kernel_counter(2, "elapsed_ns", -2),
     ];
     let sessions = report(&Source::memory(meta(), rows), &Options::default())
         .expect("a report")

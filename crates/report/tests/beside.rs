@@ -1,7 +1,5 @@
 //! Waits beside system calls: whatever the traces say, the parts add up, and every call is in one place.
 
-mod hand_made;
-
 use dbtime_model::recording::ImportedFile;
 use dbtime_model::{NO_STACK, Rows, SessionId, SessionRow, SpanRow, State, span};
 use dbtime_report::{Beside, Filter, Options, Report, Source, Unnamed, WaitCalls, json, report, text};
@@ -35,7 +33,7 @@ fn span(session: u64, kind: &str, name: &str, start_ns: i64, ns: u64) -> SpanRow
 
 /// A report of waits of session 1 and calls of session 2.
 fn of(pids: [u32; 2], spans: Vec<SpanRow>, filter: Filter) -> Report {
-    let mut meta = hand_made::meta();
+    let mut meta = crate::hand_made::meta();
     meta.start_us = START_NS / 1_000;
     meta.end_us = meta.start_us + 60_000_000;
     meta.files = ["Oracle SQL trace (event 10046)", "strace"]

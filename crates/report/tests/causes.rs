@@ -1,14 +1,12 @@
 //! Who was waited for, of rows made by hand.
 
-mod hand_made;
-
 use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, Rows, SessionState, State};
 use dbtime_report::{CauseOptions, CauseReport, FlameOptions, Source, Waiting, causes, flame, json, text};
 use proptest::prelude::*;
 
-use hand_made::session;
-use hand_made::waits::{SECOND, activity, cause, idle, link, waits};
+use crate::hand_made::session;
+use crate::hand_made::waits::{SECOND, activity, cause, idle, link, waits};
 
 fn meta() -> Meta {
     Meta {

@@ -1,7 +1,5 @@
 //! Views of who was waited for, of rows made by hand: blockers, chains cut at a depth, chains over time, time by cause.
 
-mod hand_made;
-
 use std::collections::BTreeMap;
 
 use dbtime_model::recording::Meta;
@@ -14,8 +12,8 @@ use dbtime_report::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use hand_made::session;
-use hand_made::waits::{SECOND, activity, cause, idle, runs, waits};
+use crate::hand_made::session;
+use crate::hand_made::waits::{SECOND, activity, cause, idle, runs, waits};
 
 const TUPLE: (&str, &str) = ("Lock", "tuple");
 

@@ -1,14 +1,12 @@
 //! Latencies of several recordings side by side, against arithmetic.
 
-mod hand_made;
-
+use crate::hand_made::traced::{SCATTERED, SEQUENTIAL, trace_meta, trace_rows, waits};
+use crate::hand_made::{meta, rows};
 use dbtime_model::latency::kind;
 use dbtime_model::{LatencyRow, Rows};
 use dbtime_report::{
     Comparison, ComparisonOptions, Filter, ReportError, Source, ToCompare, compare, json, text,
 };
-use hand_made::traced::{SCATTERED, SEQUENTIAL, trace_meta, trace_rows, waits};
-use hand_made::{meta, rows};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -1,12 +1,10 @@
 //! Sessions that come and go: what connecting cost, and what was pooled. Worked out on paper.
 
-mod hand_made;
-
 use std::path::Path;
 
+use crate::hand_made::{CLIENT_READ, CPU, MS, START_US, meta, row, session, stack};
 use dbtime_model::{ActivityRow, NO_STACK, Rows, SessionRow, StackId, State};
 use dbtime_report::{Filter, FlameOptions, Options, Phase, Source, export, flame, json, report, text};
-use hand_made::{CLIENT_READ, CPU, MS, START_US, meta, row, session, stack};
 
 const NO_INTERFACE: (&str, &str, bool) = ("unknown", "no wait interface", false);
 

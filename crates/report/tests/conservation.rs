@@ -1,16 +1,14 @@
 //! Time is conserved: what goes in as rows comes out as sums, however it is grouped, filtered or stored.
 
-mod hand_made;
-
 use std::path::Path;
 
+use crate::hand_made::{FIRST_SECOND, meta, session, stack};
 use dbtime_model::recording::{Recording, RecordingWriter};
 use dbtime_model::{ActivityRow, Fidelity, Rows, SessionId, StackId, State};
 use dbtime_report::{
     Dimension, Filter, FlameOptions, Options, Report, ReportError, Section, Source, export, flame, json,
     report, text,
 };
-use hand_made::{FIRST_SECOND, meta, session, stack};
 use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000;

@@ -1,7 +1,6 @@
 //! Two recordings made by hand: what differs between them was worked out with pencil and paper.
 
-mod hand_made;
-
+use crate::hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session, stack};
 use dbtime_model::recording::Meta;
 use dbtime_model::{
     ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, StackRow, State, counter, stack_id,
@@ -11,7 +10,6 @@ use dbtime_report::{
     Change, Diff, DiffError, DiffOptions, Filter, Place, ReportError, Source, StatementChange, Verdict,
     WorkUnit, diff, json, text,
 };
-use hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session, stack};
 use proptest::prelude::*;
 
 /// Seconds of each recording.
@@ -312,7 +310,7 @@ fn the_statement_that_changed_is_named_per_transaction_with_where_its_time_went(
             (SCAN, CPU, State::User, 100),
             (SORT, CPU, State::User, 100),
             (LOCKED, LOCK, State::Sleep, 50),
-            (READING, hand_made::READ, State::Disk, 200),
+            (READING, crate::hand_made::READ, State::Disk, 200),
         ]),
         &[-42i64 as u64, 2, 0, -42i64 as u64],
     );
@@ -735,7 +733,12 @@ fn generated(samples: &[Sample]) -> (Meta, Rows) {
             ns: *ns,
             user_stack: stack.id,
             statement: *ns % 3,
-            ..row(1, [CPU, LOCK, hand_made::READ][*wait], State::ALL[*state], 1)
+            ..row(
+                1,
+                [CPU, LOCK, crate::hand_made::READ][*wait],
+                State::ALL[*state],
+                1,
+            )
         });
         rows.stacks.push(stack);
     }

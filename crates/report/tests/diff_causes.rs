@@ -1,13 +1,11 @@
 //! Whom sessions waited for, in two recordings made by hand.
 
-mod hand_made;
-
+use crate::hand_made::waits::{idle, runs};
+use crate::hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session};
 use dbtime_model::recording::Meta;
 use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, Rows, SessionId, State, StatementRow};
 use dbtime_report::diff_export::{Widths, write_svg};
 use dbtime_report::{Change, Diff, DiffOptions, Place, Source, Verdict, WorkUnit, diff, json, text};
-use hand_made::waits::{idle, runs};
-use hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -1,15 +1,13 @@
 //! The truth about reads, against pencil and paper, and against arithmetic.
 
-mod hand_made;
-
 use std::collections::BTreeMap;
 
+use crate::hand_made::{CPU, FIRST_SECOND, READ, meta, row, rows, session, stack};
 use dbtime_model::latency::{bounds_of, bucket_of, kind, source};
 use dbtime_model::{LatencyRow, Rows, SessionId, State};
 use dbtime_report::{
     FileKind, Filter, Guessed, IoOptions, IoReport, KernelLayer, ReadSource, Source, io, json, text,
 };
-use hand_made::{CPU, FIRST_SECOND, READ, meta, row, rows, session, stack};
 use proptest::prelude::*;
 
 const HOSTILE: &str = " \u{1b}]0;title\u{7} a;b\r\n<script>&\"'\u{0}\u{202e}\u{ffff}";

@@ -1,11 +1,9 @@
 //! Who held internal locks, of rows made by hand.
 
-mod hand_made;
-
 use dbtime_model::{HeldLockRow, NO_STACK, Rows, SessionId, State};
 use dbtime_report::{Filter, Latch, LatchOptions, LatchReport, Source, json, latches, text};
 
-use hand_made::{CPU, FIRST_SECOND, MS, meta, row, session, stack};
+use crate::hand_made::{CPU, FIRST_SECOND, MS, meta, row, session, stack};
 
 const SYNC: (&str, &str, bool) = ("IO", "WALSync", false);
 

@@ -1,10 +1,9 @@
 //! Latencies against arithmetic: every event is in one group, one bucket and one cell, whatever is asked.
 
-mod hand_made;
-
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::hand_made::{FIRST_SECOND, meta, rows};
 use dbtime_model::latency::{bounds_of, bucket_of, kind, source};
 use dbtime_model::recording::{Recording, RecordingWriter};
 use dbtime_model::{LatencyRow, Rows, SessionId};
@@ -12,7 +11,6 @@ use dbtime_report::{
     Filter, IoOptions, LatencyDimension, LatencyOptions, LatencyReport, ReportError, Source, heat_map,
     heat_map_svg, io, json, latency, text,
 };
-use hand_made::{FIRST_SECOND, meta, rows};
 use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000;

@@ -1,14 +1,12 @@
 //! What is written is complete, fits the page, and cannot be broken by what was recorded.
 
-mod hand_made;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::hand_made::{CPU, MS, busy_meta, busy_rows, meta, row, rows, session, stack};
 use dbtime_model::recording::{Recording, RecordingWriter};
 use dbtime_model::{Rows, State};
 use dbtime_report::{FlameOptions, Folded, Options, Source, export, flame, json, report, text};
-use hand_made::{CPU, MS, busy_meta, busy_rows, meta, row, rows, session, stack};
 use quick_xml::events::Event;
 
 /// Everything bad in one name: escape sequences, line breaks, separators, XML, a trailing number.

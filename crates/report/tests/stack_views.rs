@@ -1,14 +1,12 @@
 //! Stacks read as text, about the recording made by hand: every number can be checked against its table.
 
-mod hand_made;
-
 use std::collections::BTreeMap;
 
+use crate::hand_made::{CPU, MS, READ, meta, row, rows, session, stack};
 use dbtime_model::{ActivityRow, NO_STACK, Rows, StackId, State};
 use dbtime_report::{
     Filter, Sort, Source, StackAnswer, StackOptions, StackReport, StackView, json, stacks, text,
 };
-use hand_made::{CPU, MS, READ, meta, row, rows, session, stack};
 use proptest::prelude::*;
 
 fn options(view: StackView) -> StackOptions {
@@ -205,7 +203,7 @@ fn modules_are_libraries_and_parts_of_the_kernel() {
         counters: vec![dbtime_model::CounterRow {
             source: "oracle".into(),
             value: 10,
-            ..hand_made::kernel_counter(1, dbtime_model::counter::EXECUTIONS, 1)
+            ..crate::hand_made::kernel_counter(1, dbtime_model::counter::EXECUTIONS, 1)
         }],
         ..Rows::default()
     };

@@ -1,14 +1,14 @@
 //! Time lines of recordings made by hand: every bucket can be checked with pencil and paper, and nothing is lost.
 
-mod hand_made;
-
+use crate::hand_made::{
+    CLIENT_READ, CPU, FIRST_SECOND, LOCK, MS, START_US, kernel_counter, meta, row, session,
+};
 use dbtime_model::recording::{Clock, Meta, Unit};
 use dbtime_model::{ActivityRow, CounterRow, Fidelity, Rows, SessionId, State, counter};
 use dbtime_report::{
     BucketWidth, Dimension, Filter, Options, ReportError, Source, Timeline, TimelineOptions, WidthError,
     json, report, text, timeline, timeline_svg,
 };
-use hand_made::{CLIENT_READ, CPU, FIRST_SECOND, LOCK, MS, START_US, kernel_counter, meta, row, session};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -50,7 +50,8 @@ fn recording() -> (Meta, Rows) {
             _ => of(2, CLIENT_READ, State::Sleep),
         });
         // Not of clients: no part of DB time.
-        rows.activity.push(of(3, hand_made::FILE_FLUSH, State::Disk));
+        rows.activity
+            .push(of(3, crate::hand_made::FILE_FLUSH, State::Disk));
     }
     let mut meta = meta();
     meta.end_us = FIRST_SECOND + 20_800_000;

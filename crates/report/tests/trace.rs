@@ -1,9 +1,11 @@
 //! What an SQL trace says, against arithmetic on rows made by hand.
 
-mod hand_made;
-
 use std::collections::BTreeMap;
 
+use crate::hand_made::traced::{
+    DEEPEST, PLAN, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits,
+};
+use crate::hand_made::{FIRST_SECOND, meta, rows};
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{Meta, RecordingWriter};
 use dbtime_model::{
@@ -14,8 +16,6 @@ use dbtime_report::{
     Dimension, Filter, FlameOptions, LatencyDimension, LatencyOptions, LedgerRow, Options, Report, Section,
     Source, TraceOptions, flame, heat_map, heat_map_svg, json, latency, report, text,
 };
-use hand_made::traced::{DEEPEST, PLAN, SCATTERED, SELECT, SEQUENTIAL, count, trace_meta, trace_rows, waits};
-use hand_made::{FIRST_SECOND, meta, rows};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use dbtime_tests::{dbtime, dbtime_binary, repository, skip};
 
-use crate::made::{HOUR_S, Made, START_S, plain, record, record_flight, record_release, scratch};
-use crate::s3::{CREDENTIALS, Server};
+use super::made::{HOUR_S, Made, START_S, plain, record, record_flight, record_release, scratch};
+use super::s3::{CREDENTIALS, Server};
 
 /// Its name in paths is another.
 const ODD_HOST: &str = "db 4/é%41";

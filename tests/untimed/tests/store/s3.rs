@@ -8,7 +8,7 @@ use std::time::Instant;
 use dbtime_tests::{Outcome, dbtime_binary, repository, skip};
 use serde_json::Value;
 
-use crate::made::{HOUR_S, Made, START_S, as_json, moment, plain, scratch};
+use super::made::{HOUR_S, Made, START_S, as_json, moment, plain, scratch};
 
 /// A server of its own, on a port of its own; ends when dropped.
 pub(crate) struct Server {

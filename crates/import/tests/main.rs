@@ -1,0 +1,14 @@
+//! Importers, file by file: one program, which is linked once.
+
+mod archives;
+mod breakdown;
+mod ftrace;
+mod oracle_rules;
+mod oracle_snap;
+mod oracle_trace;
+mod perf_sched;
+mod samples;
+mod snapper;
+mod stacks;
+mod strace;
+mod whole;

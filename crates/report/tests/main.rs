@@ -1,0 +1,22 @@
+//! Reports of rows that are made by hand: one program, which is linked once.
+
+mod answers;
+mod beside;
+mod causes;
+mod chains;
+mod commands;
+mod comparison;
+mod connecting;
+mod conservation;
+mod diff;
+mod diff_causes;
+mod dive;
+mod hand_made;
+mod io;
+mod latches;
+mod latency;
+mod presentation;
+mod sched;
+mod stack_views;
+mod timeline;
+mod trace;

@@ -1,0 +1,13 @@
+//! Everything of the command that is not measured in time: one program, which is linked once.
+
+mod beside;
+mod comparison;
+mod exports;
+mod hostile;
+mod html;
+mod import_bombs;
+mod imports;
+mod install;
+mod oracle_traces;
+mod store;
+mod waiters;
