@@ -47,12 +47,14 @@ done
 INSIDE
 
 make_machine "$package" "$work/inside.sh"
-boot_machine "$work/console" 300 3072 2
+boot_machine "$work/console" 600 3072 2
 
-python3 - "$work/console" "$release" <<'CHECK' || { tail -n 60 "$work/console"; die "failed on Linux $release"; }
+# What failed is said last, below what the machine printed.
+python3 - "$work/console" "$release" 2>"$work/failure" <<'CHECK' || { tail -n 60 "$work/console"; cat "$work/failure" >&2; die "failed on Linux $release"; }
 import json, sys
 text = open(sys.argv[1], errors="replace").read()
 assert "RECORD EXIT 0" in text, "record did not end well"
+assert text.count("EXACT END") == 2, "the machine did not come to its end in time"
 report = json.loads(text.split("JSON BEGIN\n")[1].split("\nJSON END")[0])
 assert report["meta"]["host"]["kernel"] == sys.argv[2], report["meta"]["host"]
 row = {(r["wait_class"], r["wait_event"]): r for r in report["ledger"] if r["section"] == "db_time"}
@@ -65,7 +67,8 @@ for session in report["sessions"]:
 assert report["quality"]["samples"] > 1000 and report["quality"]["lost"] == 0, report["quality"]
 snapshot = json.loads(text.split("\nJSON END\n")[1].split("SNAPSHOT END")[0])
 counted = {line["name"] for session in snapshot["sessions"] for line in session["lines"] if line["type"] == "STAT"}
-assert counted >= {"utime", "voluntary_ctxt_switches", "minor_faults", "rchar", "syscw"}, counted
+# What else grows within six seconds depends on how slow the emulation is.
+assert counted >= {"utime", "voluntary_ctxt_switches", "wchar", "syscw"}, counted
 assert text.count("EXACT EXIT 0") == 2, "record --exact did not end well"
 for exact in text.split("SNAPSHOT END\n")[1].split("EXACT END")[:2]:
     exact = json.loads(exact)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Options, Shutdown};
 use dbtime_model::State;
-use dbtime_tests::{Recorded, Recorder, Session, dbtime, distribution, needs_recording, pgbench};
+use dbtime_tests::{Recorded, Recorder, Running, Session, dbtime, distribution, needs_recording, pgbench};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -246,6 +246,18 @@ fn parallel_workers_are_sessions_of_their_leader() {
             "a worker works"
         );
     }
+}
+
+/// The kernel lets a program begin with the largest memory of the one that started it, which is no business of its own.
+#[test]
+fn a_recorder_counts_its_own_memory_whoever_started_it() {
+    needs_recording!();
+    let much = vec![1_u8; 600 << 20];
+    let sleeping = Running::start(Path::new("/bin/sleep"), &["60"]);
+    let recorder = Recorder::start(&["--process", &sleeping.pid().to_string(), "-d", "2"]);
+    assert!(std::hint::black_box(&much).iter().all(|byte| *byte == 1));
+    let memory = recorder.finish().meta.cost.max_rss_bytes;
+    assert!((5 << 20..300 << 20).contains(&memory), "{memory} bytes");
 }
 
 #[test]

@@ -572,7 +572,6 @@ impl Collector {
         self.count_losses();
         let statistics = self.engine.statistics();
         let (frames, unresolved_frames) = self.symbolizer.frame_counts();
-        let usage = host::usage();
         let (names_cpu_ns, names_rss_bytes) = self.symbolizer.cost();
         let unwinding = self
             .unwinding
@@ -613,7 +612,7 @@ impl Collector {
             cost: Cost {
                 cpu_ns: host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns) + names_cpu_ns,
                 sampler_cpu_ns: statistics.cpu_ns,
-                max_rss_bytes: usage.ru_maxrss as u64 * 1024 + names_rss_bytes,
+                max_rss_bytes: host::max_rss_bytes() + names_rss_bytes,
                 bytes_written: 0,
                 programs: self.engine.costs(),
                 unwind_table_bytes: unwinding.table_bytes,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dbtime_model::recording::HostMeta;
 
-use crate::CollectError;
+use crate::{CollectError, process};
 
 /// The host, as recordings describe it.
 pub fn description() -> HostMeta {
@@ -66,17 +66,19 @@ pub(crate) fn too_few_samples(rate_hz: u32) -> Option<String> {
     })
 }
 
-pub(crate) fn usage() -> libc::rusage {
-    // SAFETY: rusage is plain integers, for which zero is a value; the call fills it.
-    unsafe {
-        let mut usage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    }
+/// Largest resident set of this process, bytes. `getrusage` has another: the kernel lets a program begin with the largest set of
+/// the one that started it.
+pub(crate) fn max_rss_bytes() -> u64 {
+    process::memory_bytes(std::process::id(), "VmHWM")
 }
 
 pub(crate) fn process_cpu_ns() -> u64 {
-    let usage = usage();
+    // SAFETY: rusage is plain integers, for which zero is a value; the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }

@@ -86,6 +86,16 @@ pub(crate) fn users(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// An amount of memory in /proc/PID/status, such as `VmRSS` or `VmHWM`, in bytes; 0 where it cannot be read.
+pub(crate) fn memory_bytes(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(path(pid, "status")).unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
 /// Executable as it was when it was started; the name is kept when the file is deleted.
 pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
     let link = fs::read_link(path(pid, "exe")).ok()?;

@@ -343,7 +343,6 @@ impl SwitchCollector {
 
     /// Description of the recording so far.
     pub fn meta(&self) -> Meta {
-        let usage = host::usage();
         Meta {
             schema: SCHEMA_VERSION.to_string(),
             dbtime: env!("CARGO_PKG_VERSION").to_string(),
@@ -360,7 +359,7 @@ impl SwitchCollector {
             },
             cost: Cost {
                 cpu_ns: host::process_cpu_ns().saturating_sub(self.cpu_at_start_ns),
-                max_rss_bytes: usage.ru_maxrss as u64 * 1024,
+                max_rss_bytes: host::max_rss_bytes(),
                 programs: self.programs.costs(),
                 ..Cost::default()
             },

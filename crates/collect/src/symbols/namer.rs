@@ -213,7 +213,7 @@ impl Running {
             pid => Ok(Running {
                 pid,
                 socket: ours,
-                rss_at_start: memory(pid, "VmRSS:"),
+                rss_at_start: process::memory_bytes(pid.unsigned_abs(), "VmRSS"),
             }),
         }
     }
@@ -273,16 +273,8 @@ impl Running {
     }
 
     fn max_rss_bytes(&self) -> u64 {
-        memory(self.pid, "VmHWM:").saturating_sub(self.rss_at_start)
+        process::memory_bytes(self.pid.unsigned_abs(), "VmHWM").saturating_sub(self.rss_at_start)
     }
-}
-
-/// A line of /proc/PID/status, in bytes.
-fn memory(pid: libc::pid_t, what: &str) -> u64 {
-    let status = std::fs::read_to_string(process::path(pid.unsigned_abs(), "status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(what));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.unwrap_or(0) * 1024
 }
 
 /// A message, and the file that came with it.
