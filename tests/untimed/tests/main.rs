@@ -10,4 +10,5 @@ mod imports;
 mod install;
 mod oracle_traces;
 mod store;
+mod unchanged;
 mod waiters;
