@@ -8,16 +8,20 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use dbtime_collect::{Means, RATES_HZ, RESOLUTIONS_S, Target, Texts, Tier};
-use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
-use dbtime_model::{BlockOperation, State};
+use dbtime_model::BlockOperation;
 use dbtime_report::{
-    BucketWidth, CallChoice, Dimension, DiveView, Filter, LatchColumn, LatencyDimension, SnapshotColumn,
-    StackView, TimelineOptions, WorkUnit, parse_fact,
+    BucketWidth, CallChoice, Dimension, DiveView, LatencyDimension, SnapshotColumn, StackView,
+    TimelineOptions,
 };
 
 use crate::import::Detail;
 use crate::live::Length;
+use crate::options::time::{parse_age, parse_resolution, parse_rotation, parse_seconds, parse_whole_seconds};
+use crate::options::{
+    AnswerFormat, CollectorKind, ComparedOptions, FileOptions, LatchLayout, LiveRate, NewRecording,
+    Precision, Selection, ShownTexts, StopAfter, StreamFormat, TableFormat, TargetOptions, TextKind,
+    any_rate,
+};
 use crate::record::Measure;
 
 /// Shows where database time really goes.
@@ -134,38 +138,6 @@ impl Command {
     }
 }
 
-/// Whom to look at.
-#[derive(Debug, Args)]
-pub struct TargetArguments {
-    /// Record this session only (a postmaster's pid: its whole server)
-    #[arg(short, long, value_name = "PID", conflicts_with = "postgres")]
-    pub pid: Option<u32>,
-    /// Record the server on this data directory [default: the only server that runs]
-    #[arg(long, value_name = "DATADIR")]
-    pub postgres: Option<PathBuf>,
-    /// Record a process that is no database's, and its children (their main threads): without wait events
-    #[arg(long, value_name = "PID", conflicts_with_all = ["pid", "postgres"])]
-    pub process: Option<u32>,
-    /// Record the sessions of an Oracle instance: MAP is the file that the script of 'dbtime oracle-map' makes
-    #[arg(long, value_name = "MAP", conflicts_with_all = ["pid", "postgres", "process"])]
-    pub oracle: Option<PathBuf>,
-}
-
-impl TargetArguments {
-    /// Whom to record.
-    pub fn target(&self) -> Target {
-        if let Some(map) = &self.oracle {
-            return Target::Oracle(map.clone());
-        }
-        match (self.pid, self.process, &self.postgres) {
-            (Some(pid), ..) => Target::Process(pid),
-            (None, Some(pid), _) => Target::AnyProcess(pid),
-            (None, None, Some(directory)) => Target::Server(directory.clone()),
-            (None, None, None) => Target::OnlyServer,
-        }
-    }
-}
-
 /// `dbtime record`
 #[derive(Debug, Args)]
 #[command(
@@ -174,13 +146,12 @@ impl TargetArguments {
 pub struct RecordArguments {
     /// Whom
     #[command(flatten)]
-    pub target: TargetArguments,
-    /// Stop after this time: seconds, or 30s, 1m, 2h [default: at Ctrl-C]
-    #[arg(short, long, value_name = "TIME", value_parser = parse_seconds)]
-    pub duration: Option<Duration>,
+    pub target: TargetOptions,
+    /// For how long
+    #[command(flatten)]
+    pub stop: StopAfter,
     /// Samples per second and session
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
-          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = any_rate())]
     pub rate_hz: u32,
     /// How
     #[command(flatten)]
@@ -221,89 +192,6 @@ pub struct RecordArguments {
     pub output: Option<PathBuf>,
 }
 
-/// What `record` keeps of the texts of statements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TextKind {
-    /// As they were sent, with their literals
-    Full,
-    /// Without literals and comments
-    Normalized,
-    /// Nothing
-    None,
-}
-
-impl From<TextKind> for Texts {
-    fn from(kind: TextKind) -> Texts {
-        match kind {
-            TextKind::Full => Texts::Full,
-            TextKind::Normalized => Texts::Normalized,
-            TextKind::None => Texts::None,
-        }
-    }
-}
-
-/// What `record` looks at sessions with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CollectorKind {
-    /// Programs in the kernel
-    Bpf,
-    /// Reading /proc and the memory of the processes, for old kernels: sampled only, less is known
-    Proc,
-}
-
-impl From<CollectorKind> for Means {
-    fn from(kind: CollectorKind) -> Means {
-        match kind {
-            CollectorKind::Bpf => Means::Bpf,
-            CollectorKind::Proc => Means::Proc,
-        }
-    }
-}
-
-/// Where `record --exact` measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExactLevel {
-    /// At context switches: blocked and run queue exact by wait event, CPU split by samples
-    Switch,
-    /// At system calls too: CPU exact by wait event, every call and every read timed
-    Calls,
-}
-
-/// How sessions are looked at.
-#[derive(Debug, Args)]
-pub struct Precision {
-    /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
-    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
-    pub exact: Option<ExactLevel>,
-    /// What looks at the sessions
-    #[arg(long, value_name = "HOW", default_value = "bpf")]
-    pub collector: CollectorKind,
-}
-
-impl Precision {
-    /// How exact.
-    pub fn tier(&self) -> Tier {
-        match self.exact {
-            None => Tier::Sampled,
-            Some(ExactLevel::Switch) => Tier::Switch,
-            Some(ExactLevel::Calls) => Tier::Calls,
-        }
-    }
-
-    /// What looks at the sessions.
-    ///
-    /// # Errors
-    /// Exact times need programs in the kernel.
-    pub fn means(&self) -> Result<Means, String> {
-        match (self.collector, self.exact) {
-            (CollectorKind::Proc, Some(_)) => {
-                Err("--exact needs programs in the kernel: leave out --collector proc".to_string())
-            }
-            (collector, _) => Ok(collector.into()),
-        }
-    }
-}
-
 /// `dbtime top`
 #[derive(Debug, Args)]
 #[command(
@@ -312,7 +200,7 @@ impl Precision {
 pub struct TopArguments {
     /// Whom
     #[command(flatten)]
-    pub target: TargetArguments,
+    pub target: TargetOptions,
     /// Play a recording, second by second, in place of what goes on now (needs no root)
     #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle", "exact", "collector"])]
     pub replay: Option<PathBuf>,
@@ -323,8 +211,7 @@ pub struct TopArguments {
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=300))]
     pub seconds: u32,
     /// Samples per second and session
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, conflicts_with = "replay",
-          value_parser = clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end())))]
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, conflicts_with = "replay", value_parser = any_rate())]
     pub rate_hz: u32,
     /// How
     #[command(flatten)]
@@ -365,17 +252,16 @@ pub struct SnapArguments {
     pub who: Vec<String>,
     /// Whose
     #[command(flatten)]
-    pub target: TargetArguments,
+    pub target: TargetOptions,
     /// How
     #[command(flatten)]
     pub precision: Precision,
-    /// Samples per second and session
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
-          value_parser = clap::value_parser!(u32).range(LEAST_LIVE_HZ..=i64::from(*RATES_HZ.end())))]
-    pub rate_hz: u32,
-    /// What is shown of the texts of statements
-    #[arg(long, value_name = "WHAT", default_value = "normalized")]
-    pub text: TextKind,
+    /// How often
+    #[command(flatten)]
+    pub rate: LiveRate,
+    /// What of statements
+    #[command(flatten)]
+    pub texts: ShownTexts,
     /// How it is shown
     #[command(flatten)]
     pub layout: SnapLayout,
@@ -383,9 +269,6 @@ pub struct SnapArguments {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: SnapFormat,
 }
-
-/// At fewer samples a second it is not clear enough in which one time passed.
-const LEAST_LIVE_HZ: i64 = 10;
 
 /// Sessions of a snapshot that are shown where nothing else is said.
 pub const SNAPSHOT_SESSIONS: usize = 10;
@@ -420,14 +303,13 @@ pub struct LatchArguments {
     pub seconds: u32,
     /// Whose
     #[command(flatten)]
-    pub target: TargetArguments,
-    /// Samples per second and session
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
-          value_parser = clap::value_parser!(u32).range(LEAST_LIVE_HZ..=i64::from(*RATES_HZ.end())))]
-    pub rate_hz: u32,
-    /// What is shown of the texts of statements
-    #[arg(long, value_name = "WHAT", default_value = "normalized")]
-    pub text: TextKind,
+    pub target: TargetOptions,
+    /// How often
+    #[command(flatten)]
+    pub rate: LiveRate,
+    /// What of statements
+    #[command(flatten)]
+    pub texts: ShownTexts,
     /// How it is shown
     #[command(flatten)]
     pub layout: LatchLayout,
@@ -436,7 +318,7 @@ pub struct LatchArguments {
     pub top: Option<usize>,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: LiveFormat,
+    pub format: TableFormat,
 }
 
 /// `dbtime metrics`
@@ -447,28 +329,19 @@ pub struct LatchArguments {
 pub struct MetricsArguments {
     /// Whom
     #[command(flatten)]
-    pub target: TargetArguments,
+    pub target: TargetOptions,
     /// Where to answer requests for /metrics; an address that others can reach shows them what is counted
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9789")]
     pub listen: SocketAddr,
     /// Stop after this time: seconds, or 30s, 1m [default: at Ctrl-C]
     #[arg(short = 'd', long = "duration", value_name = "TIME", value_parser = parse_whole_seconds)]
     pub seconds: Option<u32>,
-    /// Samples per second and session
-    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99,
-          value_parser = clap::value_parser!(u32).range(LEAST_LIVE_HZ..=i64::from(*RATES_HZ.end())))]
-    pub rate_hz: u32,
+    /// How often
+    #[command(flatten)]
+    pub rate: LiveRate,
     /// What looks at the sessions
     #[arg(long, value_name = "HOW", default_value = "bpf")]
     pub collector: CollectorKind,
-}
-
-/// How held locks are shown.
-#[derive(Debug, Args)]
-pub struct LatchLayout {
-    /// Of held locks (LWLocks): one table by name, lock, mode, session, user, backend_type, application, query, statement, wait, state, where
-    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
-    pub columns: Vec<LatchColumn>,
 }
 
 /// Output formats of a snapshot.
@@ -482,102 +355,6 @@ pub enum SnapFormat {
     Json,
 }
 
-/// Which part of a recording.
-#[derive(Debug, Args)]
-pub struct Selection {
-    /// Leave out what was before: seconds since the start (12, 90s, 2m) or a time (RFC 3339); of a store a time, or a day
-    #[arg(long, value_name = "TIME")]
-    pub from: Option<String>,
-    /// Leave out what came after
-    #[arg(long, value_name = "TIME")]
-    pub to: Option<String>,
-    /// Of a store, only what was recorded on this host; may be repeated
-    #[arg(long, value_name = "NAME")]
-    pub host: Vec<String>,
-    /// Only this session; may be repeated
-    #[arg(long, value_name = "PID")]
-    pub session: Vec<u32>,
-    /// Only sessions of which this is known (user, database, application, client, backend_type …); may be repeated: one of the
-    /// values of each name
-    #[arg(long = "where", value_name = "NAME=VALUE", value_parser = parse_fact)]
-    pub facts: Vec<(Dimension, String)>,
-    /// Only time in this wait event (Class:Event, or either of the two; CPU for none); may be repeated
-    #[arg(long, value_name = "WAIT")]
-    pub wait: Vec<String>,
-    /// Only time in this state (user, kernel, runnable, disk, sleep …); may be repeated
-    #[arg(long, value_name = "STATE")]
-    pub state: Vec<State>,
-    /// Only time in the statement with this id (PostgreSQL: queryid, or the fingerprint); may be repeated
-    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
-    pub query: Vec<i64>,
-}
-
-impl Selection {
-    /// The same rows of all of the time: moments are told by the recording that they are of.
-    pub fn whole_time(&self) -> Filter {
-        Filter {
-            from_us: None,
-            to_us: None,
-            sessions: self.session.clone(),
-            facts: self.facts.clone(),
-            waits: self.wait.clone(),
-            states: self.state.clone(),
-            statements: self.query.iter().map(|id| id.cast_unsigned()).collect(),
-        }
-    }
-}
-
-/// What the files of other tools do not say.
-#[derive(Debug, Default, Args)]
-pub struct FileArguments {
-    /// Time that one sample stands for where the file does not say it: 10ms, 1us … [default: amounts are samples]
-    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
-    pub interval: Option<u64>,
-    /// Names of Oracle's wait events: V$EVENT_NAME as CSV (event#, name, wait_class), or as a sed script
-    #[arg(long, value_name = "FILE")]
-    pub event_names: Option<PathBuf>,
-    /// Event of a file of perf script to take [default: the first]
-    #[arg(long, value_name = "EVENT")]
-    pub event: Option<String>,
-    /// Keep and show the values of bind variables of SQL traces: they are data of the application
-    #[arg(long)]
-    pub binds: bool,
-    /// Memory to take at most: 500M, 8G … [default: 4G, or half of the host's if that is less]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
-    pub max_memory: Option<u64>,
-    /// Which calls of a trace of the kernel are taken: what 'dbtime dive' asked for.
-    #[arg(skip)]
-    pub calls: CallOptions,
-}
-
-impl FileArguments {
-    /// Reads what is in files.
-    ///
-    /// # Errors
-    /// The file of event names cannot be read.
-    pub fn options(&self) -> Result<dbtime_import::Options, EventNamesError> {
-        Ok(dbtime_import::Options {
-            interval_ns: self.interval,
-            event_names: match &self.event_names {
-                Some(path) => EventNames::read(path)?,
-                None => EventNames::default(),
-            },
-            event: self.event.clone(),
-            calls: self.calls.clone(),
-            binds: self.binds,
-            ..dbtime_import::Options::default()
-        })
-    }
-
-    /// True when something was said.
-    pub fn is_some(&self) -> bool {
-        self.interval.is_some()
-            || self.event_names.is_some()
-            || self.event.is_some()
-            || self.calls != CallOptions::default()
-    }
-}
-
 /// `dbtime import`
 #[derive(Debug, Args)]
 #[command(
@@ -589,7 +366,7 @@ pub struct ImportArguments {
     pub files: Vec<PathBuf>,
     /// What they do not say
     #[command(flatten)]
-    pub about: FileArguments,
+    pub about: FileOptions,
     /// Directory to create for the recording
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: PathBuf,
@@ -666,9 +443,9 @@ pub struct StoreListArguments {
     /// The store, or a part of it: STORE?host=db1&from=2026-10-10
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// For people or for programs
-    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
-    pub format: LiveFormat,
+    /// For whom
+    #[command(flatten)]
+    pub answer: AnswerFormat,
 }
 
 /// `dbtime agent`
@@ -717,7 +494,7 @@ pub struct ReportArguments {
     pub recordings: Vec<PathBuf>,
     /// What such a file does not say
     #[command(flatten)]
-    pub about: FileArguments,
+    pub about: FileOptions,
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
@@ -972,15 +749,6 @@ pub enum FunctionSort {
     Total,
 }
 
-/// Output formats of what goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LiveFormat {
-    /// Tables for a terminal
-    Text,
-    /// JSON
-    Json,
-}
-
 /// Output formats of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -1023,7 +791,7 @@ pub struct FlameArguments {
     pub recording: Option<PathBuf>,
     /// What such a file does not say
     #[command(flatten)]
-    pub about: FileArguments,
+    pub about: FileOptions,
     /// Which part of it
     #[command(flatten)]
     pub selection: Selection,
@@ -1063,30 +831,16 @@ pub struct HtmlArguments {
     pub recordings: Vec<PathBuf>,
     /// What such a file does not say
     #[command(flatten)]
-    pub about: FileArguments,
+    pub about: FileOptions,
     /// Which part of it; of two, --from and --to in seconds count from the start of each
     #[command(flatten)]
     pub selection: Selection,
     /// How two are compared
     #[command(flatten)]
-    pub compared: ComparedArguments,
+    pub compared: ComparedOptions,
     /// File to write, - for standard output [default: beside the recording, slow.html of slow.dbt; of two slow-against-fast.html]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-}
-
-/// How two recordings are compared.
-#[derive(Debug, Args)]
-pub struct ComparedArguments {
-    /// Compare per transaction, execution, request, call, second, sample or run [default: the first that both sides count]
-    #[arg(long, value_name = "UNIT")]
-    pub per: Option<WorkUnit>,
-    /// Transactions that each side did, where the recordings do not count them (as pgbench prints them)
-    #[arg(long, value_name = "GOOD,BAD", value_parser = parse_transactions)]
-    pub transactions: Option<[f64; 2]>,
-    /// Compare what cannot be compared well
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// `dbtime diff`
@@ -1104,13 +858,13 @@ pub struct DiffArguments {
     pub bad: Option<PathBuf>,
     /// What files of other tools do not say
     #[command(flatten)]
-    pub about: FileArguments,
+    pub about: FileOptions,
     /// Which part of both; --from and --to in seconds count from the start of each
     #[command(flatten)]
     pub selection: Selection,
     /// How they are compared
     #[command(flatten)]
-    pub compared: ComparedArguments,
+    pub compared: ComparedOptions,
     /// Changes of each kind to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
@@ -1128,7 +882,7 @@ pub struct DiffArguments {
     pub output: PathBuf,
     /// For people or for programs, on standard output
     #[arg(long, value_enum, conflicts_with = "output")]
-    pub format: Option<LiveFormat>,
+    pub format: Option<TableFormat>,
 }
 
 /// Sides of a differential flame graph.
@@ -1167,9 +921,9 @@ pub struct IolatArguments {
     /// A table for each disk
     #[arg(long)]
     pub per_disk: bool,
-    /// For people, or for programs (one JSON object per line)
-    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
-    pub format: LiveFormat,
+    /// For whom
+    #[command(flatten)]
+    pub stream: StreamFormat,
 }
 
 /// `dbtime dive`
@@ -1212,9 +966,9 @@ pub struct DiveArguments {
     /// File for the text of the trace, to be read elsewhere, in place of a report
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     pub raw: Option<PathBuf>,
-    /// Directory to create for a recording of it
-    #[arg(short, long, value_name = "NAME.dbt")]
-    pub output: Option<PathBuf>,
+    /// Perhaps kept
+    #[command(flatten)]
+    pub recording: NewRecording,
 }
 
 /// `dbtime sched`
@@ -1223,22 +977,22 @@ pub struct DiveArguments {
 pub struct SchedArguments {
     /// Whom
     #[command(flatten)]
-    pub target: TargetArguments,
-    /// Stop after this time: seconds, or 30s, 1m, 2h [default: at Ctrl-C]
-    #[arg(short, long, value_name = "TIME", value_parser = parse_seconds)]
-    pub duration: Option<Duration>,
+    pub target: TargetOptions,
+    /// For how long
+    #[command(flatten)]
+    pub stop: StopAfter,
     /// Only the summary, not every switch
     #[arg(long)]
     pub summary: bool,
     /// The longest scheduling delays to show in the summary
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// For people, or for programs (one JSON object per line)
-    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
-    pub format: LiveFormat,
-    /// Directory to create for a recording of it
-    #[arg(short, long, value_name = "NAME.dbt")]
-    pub output: Option<PathBuf>,
+    /// For whom
+    #[command(flatten)]
+    pub stream: StreamFormat,
+    /// Perhaps kept
+    #[command(flatten)]
+    pub recording: NewRecording,
 }
 
 /// What `dive` looks with.
@@ -1267,9 +1021,9 @@ pub struct CalibrateArguments {
     /// /var/lib]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// For people or for programs
-    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
-    pub format: LiveFormat,
+    /// For whom
+    #[command(flatten)]
+    pub answer: AnswerFormat,
     /// Be the process that is watched, and read this file
     #[arg(long, value_name = "FILE", hide = true)]
     pub workload: Option<PathBuf>,
@@ -1280,9 +1034,9 @@ pub struct CalibrateArguments {
 #[command(after_help = "Example: sudo dbtime doctor\n\n\
                   Every server is recorded for a moment. The exit status is 0 when recording works, 1 when it does not.")]
 pub struct DoctorArguments {
-    /// For people or for programs
-    #[arg(long, value_enum, default_value_t = LiveFormat::Text)]
-    pub format: LiveFormat,
+    /// For whom
+    #[command(flatten)]
+    pub answer: AnswerFormat,
 }
 
 /// `dbtime completions`
@@ -1331,46 +1085,6 @@ fn all_dimensions() -> Vec<&'static str> {
     names
 }
 
-/// Bytes: a number with K, M, G or T (powers of 1024).
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let usage = || format!("'{text}' is no size: 500M, 8G …");
-    let (number, power) = match text.char_indices().last() {
-        Some((end, unit)) if unit.is_ascii_alphabetic() => {
-            let unit = unit.to_ascii_uppercase();
-            (&text[..end], "KMGT".find(unit).ok_or_else(usage)? as u32 + 1)
-        }
-        _ => (text, 0),
-    };
-    let number: u64 = number.parse().map_err(|_| usage())?;
-    let bytes = number.checked_mul(1024u64.pow(power)).ok_or_else(usage)?;
-    if bytes < LEAST_MEMORY {
-        return Err(format!("'{text}' is too little: 64M are needed"));
-    }
-    Ok(bytes)
-}
-
-/// Less is not enough for the smallest report.
-const LEAST_MEMORY: u64 = 64 << 20;
-
-/// A time as it is typed: `10`, `2.5`, `30s`, `500ms`, `1m`, `2h`.
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let (number, unit) = units
-        .into_iter()
-        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
-        .unwrap_or((text, 1.0));
-    let is_number = number.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let seconds: f64 = number
-        .parse()
-        .ok()
-        .filter(|_| is_number)
-        .ok_or_else(|| "not a time: give seconds (10, 2.5), or 500ms, 30s, 1m, 2h".to_string())?;
-    match Duration::try_from_secs_f64(seconds * unit) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be more than 0".to_string()),
-    }
-}
-
 /// `10`, `30s`, `1m`: whole seconds; `end`.
 fn parse_length(text: &str) -> Result<Length, String> {
     if text == "end" {
@@ -1381,68 +1095,6 @@ fn parse_length(text: &str) -> Result<Length, String> {
         .map_err(|e| format!("{e}, or 'end'"))
 }
 
-/// `10`, `30s`, `1m`: whole seconds.
-fn parse_whole_seconds(text: &str) -> Result<u32, String> {
-    let length = parse_seconds(text)?;
-    match u32::try_from(length.as_secs()) {
-        Ok(seconds) if seconds > 0 && length.subsec_nanos() == 0 => Ok(seconds),
-        _ => Err("must be whole seconds".to_string()),
-    }
-}
-
-/// `10`, `10s`, `1m`: whole seconds.
-pub(crate) fn parse_resolution(text: &str) -> Result<u32, String> {
-    let (number, unit_s) = match text.strip_suffix('m') {
-        Some(minutes) => (minutes, 60),
-        None => (text.strip_suffix('s').unwrap_or(text), 1),
-    };
-    let seconds = number
-        .parse::<u32>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit_s));
-    seconds
-        .filter(|seconds| RESOLUTIONS_S.contains(seconds))
-        .ok_or_else(|| {
-            format!(
-                "must be whole seconds or minutes, 1s to {}m, as in 10s",
-                RESOLUTIONS_S.end() / 60
-            )
-        })
-}
-
-/// Seconds of a day.
-const DAY_S: u64 = 24 * 3_600;
-
-/// How old what is kept may be.
-pub(crate) fn parse_age(text: &str) -> Result<Duration, String> {
-    let age = match text.strip_suffix('d').map(str::parse::<u32>) {
-        Some(Ok(days)) => Duration::from_secs(u64::from(days) * DAY_S),
-        Some(Err(_)) => return Err("not a number of days, as in 30d".to_string()),
-        None => parse_seconds(text)?,
-    };
-    match age.as_secs() {
-        3_600.. => Ok(age),
-        _ => Err("must be an hour or more, as in 12h or 30d".to_string()),
-    }
-}
-
-/// How long recordings are of which one follows the other: they begin at the same times each day.
-pub(crate) fn parse_rotation(text: &str) -> Result<Duration, String> {
-    let seconds = match text.strip_suffix('d') {
-        Some(days) => days.parse().ok().and_then(|days: u64| days.checked_mul(DAY_S)),
-        None => parse_seconds(text)
-            .ok()
-            .filter(|time| time.subsec_nanos() == 0)
-            .map(|time| time.as_secs()),
-    };
-    seconds
-        .filter(|&seconds| (10..=DAY_S).contains(&seconds) && DAY_S.is_multiple_of(seconds))
-        .map(Duration::from_secs)
-        .ok_or_else(|| {
-            "must be 10s to 1d, and a day must be a multiple of it, as in 10m, 1h or 1d".to_string()
-        })
-}
-
 /// What ftrace takes for a pattern of names of functions; it also takes commands, which have a colon.
 fn parse_pattern(text: &str) -> Result<String, String> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.*?[]".contains(c);
@@ -1450,16 +1102,6 @@ fn parse_pattern(text: &str) -> Result<String, String> {
         Ok(text.to_string())
     } else {
         Err("not a pattern of a function's name, as in vfs_*".to_string())
-    }
-}
-
-/// Numbers of transactions, or of transactions in some time: only their ratio to the recorded time counts.
-fn parse_transactions(text: &str) -> Result<[f64; 2], String> {
-    let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse()).collect();
-    let is_amount = |number: &f64| number.is_finite() && *number > 0.0;
-    match numbers.as_deref() {
-        Ok([good, bad]) if is_amount(good) && is_amount(bad) => Ok([*good, *bad]),
-        _ => Err("must be two numbers above 0, as in 12000,9000".to_string()),
     }
 }
 
@@ -1577,48 +1219,10 @@ mod tests {
     }
 
     #[test]
-    fn a_resolution_is_whole_seconds() {
-        for (text, seconds) in [("1", 1), ("10s", 10), ("1m", 60), ("60m", 3_600)] {
-            assert_eq!(parse_resolution(text), Ok(seconds));
-        }
-        for wrong in ["", "0", "0.5s", "61m", "-1s", "1h", "99999999999m"] {
-            assert!(parse_resolution(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn thresholds_are_two_numbers_in_order() {
         assert_eq!(parse_thresholds("50, 1000"), Ok([50, 1_000]));
         for wrong in ["", "50", "50,50", "1000,50", "1,2,3", "a,b", "-1,5"] {
             assert!(parse_thresholds(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn transactions_are_two_numbers_above_zero() {
-        assert_eq!(parse_transactions("12000, 9000"), Ok([12_000.0, 9_000.0]));
-        assert_eq!(parse_transactions("5.76,4.3"), Ok([5.76, 4.3]));
-        for wrong in ["", "1", "1,0", "0,1", "1,2,3", "a,b", "-1,5", "nan,1", "inf,1"] {
-            assert!(parse_transactions(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn durations_are_positive_numbers_of_seconds() {
-        assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
-        for (text, ms) in [
-            ("30s", 30_000),
-            ("1m", 60_000),
-            ("2h", 7_200_000),
-            ("1.5m", 90_000),
-            ("250ms", 250),
-        ] {
-            assert_eq!(parse_seconds(text), Ok(Duration::from_millis(ms)), "{text}");
-        }
-        for wrong in [
-            "0", "-1", "x", "nan", "inf", "", "s", "m", "1d", "0m", "1 h", "infs",
-        ] {
-            assert!(parse_seconds(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -13,8 +13,9 @@ use dbtime_import::CallOptions;
 use dbtime_model::latency::kind;
 use dbtime_report::{DiveView, Filter, LatencyOptions, Source};
 
-use crate::arguments::{DiveArguments, EngineKind, FileArguments};
+use crate::arguments::{DiveArguments, EngineKind};
 use crate::import::{self, Detail};
+use crate::options::FileOptions;
 use crate::output::{self, ProgressLine, say};
 use crate::record::{Output, Plan, record};
 use crate::remains::mend_folders;
@@ -209,16 +210,16 @@ fn bounds(arguments: &DiveArguments) -> (Option<u64>, Duration) {
 
 /// Makes a recording of the text if one is wanted, and shows what is in it.
 fn report(file: &Path, call: SystemCall, arguments: &DiveArguments) -> anyhow::Result<Ended> {
-    let about = FileArguments {
+    let about = FileOptions {
         calls: CallOptions {
             name: Some(call.name().to_string()),
             wait: arguments.wait.clone(),
             most: bounds(arguments).0,
         },
-        ..FileArguments::default()
+        ..FileOptions::default()
     };
     let files = [file.to_path_buf()];
-    let source = match &arguments.output {
+    let source = match &arguments.recording.output {
         None => import::open(&files, &about, Detail::Seconds)?,
         Some(output) => {
             import::import(&files, &about, output)?;

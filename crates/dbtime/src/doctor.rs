@@ -4,7 +4,8 @@ use dbtime_collect::{Examination, Finding, Verdict, examine, host_description};
 use dbtime_report::shell_word;
 use serde_json::{Value, json};
 
-use crate::arguments::{DoctorArguments, LiveFormat};
+use crate::arguments::DoctorArguments;
+use crate::options::TableFormat;
 use crate::output::{self, ProgressLine};
 
 /// Columns of what was looked at, with the verdict before it.
@@ -21,9 +22,9 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<bool> {
     line.show("looking at this host …");
     let found = examine();
     drop(line);
-    output::print(&match arguments.format {
-        LiveFormat::Text => text(&found, output::width()),
-        LiveFormat::Json => format!("{:#}\n", as_json(&found)),
+    output::print(&match arguments.answer.format {
+        TableFormat::Text => text(&found, output::width()),
+        TableFormat::Json => format!("{:#}\n", as_json(&found)),
     })?;
     Ok(found.recording_works())
 }

@@ -7,7 +7,8 @@ use dbtime_collect::{BlockInterval, BlockLatency, BlockOptions};
 use dbtime_report::text::{BlockIoOptions, render_block_io};
 use dbtime_report::{BlockIo, render_block_io_json};
 
-use crate::arguments::{IolatArguments, LiveFormat};
+use crate::arguments::IolatArguments;
+use crate::options::TableFormat;
 use crate::output::{self, say};
 
 /// How long Ctrl-C may take to be noticed.
@@ -58,7 +59,7 @@ pub fn run(arguments: &IolatArguments, stop: &AtomicBool) -> anyhow::Result<Ende
         if is_last {
             break;
         }
-        if !show(&io, arguments.format, options)? {
+        if !show(&io, arguments.stream.format, options)? {
             return Ok(Ended::ReaderGone);
         }
         shown += 1;
@@ -71,7 +72,7 @@ pub fn run(arguments: &IolatArguments, stop: &AtomicBool) -> anyhow::Result<Ende
         is_whole: true,
         ..options
     };
-    if show(&whole, arguments.format, options)? {
+    if show(&whole, arguments.stream.format, options)? {
         Ok(ended(Some(&whole)))
     } else {
         Ok(Ended::ReaderGone)
@@ -115,10 +116,10 @@ fn block_io(interval: BlockInterval) -> BlockIo {
 }
 
 /// False when nobody reads any longer.
-fn show(io: &BlockIo, format: LiveFormat, options: BlockIoOptions) -> anyhow::Result<bool> {
+fn show(io: &BlockIo, format: TableFormat, options: BlockIoOptions) -> anyhow::Result<bool> {
     let text = match format {
-        LiveFormat::Text => render_block_io(io, options, output::width()),
-        LiveFormat::Json => render_block_io_json(io, options),
+        TableFormat::Text => render_block_io(io, options, output::width()),
+        TableFormat::Json => render_block_io_json(io, options),
     };
     output::print_on(&text)
 }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use dbtime_collect::Options;
 use dbtime_report::{Filter, LatchOptions};
 
-use crate::arguments::{LatchArguments, LiveFormat};
+use crate::arguments::LatchArguments;
 use crate::exit_code::NOTHING_RECORDED;
 use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
+use crate::options::TableFormat;
 use crate::output::{self, say};
 use crate::signals::{Second, stop_on_signals};
 use crate::usage::Usage;
@@ -24,9 +25,9 @@ pub fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
     let wanted = who::sessions(&arguments.who).map_err(Usage)?;
     let plan = Plan {
         collect: Options {
-            texts: arguments.text.into(),
+            texts: arguments.texts.text.into(),
             at_once: true,
-            ..Options::sampled(arguments.target.target(), arguments.rate_hz)
+            ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: Length::Seconds(arguments.seconds),
         count: 1,
@@ -52,8 +53,8 @@ pub fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
             Ok(report) => {
                 is_known = report.meta.database.held_locks;
                 output::print_on(&match arguments.format {
-                    LiveFormat::Text => dbtime_report::text::render_latches(&report, output::width()),
-                    LiveFormat::Json => dbtime_report::json::render_latches(&report),
+                    TableFormat::Text => dbtime_report::text::render_latches(&report, output::width()),
+                    TableFormat::Json => dbtime_report::json::render_latches(&report),
                 })
             }
             Err(e) => {

@@ -17,6 +17,7 @@ pub mod manual;
 pub mod memory;
 pub mod metrics;
 pub mod newest;
+pub mod options;
 pub mod output;
 pub mod page;
 pub mod reading;

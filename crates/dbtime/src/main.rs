@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use dbtime::agent;
 use dbtime::arguments::{
-    Arguments, CalibrateArguments, Command, CompactArguments, ComparedArguments, DemoArguments,
-    DiffArguments, DiveArguments, FlameArguments, Format, FunctionSort, HtmlArguments, ImportArguments,
-    IolatArguments, LiveFormat, ReportArguments, SNAPSHOT_SESSIONS, SchedArguments, Selection, WidthsOf,
+    Arguments, CalibrateArguments, Command, CompactArguments, DemoArguments, DiffArguments, DiveArguments,
+    FlameArguments, Format, FunctionSort, HtmlArguments, ImportArguments, IolatArguments, ReportArguments,
+    SNAPSHOT_SESSIONS, SchedArguments, WidthsOf,
 };
 use dbtime::calibrate;
 use dbtime::demo;
@@ -24,6 +24,7 @@ use dbtime::manual;
 use dbtime::memory;
 use dbtime::metrics;
 use dbtime::newest;
+use dbtime::options::{ComparedOptions, Selection, TableFormat};
 use dbtime::output::{self, ProgressLine, say, say_lines};
 use dbtime::page;
 use dbtime::reading;
@@ -735,7 +736,7 @@ fn run_html(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
         };
         return html_of_two([&open(good)?, &open(bad)?], arguments, &output);
     }
-    let ComparedArguments {
+    let ComparedOptions {
         per,
         transactions,
         force,
@@ -786,8 +787,8 @@ fn levels(typed: &[Dimension], needed: &[Dimension], source: &Source) -> Vec<Dim
 
 fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     let format = match arguments.format {
-        Some(LiveFormat::Json) => DiffFormat::Json,
-        Some(LiveFormat::Text) => DiffFormat::Text,
+        Some(TableFormat::Json) => DiffFormat::Json,
+        Some(TableFormat::Text) => DiffFormat::Text,
         None => DiffFormat::of(&arguments.output).map_err(Usage)?,
     };
     let [good, bad] =
@@ -835,7 +836,7 @@ fn run_diff(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
 fn compare(
     sides: [&Source; 2],
     selection: &Selection,
-    compared: &ComparedArguments,
+    compared: &ComparedOptions,
     top: usize,
 ) -> anyhow::Result<Option<Diff>> {
     let options = DiffOptions {
@@ -912,7 +913,7 @@ fn run_dive(arguments: &DiveArguments) -> anyhow::Result<ExitCode> {
 fn run_sched(arguments: &SchedArguments) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals(Second::Ends)?;
     let ended = sched::run(arguments, &stop)?;
-    if let Some(path) = &arguments.output {
+    if let Some(path) = &arguments.recording.output {
         let path = path.display();
         say(format_args!(
             "recorded {path}: see it with 'dbtime report {path}'"
@@ -941,8 +942,8 @@ fn run_calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
     if !is_stdout {
         calibrate::write(&calibration, &path)?;
     }
-    let text = match arguments.format {
-        LiveFormat::Text if !is_stdout => {
+    let text = match arguments.answer.format {
+        TableFormat::Text if !is_stdout => {
             dbtime_report::text::render_calibration(&calibration, output::width())
         }
         _ => dbtime_report::json::render_calibration(&calibration),

@@ -10,7 +10,8 @@ use dbtime_model::recording::{Clock, Meta, RecordingWriter};
 use dbtime_model::{Rows, Session, SessionId};
 use dbtime_report::{SchedBuilder, Source, SwitchLine, json, text};
 
-use crate::arguments::{LiveFormat, SchedArguments};
+use crate::arguments::SchedArguments;
+use crate::options::TableFormat;
 use crate::output::{self, say};
 
 /// What a killed recorder loses at most.
@@ -40,11 +41,16 @@ pub enum Ended {
 /// # Errors
 /// Nothing can be measured, or the recording or standard output cannot be written.
 pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
-    let place = arguments.output.as_deref().map(output::new_place).transpose()?;
+    let place = arguments
+        .recording
+        .output
+        .as_deref()
+        .map(output::new_place)
+        .transpose()?;
     let mut collector = SwitchCollector::start(&arguments.target.target())?;
     let meta = collector.meta();
     let mut shown = Shown {
-        format: arguments.format,
+        format: arguments.stream.format,
         with_lines: !arguments.summary,
         lines: 0,
         summary: SchedBuilder::new(arguments.top),
@@ -54,7 +60,7 @@ pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ende
             .map(|place| RecordingWriter::create_at(place, meta.clone()))
             .transpose()?,
     };
-    let until = match arguments.duration {
+    let until = match arguments.stop.duration {
         Some(duration) => format!("for {} s", duration.as_secs_f64()),
         None => "until Ctrl-C".to_string(),
     };
@@ -102,6 +108,7 @@ fn follow(
             shown.write(collector.meta())?;
         }
         let time_is_over = arguments
+            .stop
             .duration
             .is_some_and(|duration| start.elapsed() >= duration);
         if time_is_over || status == Status::Ended || !reader_is_there || stop.load(Ordering::Relaxed) {
@@ -117,7 +124,7 @@ fn follow(
 
 /// What becomes of the rows.
 struct Shown {
-    format: LiveFormat,
+    format: TableFormat,
     with_lines: bool,
     lines: u64,
     summary: SchedBuilder,
@@ -153,8 +160,8 @@ impl Shown {
                 let unknown = Session::default();
                 let line = SwitchLine::of(row, known.unwrap_or(&unknown));
                 match self.format {
-                    LiveFormat::Json => text += &json::render_switch(&line),
-                    LiveFormat::Text => {
+                    TableFormat::Json => text += &json::render_switch(&line),
+                    TableFormat::Text => {
                         if self.lines.is_multiple_of(LINES_OF_A_PAGE) {
                             text += &text::render_switch_heading(output::width());
                         }
@@ -214,8 +221,8 @@ impl Shown {
         );
         let sched = self.summary.finish(&facts, &mut described.dimensions());
         let text = match self.format {
-            LiveFormat::Json => json::render_sched(&sched),
-            LiveFormat::Text => text::render_sched(&sched, Clock::Utc, output::width()),
+            TableFormat::Json => json::render_sched(&sched),
+            TableFormat::Text => text::render_sched(&sched, Clock::Utc, output::width()),
         };
         Ok(
             match (facts.switches, reader_is_there && output::print_on(&text)?) {

@@ -30,10 +30,10 @@ pub fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
         collect: Options {
             means: arguments.precision.means().map_err(Usage)?,
             tier: arguments.precision.tier(),
-            texts: arguments.text.into(),
+            texts: arguments.texts.text.into(),
             task_counts: true,
             at_once: true,
-            ..Options::sampled(arguments.target.target(), arguments.rate_hz)
+            ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: arguments.length,
         count: arguments.count,

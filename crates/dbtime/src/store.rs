@@ -7,10 +7,9 @@ use dbtime_report::shell_word;
 use dbtime_store::{Address, Listing, Outcome, Put, PutOptions, RecordingListing, Store};
 use serde::Serialize;
 
-use crate::arguments::{
-    LiveFormat, StoreCommand, StoreListArguments, StorePruneArguments, StorePutArguments,
-};
+use crate::arguments::{StoreCommand, StoreListArguments, StorePruneArguments, StorePutArguments};
 use crate::exit_code::{FAILED, NOTHING_RECORDED, WRONG_USAGE};
+use crate::options::TableFormat;
 use crate::output::{self, say, say_lines};
 use crate::reading::of_store;
 
@@ -90,9 +89,9 @@ fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
     let address = Address::to_list(arguments.store.as_os_str()).map_err(of_store)?;
     let store = Store::open(&address).map_err(of_store)?;
     let listing = store.list(&address.choice).map_err(of_store)?;
-    output::print(&match arguments.format {
-        LiveFormat::Text => text(&listing),
-        LiveFormat::Json => json(&listing)?,
+    output::print(&match arguments.answer.format {
+        TableFormat::Text => text(&listing),
+        TableFormat::Json => json(&listing)?,
     })?;
     for what in &listing.broken {
         say(format_args!("dbtime: {what}"));

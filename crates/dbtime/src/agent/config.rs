@@ -15,7 +15,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::conditions::{Condition, LONGEST};
 use super::flights::SHORTEST;
-use crate::arguments::{ExactLevel, TextKind, parse_age, parse_resolution, parse_rotation, parse_seconds};
+use crate::options::time::{parse_age, parse_resolution, parse_rotation, parse_seconds};
+use crate::options::{ExactLevel, TextKind};
 use crate::record::Measure;
 
 /// Bytes of the file.

@@ -36,7 +36,7 @@ pub fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
         collect: Options {
             means,
             at_once: true,
-            ..Options::sampled(arguments.target.target(), arguments.rate_hz)
+            ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: Length::Seconds(1),
         count: arguments.seconds.unwrap_or(u32::MAX),

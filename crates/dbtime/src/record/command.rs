@@ -50,7 +50,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             resolution_s: arguments.resolution_s,
             task_iterator: arguments.task_iterator,
         },
-        duration: arguments.duration,
+        duration: arguments.stop.duration,
         // Before anything is attached: most people notice a wrong name soon, none after an hour.
         output: match (&arguments.output, arguments.rotate) {
             (Some(path), None) => Output::At(output::new_place(path)?),
