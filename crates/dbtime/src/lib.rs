@@ -1,21 +1,12 @@
 //! What the command `dbtime` is made of, and what it shares with its tests and benchmarks.
 
-pub mod agent;
-pub mod arguments;
-pub mod calibrate;
-pub mod demo;
-pub mod diff;
-pub mod dive;
-pub mod doctor;
+pub mod calibration;
+pub mod commands;
 pub mod exit_code;
 pub mod filter_line;
 pub mod import;
-pub mod iolat;
-pub mod latch;
 pub mod live;
-pub mod manual;
 pub mod memory;
-pub mod metrics;
 pub mod newest;
 pub mod options;
 pub mod output;
@@ -23,12 +14,8 @@ pub mod page;
 pub mod reading;
 pub mod record;
 pub mod remains;
-pub mod sched;
 pub mod signals;
-pub mod snap;
-pub mod store;
 pub mod throwaway;
 mod time_of_day;
-pub mod top;
 pub mod usage;
 pub mod who;

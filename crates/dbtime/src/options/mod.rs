@@ -35,7 +35,7 @@ pub use latch_layout::LatchLayout;
 pub use new_recording::NewRecording;
 pub use precision::{CollectorKind, ExactLevel, Precision};
 pub use rate::{LiveRate, any_rate};
-pub use selection::Selection;
+pub use selection::{Selection, window_of};
 pub use stop_after::StopAfter;
 pub use target::TargetOptions;
 pub use texts::{ShownTexts, TextKind};

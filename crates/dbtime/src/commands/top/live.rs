@@ -12,10 +12,8 @@ use dbtime_report::{Recent, shell_word};
 use super::ScreenThread;
 use super::feed::{Feed, Shared};
 use super::saving::{Ending as LastRows, Saving, Standings};
-use crate::arguments::TopArguments;
 use crate::output::{ProgressLine, say};
 use crate::record::Outcome;
-use crate::usage::Usage;
 
 /// Seconds that can be gone back to.
 const KEPT_S: i64 = 300;
@@ -26,23 +24,22 @@ const USUALLY_LATE_US: i64 = 400_000;
 /// So long after it nothing more of it is waited for.
 const LATEST_US: i64 = 3_000_000;
 
-pub(super) fn run(arguments: &TopArguments, colours: Colours, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    let options = Options {
-        means: arguments.precision.means().map_err(Usage)?,
-        tier: arguments.precision.tier(),
-        texts: arguments.text.into(),
-        ..Options::sampled(arguments.target.target(), arguments.rate_hz)
-    };
+pub(super) fn run(
+    options: &Options,
+    seconds: u32,
+    colours: Colours,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
     let mut line = ProgressLine::new();
     line.show("attaching …");
     let ending = Ending::when(stop);
-    let mut collector = Collector::start(&options, &ending)?;
+    let mut collector = Collector::start(options, &ending)?;
     drop(line);
     // Threads that are started from now on have no more of them.
     collector.give_up_privileges(caller_of_sudo().is_some())?;
     let shared = Arc::new(Shared::new(Recent::new(collector.meta(), KEPT_S)));
     let feed = Feed::Live(Arc::clone(&shared));
-    let screen = ScreenThread::start(feed, arguments.seconds, colours, stop)?;
+    let screen = ScreenThread::start(feed, seconds, colours, stop)?;
     let mut recorder = Recorder {
         collector,
         shared,

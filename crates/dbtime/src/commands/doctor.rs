@@ -1,23 +1,38 @@
 //! `dbtime doctor`: what this host allows, and what to do about the rest.
 
+use std::process::ExitCode;
+
+use clap::Args;
 use dbtime_collect::{Examination, Finding, Verdict, examine, host_description};
 use dbtime_report::shell_word;
 use serde_json::{Value, json};
 
-use crate::arguments::DoctorArguments;
-use crate::options::TableFormat;
+use crate::exit_code::FAILED;
+use crate::options::{AnswerFormat, TableFormat};
 use crate::output::{self, ProgressLine};
+use crate::remains::mend;
+
+/// `dbtime doctor`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: sudo dbtime doctor\n\n\
+                  Every server is recorded for a moment. The exit status is 0 when recording works, 1 when it does not.")]
+pub struct DoctorArguments {
+    /// For whom
+    #[command(flatten)]
+    answer: AnswerFormat,
+}
 
 /// Columns of what was looked at, with the verdict before it.
 const INDENT: usize = 26;
 /// Narrower than this no sentence can be.
 const LEAST_WIDTH: usize = 60;
 
-/// Examines the host, and prints what was found; true when recording works.
+/// Examines the host, and prints what was found.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn run(arguments: &DoctorArguments) -> anyhow::Result<bool> {
+pub(super) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
+    mend();
     let mut line = ProgressLine::new();
     line.show("looking at this host …");
     let found = examine();
@@ -26,7 +41,10 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<bool> {
         TableFormat::Text => text(&found, output::width()),
         TableFormat::Json => format!("{:#}\n", as_json(&found)),
     })?;
-    Ok(found.recording_works())
+    Ok(match found.recording_works() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    })
 }
 
 fn text(found: &Examination, width: usize) -> String {

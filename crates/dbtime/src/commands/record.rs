@@ -1,6 +1,6 @@
-//! What a person sees who types `dbtime record`.
+//! `dbtime record`: progress meanwhile, the ledger at the end, perhaps a page.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,79 @@ use dbtime_model::recording::Meta;
 use dbtime_report::{Filter, Source, next_steps, shell_word};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::{Outcome, Output, Plan, Progress, Standing, Watched, record};
-use crate::arguments::RecordArguments;
 use crate::exit_code::NOTHING_RECORDED;
 use crate::memory;
+use crate::options::time::{parse_resolution, parse_rotation};
+use crate::options::{Precision, StopAfter, TargetOptions, TextKind, any_rate};
 use crate::output::{self, ProgressLine, beside, say};
 use crate::page;
+use crate::record::{Measure, Outcome, Output, Plan, Progress, Standing, Watched, record};
+use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
 use crate::usage::Usage;
+use clap::Args;
+
+/// `dbtime record`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime record\n  sudo dbtime record -d 60 -o slow.dbt --html\n  sudo dbtime record --postgres /var/lib/postgresql/15/main --exact=calls -d 30"
+)]
+pub struct RecordArguments {
+    /// Whom
+    #[command(flatten)]
+    target: TargetOptions,
+    /// For how long
+    #[command(flatten)]
+    stop: StopAfter,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = any_rate())]
+    rate_hz: u32,
+    /// How
+    #[command(flatten)]
+    precision: Precision,
+    /// Note who ends each sleep
+    #[arg(long, requires = "exact")]
+    wakers: bool,
+    /// Time Oracle's waits by probes in its functions too, and note how long the database says they were
+    #[arg(long, requires = "exact", requires = "oracle")]
+    uprobes: bool,
+    /// What is kept of the texts of statements
+    #[arg(long, value_name = "WHAT", default_value = "normalized")]
+    text: TextKind,
+    /// Count switches, faults, calls and bytes of each session too: 'dbtime report --snapshot' shows them
+    #[arg(long)]
+    statistics: bool,
+    /// Rows of so many seconds after the first five minutes: 10s, 1m. For recordings that go on for hours
+    #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
+    resolution_s: u32,
+    /// Begin a new recording every so often, without a gap: 10m, 1h, 1d. They begin at whole multiples of it, UTC
+    #[arg(long, value_name = "TIME", value_parser = parse_rotation, conflicts_with = "html")]
+    rotate: Option<Duration>,
+    /// Sample by visiting all tasks of the host, as on kernels before 6.2
+    #[arg(long, hide = true)]
+    task_iterator: bool,
+    /// Print a line of JSON for each second: average sessions that were active, in the run queue, in a wait, in a statement. For the agent
+    #[arg(long, hide = true, value_name = "MEASURE", requires = "rotate")]
+    watch: Vec<Measure>,
+    /// The condition for which the agent starts it
+    #[arg(long, hide = true, value_name = "TEXT")]
+    flight: Option<String>,
+    /// Write the page of 'dbtime html' too, beside the recording
+    #[arg(long)]
+    html: bool,
+    /// Directory to create for the recording, or with --rotate for the recordings, which are named by server and time then [default:
+    /// named after the server and the time, in the current directory]
+    #[arg(short, long, value_name = "NAME.dbt")]
+    output: Option<PathBuf>,
+}
 
 /// Records, and shows where the time went.
 ///
 /// # Errors
 /// Recording cannot begin, or the recording or the page cannot be written.
-pub fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
-    // First of all: whoever is started in the background has Ctrl-C ignored until then.
+pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+    mend();
+    // Before all else: whoever is started in the background has Ctrl-C ignored until then.
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
     let resolution = Duration::from_secs(arguments.resolution_s.into());

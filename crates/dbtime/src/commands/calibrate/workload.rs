@@ -47,7 +47,7 @@ pub(super) enum Said {
 ///
 /// # Errors
 /// The file cannot be read, standard input or output fails.
-pub fn serve(file: &Path) -> anyhow::Result<()> {
+pub(super) fn serve(file: &Path) -> anyhow::Result<()> {
     let file = File::open(file).with_context(|| file.display().to_string())?;
     // SAFETY: plain calls with integer arguments. The first lets strace attach where Yama asks for consent.
     let slack = unsafe {

@@ -18,6 +18,7 @@ mod replay;
 mod saving;
 mod terminal;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,16 +26,53 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use dbtime_collect::give_up_all_privileges;
+use clap::Args;
+use dbtime_collect::{Options, give_up_all_privileges};
 use dbtime_report::tui::Colours;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use crate::arguments::TopArguments;
 use crate::memory;
+use crate::options::{Precision, TargetOptions, TextKind, any_rate};
+use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
+use crate::usage::Usage;
 use controls::{Controls, Next};
 use feed::Feed;
 use terminal::Taken;
+
+/// `dbtime top`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime top\n  sudo dbtime top --postgres /var/lib/postgresql/15/main --seconds 15\n  sudo dbtime top --exact=calls\n  dbtime top --replay slow.dbt --from 2m\n\nKeys: ? shows them, r records, q quits."
+)]
+pub struct TopArguments {
+    /// Whom
+    #[command(flatten)]
+    target: TargetOptions,
+    /// Play a recording, second by second, in place of what goes on now (needs no root)
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle", "exact", "collector"])]
+    replay: Option<PathBuf>,
+    /// Begin to play there: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
+    #[arg(long, value_name = "TIME", requires = "replay")]
+    from: Option<String>,
+    /// How many seconds the tables are about: + and - change it
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=300))]
+    seconds: u32,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, conflicts_with = "replay", value_parser = any_rate())]
+    rate_hz: u32,
+    /// How
+    #[command(flatten)]
+    precision: Precision,
+    /// What is shown of the texts of statements
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "normalized",
+        conflicts_with = "replay"
+    )]
+    text: TextKind,
+}
 
 /// How long one look for keys takes: as soon a signal and a new second are noticed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -45,16 +83,47 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// There is no terminal; recording cannot begin; the recording cannot be read.
-pub fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
+pub(super) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
+    match &arguments.replay {
+        Some(_) => memory::bound(None),
+        None => mend(),
+    }
     let colours = terminal::check()?;
     // The terminal must be given back, however often somebody asks to end.
     let stop = stop_on_signals(Second::Ignored)?;
     memory::give_back();
-    match &arguments.replay {
-        Some(recording) => replay::run(recording, arguments, colours, &stop)?,
-        None => live::run(arguments, colours, &stop)?,
+    match Seen::of(arguments)? {
+        Seen::Recording { path, from } => {
+            replay::run(&path, from.as_deref(), arguments.seconds, colours, &stop)?
+        }
+        Seen::Server(options) => live::run(&options, arguments.seconds, colours, &stop)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is on the screen.
+enum Seen {
+    /// A recording, from its begin or from a moment on.
+    Recording { path: PathBuf, from: Option<String> },
+    /// What goes on.
+    Server(Options),
+}
+
+impl Seen {
+    fn of(arguments: &TopArguments) -> Result<Seen, Usage> {
+        Ok(match &arguments.replay {
+            Some(path) => Seen::Recording {
+                path: path.clone(),
+                from: arguments.from.clone(),
+            },
+            None => Seen::Server(Options {
+                means: arguments.precision.means().map_err(Usage)?,
+                tier: arguments.precision.tier(),
+                texts: arguments.text.into(),
+                ..Options::sampled(arguments.target.target(), arguments.rate_hz)
+            }),
+        })
+    }
 }
 
 /// The screen, in a thread of its own: it never keeps waiting who records.

@@ -31,12 +31,13 @@ mod spool;
 mod uploads;
 mod usual;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::arguments::AgentArguments;
+use clap::Args;
+
 use crate::memory;
 use crate::output::say;
 use crate::signals::{Second, stop_on_signals};
@@ -46,6 +47,19 @@ use recorders::Recorders;
 use spool::Spool;
 use uploads::Uploads;
 
+/// `dbtime agent`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: sudo dbtime agent --config /etc/dbtime/agent.toml\n\n\
+    The least that the file says:\n  spool = \"/var/lib/dbtime\"\n  store = \"s3://bucket/fleet\"")]
+pub struct AgentArguments {
+    /// Configuration file
+    #[arg(long, value_name = "FILE", default_value = "/etc/dbtime/agent.toml")]
+    config: PathBuf,
+    /// Only check the configuration
+    #[arg(long)]
+    check: bool,
+}
+
 /// How often it is looked at what the children do.
 const STEP: Duration = Duration::from_millis(500);
 
@@ -53,7 +67,7 @@ const STEP: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// The file does not say what is wanted, or there can be no spool.
-pub fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
+pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     // A second signal would end recorders before they have written what they know.
     let stop = stop_on_signals(Second::Ignored)?;
     // SAFETY: there is no other thread yet. What the agent makes is nobody's who called sudo.

@@ -1,38 +1,36 @@
-//! Manual pages, and completions of shells, from the definition of what can be typed.
+//! `dbtime man`: the manual pages, from the definition of what can be typed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Command, CommandFactory};
-use clap_complete::Shell;
+use clap::{Args, Command, CommandFactory};
 use dbtime_model::output::{Place, Readers};
 
-use crate::arguments::Arguments;
-use crate::output;
+use super::Arguments;
 
-/// Prints what a shell completes words with.
-///
-/// # Errors
-/// Standard output cannot be written.
-pub fn print_completions(shell: Shell) -> anyhow::Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "dbtime", &mut script);
-    output::to_stdout(|out| out.write_all(&script))
+/// `dbtime man`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime man /usr/local/share/man/man1")]
+pub struct ManArguments {
+    /// Where they are to be
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
 }
 
 /// Writes a page for the program and one for each command into this directory, for all to read.
 ///
 /// # Errors
 /// There is no such directory, or nothing can be made in it.
-pub fn write_pages(directory: &Path) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     let mut program = Arguments::command().disable_help_subcommand(true);
     // Commands get their full names by it.
     program.build();
-    write_page(&program, directory)?;
+    write_page(&program, &arguments.directory)?;
     for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
-        write_page(command, directory)?;
+        write_page(command, &arguments.directory)?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn write_page(command: &Command, directory: &Path) -> anyhow::Result<()> {

@@ -9,24 +9,36 @@ mod phases;
 mod reads;
 mod two_runs;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use dbtime_collect::{CollectError, Collector, Ending, Options, Target, Texts};
 use dbtime_model::output::Readers;
 use dbtime_report::{FlameOptions, Report, Source, export};
 
 use crate::output;
 use crate::record::{Output, Plan, Progress, record};
+use crate::signals::{Second, stop_on_signals};
 use crate::throwaway::{Cluster, Programs};
 use comparison::{Comparison, Run};
 use data::{Data, ReadFrom};
 use output_directory::OutputDirectory;
 use phases::Phases;
 use reads::Reads;
+
+/// `dbtime demo`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sudo dbtime demo")]
+pub struct DemoArguments {
+    /// Directory to create for recordings and flame graphs [default: dbtime-demo, or dbtime-demo-2 and so on]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
 
 /// Long enough for a thousand samples of one session.
 const RECORDED: Duration = Duration::from_secs(12);
@@ -35,12 +47,23 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// As `dbtime record` does when nothing else is asked for.
 const RATE_HZ: u32 = 99;
 
+/// Runs the demo, and prints its page.
+///
+/// # Errors
+/// See [`make`].
+pub(super) fn run(arguments: &DemoArguments) -> Result<ExitCode> {
+    let stop = stop_on_signals(Second::Ignored)?;
+    let page = make(arguments.output.as_deref(), &stop)?;
+    output::print(&page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs the demo; returns the page to print. Everything but the output directory is gone when it returns, and
 /// that too when it fails. `stop` ends it early, as a failure.
 ///
 /// # Errors
 /// It was stopped, a program is missing, recording is not possible here, or the output cannot be written.
-pub fn run(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
+fn make(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
     // What is most likely to be missing is found out before anything is made.
     recording_is_allowed()?;
     let programs = Programs::find(None)?;

@@ -11,7 +11,6 @@ use dbtime_report::{MoreTables, Recent, Source, parse_moment};
 
 use super::ScreenThread;
 use super::feed::{Feed, SECOND_US};
-use crate::arguments::TopArguments;
 use crate::output::say;
 use crate::usage::Usage;
 
@@ -32,7 +31,8 @@ pub(super) struct Replay {
 
 pub(super) fn run(
     recording: &Path,
-    arguments: &TopArguments,
+    from: Option<&str>,
+    seconds: u32,
     colours: Colours,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
@@ -43,9 +43,9 @@ pub(super) fn run(
         ))
         .into());
     }
-    let replay = Replay::new(Source::open(recording)?, arguments.from.as_deref())?;
+    let replay = Replay::new(Source::open(recording)?, from)?;
     let feed = Feed::Replay(Box::new(replay));
-    let screen = ScreenThread::start(feed, arguments.seconds, colours, stop)?;
+    let screen = ScreenThread::start(feed, seconds, colours, stop)?;
     while !screen.is_over() && !stop.load(std::sync::atomic::Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,18 +1,46 @@
 //! `dbtime sched`: context switches as they come, then a summary; perhaps a recording of them.
 
 use std::collections::HashMap;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use dbtime_collect::{Status, SwitchCollector};
 use dbtime_model::output::caller_of_sudo;
 use dbtime_model::recording::{Clock, Meta, RecordingWriter};
 use dbtime_model::{Rows, Session, SessionId};
 use dbtime_report::{SchedBuilder, Source, SwitchLine, json, text};
 
-use crate::arguments::SchedArguments;
-use crate::options::TableFormat;
+use crate::exit_code::NOTHING_RECORDED;
+use crate::options::{NewRecording, StopAfter, StreamFormat, TableFormat, TargetOptions};
 use crate::output::{self, say};
+use crate::remains::mend;
+use crate::signals::{Second, stop_on_signals};
+
+/// `dbtime sched`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sudo dbtime sched -d 10 --summary\n  sudo dbtime sched -p 4711")]
+pub struct SchedArguments {
+    /// Whom
+    #[command(flatten)]
+    target: TargetOptions,
+    /// For how long
+    #[command(flatten)]
+    stop: StopAfter,
+    /// Only the summary, not every switch
+    #[arg(long)]
+    summary: bool,
+    /// The longest scheduling delays to show in the summary
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// For whom
+    #[command(flatten)]
+    stream: StreamFormat,
+    /// Perhaps kept
+    #[command(flatten)]
+    recording: NewRecording,
+}
 
 /// What a killed recorder loses at most.
 const SEGMENT: Duration = Duration::from_secs(5);
@@ -27,7 +55,7 @@ const LINES_OF_A_PAGE: u64 = 1_000;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+enum Ended {
     /// All that was asked for has been shown.
     Shown,
     /// The same, but there was no switch.
@@ -36,11 +64,31 @@ pub enum Ended {
     ReaderGone,
 }
 
-/// Shows switches until the time is over, `stop` is set, or the target has ended; and then the summary.
+/// Shows switches, and then the summary.
 ///
 /// # Errors
 /// Nothing can be measured, or the recording or standard output cannot be written.
-pub fn run(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
+pub(super) fn run(arguments: &SchedArguments) -> anyhow::Result<ExitCode> {
+    mend();
+    let stop = stop_on_signals(Second::Ends)?;
+    let ended = show_all(arguments, &stop)?;
+    if let Some(path) = &arguments.recording.output {
+        let path = path.display();
+        say(format_args!(
+            "recorded {path}: see it with 'dbtime report {path}'"
+        ));
+    }
+    Ok(match ended {
+        Ended::Shown | Ended::ReaderGone => ExitCode::SUCCESS,
+        Ended::NothingSeen => {
+            say(format_args!("dbtime: no context switch was seen"));
+            ExitCode::from(NOTHING_RECORDED)
+        }
+    })
+}
+
+/// Shows switches until the time is over, `stop` is set, or the target has ended; and then the summary.
+fn show_all(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
     let place = arguments
         .recording
         .output

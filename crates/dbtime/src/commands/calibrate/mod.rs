@@ -7,23 +7,46 @@
 mod child;
 mod instance;
 mod looks;
-mod store;
 mod workload;
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Write};
-use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use child::Kept;
+use clap::Args;
 use dbtime_collect::Scratch;
 use dbtime_model::calibration::{Calibration, Cell, Control, FORMAT, Look, look, workload as of};
-pub use store::{default_path, kept, read, write};
-pub use workload::serve;
+
+use crate::calibration;
+use crate::options::{AnswerFormat, TableFormat};
+use crate::output::{self, ProgressLine, say};
+use crate::remains::mend;
+use crate::signals::{Second, stop_on_signals};
+use child::Kept;
 use workload::{Said, Turn};
+
+/// `dbtime calibrate`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sudo dbtime calibrate\n  sudo dbtime calibrate --quick -o -")]
+pub struct CalibrateArguments {
+    /// Fewer rounds and calls: some seconds, and more noise
+    #[arg(long)]
+    quick: bool,
+    /// File to keep it in, - for standard output [default: dbtime/calibration.json in $XDG_STATE_HOME, for root in
+    /// /var/lib]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// For whom
+    #[command(flatten)]
+    answer: AnswerFormat,
+    /// Be the process that is watched, and read this file
+    #[arg(long, value_name = "FILE", hide = true)]
+    workload: Option<PathBuf>,
+}
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -91,11 +114,41 @@ struct Turns {
     turns: BTreeMap<&'static str, Vec<Turn>>,
 }
 
+/// Measures, keeps what was found, and shows it; or is the process that is watched for it.
+///
+/// # Errors
+/// See [`measure`]; it cannot be kept.
+pub(super) fn run(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &arguments.workload {
+        workload::serve(file)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    mend();
+    let stop = stop_on_signals(Second::Ignored)?;
+    let mut line = ProgressLine::new();
+    let found = measure(arguments.quick, &stop, |what| line.show(what))?;
+    drop(line);
+    let path = arguments.output.clone().unwrap_or_else(calibration::default_path);
+    let is_stdout = path == Path::new("-");
+    if !is_stdout {
+        calibration::write(&found, &path)?;
+    }
+    let text = match arguments.answer.format {
+        TableFormat::Text if !is_stdout => dbtime_report::text::render_calibration(&found, output::width()),
+        _ => dbtime_report::json::render_calibration(&found),
+    };
+    output::print(&text)?;
+    if !is_stdout {
+        say(format_args!("kept in {}", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Measures. `tell` hears what is being done.
 ///
 /// # Errors
 /// It was stopped, or the process to be watched cannot be started or ended early.
-pub fn run(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow::Result<Calibration> {
+fn measure(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow::Result<Calibration> {
     let size = if quick { QUICK } else { FULL };
     let folder = Scratch::new(Scratch::CALIBRATE)?;
     let file = folder.path().join("read");

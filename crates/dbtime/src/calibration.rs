@@ -1,4 +1,4 @@
-//! Where calibrations are kept.
+//! Where calibrations are kept: what looking costs on this host.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,24 +1,96 @@
 //! `dbtime store`: recordings of many hosts in one place.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use clap::{Args, Subcommand};
 use dbtime_model::recording::Recording;
 use dbtime_report::shell_word;
 use dbtime_store::{Address, Listing, Outcome, Put, PutOptions, RecordingListing, Store};
 use serde::Serialize;
 
-use crate::arguments::{StoreCommand, StoreListArguments, StorePruneArguments, StorePutArguments};
 use crate::exit_code::{FAILED, NOTHING_RECORDED, WRONG_USAGE};
-use crate::options::TableFormat;
+use crate::memory;
+use crate::options::time::parse_age;
+use crate::options::{AnswerFormat, TableFormat};
 use crate::output::{self, say, say_lines};
 use crate::reading::of_store;
+
+/// `dbtime store`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime store put slow.dbt /srv/fleet\n  dbtime store put *.dbt s3://bucket/fleet\n  dbtime store list s3://bucket/fleet\n  \
+    dbtime report s3://bucket/fleet --host db1 --from 2026-10-10T12:00:00Z --to 2026-10-10T13:00:00Z\n  \
+    dbtime diff '/srv/fleet?host=db1&from=2026-10-09&to=2026-10-10' '/srv/fleet?host=db1&from=2026-10-10'"
+)]
+pub struct StoreArguments {
+    /// What to do with it
+    #[command(subcommand)]
+    command: StoreCommand,
+}
+
+/// The subcommands of `dbtime store`.
+#[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// Put recordings into a store; one that is there already, or an earlier state of it, is there once
+    Put(StorePutArguments),
+    /// Show what is in a store: hosts, recordings, periods, sizes, gaps
+    List(StoreListArguments),
+    /// Remove recordings of a host that ended long ago
+    Prune(StorePruneArguments),
+}
+
+/// `dbtime store put`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store put slow.dbt s3://bucket/fleet\n\n\
+    The credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY …) or from ~/.aws/credentials.")]
+struct StorePutArguments {
+    /// Recordings, and behind them the store: a directory, file:///PATH or s3://BUCKET/PREFIX; made if it is not there
+    #[arg(value_names = ["RECORDING", "STORE"], num_args = 2.., required = true)]
+    paths: Vec<PathBuf>,
+    /// Name of the host in the store [default: as the recording says]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Put what can be read of damaged recordings; reports of the store say what is missing
+    #[arg(long)]
+    damaged: bool,
+}
+
+/// `dbtime store prune`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store prune s3://bucket/fleet --host db1 --older-than 30d")]
+struct StorePruneArguments {
+    /// The store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// Host whose recordings are removed; the newest one stays
+    #[arg(long, value_name = "NAME")]
+    host: String,
+    /// Those that ended longer ago than this: 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    older_than: Duration,
+}
+
+/// `dbtime store list`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store list s3://bucket/fleet")]
+struct StoreListArguments {
+    /// The store, or a part of it: STORE?host=db1&from=2026-10-10
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// For whom
+    #[command(flatten)]
+    answer: AnswerFormat,
+}
 
 /// Does what was asked.
 ///
 /// # Errors
 /// The store cannot be read or written.
-pub fn run(command: &StoreCommand) -> anyhow::Result<ExitCode> {
-    match command {
+pub(super) fn run(arguments: &StoreArguments) -> anyhow::Result<ExitCode> {
+    memory::bound(None);
+    match &arguments.command {
         StoreCommand::Put(arguments) => put(arguments),
         StoreCommand::List(arguments) => list(arguments),
         StoreCommand::Prune(arguments) => prune(arguments),
