@@ -76,27 +76,36 @@ enum DiffFormat {
     Json,
     /// Folded stacks with both sides' times.
     Folded,
-    /// A differential flame graph.
-    Svg,
+    /// A differential flame graph, with the widths of this side.
+    Svg(Widths),
 }
 
 impl DiffFormat {
-    /// By the ending of the output's name; text for standard output.
+    /// As was typed, or by the ending of the output's name; text for standard output.
     ///
     /// # Errors
     /// No format has this ending; the message lists those there are.
-    fn of(path: &Path) -> Result<DiffFormat, String> {
+    fn of(arguments: &DiffArguments) -> Result<DiffFormat, Usage> {
+        match arguments.format {
+            Some(TableFormat::Json) => return Ok(DiffFormat::Json),
+            Some(TableFormat::Text) => return Ok(DiffFormat::Text),
+            None => {}
+        }
+        let path = arguments.output.as_path();
         let ending = path.extension().and_then(|ending| ending.to_str());
         match ending.map(str::to_ascii_lowercase).as_deref() {
             None if path == Path::new("-") => Ok(DiffFormat::Text),
             Some("txt") => Ok(DiffFormat::Text),
             Some("json") => Ok(DiffFormat::Json),
             Some("folded") => Ok(DiffFormat::Folded),
-            Some("svg") => Ok(DiffFormat::Svg),
-            _ => Err(format!(
+            Some("svg") => Ok(DiffFormat::Svg(match arguments.widths {
+                WidthsOf::Bad => Widths::Bad,
+                WidthsOf::Good => Widths::Good,
+            })),
+            _ => Err(Usage(format!(
                 "{}: no output format has this ending; choose one of .txt, .json, .folded, .svg",
                 path.display()
-            )),
+            ))),
         }
     }
 }
@@ -107,11 +116,7 @@ impl DiffFormat {
 /// One of them cannot be read, they cannot be compared, or the output cannot be written.
 pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     memory::bound(arguments.about.max_memory);
-    let format = match arguments.format {
-        Some(TableFormat::Json) => DiffFormat::Json,
-        Some(TableFormat::Text) => DiffFormat::Text,
-        None => DiffFormat::of(&arguments.output).map_err(Usage)?,
-    };
+    let format = DiffFormat::of(arguments)?;
     let [good, bad] =
         newest::two_or_named(arguments.good.as_deref(), arguments.bad.as_deref())?.map(|path| {
             reading::open(
@@ -145,11 +150,7 @@ pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
             say(format_args!("warning: {warning}"));
         }
     }
-    let widths = match arguments.widths {
-        WidthsOf::Bad => Widths::Bad,
-        WidthsOf::Good => Widths::Good,
-    };
-    write(&answer, format, widths, &arguments.output)?;
+    write(&answer, format, &arguments.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -184,11 +185,11 @@ pub(super) fn compare(
 ///
 /// # Errors
 /// It cannot be written.
-fn write(diff: &Diff, format: DiffFormat, widths: Widths, path: &Path) -> anyhow::Result<()> {
+fn write(diff: &Diff, format: DiffFormat, path: &Path) -> anyhow::Result<()> {
     match format {
         DiffFormat::Text => output::text_to_file(path, &text::render_diff(diff, output::width())),
         DiffFormat::Json => output::text_to_file(path, &json::render_diff(diff)),
         DiffFormat::Folded => output::to_file(path, |out| diff_export::write_folded(diff, out)),
-        DiffFormat::Svg => output::to_file(path, |out| diff_export::write_svg(diff, widths, out)),
+        DiffFormat::Svg(widths) => output::to_file(path, |out| diff_export::write_svg(diff, widths, out)),
     }
 }

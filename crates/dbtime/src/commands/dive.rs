@@ -145,6 +145,8 @@ enum Kept {
 }
 
 impl Request {
+    /// What these flags ask.
+    ///
     /// # Errors
     /// There is no such system call.
     fn of(arguments: &DiveArguments) -> anyhow::Result<Request> {

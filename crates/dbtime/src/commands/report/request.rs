@@ -51,6 +51,8 @@ pub(super) enum Question {
 }
 
 impl Request {
+    /// What these flags ask.
+    ///
     /// # Errors
     /// The flags go together for the parser of arguments, but no question has all of them.
     pub(super) fn of(arguments: ReportArguments) -> Result<Request, Usage> {
