@@ -3,7 +3,7 @@
 use clap::Parser;
 use dbtime_report::Filter;
 
-use crate::arguments::Selection;
+use crate::options::Selection;
 
 /// What a filter is parsed as.
 #[derive(Debug, Parser)]

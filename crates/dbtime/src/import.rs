@@ -14,7 +14,7 @@ use dbtime_model::recording::{
 };
 use dbtime_report::{Source, shell_word};
 
-use crate::arguments::FileArguments;
+use crate::options::FileOptions;
 use crate::output::{self, ProgressLine, say};
 use crate::remains::mend_folders;
 use crate::signals::{Second, stop_on_signals};
@@ -113,7 +113,7 @@ pub enum Detail {
 /// Reads files until they end, or until Ctrl-C.
 fn read(
     files: &[PathBuf],
-    about: &FileArguments,
+    about: &FileOptions,
     detail: Detail,
     store: &mut Store,
 ) -> anyhow::Result<Imported> {
@@ -153,7 +153,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// No file can be imported, or the recording cannot be written.
-pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow::Result<Outcome> {
+pub fn import(files: &[PathBuf], about: &FileOptions, output: &Path) -> anyhow::Result<Outcome> {
     let place = output::place(output)?;
     if remove_unfinished_import(&place).with_context(|| output.display().to_string())? {
         say(format_args!(
@@ -188,7 +188,7 @@ pub fn import(files: &[PathBuf], about: &FileArguments, output: &Path) -> anyhow
 ///
 /// # Errors
 /// They are neither.
-pub fn open(paths: &[PathBuf], about: &FileArguments, detail: Detail) -> anyhow::Result<Source> {
+pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::Result<Source> {
     // Whatever is no directory is read: a pipe as well.
     if let [path] = paths
         && path.is_dir()

@@ -1,33 +1,33 @@
 //! What the command `dbtime` is made of, and what it shares with its tests and benchmarks.
+//!
+//! ```text
+//! commands      what can be typed: a file, or a folder, for each command, with its arguments and what is done with them
+//! options       what can be typed at more than one of them
+//! record        a collector, and a recording: of record, dive and demo
+//! live          snapshots of what goes on: of snap, latch and metrics
+//! import        files of other tools as a recording, or straight into a report
+//! reading       whatever can be named as a recording, opened
+//! output        where answers go, and what is said meanwhile
+//! exit_code     how commands end
+//! throwaway     a PostgreSQL server for demo, tests and benchmarks
+//! ```
 
-pub mod agent;
-pub mod arguments;
-pub mod calibrate;
-pub mod demo;
-pub mod diff;
-pub mod dive;
-pub mod doctor;
+pub mod calibration;
+pub mod commands;
 pub mod exit_code;
 pub mod filter_line;
 pub mod import;
-pub mod iolat;
-pub mod latch;
 pub mod live;
-pub mod manual;
 pub mod memory;
-pub mod metrics;
 pub mod newest;
+pub mod options;
 pub mod output;
 pub mod page;
 pub mod reading;
 pub mod record;
 pub mod remains;
-pub mod sched;
 pub mod signals;
-pub mod snap;
-pub mod store;
 pub mod throwaway;
 mod time_of_day;
-pub mod top;
 pub mod usage;
 pub mod who;

@@ -9,8 +9,8 @@ use dbtime_model::recording::BytesRead;
 use dbtime_report::{Part, Source};
 use dbtime_store::{Address, ReadSoFar, Store, StoreError};
 
-use crate::arguments::{FileArguments, Selection};
 use crate::import::{self, Detail};
+use crate::options::{FileOptions, Selection};
 use crate::output::{self, say};
 use crate::page;
 use crate::remains::mend_folders;
@@ -22,7 +22,7 @@ use crate::usage::Usage;
 /// It is none of these, or more than one of them.
 pub fn open(
     paths: &[PathBuf],
-    about: &FileArguments,
+    about: &FileOptions,
     detail: Detail,
     selection: &Selection,
 ) -> anyhow::Result<Source> {

@@ -1,7 +1,6 @@
-//! `dbtime record`: a collector, a recording or one after the other, and the loop between them.
+//! Recording: a collector, a recording or one after the other, and the loop between them.
 //!
 //! ```text
-//! command   what a person who typed it sees: progress, the ledger, a page
 //! series    which recording a row belongs to: one ends and the next one begins
 //! segments  one recording on its way to disk
 //! measure   what can be watched of a recording while it is made
@@ -9,7 +8,6 @@
 //! standing  how a recording stands, once a second
 //! ```
 
-mod command;
 mod measure;
 mod naming;
 mod segments;
@@ -25,7 +23,6 @@ use dbtime_collect::{Collector, Ending, Options, Status, WHOLE_SECONDS};
 use dbtime_model::output::{Directory, Owner, Place};
 use dbtime_model::recording::Meta;
 
-pub use command::run;
 pub use measure::Measure;
 pub(crate) use naming::plain_words;
 pub(crate) use segments::Segments;

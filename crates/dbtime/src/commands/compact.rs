@@ -1,0 +1,38 @@
+//! `dbtime compact`: few large files of the many small ones of a recording.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use dbtime_model::recording::{self, Compacted};
+
+use crate::memory;
+use crate::output::say;
+
+/// `dbtime compact`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  dbtime compact killed.dbt")]
+pub struct CompactArguments {
+    /// The recording: afterwards each of its tables is one file
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+}
+
+/// Makes one file of each table.
+///
+/// # Errors
+/// It is no recording, one that is being made, or it cannot be written.
+pub(super) fn run(arguments: &CompactArguments) -> anyhow::Result<ExitCode> {
+    memory::bound(None);
+    let path = arguments.recording.display();
+    let Compacted { files, bytes } = recording::compact(&arguments.recording)?;
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    say(format_args!(
+        "compacted {path}: {} files of {:.1} MB, before {} of {:.1} MB",
+        files.1,
+        mb(bytes.1),
+        files.0,
+        mb(bytes.0)
+    ));
+    Ok(ExitCode::SUCCESS)
+}

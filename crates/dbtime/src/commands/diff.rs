@@ -1,0 +1,195 @@
+//! `dbtime diff`: what changed between two recordings.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use dbtime_report::diff_export::{self, Widths};
+use dbtime_report::{Diff, DiffError, DiffOptions, Source, dive_diff, has_kernel_trace, json, text};
+
+use crate::exit_code::NOTHING_RECORDED;
+use crate::import::Detail;
+use crate::memory;
+use crate::newest;
+use crate::options::{ComparedOptions, FileOptions, Selection, TableFormat};
+use crate::output::{self, say};
+use crate::reading;
+use crate::usage::Usage;
+
+/// `dbtime diff`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime diff\n  dbtime diff good.dbt slow.dbt\n  dbtime diff good.dbt slow.dbt -o diff.svg"
+)]
+pub struct DiffArguments {
+    /// The recording, or a file that 'dbtime import' understands, of the good time [default: the newest but one in the current
+    /// directory]
+    #[arg(value_name = "GOOD")]
+    good: Option<PathBuf>,
+    /// The same of the bad time [default: the newest in the current directory]
+    #[arg(value_name = "BAD")]
+    bad: Option<PathBuf>,
+    /// What files of other tools do not say
+    #[command(flatten)]
+    about: FileOptions,
+    /// Which part of both; --from and --to in seconds count from the start of each
+    #[command(flatten)]
+    selection: Selection,
+    /// How they are compared
+    #[command(flatten)]
+    compared: ComparedOptions,
+    /// Changes of each kind to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Side that gives the widths of a flame graph: what BAD does more of, or what GOOD did and has gone
+    #[arg(long, value_enum, value_name = "SIDE", default_value_t = WidthsOf::Bad)]
+    widths: WidthsOf,
+    /// File to write; its ending chooses the format (.txt, .json, .folded, .svg) [default: text on standard output]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "-",
+        hide_default_value = true
+    )]
+    output: PathBuf,
+    /// For people or for programs, on standard output
+    #[arg(long, value_enum, conflicts_with = "output")]
+    format: Option<TableFormat>,
+}
+
+/// Sides of a differential flame graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WidthsOf {
+    /// BAD
+    Bad,
+    /// GOOD
+    Good,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DiffFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// Folded stacks with both sides' times.
+    Folded,
+    /// A differential flame graph, with the widths of this side.
+    Svg(Widths),
+}
+
+impl DiffFormat {
+    /// As was typed, or by the ending of the output's name; text for standard output.
+    ///
+    /// # Errors
+    /// No format has this ending; the message lists those there are.
+    fn of(arguments: &DiffArguments) -> Result<DiffFormat, Usage> {
+        match arguments.format {
+            Some(TableFormat::Json) => return Ok(DiffFormat::Json),
+            Some(TableFormat::Text) => return Ok(DiffFormat::Text),
+            None => {}
+        }
+        let path = arguments.output.as_path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        match ending.map(str::to_ascii_lowercase).as_deref() {
+            None if path == Path::new("-") => Ok(DiffFormat::Text),
+            Some("txt") => Ok(DiffFormat::Text),
+            Some("json") => Ok(DiffFormat::Json),
+            Some("folded") => Ok(DiffFormat::Folded),
+            Some("svg") => Ok(DiffFormat::Svg(match arguments.widths {
+                WidthsOf::Bad => Widths::Bad,
+                WidthsOf::Good => Widths::Good,
+            })),
+            _ => Err(Usage(format!(
+                "{}: no output format has this ending; choose one of .txt, .json, .folded, .svg",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Shows what changed.
+///
+/// # Errors
+/// One of them cannot be read, they cannot be compared, or the output cannot be written.
+pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
+    memory::bound(arguments.about.max_memory);
+    let format = DiffFormat::of(arguments)?;
+    let [good, bad] =
+        newest::two_or_named(arguments.good.as_deref(), arguments.bad.as_deref())?.map(|path| {
+            reading::open(
+                std::slice::from_ref(&path),
+                &arguments.about,
+                Detail::Seconds,
+                &arguments.selection,
+            )
+        });
+    let (good, bad) = (good?, bad?);
+    let is_dive = has_kernel_trace(good.meta()) && has_kernel_trace(bad.meta());
+    if is_dive && arguments.compared.per.is_none() && matches!(format, DiffFormat::Text | DiffFormat::Json) {
+        let filters = [
+            arguments.selection.filter(&good)?,
+            arguments.selection.filter(&bad)?,
+        ];
+        let answer = dive_diff((&good, &filters[0]), (&bad, &filters[1]), arguments.top)?;
+        let answer = match format {
+            DiffFormat::Json => json::render_dive_diff(&answer),
+            _ => text::render_dive_diff(&answer, output::width()),
+        };
+        output::text_to_file(&arguments.output, &answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sides = [&good, &bad];
+    let Some(answer) = compare(sides, &arguments.selection, &arguments.compared, arguments.top)? else {
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    };
+    if format != DiffFormat::Text {
+        for warning in &answer.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+    }
+    write(&answer, format, &arguments.output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What changed between two sources; none, which is said, where one of them has no DB time.
+///
+/// # Errors
+/// They cannot be compared, or not by what was typed.
+pub(super) fn compare(
+    sides: [&Source; 2],
+    selection: &Selection,
+    compared: &ComparedOptions,
+    top: usize,
+) -> anyhow::Result<Option<Diff>> {
+    let options = DiffOptions {
+        filters: [selection.filter(sides[0])?, selection.filter(sides[1])?],
+        per: compared.per,
+        transactions: compared.transactions,
+        top,
+        force: compared.force,
+    };
+    match dbtime_report::diff(sides, &options) {
+        Err(e @ DiffError::Empty(_)) => {
+            say(format_args!("dbtime: {e}"));
+            Ok(None)
+        }
+        Err(e @ DiffError::Unit { .. }) => Err(Usage(e.to_string()).into()),
+        other => Ok(Some(other?)),
+    }
+}
+
+/// Writes the answer to a file, or to standard output for `-`.
+///
+/// # Errors
+/// It cannot be written.
+fn write(diff: &Diff, format: DiffFormat, path: &Path) -> anyhow::Result<()> {
+    match format {
+        DiffFormat::Text => output::text_to_file(path, &text::render_diff(diff, output::width())),
+        DiffFormat::Json => output::text_to_file(path, &json::render_diff(diff)),
+        DiffFormat::Folded => output::to_file(path, |out| diff_export::write_folded(diff, out)),
+        DiffFormat::Svg(widths) => output::to_file(path, |out| diff_export::write_svg(diff, widths, out)),
+    }
+}

@@ -1,0 +1,145 @@
+//! `dbtime flame`: a flame graph of a recording, or the stacks for other programs that draw them.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use dbtime_report::{Dimension, FlameOptions, ReportError, Source, export};
+
+use crate::exit_code::NOTHING_RECORDED;
+use crate::import::Detail;
+use crate::memory;
+use crate::newest;
+use crate::options::{FileOptions, Selection};
+use crate::output::{self, say};
+use crate::page;
+use crate::reading;
+use crate::usage::Usage;
+
+/// `dbtime flame`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime flame slow.dbt\n  dbtime flame slow.dbt --by query,wait -o slow.svg\n  perf script | dbtime flame - -o cpu.svg"
+)]
+pub struct FlameArguments {
+    /// The recording [default: the newest in the current directory], or a file that 'dbtime import' understands
+    #[arg(value_name = "RECORDING")]
+    recording: Option<PathBuf>,
+    /// What such a file does not say
+    #[command(flatten)]
+    about: FileOptions,
+    /// Which part of it
+    #[command(flatten)]
+    selection: Selection,
+    /// Levels below the stacks, from the bottom [default: wait,state, or program,state in files that know no database]
+    #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',', value_parser = dimension_parser())]
+    by: Vec<Dimension>,
+    /// Draw idle waits too
+    #[arg(long)]
+    idle: bool,
+    /// Draw background processes too
+    #[arg(long)]
+    background: bool,
+    /// SQL traces: tell statements apart that differ in literals only
+    #[arg(long)]
+    each_literal: bool,
+    /// Let blocked time go on in the stacks of who was waited for; the width stays what it is
+    #[arg(long)]
+    causes: bool,
+    /// File to write; its ending chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); - writes folded
+    /// stacks to standard output [default: beside the recording, slow.svg of slow.dbt; - where standard output is no terminal]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// The words of `--by` of times.
+fn dimension_parser() -> impl TypedValueParser<Value = Dimension> {
+    PossibleValuesParser::new(Dimension::ALL.map(Dimension::as_str)).try_map(|name| name.parse::<Dimension>())
+}
+
+/// Draws it.
+///
+/// # Errors
+/// It cannot be read or written; no format has the ending of the output's name.
+pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
+    memory::bound(arguments.about.max_memory);
+    let recording = newest::or_named(arguments.recording.as_deref(), "flame graph")?;
+    let output = match &arguments.output {
+        Some(output) => output.clone(),
+        // A picture is for who looks at a terminal; a program that reads the next pipe takes folded stacks.
+        None if io::stdout().is_terminal() => reading::beside(&recording, "svg")?,
+        None => PathBuf::from("-"),
+    };
+    // The format first: a wrong ending shows before a large recording is read.
+    let exporter = export::exporter(&output).map_err(|e| Usage(e.to_string()))?;
+    let source = reading::open(
+        std::slice::from_ref(&recording),
+        &arguments.about,
+        Detail::Seconds,
+        &arguments.selection,
+    )?;
+    let options = FlameOptions {
+        filter: arguments.selection.filter(&source)?,
+        by: levels(&arguments.by, exporter.dimensions(), &source),
+        include_idle: arguments.idle,
+        include_background: arguments.background,
+        each_literal: arguments.each_literal,
+        causes: arguments.causes,
+    };
+    let folded = match dbtime_report::flame(&source, &options) {
+        Err(e @ ReportError::CausesTwice) => return Err(Usage(e.to_string()).into()),
+        other => other?,
+    };
+    for problem in &folded.problems {
+        say(format_args!("dbtime: {}", problem.0));
+    }
+    for dimension in folded.not_recorded() {
+        say(format_args!(
+            "note: nothing in this recording says the {dimension}"
+        ));
+    }
+    if folded.total_ns == 0 {
+        say(format_args!("dbtime: {}: nothing to draw", recording.display()));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    output::to_file(&output, |out| exporter.write(&folded, out))?;
+    if arguments.output.is_none() && output != Path::new("-") {
+        page::say_where(&output);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What stacks are told apart by: what the format needs, then what was typed or is usual.
+fn levels(typed: &[Dimension], needed: &[Dimension], source: &Source) -> Vec<Dimension> {
+    let usual = [Dimension::usual(source.meta()), Dimension::State];
+    let wanted = if typed.is_empty() { &usual[..] } else { typed };
+    let mut levels: Vec<Dimension> = needed.to_vec();
+    levels.extend(wanted.iter().filter(|dimension| !needed.contains(dimension)));
+    levels
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        arguments: FlameArguments,
+    }
+
+    #[test]
+    fn dimensions_are_typed_by_their_names() {
+        let by = |words: &str| match Typed::try_parse_from(["flame", "x.dbt", "--by", words]) {
+            Ok(typed) => Ok(typed.arguments.by),
+            Err(e) => Err(e.to_string()),
+        };
+        assert_eq!(by("wait,query"), Ok(vec![Dimension::Wait, Dimension::Query]));
+        let told = by("qeury").expect_err("there is no such dimension");
+        assert!(told.contains("'query'") && told.contains("wait_class"), "{told}");
+    }
+}

@@ -1,0 +1,111 @@
+//! `dbtime latch`: who holds the server's internal locks, now.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use dbtime_collect::Options;
+use dbtime_report::{Filter, LatchOptions};
+
+use crate::exit_code::NOTHING_RECORDED;
+use crate::live::{self, Kept, Late, Length, Plan};
+use crate::memory;
+use crate::options::TableFormat;
+use crate::options::time::parse_whole_seconds;
+use crate::options::{LatchLayout, LiveRate, ShownTexts, TargetOptions};
+use crate::output::{self, say};
+use crate::remains::mend;
+use crate::signals::{Second, stop_on_signals};
+use crate::usage::Usage;
+use crate::who;
+
+/// `dbtime latch`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
+    sudo dbtime latch --columns session,name,mode user=bob\n\n\
+    WHO is any of these words; of pids, and of values of one name, one has to fit, and all else:\n  \
+    4711  4711,4712             pids\n  \
+    user=bob  database=shop  application=… client=… backend_type=…\n  \
+    wait=IO:WALSync  state=disk  query=-42"
+)]
+pub struct LatchArguments {
+    /// Whose locks [default: everybody's]: see below
+    #[arg(value_name = "WHO")]
+    who: Vec<String>,
+    /// How long to look: seconds, or 30s, 1m
+    #[arg(short = 'd', long = "duration", value_name = "TIME", default_value = "5", value_parser = parse_whole_seconds)]
+    seconds: u32,
+    /// Whose
+    #[command(flatten)]
+    target: TargetOptions,
+    /// How often
+    #[command(flatten)]
+    rate: LiveRate,
+    /// What of statements
+    #[command(flatten)]
+    texts: ShownTexts,
+    /// How it is shown
+    #[command(flatten)]
+    layout: LatchLayout,
+    /// Locks and holders, or rows, to show [default: 10]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: TableFormat,
+}
+
+/// Looks for some seconds, and shows who held which lock meanwhile.
+///
+/// # Errors
+/// What is wanted cannot be understood; recording cannot begin; the output cannot be written.
+pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
+    mend();
+    let stop = stop_on_signals(Second::Ends)?;
+    memory::give_back();
+    let wanted = who::sessions(&arguments.who).map_err(Usage)?;
+    let plan = Plan {
+        collect: Options {
+            texts: arguments.texts.text.into(),
+            at_once: true,
+            ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
+        },
+        length: Length::Seconds(arguments.seconds),
+        count: 1,
+        kept: Kept {
+            stacks: true,
+            statements: true,
+            late: Late::IsLeftOut,
+        },
+        tells_progress: true,
+    };
+    let mut is_known = false;
+    live::take(&plan, &stop, &mut |one| {
+        let options = LatchOptions {
+            filter: Filter {
+                from_us: one.time.from_us,
+                to_us: one.time.to_us,
+                ..wanted.clone()
+            },
+            top: arguments.top.unwrap_or(LatchOptions::default().top),
+            columns: arguments.layout.columns.clone(),
+        };
+        match dbtime_report::latches(&one.source, &options) {
+            Ok(report) => {
+                is_known = report.meta.database.held_locks;
+                output::print_on(&match arguments.format {
+                    TableFormat::Text => dbtime_report::text::render_latches(&report, output::width()),
+                    TableFormat::Json => dbtime_report::json::render_latches(&report),
+                })
+            }
+            Err(e) => {
+                say(format_args!("dbtime: {e}"));
+                Ok(true)
+            }
+        }
+    })?;
+    Ok(match is_known {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(NOTHING_RECORDED),
+    })
+}

@@ -1,0 +1,164 @@
+//! What can be typed: a file, or a folder, for each command. It has the command's arguments and what is done with them.
+//!
+//! A command that loads programs into the kernel, or changes a setting of it, begins with [`crate::remains::mend`]; one that
+//! reads files of others, which can be made to need any amount of memory, with [`crate::memory::bound`].
+
+mod agent;
+mod calibrate;
+mod compact;
+mod completions;
+mod demo;
+mod diff;
+mod dive;
+mod doctor;
+mod flame;
+mod html;
+mod import;
+mod iolat;
+mod latch;
+mod man;
+mod metrics;
+mod oracle;
+mod record;
+mod report;
+mod sched;
+mod snap;
+mod store;
+mod top;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Sessions of a snapshot that are shown where nothing else is said.
+const SNAPSHOT_SESSIONS: usize = 10;
+
+/// Shows where database time really goes.
+///
+/// For every session of a database it splits elapsed time by wait event and by what the operating system says the
+/// process was doing (user code, kernel code, waiting for a CPU, blocked on disk, asleep), with kernel and user
+/// stacks below. The parts add up to the elapsed time.
+#[derive(Debug, Parser)]
+#[command(name = "dbtime", version, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record a running PostgreSQL server, one of its sessions, or an Oracle instance (needs root)
+    Record(record::RecordArguments),
+    /// Show where the time of a recording, or of a trace file, went
+    Report(Box<report::ReportArguments>),
+    /// Show on a screen, second by second, where the time of a running server goes (needs root), or that of a recording
+    Top(top::TopArguments),
+    /// Show how much statistics, times and waits of sessions grow in some seconds (needs root)
+    Snap(snap::SnapArguments),
+    /// Show who holds the server's internal locks (PostgreSQL: LWLocks), doing what and where in the code (needs root)
+    Latch(latch::LatchArguments),
+    /// Serve where the time of a running server goes as counters for Prometheus (needs root)
+    Metrics(metrics::MetricsArguments),
+    /// Draw a flame graph of a recording
+    Flame(flame::FlameArguments),
+    /// Make one page of a recording, which any browser opens without a network
+    Html(html::HtmlArguments),
+    /// Show what changed between two recordings, or two files of other tools
+    Diff(diff::DiffArguments),
+    /// Make a recording of the files of other tools
+    Import(import::ImportArguments),
+    /// Make few large files of the many small ones of a recording that has ended, or whose recorder was killed
+    Compact(compact::CompactArguments),
+    /// Keep recordings of many hosts in one place, as plain Parquet in a directory or an object store
+    Store(store::StoreArguments),
+    /// Record every server of this host for good, and put what is recorded into a store (needs root)
+    Agent(agent::AgentArguments),
+    /// Show the latency of block I/O, live, of the whole host (needs root)
+    Iolat(iolat::IolatArguments),
+    /// Show what a system call of a live process does inside the kernel (needs root)
+    Dive(dive::DiveArguments),
+    /// Show every context switch: wait, scheduling delay, run time, who ran instead, who woke (needs root)
+    Sched(sched::SchedArguments),
+    /// Measure what looking costs on this host: what a call takes under each way of watching it
+    Calibrate(calibrate::CalibrateArguments),
+    /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
+    #[command(after_help = "Example: dbtime oracle-map > map.sql")]
+    OracleMap,
+    /// Print the SQL*Plus script that reads the statistics of Oracle sessions twice, for 'report' and 'import'
+    #[command(
+        after_help = "Example: dbtime oracle-snap > snap.sql; sqlplus -s / as sysdba @snap.sql all 10 > snap.csv; dbtime report snap.csv"
+    )]
+    OracleSnap,
+    /// Tell what this host allows, and what to do about the rest (as root: what recording would meet)
+    Doctor(doctor::DoctorArguments),
+    /// See all of it on a throw-away PostgreSQL (needs root)
+    Demo(demo::DemoArguments),
+    /// Print what a shell completes the words of dbtime with
+    Completions(completions::CompletionsArguments),
+    /// Write the manual pages into a directory, as 'make install' does
+    #[command(hide = true)]
+    Man(man::ManArguments),
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// It could not be done: [`crate::exit_code::of`] says what the program ends with.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Command::Record(arguments) => record::run(&arguments),
+            Command::Report(arguments) => report::run(arguments),
+            Command::Top(arguments) => top::run(&arguments),
+            Command::Snap(arguments) => snap::run(&arguments),
+            Command::Latch(arguments) => latch::run(&arguments),
+            Command::Metrics(arguments) => metrics::run(&arguments),
+            Command::Flame(arguments) => flame::run(&arguments),
+            Command::Html(arguments) => html::run(&arguments),
+            Command::Diff(arguments) => diff::run(&arguments),
+            Command::Import(arguments) => import::run(&arguments),
+            Command::Compact(arguments) => compact::run(&arguments),
+            Command::Store(arguments) => store::run(&arguments),
+            Command::Agent(arguments) => agent::run(&arguments),
+            Command::Iolat(arguments) => iolat::run(&arguments),
+            Command::Dive(arguments) => dive::run(&arguments),
+            Command::Sched(arguments) => sched::run(&arguments),
+            Command::Calibrate(arguments) => calibrate::run(&arguments),
+            Command::OracleMap => oracle::print_map(),
+            Command::OracleSnap => oracle::print_snap(),
+            Command::Doctor(arguments) => doctor::run(&arguments),
+            Command::Demo(arguments) => demo::run(&arguments),
+            Command::Completions(arguments) => completions::run(&arguments),
+            Command::Man(arguments) => man::run(&arguments),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Arguments::command().get_subcommands() {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let call = format!("dbtime {}", command.get_name());
+            assert!(
+                help.starts_with("Example") && help.contains(&call),
+                "{call}: {help}"
+            );
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `dbtime oracle-map` and `dbtime oracle-snap`: scripts that the database's own client runs.
+
+use std::process::ExitCode;
+
+use crate::output;
+
+const MAP: &str = include_str!("map.sql");
+const SNAP: &str = include_str!("snap.sql");
+
+/// Prints the script that makes the map for `record --oracle`.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(super) fn print_map() -> anyhow::Result<ExitCode> {
+    output::print(MAP)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the script that reads the statistics of sessions twice.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(super) fn print_snap() -> anyhow::Result<ExitCode> {
+    output::print(SNAP)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,270 @@
+//! `dbtime record`: progress meanwhile, the ledger at the end, perhaps a page.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use dbtime_collect::Options;
+use dbtime_model::output::{Directory, caller_of_sudo};
+use dbtime_model::recording::Meta;
+use dbtime_report::{Filter, Source, next_steps, shell_word};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::exit_code::NOTHING_RECORDED;
+use crate::memory;
+use crate::options::time::{parse_resolution, parse_rotation};
+use crate::options::{Precision, StopAfter, TargetOptions, TextKind, any_rate};
+use crate::output::{self, ProgressLine, beside, say};
+use crate::page;
+use crate::record::{Measure, Outcome, Output, Plan, Progress, Standing, Watched, record};
+use crate::remains::mend;
+use crate::signals::{Second, stop_on_signals};
+use crate::usage::Usage;
+use clap::Args;
+
+/// `dbtime record`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime record\n  sudo dbtime record -d 60 -o slow.dbt --html\n  sudo dbtime record --postgres /var/lib/postgresql/15/main --exact=calls -d 30"
+)]
+pub struct RecordArguments {
+    /// Whom
+    #[command(flatten)]
+    target: TargetOptions,
+    /// For how long
+    #[command(flatten)]
+    stop: StopAfter,
+    /// Samples per second and session
+    #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = any_rate())]
+    rate_hz: u32,
+    /// How
+    #[command(flatten)]
+    precision: Precision,
+    /// Note who ends each sleep
+    #[arg(long, requires = "exact")]
+    wakers: bool,
+    /// Time Oracle's waits by probes in its functions too, and note how long the database says they were
+    #[arg(long, requires = "exact", requires = "oracle")]
+    uprobes: bool,
+    /// What is kept of the texts of statements
+    #[arg(long, value_name = "WHAT", default_value = "normalized")]
+    text: TextKind,
+    /// Count switches, faults, calls and bytes of each session too: 'dbtime report --snapshot' shows them
+    #[arg(long)]
+    statistics: bool,
+    /// Rows of so many seconds after the first five minutes: 10s, 1m. For recordings that go on for hours
+    #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
+    resolution_s: u32,
+    /// Begin a new recording every so often, without a gap: 10m, 1h, 1d. They begin at whole multiples of it, UTC
+    #[arg(long, value_name = "TIME", value_parser = parse_rotation, conflicts_with = "html")]
+    rotate: Option<Duration>,
+    /// Sample by visiting all tasks of the host, as on kernels before 6.2
+    #[arg(long, hide = true)]
+    task_iterator: bool,
+    /// Print a line of JSON for each second: average sessions that were active, in the run queue, in a wait, in a statement. For the agent
+    #[arg(long, hide = true, value_name = "MEASURE", requires = "rotate")]
+    watch: Vec<Measure>,
+    /// The condition for which the agent starts it
+    #[arg(long, hide = true, value_name = "TEXT")]
+    flight: Option<String>,
+    /// Write the page of 'dbtime html' too, beside the recording
+    #[arg(long)]
+    html: bool,
+    /// Directory to create for the recording, or with --rotate for the recordings, which are named by server and time then [default:
+    /// named after the server and the time, in the current directory]
+    #[arg(short, long, value_name = "NAME.dbt")]
+    output: Option<PathBuf>,
+}
+
+/// Records, and shows where the time went.
+///
+/// # Errors
+/// Recording cannot begin, or the recording or the page cannot be written.
+pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
+    mend();
+    // Before all else: whoever is started in the background has Ctrl-C ignored until then.
+    let stop = stop_on_signals(Second::Ends)?;
+    memory::give_back();
+    let resolution = Duration::from_secs(arguments.resolution_s.into());
+    if arguments
+        .rotate
+        .is_some_and(|rotate| !rotate.as_nanos().is_multiple_of(resolution.as_nanos()))
+    {
+        return Err(Usage("--rotate must be a multiple of --resolution".to_string()).into());
+    }
+    let plan = Plan {
+        collect: Options {
+            target: arguments.target.target(),
+            rate_hz: arguments.rate_hz,
+            means: arguments.precision.means().map_err(Usage)?,
+            tier: arguments.precision.tier(),
+            wakers: arguments.wakers,
+            uprobes: arguments.uprobes,
+            texts: arguments.text.into(),
+            task_counts: arguments.statistics,
+            at_once: false,
+            resolution_s: arguments.resolution_s,
+            task_iterator: arguments.task_iterator,
+        },
+        duration: arguments.stop.duration,
+        // Before anything is attached: most people notice a wrong name soon, none after an hour.
+        output: match (&arguments.output, arguments.rotate) {
+            (Some(path), None) => Output::At(output::new_place(path)?),
+            (Some(path), Some(_)) => Output::In(Arc::new(directory(path)?)),
+            (None, _) => Output::In(Arc::new(directory(Path::new("."))?)),
+        },
+        rotate: arguments.rotate,
+        watch: arguments.watch.clone(),
+        flight: arguments.flight.clone().unwrap_or_default(),
+        owner: caller_of_sudo(),
+        alone: true,
+    };
+    if !plan.watch.is_empty() {
+        let stdout = std::io::stdout();
+        fcntl_setfl(&stdout, fcntl_getfl(&stdout)? | OFlags::NONBLOCK)?;
+    }
+    let mut line = ProgressLine::new();
+    line.show("attaching …");
+    let outcome = record(&plan, &stop, &mut |progress| match progress {
+        Progress::Started { meta, path } => {
+            line.clear();
+            say_what(&plan, meta, path);
+        }
+        Progress::Elapsed(_) => {}
+        Progress::Standing(standing) => line.show(&told(&standing, plan.duration)),
+        Progress::Watched(second) => print_second(second),
+        Progress::Complete(outcome) => {
+            line.clear();
+            say_complete(outcome);
+        }
+        Progress::Note(note) => {
+            line.clear();
+            say(format_args!("note: {note}"));
+        }
+    })?;
+    drop(line);
+    if outcome.activity_rows == 0 {
+        say(format_args!(
+            "dbtime: nothing was recorded, and {} not made: no session lived long enough to be seen",
+            outcome.path.display()
+        ));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    // Nobody waits for the ledger of one of many.
+    match plan.rotate.is_some() || !plan.flight.is_empty() {
+        true => say_complete(&outcome),
+        false => show(outcome, arguments.html)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A directory for recordings that get their own names; made if it is not there.
+fn directory(path: &Path) -> anyhow::Result<Directory> {
+    Directory::open_or_make(path).with_context(|| path.display().to_string())
+}
+
+/// One of many.
+fn say_complete(outcome: &Outcome) {
+    if outcome.activity_rows > 0 {
+        say(format_args!(
+            "complete: {} ({:.1} MB)",
+            outcome.path.display(),
+            outcome.meta.cost.bytes_written as f64 / 1e6
+        ));
+    }
+}
+
+/// A line of JSON for who watches. Where nobody reads them they are dropped: recording waits for nobody.
+fn print_second(second: &Watched) {
+    if let Ok(mut line) = serde_json::to_string(second) {
+        line.push('\n');
+        // A pipe takes so little at once or not at all.
+        let _ = rustix::io::write(std::io::stdout(), line.as_bytes());
+    }
+}
+
+/// What is recorded, and what it had to do without.
+fn say_what(plan: &Plan, meta: &Meta, path: &Path) {
+    let until = match plan.duration {
+        Some(duration) => format!("for {} s", duration.as_secs_f64()),
+        None => "until Ctrl-C".to_string(),
+    };
+    let into = match plan.output {
+        Output::At(_) => String::new(),
+        Output::In(_) => format!(", into {}", path.display()),
+    };
+    say(format_args!(
+        "recording {} {} ({}) at {} Hz {until}{into}",
+        meta.database.product, meta.database.version, meta.database.target, meta.collector.rate_hz
+    ));
+    for reason in &meta.collector.reasons {
+        say(format_args!("note: {reason}"));
+    }
+}
+
+/// One line.
+fn told(standing: &Standing, duration: Option<Duration>) -> String {
+    let elapsed = standing.elapsed.as_secs();
+    let time = match duration {
+        Some(duration) => format!("{elapsed} of {} s", duration.as_secs_f64()),
+        None => format!("{elapsed} s"),
+    };
+    let active = standing
+        .active
+        .map_or_else(String::new, |active| format!(" ({active:.2} active on average)"));
+    format!(
+        "{time}   sessions {}{active}   samples {}   {:.1} MB",
+        standing.sessions,
+        standing.samples,
+        standing.bytes as f64 / 1e6
+    )
+}
+
+/// The ledger, perhaps a page, and what to ask next. The recording is read where it was written, whatever its name leads to now.
+fn show(outcome: Outcome, with_page: bool) -> anyhow::Result<()> {
+    let Outcome { path, directory, .. } = outcome;
+    let source = Source::inside(directory)?;
+    let report = dbtime_report::report(&source, &dbtime_report::Options::default())?;
+    let name = path.display().to_string();
+    let text = dbtime_report::text::render_summary(&report, output::width())
+        + &dbtime_report::text::render_next_steps(&next_steps(&report), &name);
+    output::print(&text)?;
+    if with_page {
+        let page = beside(&path, "html").map_err(Usage)?;
+        if page::write(&source, &Filter::default(), &page)? {
+            page::say_where(&page);
+        }
+    }
+    say(format_args!(
+        "recorded {name}: see it with 'dbtime report {}'",
+        shell_word(&name)
+    ));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_far_it_is() {
+        let mut standing = Standing {
+            elapsed: Duration::from_millis(12_020),
+            sessions: 23,
+            active: None,
+            samples: 8123,
+            bytes: 310_000,
+        };
+        assert_eq!(
+            told(&standing, None),
+            "12 s   sessions 23   samples 8123   0.3 MB"
+        );
+        standing.active = Some(1.8444);
+        assert_eq!(
+            told(&standing, Some(Duration::from_secs(60))),
+            "12 of 60 s   sessions 23 (1.84 active on average)   samples 8123   0.3 MB"
+        );
+    }
+}

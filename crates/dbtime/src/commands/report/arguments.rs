@@ -1,0 +1,329 @@
+//! What can be typed: flags, which [`super::request`] makes a question of. Nothing else looks at them.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use dbtime_report::{BucketWidth, CallChoice, Dimension, LatencyDimension, Sort, TimelineOptions};
+
+use crate::options::{FileOptions, LatchLayout, Selection};
+
+/// What cannot be asked together with who was waited for.
+const NOT_OF_WAITERS: [&str; 17] = [
+    "latencies",
+    "io",
+    "timeline",
+    "tail",
+    "thresholds",
+    "block_size",
+    "plans",
+    "each_literal",
+    "stacks",
+    "tree",
+    "functions",
+    "modules",
+    "call",
+    "children",
+    "switches",
+    "calibration",
+    "by",
+];
+
+/// `dbtime report`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --blockers\n  dbtime report slow.dbt --chain -o chains.svg\n  dbtime report slow.dbt --latches\n  dbtime report slow.dbt --from 20s --to 30s --format json"
+)]
+pub struct ReportArguments {
+    /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several are taken as
+    /// one; or a store, or a part of it (STORE?host=db1&from=2026-10-10: see docs/store.md)
+    #[arg(value_name = "RECORDING")]
+    pub(super) recordings: Vec<PathBuf>,
+    /// What such a file does not say
+    #[command(flatten)]
+    pub(super) about: FileOptions,
+    /// Which part of it
+    #[command(flatten)]
+    pub(super) selection: Selection,
+    /// Show latencies in place of times: a histogram per group, or a heat map (--format svg)
+    #[arg(long, group = "latencies")]
+    pub(super) latency: bool,
+    /// Put the latencies of two or more recordings or files side by side, and say which part of them differs
+    #[arg(long, group = "latencies", conflicts_with = "by")]
+    pub(super) compare: bool,
+    /// Kinds of latencies: wait, syscall, sched, read, block … [default: all that were recorded]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', requires = "latencies")]
+    pub(super) kind: Vec<String>,
+    /// Only events of this name, as Class:Event or either of the two; may be repeated
+    #[arg(long, value_name = "NAME", requires = "latencies")]
+    pub(super) name: Vec<String>,
+    /// Show a time line: average active sessions by wait class, or --by any other dimension, in so many buckets at most, or in
+    /// buckets of so long (10s, 5m, 1h) [default: 60, 240 in a picture]
+    #[arg(
+        long,
+        value_name = "BUCKETS|TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_parser = parse_buckets,
+        conflicts_with_all = ["latencies", "io", "thresholds", "block_size", "plans", "stacks", "tree", "functions", "modules", "call",
+                              "children", "switches", "calibration"]
+    )]
+    pub(super) timeline: Option<Buckets>,
+    /// Show the latency of commands by query, and what the slowest 1 % did differently from the middle half (of a recording made
+    /// with --exact=calls)
+    #[arg(
+        long,
+        conflicts_with_all = ["latencies", "io", "timeline", "thresholds", "block_size", "plans", "each_literal", "stacks", "tree",
+                              "functions", "modules", "call", "children", "switches", "calibration", "by"]
+    )]
+    pub(super) tail: bool,
+    /// Show who was waited for: blocked time followed to who ended each wait and what that one was doing meanwhile
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS)]
+    pub(super) causes: bool,
+    /// Of these, show those for which others waited: sessions and statements, and what they were doing meanwhile
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS)]
+    pub(super) blockers: bool,
+    /// Show who waited behind whom, as trees: at the root of each the one that everybody in it waited for in the end. As a picture
+    /// (-o chains.svg): a lane of time for each root, coloured by what it was doing
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers"])]
+    pub(super) chain: bool,
+    /// The same at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
+    #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "from", "to"])]
+    pub(super) at: Option<String>,
+    /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at"])]
+    pub(super) latches: bool,
+    /// How that is shown
+    #[command(flatten)]
+    pub(super) latch_layout: LatchLayout,
+    /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does
+    #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at", "latches"])]
+    pub(super) snapshot: bool,
+    /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
+    #[arg(long, conflicts_with = "latencies")]
+    pub(super) io: bool,
+    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache (with --io, or of an
+    /// SQL trace)
+    #[arg(long, value_name = "US,US", value_parser = parse_thresholds, conflicts_with = "latencies")]
+    pub(super) thresholds: Option<[u64; 2]>,
+    /// Size of a block of the database, of an SQL trace [default: 8192]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30),
+          conflicts_with_all = ["latencies", "io"])]
+    pub(super) block_size: Option<u64>,
+    /// Show the plans of the statements of an SQL trace
+    #[arg(long, conflicts_with_all = ["latencies", "io"])]
+    pub(super) plans: bool,
+    /// Show the statements of an SQL trace one by one, also those that differ in literals only
+    #[arg(long, conflicts_with_all = ["latencies", "io"])]
+    pub(super) each_literal: bool,
+    /// Show the stacks, equal ones counted, the hottest last
+    #[arg(long, conflicts_with_all = ["latencies", "io"])]
+    pub(super) stacks: bool,
+    /// Show the call tree: every function with all that was called from there
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks"])]
+    pub(super) tree: bool,
+    /// Show every function, self and total
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree"])]
+    pub(super) functions: bool,
+    /// Functions by the time in them, or with all they called
+    #[arg(long, value_enum, value_name = "BY", default_value_t = FunctionSort::Own, requires = "functions")]
+    pub(super) sort: FunctionSort,
+    /// Show programs, libraries, kernel modules and subsystems
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions"])]
+    pub(super) modules: bool,
+    /// Of a trace of the kernel: show one call from begin to end: slowest, median, or its number
+    #[arg(long, value_name = "WHICH", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
+    pub(super) call: Option<CallChoice>,
+    /// Of a trace of the kernel: show what this function calls directly
+    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by", "call"])]
+    pub(super) children: Option<String>,
+    /// Show the context switches one by one, in the columns of 'perf sched timehist'
+    #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
+    pub(super) switches: bool,
+    /// Functions from the leaf of each stack, levels from the root of the tree, links of a chain (--causes, --chain): what lies beyond
+    /// is summed up [default: all; --causes: the last link]
+    #[arg(long, value_name = "N", value_parser = parse_depth)]
+    pub(super) depth: Option<usize>,
+    /// What looking costs, as 'dbtime calibrate' found it [default: what it kept on this host, for recordings of this host]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
+    pub(super) calibration: Option<PathBuf>,
+    /// Group the ledger by these [default: wait, or program in files that know no database]; a time line by one of them [default:
+    /// wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source, file, second [default: name]
+    #[arg(
+        long,
+        value_name = "DIMENSION,…",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(all_dimensions()),
+        conflicts_with_all = ["io", "stacks", "tree", "functions", "modules"]
+    )]
+    pub(super) by: Vec<String>,
+    /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
+    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits, causes and blockers with --causes, --blockers and --chain [10], locks and holders with --latches [10], sessions with --snapshot [10] to show
+    #[arg(long, value_name = "N")]
+    pub(super) top: Option<usize>,
+    /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
+    #[arg(long, value_enum)]
+    pub(super) format: Option<Format>,
+    /// File to write in place of standard output
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "-",
+        hide_default_value = true
+    )]
+    pub(super) output: PathBuf,
+}
+
+impl ReportArguments {
+    /// What is written.
+    pub(super) fn format(&self) -> Format {
+        let ending = self.output.extension().and_then(|ending| ending.to_str());
+        self.format
+            .unwrap_or_else(|| match ending.map(str::to_ascii_lowercase).as_deref() {
+                Some("json") => Format::Json,
+                Some("svg") => Format::Svg,
+                _ => Format::Text,
+            })
+    }
+}
+
+/// In which order functions stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum FunctionSort {
+    /// By the time in them
+    #[value(name = "self")]
+    Own,
+    /// By the time in them and in all they called
+    Total,
+}
+
+impl From<FunctionSort> for Sort {
+    fn from(sort: FunctionSort) -> Sort {
+        match sort {
+            FunctionSort::Own => Sort::Own,
+            FunctionSort::Total => Sort::Total,
+        }
+    }
+}
+
+/// Output formats of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Tables for a terminal
+    Text,
+    /// JSON
+    Json,
+    /// A picture: with --latency, a heat map of one kind; with --timeline, the time line; with --chain, the roots over time
+    Svg,
+}
+
+/// How a time line is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Buckets {
+    /// As is usual.
+    Usual,
+    /// As was typed.
+    Typed(BucketWidth),
+}
+
+impl Buckets {
+    /// Buckets of a text, or of a picture.
+    pub(super) fn width(self, is_picture: bool) -> BucketWidth {
+        match self {
+            Buckets::Typed(width) => width,
+            Buckets::Usual if is_picture => BucketWidth::AtMost(240),
+            Buckets::Usual => TimelineOptions::default().width,
+        }
+    }
+}
+
+/// The words of `--by`: of times, and of latencies.
+fn all_dimensions() -> Vec<&'static str> {
+    let mut names: Vec<&str> = Dimension::ALL.map(Dimension::as_str).to_vec();
+    for of_latencies in LatencyDimension::ALL.map(LatencyDimension::as_str) {
+        if !names.contains(&of_latencies) {
+            names.push(of_latencies);
+        }
+    }
+    names
+}
+
+fn parse_buckets(text: &str) -> Result<Buckets, String> {
+    let usage = || {
+        "must be a number of buckets (60), or how long one is in whole seconds, minutes or hours (10s, 5m, 1h)".to_string()
+    };
+    let units = [("s", 1), ("m", 60), ("h", 3_600)];
+    let with_unit = units
+        .into_iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
+    match with_unit {
+        _ if text.is_empty() => Ok(Buckets::Usual),
+        Some((number, unit)) => match number
+            .parse::<u32>()
+            .ok()
+            .and_then(|number| number.checked_mul(unit))
+        {
+            Some(seconds) if seconds > 0 => Ok(Buckets::Typed(BucketWidth::Seconds(seconds))),
+            _ => Err(usage()),
+        },
+        None => match text.parse() {
+            Ok(most @ 1..=10_000) => Ok(Buckets::Typed(BucketWidth::AtMost(most))),
+            _ => Err(usage()),
+        },
+    }
+}
+
+fn parse_depth(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(depth) if depth > 0 => Ok(depth),
+        _ => Err("must be a number, 1 at least".to_string()),
+    }
+}
+
+fn parse_thresholds(text: &str) -> Result<[u64; 2], String> {
+    let numbers: Vec<u64> = text
+        .split(',')
+        .map(|number| number.trim().parse())
+        .collect::<Result<_, _>>()
+        .map_err(|_| "not two whole numbers of microseconds, as in 50,1000".to_string())?;
+    match numbers.as_slice() {
+        [first, second] if first < second => Ok([*first, *second]),
+        _ => Err("must be two numbers of microseconds, the smaller one first, as in 50,1000".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        arguments: ReportArguments,
+    }
+
+    #[test]
+    fn one_view_of_who_was_waited_for_at_a_time() {
+        let is_one = |words: &[&str]| Typed::try_parse_from([&["report", "x.dbt"], words].concat()).is_ok();
+        for wrong in [
+            &["--causes", "--chain"][..],
+            &["--causes", "--at=3"],
+            &["--blockers", "--chain"],
+        ] {
+            assert!(!is_one(wrong), "{wrong:?}");
+        }
+        assert!(is_one(&["--chain", "--at=3"]) && is_one(&["--causes", "--depth=2"]));
+    }
+
+    #[test]
+    fn thresholds_are_two_numbers_in_order() {
+        assert_eq!(parse_thresholds("50, 1000"), Ok([50, 1_000]));
+        for wrong in ["", "50", "50,50", "1000,50", "1,2,3", "a,b", "-1,5"] {
+            assert!(parse_thresholds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

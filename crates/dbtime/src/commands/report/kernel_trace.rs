@@ -1,0 +1,64 @@
+//! Of a trace of the kernel: calls, and the functions that they reached.
+
+use std::process::ExitCode;
+
+use dbtime_report::{DiveOptions, DiveView, Source, has_kernel_trace, json, text};
+
+use super::subject::Subject;
+use crate::import::Detail;
+use crate::options::TableFormat;
+use crate::output;
+use crate::usage::Usage;
+
+/// What is asked. What asks it of a recording of any kind too is in [`super::ledger`] and [`super::stacks`].
+#[derive(Debug, PartialEq)]
+pub(super) struct KernelTrace {
+    pub(super) view: DiveView,
+    /// What is shown of many; 0: all of it.
+    pub(super) top: usize,
+    /// Levels of a tree.
+    pub(super) depth: Option<usize>,
+    pub(super) format: TableFormat,
+}
+
+impl KernelTrace {
+    pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {
+        let source = subject.open(Detail::Sums)?;
+        if !has_kernel_trace(source.meta()) {
+            return Err(Usage(format!(
+                "--call and --children are for traces of the kernel, which {} is not",
+                subject.name()
+            ))
+            .into());
+        }
+        self.answer_of(subject, &source)
+    }
+
+    /// The answer of a source that is such a trace.
+    pub(super) fn answer_of(&self, subject: &Subject, source: &Source) -> anyhow::Result<ExitCode> {
+        if !subject.selection.wait.is_empty() || !subject.selection.state.is_empty() {
+            return Err(Usage(
+                "--wait and --state do not cut a trace of the kernel, whose durations are of whole calls; 'dbtime dive \
+                 --wait' takes the calls of one wait event"
+                    .to_string(),
+            )
+            .into());
+        }
+        let options = DiveOptions {
+            filter: subject.filter(source)?,
+            view: self.view.clone(),
+            top: self.top,
+            depth: self.depth,
+        };
+        let report = dbtime_report::dive(source, &options)?;
+        let answer = match self.format {
+            TableFormat::Json => json::render_dive(&report),
+            TableFormat::Text => text::render_dive(&report, output::width()),
+        };
+        subject.answer(
+            &answer,
+            report.trace.calls > 0,
+            "no call is in the trace from begin to end",
+        )
+    }
+}

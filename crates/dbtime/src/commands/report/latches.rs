@@ -1,0 +1,40 @@
+//! Who held the server's internal locks.
+
+use std::process::ExitCode;
+
+use dbtime_report::{LatchColumn, LatchOptions, json, text};
+
+use super::subject::Subject;
+use crate::import::Detail;
+use crate::options::TableFormat;
+use crate::output;
+
+/// What is asked.
+#[derive(Debug, PartialEq)]
+pub(super) struct Latches {
+    /// Of one table; none: the usual ones.
+    pub(super) columns: Vec<LatchColumn>,
+    pub(super) top: usize,
+    pub(super) format: TableFormat,
+}
+
+impl Latches {
+    pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {
+        let source = subject.open(Detail::Seconds)?;
+        let options = LatchOptions {
+            filter: subject.filter(&source)?,
+            top: self.top,
+            columns: self.columns.clone(),
+        };
+        let report = dbtime_report::latches(&source, &options)?;
+        let answer = match self.format {
+            TableFormat::Json => json::render_latches(&report),
+            TableFormat::Text => text::render_latches(&report, output::width()),
+        };
+        subject.answer(
+            &answer,
+            report.meta.database.held_locks,
+            "it does not say who held internal locks",
+        )
+    }
+}

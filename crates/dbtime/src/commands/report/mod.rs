@@ -1,0 +1,54 @@
+//! `dbtime report`: a recording is asked a question.
+//!
+//! ```text
+//! arguments     what can be typed
+//! request       what is asked, made of it once
+//! subject       what it is asked of, and where the answer goes
+//! ledger        where the time went; of a trace of the kernel a summary
+//! stacks        the same by stacks, functions, modules
+//! kernel_trace  of a trace of the kernel: single calls, and what its functions call
+//! timeline      the same over time
+//! latency       how long single events took: tables, or a heat map
+//! comparison    the same of several recordings, side by side
+//! io            reads: from which cache, or from the device
+//! commands      which commands were slow, and what they did differently
+//! waiters       who waited for whom
+//! latches       who held internal locks
+//! snapshot      how much the statistics of sessions grew
+//! switches      context switches one by one
+//! ```
+
+mod arguments;
+mod commands;
+mod comparison;
+mod io;
+mod kernel_trace;
+mod latches;
+mod latency;
+mod ledger;
+mod request;
+mod snapshot;
+mod stacks;
+mod subject;
+mod switches;
+mod timeline;
+mod waiters;
+
+use std::process::ExitCode;
+
+use crate::memory;
+use crate::newest;
+pub(super) use arguments::ReportArguments;
+use request::Request;
+
+/// Asks, and shows the answer.
+///
+/// # Errors
+/// It cannot be asked so; what is asked cannot be read, or does not know; the answer cannot be written.
+pub(super) fn run(mut arguments: Box<ReportArguments>) -> anyhow::Result<ExitCode> {
+    memory::bound(arguments.about.max_memory);
+    if arguments.recordings.is_empty() && !arguments.compare {
+        arguments.recordings.push(newest::or_named(None, "report")?);
+    }
+    Request::of(*arguments)?.answer()
+}

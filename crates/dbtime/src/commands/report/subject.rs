@@ -1,0 +1,89 @@
+//! What a question is asked of, and where the answer goes.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use dbtime_report::{Filter, NextStep, Source};
+
+use crate::exit_code::NOTHING_RECORDED;
+use crate::import::Detail;
+use crate::options::{FileOptions, Selection};
+use crate::output::{self, say};
+use crate::reading;
+use crate::usage::Usage;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// Not empty, unless recordings are compared.
+    pub(super) recordings: Vec<PathBuf>,
+    pub(super) about: FileOptions,
+    pub(super) selection: Selection,
+    pub(super) output: PathBuf,
+}
+
+impl Subject {
+    /// The recording that was named, or files as one: with as much detail as the question needs.
+    pub(super) fn open(&self, needed: Detail) -> anyhow::Result<Source> {
+        if self.recordings.len() > 1
+            && let Some(recording) = self.recordings.iter().find(|path| path.is_dir())
+        {
+            let recording = recording.display();
+            return Err(Usage(format!(
+                "{recording} is a recording: a report is about one of them, or about files; --compare puts several side by \
+                 side"
+            ))
+            .into());
+        }
+        self.read(&self.recordings, needed)
+    }
+
+    /// One of several recordings.
+    pub(super) fn open_one(&self, path: &PathBuf, needed: Detail) -> anyhow::Result<Source> {
+        self.read(std::slice::from_ref(path), needed)
+    }
+
+    fn read(&self, paths: &[PathBuf], needed: Detail) -> anyhow::Result<Source> {
+        let is_cut = self.selection.from.is_some() || self.selection.to.is_some();
+        let detail = if is_cut { Detail::Seconds } else { needed };
+        reading::open(paths, &self.about, detail, &self.selection)
+    }
+
+    /// The rows of it that are chosen.
+    pub(super) fn filter(&self, source: &Source) -> anyhow::Result<Filter> {
+        self.selection.filter(source)
+    }
+
+    /// What it is called where there is one name for it.
+    pub(super) fn name(&self) -> std::path::Display<'_> {
+        self.recordings
+            .first()
+            .map_or(Path::new(""), PathBuf::as_path)
+            .display()
+    }
+
+    /// Writes an answer, and says so when there is nothing in it.
+    pub(super) fn answer(&self, text: &str, is_something: bool, nothing: &str) -> anyhow::Result<ExitCode> {
+        output::text_to_file(&self.output, text)?;
+        self.answered(is_something, nothing)
+    }
+
+    /// Says so when there was nothing in an answer that is written.
+    pub(super) fn answered(&self, is_something: bool, nothing: &str) -> anyhow::Result<ExitCode> {
+        if is_something {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let paths: Vec<String> = self
+            .recordings
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        say(format_args!("dbtime: {}: {nothing}", paths.join(" ")));
+        Ok(ExitCode::from(NOTHING_RECORDED))
+    }
+
+    /// Where the answer points to.
+    pub(super) fn next(&self, steps: &[NextStep]) -> String {
+        dbtime_report::text::render_next_steps(steps, &self.name().to_string())
+    }
+}

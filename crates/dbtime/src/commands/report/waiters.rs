@@ -1,0 +1,85 @@
+//! Who waited for whom.
+
+use std::process::ExitCode;
+
+use dbtime_report::{CauseOptions, Source, chains_svg, json, next_steps_of_causes, text};
+
+use super::subject::Subject;
+use crate::import::Detail;
+use crate::options::{TableFormat, window_of};
+use crate::output::{self, say};
+
+/// What is asked.
+#[derive(Debug, PartialEq)]
+pub(super) struct Waiters {
+    pub(super) seen: Seen,
+    pub(super) top: usize,
+    /// Links of a chain; none: as is usual.
+    pub(super) depth: Option<usize>,
+}
+
+/// As what.
+#[derive(Debug, PartialEq)]
+pub(super) enum Seen {
+    /// Waits, and for whom they were.
+    Causes(TableFormat),
+    /// Those for whom others waited.
+    Blockers(TableFormat),
+    /// Trees: all of the time, or at a moment.
+    Chains { at: Option<String>, format: TableFormat },
+    /// A lane of time for each root of a tree.
+    Picture { at: Option<String> },
+}
+
+/// What to say when nobody waited.
+const NOTHING_BLOCKED: &str = "no DB time was blocked in the part chosen of the recording";
+
+impl Waiters {
+    pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {
+        let source = subject.open(Detail::Seconds)?;
+        let options = self.options(subject, &source)?;
+        if let Seen::Picture { .. } = self.seen {
+            return picture(subject, &source, &options);
+        }
+        let report = dbtime_report::causes(&source, &options)?;
+        let next = || subject.next(&next_steps_of_causes(&report));
+        let answer = match &self.seen {
+            Seen::Causes(TableFormat::Text) => text::render_causes(&report, output::width()) + &next(),
+            Seen::Blockers(TableFormat::Text) => text::render_blockers(&report, output::width()) + &next(),
+            Seen::Blockers(TableFormat::Json) => json::render_blockers(&report),
+            Seen::Chains {
+                format: TableFormat::Text,
+                ..
+            } => text::render_chains(&report, output::width()),
+            Seen::Causes(TableFormat::Json) | Seen::Chains { .. } | Seen::Picture { .. } => {
+                json::render_causes(&report)
+            }
+        };
+        subject.answer(&answer, report.blocked_ns > 0, NOTHING_BLOCKED)
+    }
+
+    fn options(&self, subject: &Subject, source: &Source) -> anyhow::Result<CauseOptions> {
+        let mut filter = subject.filter(source)?;
+        if let Seen::Chains { at: Some(at), .. } | Seen::Picture { at: Some(at) } = &self.seen {
+            let (from, to) = window_of("--at", at, source)?;
+            (filter.from_us, filter.to_us) = (Some(from), Some(to));
+        }
+        Ok(CauseOptions {
+            filter,
+            top: self.top,
+            depth: self.depth,
+        })
+    }
+}
+
+fn picture(subject: &Subject, source: &Source, options: &CauseOptions) -> anyhow::Result<ExitCode> {
+    let chains = dbtime_report::chains_over_time(source, options)?;
+    for problem in &chains.problems {
+        say(format_args!("dbtime: {problem}"));
+    }
+    subject.answer(
+        &chains_svg::render(&chains),
+        chains.blocked_ns > 0,
+        NOTHING_BLOCKED,
+    )
+}

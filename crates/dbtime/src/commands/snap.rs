@@ -1,0 +1,169 @@
+//! `dbtime snap`: how much statistics, times and waits of sessions grow in some seconds, snapshot after snapshot.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use dbtime_collect::Options;
+use dbtime_report::{Filter, Snapshot, SnapshotColumn, SnapshotOptions, snapshot_csv};
+
+use super::SNAPSHOT_SESSIONS;
+use crate::exit_code::NOTHING_RECORDED;
+use crate::live::{self, Kept, Late, Length, Plan};
+use crate::memory;
+use crate::options::time::parse_whole_seconds;
+use crate::options::{LiveRate, Precision, ShownTexts, TargetOptions};
+use crate::output::{self, say};
+use crate::remains::mend;
+use crate::signals::{Second, stop_on_signals};
+use crate::usage::Usage;
+use crate::who;
+
+/// `dbtime snap`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo dbtime snap 5 1 all\n  sudo dbtime snap 10 6 fg user=bob ash=query,wait\n  \
+    sudo dbtime snap end 1 4711 --exact=calls\n\n\
+    WHO is any of these words; of pids, and of values of one name, one has to fit, and all else:\n  \
+    all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
+    4711  4711,4712             pids\n  \
+    user=bob  database=shop  application=… client=… backend_type=…\n  \
+    wait=IO  state=disk  query=-42    sessions that had such time\nBeside them:\n  \
+    gather=stw                  s statistics, t times, w waits, l LWLocks held, a all [default: stw]\n  \
+    include=TEXT                only what has this in its name\n  \
+    ash=query,wait,state        average active sessions by these"
+)]
+pub struct SnapArguments {
+    /// Length of a snapshot: seconds, or 30s, 1m; 'end' = until Ctrl-C
+    #[arg(value_name = "SECONDS", value_parser = parse_length)]
+    length: Length,
+    /// How many snapshots, one after the other
+    #[arg(value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Which sessions, and what of them: see below [default: all]
+    #[arg(value_name = "WHO")]
+    who: Vec<String>,
+    /// Whose
+    #[command(flatten)]
+    target: TargetOptions,
+    /// How
+    #[command(flatten)]
+    precision: Precision,
+    /// How often
+    #[command(flatten)]
+    rate: LiveRate,
+    /// What of statements
+    #[command(flatten)]
+    texts: ShownTexts,
+    /// How it is shown
+    #[command(flatten)]
+    layout: SnapLayout,
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: SnapFormat,
+}
+
+/// How a snapshot is shown as text.
+#[derive(Debug, Args)]
+struct SnapLayout {
+    /// Columns of a snapshot: delta, delta/s, hdelta, hdelta/s, %time, graph, waits, waits/s, average
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', default_values_t = SnapshotColumn::USUAL)]
+    columns: Vec<SnapshotColumn>,
+    /// Sessions of a snapshot to show: those with the most time
+    #[arg(long, value_name = "N", default_value_t = SNAPSHOT_SESSIONS)]
+    sessions: usize,
+}
+
+/// Output formats of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SnapFormat {
+    /// Tables for a terminal
+    Text,
+    /// A line for each thing that grew
+    Csv,
+    /// JSON, a line for each snapshot
+    Json,
+}
+
+/// `10`, `30s`, `1m`: whole seconds; `end`.
+fn parse_length(text: &str) -> Result<Length, String> {
+    if text == "end" {
+        return Ok(Length::UntilTheEnd);
+    }
+    parse_whole_seconds(text)
+        .map(Length::Seconds)
+        .map_err(|e| format!("{e}, or 'end'"))
+}
+
+/// Shows snapshots, until there were as many as wanted or somebody wants no more.
+///
+/// # Errors
+/// What is wanted cannot be understood; recording cannot begin; the output cannot be written.
+pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
+    mend();
+    // Before all else: whoever is started in the background has Ctrl-C ignored until then.
+    let stop = stop_on_signals(Second::Ends)?;
+    memory::give_back();
+    if arguments.length == Length::UntilTheEnd && arguments.count > 1 {
+        return Err(Usage("'end' is one snapshot".to_string()).into());
+    }
+    let wanted = who::parse(&arguments.who).map_err(Usage)?;
+    let plan = Plan {
+        collect: Options {
+            means: arguments.precision.means().map_err(Usage)?,
+            tier: arguments.precision.tier(),
+            texts: arguments.texts.text.into(),
+            task_counts: true,
+            at_once: true,
+            ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
+        },
+        length: arguments.length,
+        count: arguments.count,
+        kept: Kept {
+            stacks: false,
+            statements: true,
+            late: Late::IsLeftOut,
+        },
+        tells_progress: true,
+    };
+    let mut is_empty = true;
+    let mut is_first = true;
+    live::take(&plan, &stop, &mut |one| {
+        if arguments.format == SnapFormat::Csv && std::mem::take(&mut is_first) {
+            output::print_on(&snapshot_csv::head())?;
+        }
+        let options = SnapshotOptions {
+            filter: Filter {
+                from_us: one.time.from_us,
+                to_us: one.time.to_us,
+                ..wanted.filter.clone()
+            },
+            ..wanted.clone()
+        };
+        match dbtime_report::snapshot(&one.source, &options) {
+            Ok(snapshot) => {
+                is_empty &= snapshot.sessions.is_empty();
+                output::print_on(&rendered(&snapshot, arguments)?)
+            }
+            // The next one may have them.
+            Err(e) => {
+                say(format_args!("dbtime: {e}"));
+                Ok(true)
+            }
+        }
+    })?;
+    Ok(match is_empty {
+        true => ExitCode::from(NOTHING_RECORDED),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn rendered(snapshot: &Snapshot, arguments: &SnapArguments) -> anyhow::Result<String> {
+    let layout = &arguments.layout;
+    Ok(match arguments.format {
+        SnapFormat::Text => {
+            dbtime_report::text::render_snapshot(snapshot, &layout.columns, layout.sessions, output::width())
+        }
+        SnapFormat::Csv => snapshot_csv::render(snapshot)?,
+        SnapFormat::Json => dbtime_report::json::render_snapshot(snapshot),
+    })
+}

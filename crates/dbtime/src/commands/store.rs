@@ -1,0 +1,350 @@
+//! `dbtime store`: recordings of many hosts in one place.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use dbtime_model::recording::Recording;
+use dbtime_report::shell_word;
+use dbtime_store::{Address, Listing, Outcome, Put, PutOptions, RecordingListing, Store};
+use serde::Serialize;
+
+use crate::exit_code::{FAILED, NOTHING_RECORDED, WRONG_USAGE};
+use crate::memory;
+use crate::options::time::parse_age;
+use crate::options::{AnswerFormat, TableFormat};
+use crate::output::{self, say, say_lines};
+use crate::reading::of_store;
+
+/// `dbtime store`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  dbtime store put slow.dbt /srv/fleet\n  dbtime store put *.dbt s3://bucket/fleet\n  dbtime store list s3://bucket/fleet\n  \
+    dbtime report s3://bucket/fleet --host db1 --from 2026-10-10T12:00:00Z --to 2026-10-10T13:00:00Z\n  \
+    dbtime diff '/srv/fleet?host=db1&from=2026-10-09&to=2026-10-10' '/srv/fleet?host=db1&from=2026-10-10'"
+)]
+pub struct StoreArguments {
+    /// What to do with it
+    #[command(subcommand)]
+    command: StoreCommand,
+}
+
+/// The subcommands of `dbtime store`.
+#[derive(Debug, Subcommand)]
+enum StoreCommand {
+    /// Put recordings into a store; one that is there already, or an earlier state of it, is there once
+    Put(StorePutArguments),
+    /// Show what is in a store: hosts, recordings, periods, sizes, gaps
+    List(StoreListArguments),
+    /// Remove recordings of a host that ended long ago
+    Prune(StorePruneArguments),
+}
+
+/// `dbtime store put`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store put slow.dbt s3://bucket/fleet\n\n\
+    The credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY …) or from ~/.aws/credentials.")]
+struct StorePutArguments {
+    /// Recordings, and behind them the store: a directory, file:///PATH or s3://BUCKET/PREFIX; made if it is not there
+    #[arg(value_names = ["RECORDING", "STORE"], num_args = 2.., required = true)]
+    paths: Vec<PathBuf>,
+    /// Name of the host in the store [default: as the recording says]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Put what can be read of damaged recordings; reports of the store say what is missing
+    #[arg(long)]
+    damaged: bool,
+}
+
+/// `dbtime store prune`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store prune s3://bucket/fleet --host db1 --older-than 30d")]
+struct StorePruneArguments {
+    /// The store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// Host whose recordings are removed; the newest one stays
+    #[arg(long, value_name = "NAME")]
+    host: String,
+    /// Those that ended longer ago than this: 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    older_than: Duration,
+}
+
+/// `dbtime store list`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store list s3://bucket/fleet")]
+struct StoreListArguments {
+    /// The store, or a part of it: STORE?host=db1&from=2026-10-10
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// For whom
+    #[command(flatten)]
+    answer: AnswerFormat,
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// The store cannot be read or written.
+pub(super) fn run(arguments: &StoreArguments) -> anyhow::Result<ExitCode> {
+    memory::bound(None);
+    match &arguments.command {
+        StoreCommand::Put(arguments) => put(arguments),
+        StoreCommand::List(arguments) => list(arguments),
+        StoreCommand::Prune(arguments) => prune(arguments),
+    }
+}
+
+fn put(arguments: &StorePutArguments) -> anyhow::Result<ExitCode> {
+    let Some((store, recordings)) = arguments.paths.split_last() else {
+        return Ok(ExitCode::from(WRONG_USAGE));
+    };
+    let address = Address::to_put(store.as_os_str()).map_err(of_store)?;
+    let options = PutOptions {
+        host: arguments.host.clone(),
+        damaged: arguments.damaged,
+    };
+    let mut code = ExitCode::SUCCESS;
+    // One that cannot be put keeps no other from it.
+    let mut failed = |e: &dyn std::fmt::Display| {
+        say_lines(format_args!("dbtime: {e}"));
+        code = ExitCode::from(FAILED);
+    };
+    // What cannot be read is told before a store is made for it.
+    let mut opened = Vec::with_capacity(recordings.len());
+    for path in recordings {
+        match Recording::open(path) {
+            Ok(recording) => opened.push((path.display().to_string(), recording)),
+            Err(e) => failed(&e),
+        }
+    }
+    if opened.is_empty() {
+        return Ok(code);
+    }
+    let store = Store::open_or_make(&address).map_err(of_store)?;
+    for (path, recording) in &opened {
+        match store.put(recording, path, &options) {
+            Ok(put) => tell(path, &address, &put),
+            Err(e) => failed(&e),
+        }
+    }
+    Ok(code)
+}
+
+fn tell(path: &str, store: &Address, put: &Put) {
+    let mb = put.bytes as f64 / 1e6;
+    match put.outcome {
+        Outcome::Stored => say(format_args!(
+            "put {path} into {store}: {} files of {mb:.1} MB; see it with 'dbtime report {} --host {}'",
+            put.files,
+            shell_word(&store.to_string()),
+            shell_word(&put.host)
+        )),
+        Outcome::WasThere => say(format_args!("{path} is in {store} already, as it is")),
+        Outcome::LaterIsThere => say(format_args!(
+            "{path}: a later state of this recording is in {store} already, which stays"
+        )),
+    }
+    if !put.complete {
+        say(format_args!(
+            "note: {path} has not ended, or its recorder was killed: when there is more of it put it again, which replaces this"
+        ));
+    }
+    for what in &put.damaged {
+        say(format_args!("note: missing in {store}: {what}"));
+    }
+}
+
+fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
+    let address = Address::to_list(arguments.store.as_os_str()).map_err(of_store)?;
+    let store = Store::open(&address).map_err(of_store)?;
+    let listing = store.list(&address.choice).map_err(of_store)?;
+    output::print(&match arguments.answer.format {
+        TableFormat::Text => text(&listing),
+        TableFormat::Json => json(&listing)?,
+    })?;
+    for what in &listing.broken {
+        say(format_args!("dbtime: {what}"));
+    }
+    if !listing.broken.is_empty() {
+        return Ok(ExitCode::from(FAILED));
+    }
+    if listing.hosts.is_empty() {
+        say(format_args!("dbtime: {address}: no recording is in it"));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prune(arguments: &StorePruneArguments) -> anyhow::Result<ExitCode> {
+    let address = Address::to_put(arguments.store.as_os_str()).map_err(of_store)?;
+    let store = Store::open(&address).map_err(of_store)?;
+    let before = jiff::Timestamp::now()
+        .checked_sub(arguments.older_than)
+        .unwrap_or(jiff::Timestamp::MIN);
+    let pruned = store
+        .prune(&arguments.host, before.as_second())
+        .map_err(of_store)?;
+    for what in &pruned.kept {
+        say(format_args!("dbtime: {what}"));
+    }
+    if pruned.recordings > 0 {
+        say(format_args!(
+            "removed {} recording{} of {} that ended before {}: {:.1} MB",
+            pruned.recordings,
+            if pruned.recordings == 1 { "" } else { "s" },
+            arguments.host,
+            moment(before.as_microsecond()),
+            pruned.bytes as f64 / 1e6
+        ));
+    }
+    Ok(match pruned.kept.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    })
+}
+
+fn moment(us: i64) -> String {
+    jiff::Timestamp::from_microsecond(us).map_or_else(
+        |_| "?".to_string(),
+        |moment| moment.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+    )
+}
+
+fn text(listing: &Listing) -> String {
+    let mut text = String::new();
+    for host in &listing.hosts {
+        let bytes: u64 = host.recordings.iter().map(|recording| recording.bytes).sum();
+        let count = host.recordings.len();
+        text += &format!(
+            "{}: {count} recording{}, {:.1} MB\n",
+            host.host,
+            if count == 1 { "" } else { "s" },
+            bytes as f64 / 1e6
+        );
+        let mut gaps = host.gaps_us.iter().peekable();
+        for recording in &host.recordings {
+            while let Some((from, to)) = gaps.next_if(|(_, to)| *to <= recording.start_us) {
+                text += &format!(
+                    "  {}  {}  nothing for {} s\n",
+                    moment(*from),
+                    moment(*to),
+                    to.saturating_sub(*from) / 1_000_000
+                );
+            }
+            text += &line(recording);
+        }
+    }
+    if let (files @ 1.., bytes) = listing.left {
+        text += &format!(
+            "{files} files of {:.1} MB are part of no recording: a put is under way, or was killed (put its recording again)\n",
+            bytes as f64 / 1e6
+        );
+    }
+    text
+}
+
+fn line(recording: &RecordingListing) -> String {
+    let mut line = format!(
+        "  {}  {}  {:>8.1} MB  {:>10} rows  {}  {}",
+        moment(recording.start_us),
+        moment(recording.end_us),
+        recording.bytes as f64 / 1e6,
+        recording.rows,
+        recording.recording,
+        recording.database
+    );
+    line.truncate(line.trim_end().len());
+    if !recording.complete {
+        line += "  (not ended, or killed)";
+    }
+    line.push('\n');
+    if !recording.flight.is_empty() {
+        line += &format!("    exact, made because of {}\n", recording.flight);
+    }
+    for what in &recording.damaged {
+        line += &format!("    missing since it was put: {what}\n");
+    }
+    for path in &recording.missing {
+        line += &format!("    missing or damaged: {path}; put the recording again\n");
+    }
+    line
+}
+
+#[derive(Serialize)]
+struct ListingJson<'a> {
+    hosts: Vec<HostJson<'a>>,
+    left_files: u64,
+    left_bytes: u64,
+    broken: &'a [String],
+}
+
+#[derive(Serialize)]
+struct HostJson<'a> {
+    host: &'a str,
+    recordings: Vec<RecordingJson<'a>>,
+    gaps: Vec<GapJson>,
+}
+
+#[derive(Serialize)]
+struct GapJson {
+    from: String,
+    to: String,
+}
+
+#[derive(Serialize)]
+struct RecordingJson<'a> {
+    recording: &'a str,
+    start: String,
+    end: String,
+    complete: bool,
+    database: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    flight: &'a str,
+    rows: u64,
+    files: usize,
+    bytes: u64,
+    damaged: &'a [String],
+    missing: &'a [String],
+}
+
+fn json(listing: &Listing) -> anyhow::Result<String> {
+    let moment = |us| jiff::Timestamp::from_microsecond(us).map_or_else(|_| String::new(), |t| t.to_string());
+    let hosts = listing.hosts.iter().map(|host| HostJson {
+        host: &host.host,
+        recordings: host
+            .recordings
+            .iter()
+            .map(|recording| RecordingJson {
+                recording: &recording.recording,
+                start: moment(recording.start_us),
+                end: moment(recording.end_us),
+                complete: recording.complete,
+                database: &recording.database,
+                flight: &recording.flight,
+                rows: recording.rows,
+                files: recording.files,
+                bytes: recording.bytes,
+                damaged: &recording.damaged,
+                missing: &recording.missing,
+            })
+            .collect(),
+        gaps: host
+            .gaps_us
+            .iter()
+            .map(|(from, to)| GapJson {
+                from: moment(*from),
+                to: moment(*to),
+            })
+            .collect(),
+    });
+    let document = ListingJson {
+        hosts: hosts.collect(),
+        left_files: listing.left.0,
+        left_bytes: listing.left.1,
+        broken: &listing.broken,
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}

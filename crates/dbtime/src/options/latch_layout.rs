@@ -1,0 +1,12 @@
+//! How held locks are shown.
+
+use clap::Args;
+use dbtime_report::LatchColumn;
+
+/// How held locks are shown.
+#[derive(Debug, Args)]
+pub struct LatchLayout {
+    /// Of held locks (LWLocks): one table by name, lock, mode, session, user, backend_type, application, query, statement, wait, state, where
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub columns: Vec<LatchColumn>,
+}

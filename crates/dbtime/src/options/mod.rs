@@ -1,0 +1,41 @@
+//! What can be typed at more than one command: an option is written once, and so is what it says.
+//!
+//! ```text
+//! target         whom to look at: a session, a server, any process, an Oracle instance
+//! precision      with what, and how exactly
+//! rate           how often
+//! texts          what becomes of the texts of statements
+//! stop_after     for how long
+//! new_recording  where a recording of what is shown is to be
+//! selection      which part of a recording, or of a store: period, sessions, waits, states, statements
+//! files          what files of other tools do not say
+//! compared       how two recordings are compared
+//! format         for people or for programs
+//! latch_layout   how held locks are shown
+//! time           times as they are typed
+//! ```
+
+mod compared;
+mod files;
+mod format;
+mod latch_layout;
+mod new_recording;
+mod precision;
+mod rate;
+mod selection;
+mod stop_after;
+mod target;
+mod texts;
+pub mod time;
+
+pub use compared::ComparedOptions;
+pub use files::FileOptions;
+pub use format::{AnswerFormat, StreamFormat, TableFormat};
+pub use latch_layout::LatchLayout;
+pub use new_recording::NewRecording;
+pub use precision::{CollectorKind, ExactLevel, Precision};
+pub use rate::{LiveRate, any_rate};
+pub use selection::{Selection, window_of};
+pub use stop_after::StopAfter;
+pub use target::TargetOptions;
+pub use texts::{ShownTexts, TextKind};

@@ -1,0 +1,13 @@
+//! A recording of what is shown.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Where it is to be; none: what is shown is not kept.
+#[derive(Debug, Args)]
+pub struct NewRecording {
+    /// Directory to create for a recording of it
+    #[arg(short, long, value_name = "NAME.dbt")]
+    pub output: Option<PathBuf>,
+}

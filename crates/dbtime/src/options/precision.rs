@@ -1,0 +1,66 @@
+//! How sessions are looked at: with what, and how exactly.
+
+use clap::{Args, ValueEnum};
+use dbtime_collect::{Means, Tier};
+
+/// What sessions are looked at with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CollectorKind {
+    /// Programs in the kernel
+    Bpf,
+    /// Reading /proc and the memory of the processes, for old kernels: sampled only, less is known
+    Proc,
+}
+
+impl From<CollectorKind> for Means {
+    fn from(kind: CollectorKind) -> Means {
+        match kind {
+            CollectorKind::Bpf => Means::Bpf,
+            CollectorKind::Proc => Means::Proc,
+        }
+    }
+}
+
+/// Where `--exact` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExactLevel {
+    /// At context switches: blocked and run queue exact by wait event, CPU split by samples
+    Switch,
+    /// At system calls too: CPU exact by wait event, every call and every read timed
+    Calls,
+}
+
+/// How sessions are looked at.
+#[derive(Debug, Args)]
+pub struct Precision {
+    /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
+    pub exact: Option<ExactLevel>,
+    /// What looks at the sessions
+    #[arg(long, value_name = "HOW", default_value = "bpf")]
+    pub collector: CollectorKind,
+}
+
+impl Precision {
+    /// How exact.
+    pub fn tier(&self) -> Tier {
+        match self.exact {
+            None => Tier::Sampled,
+            Some(ExactLevel::Switch) => Tier::Switch,
+            Some(ExactLevel::Calls) => Tier::Calls,
+        }
+    }
+
+    /// What looks at the sessions.
+    ///
+    /// # Errors
+    /// Exact times need programs in the kernel.
+    pub fn means(&self) -> Result<Means, String> {
+        match (self.collector, self.exact) {
+            (CollectorKind::Proc, Some(_)) => {
+                Err("--exact needs programs in the kernel: leave out --collector proc".to_string())
+            }
+            (collector, _) => Ok(collector.into()),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which part of a recording.
+
+use clap::Args;
+use dbtime_model::State;
+use dbtime_report::{Dimension, Filter, Source, parse_fact, parse_moment};
+
+use crate::usage::Usage;
+
+/// Which part of a recording.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Leave out what was before: seconds since the start (12, 90s, 2m) or a time (RFC 3339); of a store a time, or a day
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// Leave out what came after
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+    /// Of a store, only what was recorded on this host; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+    /// Only this session; may be repeated
+    #[arg(long, value_name = "PID")]
+    pub session: Vec<u32>,
+    /// Only sessions of which this is known (user, database, application, client, backend_type …); may be repeated: one of the
+    /// values of each name
+    #[arg(long = "where", value_name = "NAME=VALUE", value_parser = parse_fact)]
+    pub facts: Vec<(Dimension, String)>,
+    /// Only time in this wait event (Class:Event, or either of the two; CPU for none); may be repeated
+    #[arg(long, value_name = "WAIT")]
+    pub wait: Vec<String>,
+    /// Only time in this state (user, kernel, runnable, disk, sleep …); may be repeated
+    #[arg(long, value_name = "STATE")]
+    pub state: Vec<State>,
+    /// Only time in the statement with this id (PostgreSQL: queryid, or the fingerprint); may be repeated
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    pub query: Vec<i64>,
+}
+
+impl Selection {
+    /// The rows of a source that are chosen.
+    ///
+    /// # Errors
+    /// What was typed is no moment.
+    pub fn filter(&self, source: &Source) -> anyhow::Result<Filter> {
+        if let Some(part) = source.part() {
+            let begin = |moment: Option<i64>| moment.map(|moment| window_at(moment, source).0);
+            return Ok(Filter {
+                from_us: begin(part.from_us),
+                to_us: begin(part.to_us),
+                ..self.whole_time()
+            });
+        }
+        let moment = |option: &str, text: &Option<String>| {
+            let window = text.as_ref().map(|text| window_of(option, text, source));
+            window.transpose().map(|window| window.map(|(begin, _)| begin))
+        };
+        Ok(Filter {
+            from_us: moment("--from", &self.from)?,
+            to_us: moment("--to", &self.to)?,
+            ..self.whole_time()
+        })
+    }
+
+    /// The same rows of all of the time: moments are told by the recording that they are of.
+    pub fn whole_time(&self) -> Filter {
+        Filter {
+            from_us: None,
+            to_us: None,
+            sessions: self.session.clone(),
+            facts: self.facts.clone(),
+            waits: self.wait.clone(),
+            states: self.state.clone(),
+            statements: self.query.iter().map(|id| id.cast_unsigned()).collect(),
+        }
+    }
+}
+
+/// Begin and end of the window that a moment is in, microseconds since the Unix epoch.
+///
+/// # Errors
+/// What was typed is no moment.
+pub fn window_of(option: &str, text: &str, source: &Source) -> anyhow::Result<(i64, i64)> {
+    let moment = parse_moment(text, source.meta().start_us).map_err(|e| Usage(format!("{option}: {e}")))?;
+    Ok(window_at(moment, source))
+}
+
+/// The same of a moment in microseconds since the Unix epoch. Rows stand for windows: a period has a window, or it has not.
+fn window_at(moment: i64, source: &Source) -> (i64, i64) {
+    let length = i64::from(source.meta().collector.resolution_s.max(1)) * 1_000_000;
+    let begin = moment.div_euclid(length).saturating_mul(length);
+    (begin, begin.saturating_add(length))
+}

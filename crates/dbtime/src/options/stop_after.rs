@@ -1,0 +1,15 @@
+//! How long something goes on that would go on until Ctrl-C.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::time::parse_seconds;
+
+/// For so long, or until Ctrl-C.
+#[derive(Debug, Args)]
+pub struct StopAfter {
+    /// Stop after this time: seconds, or 30s, 1m, 2h [default: at Ctrl-C]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_seconds)]
+    pub duration: Option<Duration>,
+}

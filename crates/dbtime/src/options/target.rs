@@ -1,0 +1,38 @@
+//! Whom to look at.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use dbtime_collect::Target;
+
+/// Whom to look at.
+#[derive(Debug, Args)]
+pub struct TargetOptions {
+    /// Record this session only (a postmaster's pid: its whole server)
+    #[arg(short, long, value_name = "PID", conflicts_with = "postgres")]
+    pub pid: Option<u32>,
+    /// Record the server on this data directory [default: the only server that runs]
+    #[arg(long, value_name = "DATADIR")]
+    pub postgres: Option<PathBuf>,
+    /// Record a process that is no database's, and its children (their main threads): without wait events
+    #[arg(long, value_name = "PID", conflicts_with_all = ["pid", "postgres"])]
+    pub process: Option<u32>,
+    /// Record the sessions of an Oracle instance: MAP is the file that the script of 'dbtime oracle-map' makes
+    #[arg(long, value_name = "MAP", conflicts_with_all = ["pid", "postgres", "process"])]
+    pub oracle: Option<PathBuf>,
+}
+
+impl TargetOptions {
+    /// Whom to record.
+    pub fn target(&self) -> Target {
+        if let Some(map) = &self.oracle {
+            return Target::Oracle(map.clone());
+        }
+        match (self.pid, self.process, &self.postgres) {
+            (Some(pid), ..) => Target::Process(pid),
+            (None, Some(pid), _) => Target::AnyProcess(pid),
+            (None, None, Some(directory)) => Target::Server(directory.clone()),
+            (None, None, None) => Target::OnlyServer,
+        }
+    }
+}
