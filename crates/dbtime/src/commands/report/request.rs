@@ -377,7 +377,7 @@ mod tests {
             (&["--timeline", "--by", "second"], "already"),
             (&["--timeline", "--by", "wait,state"], "one dimension"),
             (&["--timeline", "--by", "device"], "'device'"),
-            (&["--latency", "--by", "wait"], "'wait'"),
+            (&["--latency", "--by", "user"], "'user'"),
             (&["--by", "io_size"], "'io_size'"),
         ] {
             let refused = question(words).expect_err("no question");
