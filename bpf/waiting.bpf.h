@@ -292,6 +292,7 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 	}
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
+	slot->looked_ns = bpf_ktime_get_ns();
 	slot->activity = activity;
 	slot->in_iowait = 0;
 	slot->switches = NO_ROW;
@@ -344,6 +345,10 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 			activity = activity_of(task, &slot->source);
 			name_statement(task, &slot->source, &slot->text, &activity, true);
 		}
+		slot->looked_ns = bpf_ktime_get_ns();
+		/* Now, while it sleeps: short sleeps are over before the second look. */
+		if (state != TASK_RUNNING && state != TASK_WAKING && !needs_no_stack(activity.wait))
+			mark_sleep(task, switches);
 		if (has_run(task, switches))
 			continue;
 		slot->activity = activity;
@@ -383,6 +388,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		return;
 	sample = &scratch->sample;
 	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
+	/* Whoever ended the sleep meanwhile did so after this. */
+	sample->event.time_ns = slot->looked_ns;
 	sample->flags = slot->in_iowait ? SAMPLE_IN_IOWAIT : 0;
 	if (slot->state == TASK_RAN_SINCE)
 		sample->flags |= SAMPLE_RAN_SINCE;
@@ -405,8 +412,6 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	} else if (slot->state == TASK_RAN_SINCE) {
 		sample->flags |= SAMPLE_STACK_TORN;
 	} else {
-		if (slot->state != TASK_RUNNING && slot->state != TASK_WAKING)
-			mark_sleep(task, switches);
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
 		if (has_run(task, switches)) {
 			kernel = 0;
@@ -427,6 +432,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user);
+	if (slot->state == TASK_RAN_SINCE)
+		tell_last_waker(task);
 }
 
 /* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */

@@ -26,6 +26,9 @@ pub(super) struct Followed {
     pub(super) chain: Vec<Doing>,
 }
 
+/// Class of waits of background processes that have no work.
+const ACTIVITY: &str = "Activity";
+
 /// How a wait ended.
 #[derive(Clone, Copy)]
 enum Ender<'a> {
@@ -84,6 +87,27 @@ impl Causes {
 
     /// Hands on what these passes of a blocked session lead to, in parts. `chain`: who was waited for until here.
     fn follow(
+        &self,
+        (pid, track, place): (u32, &Track, usize),
+        passes: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        if !self.is_for_others_of_its_query(pid, &track.seen[place]) {
+            return self.follow_ender((pid, track, place), passes, chain, found);
+        }
+        for pass in passes {
+            let working = self.working_for(pid, &track.seen[place], pass);
+            match working.get(pass as usize % working.len().max(1)) {
+                // Each of them has an equal part of the passes.
+                Some(&(by, of)) => self.follow_session(pid, (by, of), pass..pass + 1, chain, found),
+                None => self.follow_ender((pid, track, place), pass..pass + 1, chain, found),
+            }
+        }
+    }
+
+    /// Hands on what passes lead to in which one waited for whoever had a lock, or ended the wait.
+    fn follow_ender(
         &self,
         (pid, track, place): (u32, &Track, usize),
         passes: Range<u32>,
@@ -191,8 +215,11 @@ impl Causes {
             next = part.end;
             chain.push((by, other.doing));
             let is_blocked = other.doing.state.group() == Some(StateGroup::Blocked);
-            match (is_blocked, self.waits.get(other.doing.wait).idle) {
+            let wait = self.waits.get(other.doing.wait);
+            match (is_blocked, wait.idle) {
                 (false, _) => found(part, CauseKind::Session, chain),
+                // It has no client: it had not begun yet, or what it did was too short to be seen.
+                (true, true) if &*wait.class == ACTIVITY => found(part, CauseKind::Unknown, chain),
                 (true, true) => found(part, CauseKind::Client, chain),
                 (true, false) => self.follow((by, of_waker, place), part, chain, found),
             }
