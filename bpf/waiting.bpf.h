@@ -59,19 +59,31 @@ static __always_inline bool is_memory_busy(struct task_struct *task)
 	return BPF_CORE_READ(task, mm, mmap_lock.count.counter) & 1;
 }
 
-static __always_inline bool needs_no_stack(__u32 wait)
+static __always_inline bool is_of_no_stack_class(__u32 wait)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	return config && wait >> 24 < 64 && config->no_stack_classes & (1ULL << (wait >> 24 & 63));
+}
+
+/* True in the single waits in which sessions have nothing to do, as in that for the next command. */
+static __always_inline bool is_no_stack_wait(__u32 wait)
 {
 	__u32 zero = 0;
 	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
 
 	if (!config)
 		return false;
-	if (wait >> 24 < 64 && config->no_stack_classes & (1ULL << (wait >> 24 & 63)))
-		return true;
 	for (int i = 0; i < MAX_NO_STACK_WAITS; i++)
 		if (wait && config->no_stack_waits[i] == wait)
 			return true;
 	return false;
+}
+
+static __always_inline bool needs_no_stack(__u32 wait)
+{
+	return is_of_no_stack_class(wait) || is_no_stack_wait(wait);
 }
 
 /* The user stack of a task, behind `kernel` frames. Returns the number of its frames. */
@@ -346,8 +358,9 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 			name_statement(task, &slot->source, &slot->text, &activity, true);
 		}
 		slot->looked_ns = bpf_ktime_get_ns();
-		/* Now, while it sleeps: short sleeps are over before the second look. */
-		if (state != TASK_RUNNING && state != TASK_WAKING && !needs_no_stack(activity.wait))
+		/* Now, while it sleeps: short sleeps are over before the second look. Who sends a session its next command is no
+		 * question; who gives a background process its work is one. */
+		if (state != TASK_RUNNING && state != TASK_WAKING && !is_no_stack_wait(activity.wait))
 			mark_sleep(task, switches);
 		if (has_run(task, switches))
 			continue;
@@ -432,7 +445,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user);
-	if (slot->state == TASK_RAN_SINCE)
+	if (slot->state == TASK_RAN_SINCE || slot->state == TASK_WAKING)
 		tell_last_waker(task);
 }
 

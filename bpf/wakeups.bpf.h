@@ -41,7 +41,7 @@ static __always_inline void tell_waker(struct task_struct *task, struct dbt_mark
 	emit(&woken, sizeof(woken), BPF_RB_NO_WAKEUP);
 }
 
-/* Of a task that was found on a CPU, where it has come to from a sleep. */
+/* Of a task that was found on a CPU, or in the run queue, where it has come to from a sleep. */
 static __always_inline void tell_last_waker(struct task_struct *task)
 {
 	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);

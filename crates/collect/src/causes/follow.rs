@@ -218,8 +218,11 @@ impl Causes {
             let wait = self.waits.get(other.doing.wait);
             match (is_blocked, wait.idle) {
                 (false, _) => found(part, CauseKind::Session, chain),
-                // It has no client: it had not begun yet, or what it did was too short to be seen.
-                (true, true) if &*wait.class == ACTIVITY => found(part, CauseKind::Unknown, chain),
+                // It has no client: it had no work until somebody woke it.
+                (true, true) if &*wait.class == ACTIVITY => match other.woken {
+                    Some(_) => self.follow((by, of_waker, place), part, chain, found),
+                    None => found(part, CauseKind::Unknown, chain),
+                },
                 (true, true) => found(part, CauseKind::Client, chain),
                 (true, false) => self.follow((by, of_waker, place), part, chain, found),
             }

@@ -11,13 +11,14 @@ use super::track::{Doing, Seen, Track};
 /// Class of waits for other processes of the server.
 const IPC: &str = "IPC";
 /// In which a leader waits for its workers.
-const FOR_WORKERS: [&str; 6] = [
+const FOR_WORKERS: [&str; 7] = [
     "ExecuteGather",
     "MessageQueueReceive",
     "MessageQueueInternal",
     "ParallelFinish",
     "ParallelCreateIndexScan",
     "BgWorkerShutdown",
+    "BgworkerShutdown",
 ];
 /// In which a worker waits until its leader takes what it has.
 const FOR_LEADER: [&str; 2] = ["MessageQueueSend", "MessageQueuePutMessage"];
