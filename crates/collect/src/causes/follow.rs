@@ -218,8 +218,10 @@ impl Causes {
             let wait = self.waits.get(other.doing.wait);
             match (is_blocked, wait.idle) {
                 (false, _) => found(part, CauseKind::Session, chain),
-                // It has no client: it had no work until somebody woke it.
+                // It has no client: it had no work until somebody woke it. Where that was the one that waits for it, both were
+                // seen at different moments.
                 (true, true) if &*wait.class == ACTIVITY => match other.woken {
+                    Some(Waker::Process(giver, _)) if giver == pid => found(part, CauseKind::Unknown, chain),
                     Some(_) => self.follow((by, of_waker, place), part, chain, found),
                     None => found(part, CauseKind::Unknown, chain),
                 },

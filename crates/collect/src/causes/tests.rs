@@ -364,20 +364,30 @@ fn a_leader_without_workers_waits_for_whoever_ends_the_wait() {
 fn a_background_process_without_work_waits_for_whoever_gives_it_some() {
     let mut causes = four();
     let no_work = |session| found(session, ("Activity", "IoWorkerMain", true), State::Sleep);
-    let asks = found(1, ("IO", "AioIoCompletion", false), State::Sleep);
-    causes.off_cpu(1, moment(10), asks, true);
+    let asks = || found(1, ("IO", "AioIoCompletion", false), State::Sleep);
+    causes.off_cpu(1, moment(10), asks(), true);
     causes.off_cpu(2, moment(10), no_work(2), true);
-    causes.off_cpu(3, moment(10), found(3, ("CPU", "CPU", false), State::Runnable), true);
+    causes.off_cpu(
+        3,
+        moment(10),
+        found(3, ("CPU", "CPU", false), State::Runnable),
+        true,
+    );
     for pid in 1..=3 {
         causes.repeat(pid, 4);
     }
     causes.woken(2, moment(14).1 + 1, Waker::Process(3, 7));
     causes.woken(1, moment(14).1 + 2, Waker::Process(2, 7));
     assert_eq!(settled(&mut causes), [(1, CauseKind::Session, vec![2, 3], 5)]);
-    // Nobody was seen to.
-    let mut causes = four();
-    causes.off_cpu(1, moment(10), found(1, ("IO", "AioIoCompletion", false), State::Sleep), true);
-    causes.off_cpu(2, moment(10), no_work(2), true);
-    causes.woken(1, moment(10).1 + 2, Waker::Process(2, 7));
-    assert_eq!(settled(&mut causes), [(1, CauseKind::Unknown, vec![2], 1)]);
+    // Nobody was seen to, or the one that waits for it.
+    for giver in [None, Some(Waker::Process(1, 7))] {
+        let mut causes = four();
+        causes.off_cpu(1, moment(10), asks(), true);
+        causes.off_cpu(2, moment(10), no_work(2), true);
+        causes.woken(1, moment(10).1 + 2, Waker::Process(2, 7));
+        if let Some(giver) = giver {
+            causes.woken(2, moment(10).1 + 3, giver);
+        }
+        assert_eq!(settled(&mut causes), [(1, CauseKind::Unknown, vec![2], 1)]);
+    }
 }
