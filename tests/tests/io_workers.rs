@@ -1,14 +1,18 @@
 //! What statements of PostgreSQL 18 wait for in their reads: the I/O worker that reads for them, against the server's own I/O times
 //! and against reads without I/O workers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options, page_cache};
 use dbtime_tests::{
-    Part, Recorded, Recorder, Session, assert_close, builds, causes, needs_recording, number, parts, say,
+    Part, Recorded, Recorder, Session, assert_between, builds, causes, needs_recording, number, parts,
+    sampling_error, say,
 };
 
-const SCANS: usize = 4;
+/// Samples per second and session.
+const RATE_HZ: f64 = 99.0;
+/// Of each table.
+const SCANS: usize = 12;
 
 /// A server with two tables that do not fit into its buffers.
 fn server(io_method: &str) -> Option<Cluster> {
@@ -24,9 +28,10 @@ fn server(io_method: &str) -> Option<Cluster> {
     let mut session = Session::connect(&cluster);
     for table in ["one", "other"] {
         session.run(&format!(
-            "CREATE TABLE {table} AS SELECT id, repeat('x', 900) AS filler FROM generate_series(1, 100000) id;
-             VACUUM ANALYZE {table}; CHECKPOINT"
+            "CREATE TABLE {table} AS SELECT id, repeat('x', 900) AS filler FROM generate_series(1, 100000) id"
         ));
+        session.run(&format!("VACUUM ANALYZE {table}"));
+        session.run("CHECKPOINT");
     }
     Some(cluster)
 }
@@ -74,11 +79,13 @@ fn compare(cluster: &Cluster, is_cold: bool, waits_in: &str) -> Vec<(Recorded, V
     let keep_out = is_cold
         .then(|| page_cache::KeepOut::start(&files, Duration::from_millis(20)).expect("its own files"));
     let pids = [one.pid(), other.pid()];
+    let begin = Instant::now();
     let read = std::thread::scope(|scope| {
         let of_one = scope.spawn(|| scan(&mut one, "one"));
         let of_other = scope.spawn(|| scan(&mut other, "other"));
         [of_one, of_other].map(|of| of.join().expect("it does not panic"))
     });
+    let took = begin.elapsed().as_secs_f64();
     drop(keep_out);
     let of_tier = |recorder: Recorder| {
         let recorded = recorder.stop();
@@ -91,12 +98,16 @@ fn compare(cluster: &Cluster, is_cold: bool, waits_in: &str) -> Vec<(Recorded, V
                 recorded.meta.collector.tier,
                 100.0 * (found / truth - 1.0)
             ));
-            let share = if recorded.meta.collector.tier == "exact" {
-                0.03
+            // The server's time has parts that are in no wait event: asking for a read, and, where it reads itself, checking what was
+            // read (checksums). Those are the whole difference in warm reads, which take little else.
+            let beside = if is_cold { 0.06 } else { 0.2 };
+            let error = if recorded.meta.collector.tier == "sampled" {
+                sampling_error(truth, took, RATE_HZ)
             } else {
-                0.1
+                0.0
             };
-            assert_close("in reads, s", found, truth, share, 0.02 + recorded.stolen);
+            let (least, most) = ((1.0 - beside) * truth - error, 1.03 * truth + error);
+            assert_between("in reads, s", found, least, most, 0.0, 0.02 + recorded.stolen);
         }
         (recorded, all)
     };
@@ -125,7 +136,10 @@ fn a_statement_waits_for_the_io_worker_that_reads_for_it() {
                      {unknown:.3} s",
                     recorded.meta.collector.tier
                 ));
-                assert!(waited > 0.05 && workers > 0.8 * waited, "{of:#?}");
+                assert!(waited > 0.05, "{all:#?}");
+                // Of waits of some ten microseconds, as for pages that are in the page cache, more is over before it is looked at.
+                let least = if is_cold { 0.85 } else { 0.5 };
+                assert!(workers > least * waited, "{of:#?}");
             }
         }
     }
@@ -143,7 +157,8 @@ fn without_io_workers_a_statement_reads_itself() {
                 "{}: {waited:.3} s blocked in reads, {device:.3} s on the device",
                 recorded.meta.collector.tier
             ));
-            assert!(device > 0.97 * waited, "{of:#?}");
+            // Pages that are in the page cache are copied: nobody is blocked.
+            assert!(device >= 0.97 * waited && (is_cold || waited < 0.1), "{of:#?}");
         }
     }
 }

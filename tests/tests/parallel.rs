@@ -165,10 +165,9 @@ fn a_leader_waits_for_the_device_that_its_workers_read_from() {
             .set("shared_buffers", "16MB"),
     );
     let mut session = Session::connect(&cluster);
-    session.run(
-        "CREATE TABLE t AS SELECT id, repeat('x', 900) AS filler FROM generate_series(1, 200000) id;
-         VACUUM ANALYZE t; CHECKPOINT",
-    );
+    session.run("CREATE TABLE t AS SELECT id, repeat('x', 900) AS filler FROM generate_series(1, 200000) id");
+    session.run("VACUUM ANALYZE t");
+    session.run("CHECKPOINT");
     session.run(PARALLEL);
     let files = cluster.relation_files("t").expect("it has files");
     let recorder = Recorder::server(&cluster, &[]);

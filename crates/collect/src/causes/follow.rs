@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use dbtime_model::{CauseKind, NO_STACK, State, StateGroup};
 
-use super::track::{Doing, Held, HeldBy, Track, Waker};
-use super::{Causes, LOCK};
+use super::track::{Doing, Held, HeldBy, Seen, Track, Waker};
+use super::{ACTIVITY, Causes, LOCK};
 use crate::clock::Clock;
 
 /// Links of a chain that are followed.
@@ -25,9 +25,6 @@ pub(super) struct Followed {
     pub(super) kind: CauseKind,
     pub(super) chain: Vec<Doing>,
 }
-
-/// Class of waits of background processes that have no work.
-const ACTIVITY: &str = "Activity";
 
 /// How a wait ended.
 #[derive(Clone, Copy)]
@@ -218,11 +215,10 @@ impl Causes {
             let wait = self.waits.get(other.doing.wait);
             match (is_blocked, wait.idle) {
                 (false, _) => found(part, CauseKind::Session, chain),
-                // It has no client: it had no work until somebody woke it. Where that was the one that waits for it, both were
-                // seen at different moments.
-                (true, true) if &*wait.class == ACTIVITY => match other.woken {
-                    Some(Waker::Process(giver, _)) if giver == pid => found(part, CauseKind::Unknown, chain),
-                    Some(_) => self.follow((by, of_waker, place), part, chain, found),
+                // It has no client, and was asked already. One of its like may have had to hand the work on; else both were seen
+                // at different moments.
+                (true, true) if &*wait.class == ACTIVITY => match self.like_that_gave_work(other) {
+                    Some(giver) => self.follow_session(by, giver, part, chain, found),
                     None => found(part, CauseKind::Unknown, chain),
                 },
                 (true, true) => found(part, CauseKind::Client, chain),
@@ -231,6 +227,15 @@ impl Causes {
             chain.pop();
         }
         self.ran(by, of_waker, next..passes.end, chain, found);
+    }
+
+    /// Who gave work to a background process that had none, if that was another one of the same kind.
+    fn like_that_gave_work(&self, idle: &Seen) -> Option<(u32, &Track)> {
+        let Some(Waker::Process(by, start_ns)) = idle.woken else {
+            return None;
+        };
+        let track = self.track_of(by, start_ns)?;
+        (track.without_work == Some(idle.doing.wait)).then_some((by, track))
     }
 
     /// In passes that did not find the one off CPU who was waited for, it ran.

@@ -30,6 +30,8 @@ const REMEMBERED_NS: u64 = 120_000_000_000;
 const MOST_SEEN: usize = 200_000;
 /// Class of waits for what another session has.
 const LOCK: &str = "Lock";
+/// Class of waits of background processes that have no work.
+const ACTIVITY: &str = "Activity";
 
 /// What a session was found doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,6 +126,9 @@ impl Causes {
         }
         let doing = self.doing(found);
         let track = self.tracks.entry(pid).or_default();
+        if &*self.waits.get(doing.wait).class == ACTIVITY {
+            track.without_work = Some(doing.wait);
+        }
         track.off_cpu(now, Seen::new(pass, doing, holds));
         self.size += 1;
     }

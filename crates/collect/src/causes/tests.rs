@@ -361,10 +361,11 @@ fn a_leader_without_workers_waits_for_whoever_ends_the_wait() {
 }
 
 #[test]
-fn a_background_process_without_work_waits_for_whoever_gives_it_some() {
+fn a_background_process_without_work_waits_for_its_like_that_hands_it_on() {
     let mut causes = four();
     let no_work = |session| found(session, ("Activity", "IoWorkerMain", true), State::Sleep);
     let asks = || found(1, ("IO", "AioIoCompletion", false), State::Sleep);
+    causes.off_cpu(3, moment(1), no_work(3), true);
     causes.off_cpu(1, moment(10), asks(), true);
     causes.off_cpu(2, moment(10), no_work(2), true);
     causes.off_cpu(
@@ -379,8 +380,8 @@ fn a_background_process_without_work_waits_for_whoever_gives_it_some() {
     causes.woken(2, moment(14).1 + 1, Waker::Process(3, 7));
     causes.woken(1, moment(14).1 + 2, Waker::Process(2, 7));
     assert_eq!(settled(&mut causes), [(1, CauseKind::Session, vec![2, 3], 5)]);
-    // Nobody was seen to, or the one that waits for it.
-    for giver in [None, Some(Waker::Process(1, 7))] {
+    // Nobody was seen to, or whoever asks it something.
+    for giver in [None, Some(Waker::Process(1, 7)), Some(Waker::Process(4, 7))] {
         let mut causes = four();
         causes.off_cpu(1, moment(10), asks(), true);
         causes.off_cpu(2, moment(10), no_work(2), true);

@@ -145,6 +145,8 @@ pub(super) struct Track {
     pub(super) ended_ns: Option<u64>,
     /// Pid of the session that it works for: it is a parallel worker.
     pub(super) leader: Option<u32>,
+    /// In which it waits when it has no work: it is a background process.
+    pub(super) without_work: Option<u16>,
     pub(super) seen: VecDeque<Seen>,
     /// How many of these have been followed.
     pub(super) settled: usize,
