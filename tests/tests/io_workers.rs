@@ -157,8 +157,12 @@ fn without_io_workers_a_statement_reads_itself() {
                 "{}: {waited:.3} s blocked in reads, {device:.3} s on the device",
                 recorded.meta.collector.tier
             ));
-            // Pages that are in the page cache are copied: nobody is blocked.
-            assert!(device >= 0.97 * waited && (is_cold || waited < 0.1), "{of:#?}");
+            // Pages that are in the page cache are copied: hardly anybody is blocked.
+            let least = if is_cold { 0.97 * waited } else { 0.0 };
+            assert!(
+                device >= least.min(waited) && (is_cold || waited < 0.1),
+                "{of:#?}"
+            );
         }
     }
 }
