@@ -91,6 +91,7 @@ struct dbt_slot {
 	__u64 turns;           /* on a CPU, up to the last look */
 	__u64 run_delay;       /* in the run queue, up to then */
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
+	__u64 looked_ns;       /* when this pass found the row */
 	struct dbt_text text;
 	struct dbt_activity activity; /* of the row that this pass found, as the next three of it */
 	struct dbt_locks locks;

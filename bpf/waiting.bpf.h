@@ -59,19 +59,31 @@ static __always_inline bool is_memory_busy(struct task_struct *task)
 	return BPF_CORE_READ(task, mm, mmap_lock.count.counter) & 1;
 }
 
-static __always_inline bool needs_no_stack(__u32 wait)
+static __always_inline bool is_of_no_stack_class(__u32 wait)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	return config && wait >> 24 < 64 && config->no_stack_classes & (1ULL << (wait >> 24 & 63));
+}
+
+/* True in the single waits in which sessions have nothing to do, as in that for the next command. */
+static __always_inline bool is_no_stack_wait(__u32 wait)
 {
 	__u32 zero = 0;
 	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
 
 	if (!config)
 		return false;
-	if (wait >> 24 < 64 && config->no_stack_classes & (1ULL << (wait >> 24 & 63)))
-		return true;
 	for (int i = 0; i < MAX_NO_STACK_WAITS; i++)
 		if (wait && config->no_stack_waits[i] == wait)
 			return true;
 	return false;
+}
+
+static __always_inline bool needs_no_stack(__u32 wait)
+{
+	return is_of_no_stack_class(wait) || is_no_stack_wait(wait);
 }
 
 /* The user stack of a task, behind `kernel` frames. Returns the number of its frames. */
@@ -292,6 +304,7 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 	}
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
+	slot->looked_ns = bpf_ktime_get_ns();
 	slot->activity = activity;
 	slot->in_iowait = 0;
 	slot->switches = NO_ROW;
@@ -344,6 +357,11 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 			activity = activity_of(task, &slot->source);
 			name_statement(task, &slot->source, &slot->text, &activity, true);
 		}
+		slot->looked_ns = bpf_ktime_get_ns();
+		/* Now, while it sleeps: short sleeps are over before the second look. Who sends a session its next command is no
+		 * question; who gives a background process its work is one. */
+		if (state != TASK_RUNNING && state != TASK_WAKING && !is_no_stack_wait(activity.wait))
+			mark_sleep(task, switches);
 		if (has_run(task, switches))
 			continue;
 		slot->activity = activity;
@@ -383,6 +401,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		return;
 	sample = &scratch->sample;
 	fill_event(&sample->event, EVENT_WAITING, slot->task.pid, slot->task.start_ns);
+	/* Whoever ended the sleep meanwhile did so after this. */
+	sample->event.time_ns = slot->looked_ns;
 	sample->flags = slot->in_iowait ? SAMPLE_IN_IOWAIT : 0;
 	if (slot->state == TASK_RAN_SINCE)
 		sample->flags |= SAMPLE_RAN_SINCE;
@@ -405,8 +425,6 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	} else if (slot->state == TASK_RAN_SINCE) {
 		sample->flags |= SAMPLE_STACK_TORN;
 	} else {
-		if (slot->state != TASK_RUNNING && slot->state != TASK_WAKING)
-			mark_sleep(task, switches);
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
 		if (has_run(task, switches)) {
 			kernel = 0;
@@ -427,6 +445,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user);
+	if (slot->state == TASK_RAN_SINCE || slot->state == TASK_WAKING)
+		tell_last_waker(task);
 }
 
 /* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* Who ends the sleeps in which the sampler found a session. A sleep is marked when it is sampled, and its end sends one event: so
- * there are no more of them than samples, however often sessions sleep. */
+ * there are no more of them than samples, however often sessions sleep. A sleep that was over just before the sampler came cannot
+ * be marked: of each session that sleeps it is noted who woke it last. */
 #ifndef WAKEUPS_BPF_H
 #define WAKEUPS_BPF_H
 
@@ -9,6 +10,8 @@
 /* Of a task. */
 struct dbt_mark {
 	__u64 switches; /* its context switches while it sleeps, and 1: a sleep is known by them; 0 = none is marked */
+	__u64 woken_ns; /* when it was woken last; 0 = not seen yet */
+	struct dbt_task_id waker; /* by whom; pid 0 = an interrupt */
 };
 
 struct {
@@ -28,27 +31,46 @@ static __always_inline void mark_sleep(struct task_struct *task, __u64 switches)
 		mark->switches = switches + 1;
 }
 
+static __always_inline void tell_waker(struct task_struct *task, struct dbt_mark *mark)
+{
+	struct dbt_woken woken = {};
+
+	fill_event(&woken.event, EVENT_WOKEN, task_field(task, pid), task_field(task, start_time));
+	woken.event.time_ns = mark->woken_ns;
+	woken.waker = mark->waker;
+	emit(&woken, sizeof(woken), BPF_RB_NO_WAKEUP);
+}
+
+/* Of a task that was found on a CPU, or in the run queue, where it has come to from a sleep. */
+static __always_inline void tell_last_waker(struct task_struct *task)
+{
+	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (mark && mark->woken_ns)
+		tell_waker(task, mark);
+}
+
 /* In the context of whoever wakes, or of the interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking_sampled, struct task_struct *task)
 {
 	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, 0);
 	struct task_struct *waker = bpf_get_current_task_btf();
-	struct dbt_woken woken = {};
-	__u64 switches;
+	__u64 marked;
 
-	if (!mark || !mark->switches)
+	if (!mark)
 		return 0;
-	switches = mark->switches - 1;
+	marked = mark->switches;
 	mark->switches = 0;
-	if (switches != switches_of(task))
-		return 0;
-	fill_event(&woken.event, EVENT_WOKEN, task->pid, task->start_time);
+	mark->waker.pid = 0;
+	mark->waker.start_ns = 0;
 	if (!in_interrupt(ctx, waker)) {
-		woken.waker.pid = waker->tgid;
-		woken.waker.start_ns = BPF_CORE_READ(waker, group_leader, start_time);
+		mark->waker.pid = waker->tgid;
+		mark->waker.start_ns = waker->group_leader->start_time;
 	}
-	emit(&woken, sizeof(woken), BPF_RB_NO_WAKEUP);
+	mark->woken_ns = bpf_ktime_get_ns();
+	if (marked && marked - 1 == switches_of(task))
+		tell_waker(task, mark);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 mod block_trace;
 mod blocks;
 mod books;
+mod causes;
 mod command;
 mod diving;
 mod host;
@@ -34,6 +35,7 @@ mod stand_in;
 pub use block_trace::BlockTrace;
 pub use blocks::{BLOCK_BYTES, TableOfBlocks};
 pub use books::Books;
+pub use causes::{Part, causes, parts};
 pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary, dbtime_with_memory};
 pub use diving::{Diving, instances, trace_settings};
 pub use host::{can_record, repository, say, skip, stolen};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_close, builds, dbtime, distribution, needs_recording, number,
+    Recorded, Recorder, Session, assert_close, builds, causes, dbtime, distribution, needs_recording, number,
     pgbench, say, schedstat,
 };
 use serde_json::Value;
@@ -14,29 +14,6 @@ const CALLS: &str = "--exact=calls";
 
 fn server() -> Cluster {
     distribution().start(Options::default().set("compute_query_id", "on"))
-}
-
-/// The report; every sum in it is checked.
-fn causes(recorded: &Recorded) -> Value {
-    let report = recorded.json(&["--causes"]);
-    let waits = report["causes"].as_array().expect("waits");
-    let sum = |of: &[Value]| of.iter().map(|of| number(&of["ns"])).sum::<f64>();
-    assert_close("waits, ns", sum(waits), number(&report["blocked_ns"]), 1e-9, 1.0);
-    for wait in waits {
-        let by = wait["by"].as_array().expect("parts");
-        assert_close("parts of a wait, ns", sum(by), number(&wait["ns"]), 1e-9, 1.0);
-    }
-    // The same time as in the ledger.
-    let ledger = recorded.json(&[]);
-    let blocked: f64 = ledger["ledger"]
-        .as_array()
-        .expect("rows")
-        .iter()
-        .filter(|row| row["section"] == "db_time")
-        .flat_map(|row| ["disk_ns", "sleep_ns"].map(|state| number(&row[state])))
-        .sum();
-    assert_close("blocked, ns", number(&report["blocked_ns"]), blocked, 1e-9, 1.0);
-    report
 }
 
 /// Seconds of a wait event by pid and kind of the cause.

@@ -386,6 +386,7 @@ impl Collector {
         for session in self.sessions.values_mut() {
             session.look_for_title(now);
         }
+        self.tell_leaders();
         if now >= self.next_check_ns {
             self.next_check_ns = now + 1_000_000_000;
             self.note_standstill();
@@ -815,6 +816,22 @@ impl Collector {
                 "more than 100000 statements: further ones are recorded by their ids, without text"
                     .to_string(),
             );
+        }
+    }
+
+    /// Whom parallel workers work for, as far as their titles have been read.
+    fn tell_leaders(&mut self) {
+        let Some(causes) = &mut self.causes else {
+            return;
+        };
+        for session in self.sessions.values() {
+            if let Some(leader) = session.leader_pid()
+                && !causes.is_told(session.pid)
+                // In a namespace of its own the database numbers processes otherwise.
+                && process::innermost_pid(session.pid) == Some(session.pid)
+            {
+                causes.works_for(session.pid, leader);
+            }
         }
     }
 

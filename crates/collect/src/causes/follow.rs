@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use dbtime_model::{CauseKind, NO_STACK, State, StateGroup};
 
-use super::track::{Doing, Held, HeldBy, Track, Waker};
-use super::{Causes, LOCK};
+use super::track::{Doing, Held, HeldBy, Seen, Track, Waker};
+use super::{ACTIVITY, Causes, LOCK};
 use crate::clock::Clock;
 
 /// Links of a chain that are followed.
@@ -84,6 +84,27 @@ impl Causes {
 
     /// Hands on what these passes of a blocked session lead to, in parts. `chain`: who was waited for until here.
     fn follow(
+        &self,
+        (pid, track, place): (u32, &Track, usize),
+        passes: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        if !self.is_for_others_of_its_query(pid, &track.seen[place]) {
+            return self.follow_ender((pid, track, place), passes, chain, found);
+        }
+        for pass in passes {
+            let working = self.working_for(pid, &track.seen[place], pass);
+            match working.get(pass as usize % working.len().max(1)) {
+                // Each of them has an equal part of the passes.
+                Some(&(by, of)) => self.follow_session(pid, (by, of), pass..pass + 1, chain, found),
+                None => self.follow_ender((pid, track, place), pass..pass + 1, chain, found),
+            }
+        }
+    }
+
+    /// Hands on what passes lead to in which one waited for whoever had a lock, or ended the wait.
+    fn follow_ender(
         &self,
         (pid, track, place): (u32, &Track, usize),
         passes: Range<u32>,
@@ -191,14 +212,30 @@ impl Causes {
             next = part.end;
             chain.push((by, other.doing));
             let is_blocked = other.doing.state.group() == Some(StateGroup::Blocked);
-            match (is_blocked, self.waits.get(other.doing.wait).idle) {
+            let wait = self.waits.get(other.doing.wait);
+            match (is_blocked, wait.idle) {
                 (false, _) => found(part, CauseKind::Session, chain),
+                // It has no client, and was asked already. One of its like may have had to hand the work on; else both were seen
+                // at different moments.
+                (true, true) if &*wait.class == ACTIVITY => match self.like_that_gave_work(other) {
+                    Some(giver) => self.follow_session(by, giver, part, chain, found),
+                    None => found(part, CauseKind::Unknown, chain),
+                },
                 (true, true) => found(part, CauseKind::Client, chain),
                 (true, false) => self.follow((by, of_waker, place), part, chain, found),
             }
             chain.pop();
         }
         self.ran(by, of_waker, next..passes.end, chain, found);
+    }
+
+    /// Who gave work to a background process that had none, if that was another one of the same kind.
+    fn like_that_gave_work(&self, idle: &Seen) -> Option<(u32, &Track)> {
+        let Some(Waker::Process(by, start_ns)) = idle.woken else {
+            return None;
+        };
+        let track = self.track_of(by, start_ns)?;
+        (track.without_work == Some(idle.doing.wait)).then_some((by, track))
     }
 
     /// In passes that did not find the one off CPU who was waited for, it ran.

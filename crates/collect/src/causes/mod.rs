@@ -6,6 +6,7 @@
 //! later, when all sessions have told how long their rows held.
 
 mod follow;
+mod parallel;
 #[cfg(test)]
 mod tests;
 mod track;
@@ -29,6 +30,8 @@ const REMEMBERED_NS: u64 = 120_000_000_000;
 const MOST_SEEN: usize = 200_000;
 /// Class of waits for what another session has.
 const LOCK: &str = "Lock";
+/// Class of waits of background processes that have no work.
+const ACTIVITY: &str = "Activity";
 
 /// What a session was found doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub(crate) struct Causes {
     waits: Waits,
     /// What is remembered in all tracks.
     size: usize,
+    /// Parallel workers by the pid of their leader, when waits were followed last.
+    workers: HashMap<u32, Vec<u32>>,
 }
 
 /// Wait events, each once.
@@ -90,6 +95,7 @@ impl Causes {
             passes: VecDeque::new(),
             waits,
             size: 0,
+            workers: HashMap::new(),
         }
     }
 
@@ -103,6 +109,16 @@ impl Causes {
         track.start_ns = start_ns;
     }
 
+    /// It is a parallel worker of the session with this pid.
+    pub(crate) fn works_for(&mut self, pid: u32, leader: u32) {
+        self.tracks.entry(pid).or_default().leader = Some(leader);
+    }
+
+    /// Whether it is known whose worker it is.
+    pub(crate) fn is_told(&self, pid: u32) -> bool {
+        self.tracks.get(&pid).is_some_and(|track| track.leader.is_some())
+    }
+
     /// It was found off CPU in a pass. `holds`: passes in which nothing has changed may follow.
     pub(crate) fn off_cpu(&mut self, pid: u32, (pass, now): (u32, u64), found: Found, holds: bool) {
         if self.passes.back().is_none_or(|&(last, _)| last < pass) {
@@ -110,6 +126,9 @@ impl Causes {
         }
         let doing = self.doing(found);
         let track = self.tracks.entry(pid).or_default();
+        if &*self.waits.get(doing.wait).class == ACTIVITY {
+            track.without_work = Some(doing.wait);
+        }
         track.off_cpu(now, Seen::new(pass, doing, holds));
         self.size += 1;
     }
@@ -198,6 +217,7 @@ impl Causes {
         };
         let mut sums: HashMap<Followed, u64> = HashMap::new();
         let over = self.pass_at(before);
+        self.find_workers();
         let mut open = Vec::new();
         for (&pid, track) in &self.tracks {
             for (place, seen) in track.seen.iter().enumerate().skip(track.settled) {
@@ -205,6 +225,8 @@ impl Causes {
                 // A wait that goes on is followed as far as it is known who had the lock: it may outlast what is remembered.
                 let end = match is_over {
                     true => seen.end(),
+                    // A leader may wait for its workers as long.
+                    false if self.is_for_others_of_its_query(pid, seen) => over.min(seen.end()),
                     false => seen.held_until().map_or(0, |held| held.min(over).min(seen.end())),
                 };
                 if self.is_blocked(&seen.doing) && seen.followed < end {

@@ -307,3 +307,88 @@ fn who_was_pushed_off_by_the_sampler_was_on_its_cpu() {
     };
     assert_eq!((of(State::Runnable, 1), of(State::Cpu, 1)), (3, 3), "{rows:?}");
 }
+
+fn gathers(session: u64) -> Found {
+    found(session, ("IPC", "ExecuteGather", false), State::Sleep)
+}
+
+#[test]
+fn a_leader_waits_for_all_of_its_workers_that_work() {
+    let mut causes = four();
+    let reads = |session| found(session, ("IO", "DataFileRead", false), State::Disk);
+    // 2 and 3 work for 1, and 4 for nobody. 2 reads, 3 runs until it has to wait for the others, and ends the wait.
+    causes.works_for(2, 1);
+    causes.works_for(3, 1);
+    causes.off_cpu(1, moment(10), gathers(1), true);
+    causes.off_cpu(2, moment(10), reads(2), true);
+    causes.off_cpu(4, moment(10), idle(4), true);
+    let barrier = found(3, ("IPC", "HashBuildHashInner", false), State::Sleep);
+    causes.off_cpu(3, moment(20), barrier, true);
+    for (pid, passes) in [(1, 19), (2, 19), (3, 9), (4, 19)] {
+        causes.repeat(pid, passes);
+    }
+    causes.woken(1, moment(29).1 + 1, Waker::Process(3, 7));
+    causes.woken(3, moment(29).1 + 1, Waker::Process(2, 7));
+    let samples = settled(&mut causes);
+    let of = |session| -> Vec<_> {
+        let of = samples.iter().filter(|(of, ..)| *of == session);
+        of.map(|(_, kind, chain, samples)| (*kind, chain.clone(), *samples))
+            .collect()
+    };
+    assert_eq!(
+        of(1),
+        [
+            // What it did on its CPU is not known, as nothing saw it there before.
+            (CauseKind::Device, vec![2], 15),
+            (CauseKind::Unknown, vec![], 5),
+        ]
+    );
+    // The leader waits for it in turn: 2 alone keeps it.
+    assert_eq!(of(3), [(CauseKind::Device, vec![2], 10)]);
+}
+
+#[test]
+fn a_leader_without_workers_waits_for_whoever_ends_the_wait() {
+    let mut causes = four();
+    causes.works_for(2, 1);
+    causes.off_cpu(1, moment(10), gathers(1), true);
+    causes.off_cpu(3, moment(0), idle(3), true);
+    causes.repeat(1, 9);
+    causes.repeat(3, 30);
+    causes.end(2, moment(5).1);
+    causes.woken(1, moment(19).1 + 1, Waker::Process(3, 7));
+    assert_eq!(settled(&mut causes), [(1, CauseKind::Client, vec![3], 10)]);
+}
+
+#[test]
+fn a_background_process_without_work_waits_for_its_like_that_hands_it_on() {
+    let mut causes = four();
+    let no_work = |session| found(session, ("Activity", "IoWorkerMain", true), State::Sleep);
+    let asks = || found(1, ("IO", "AioIoCompletion", false), State::Sleep);
+    causes.off_cpu(3, moment(1), no_work(3), true);
+    causes.off_cpu(1, moment(10), asks(), true);
+    causes.off_cpu(2, moment(10), no_work(2), true);
+    causes.off_cpu(
+        3,
+        moment(10),
+        found(3, ("CPU", "CPU", false), State::Runnable),
+        true,
+    );
+    for pid in 1..=3 {
+        causes.repeat(pid, 4);
+    }
+    causes.woken(2, moment(14).1 + 1, Waker::Process(3, 7));
+    causes.woken(1, moment(14).1 + 2, Waker::Process(2, 7));
+    assert_eq!(settled(&mut causes), [(1, CauseKind::Session, vec![2, 3], 5)]);
+    // Nobody was seen to, or whoever asks it something.
+    for giver in [None, Some(Waker::Process(1, 7)), Some(Waker::Process(4, 7))] {
+        let mut causes = four();
+        causes.off_cpu(1, moment(10), asks(), true);
+        causes.off_cpu(2, moment(10), no_work(2), true);
+        causes.woken(1, moment(10).1 + 2, Waker::Process(2, 7));
+        if let Some(giver) = giver {
+            causes.woken(2, moment(10).1 + 3, giver);
+        }
+        assert_eq!(settled(&mut causes), [(1, CauseKind::Unknown, vec![2], 1)]);
+    }
+}

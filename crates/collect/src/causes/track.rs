@@ -143,6 +143,10 @@ pub(super) struct Track {
     /// Of the task; 0 = not known yet.
     pub(super) start_ns: u64,
     pub(super) ended_ns: Option<u64>,
+    /// Pid of the session that it works for: it is a parallel worker.
+    pub(super) leader: Option<u32>,
+    /// In which it waits when it has no work: it is a background process.
+    pub(super) without_work: Option<u16>,
     pub(super) seen: VecDeque<Seen>,
     /// How many of these have been followed.
     pub(super) settled: usize,
@@ -229,6 +233,17 @@ impl Track {
         }
         // Time that is left was between passes. It may stand for the row that goes on, and for one more.
         self.queued_ns = left.min(period_ns * (1 + u64::from(open_passes)));
+    }
+
+    pub(super) fn lives_at(&self, moment: u64) -> bool {
+        self.start_ns <= moment && self.ended_ns.is_none_or(|ended| ended > moment)
+    }
+
+    /// What it was found doing off CPU in a pass.
+    pub(super) fn seen_at(&self, pass: u32) -> Option<&Seen> {
+        let after = self.seen.partition_point(|seen| seen.pass <= pass);
+        let seen = self.seen.get(after.checked_sub(1)?)?;
+        (pass < seen.end()).then_some(seen)
     }
 
     /// How much is remembered.

@@ -1,0 +1,165 @@
+//! What statements of PostgreSQL 18 wait for in their reads: the I/O worker that reads for them, against the server's own I/O times
+//! and against reads without I/O workers.
+
+use std::time::{Duration, Instant};
+
+use dbtime::throwaway::{Cluster, Options, page_cache};
+use dbtime_tests::{
+    Part, Recorded, Recorder, Session, assert_between, builds, causes, needs_recording, number, parts,
+    sampling_error, say,
+};
+
+/// Samples per second and session.
+const RATE_HZ: f64 = 99.0;
+/// Of each table.
+const SCANS: usize = 12;
+
+/// A server with two tables that do not fit into its buffers.
+fn server(io_method: &str) -> Option<Cluster> {
+    let build = builds(&[18]).pop()?;
+    let cluster = build.start(
+        Options::default()
+            .set("compute_query_id", "on")
+            .set("track_io_timing", "on")
+            .set("max_parallel_workers_per_gather", "0")
+            .set("shared_buffers", "16MB")
+            .set("io_method", io_method),
+    );
+    let mut session = Session::connect(&cluster);
+    for table in ["one", "other"] {
+        session.run(&format!(
+            "CREATE TABLE {table} AS SELECT id, repeat('x', 900) AS filler FROM generate_series(1, 100000) id"
+        ));
+        session.run(&format!("VACUUM ANALYZE {table}"));
+        session.run("CHECKPOINT");
+    }
+    Some(cluster)
+}
+
+/// Scans a table again and again; returns the seconds that the server says it waited for reads.
+fn scan(session: &mut Session, table: &str) -> f64 {
+    let mut read = 0.0;
+    for _ in 0..SCANS {
+        let plan = session.ask(&format!(
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT count(filler) FROM {table}"
+        ));
+        let plan: serde_json::Value = serde_json::from_str(&plan).expect("a plan");
+        read += number(&plan[0]["Plan"]["Shared I/O Read Time"]) / 1e3;
+    }
+    read
+}
+
+/// Seconds of a session in the waits of its reads.
+fn in_reads(recorded: &Recorded, pid: u32) -> f64 {
+    let report = recorded.json(&["--session", &pid.to_string()]);
+    let rows = report["ledger"].as_array().expect("rows");
+    let of_reads = rows
+        .iter()
+        .filter(|row| row["section"] == "db_time" && (row["wait_class"] == "IO"));
+    of_reads.map(|row| number(&row["total_ns"]) / 1e9).sum()
+}
+
+fn seconds(parts: &[&Part], wanted: impl Fn(&Part) -> bool) -> f64 {
+    parts
+        .iter()
+        .filter(|part| wanted(part))
+        .map(|part| part.seconds)
+        .sum()
+}
+
+/// Both statements at once, with the files in the page cache or out of it, in both tiers.
+fn compare(cluster: &Cluster, is_cold: bool, waits_in: &str) -> Vec<(Recorded, Vec<Part>)> {
+    let [mut one, mut other] = std::array::from_fn(|_| Session::connect(cluster));
+    let files: Vec<_> = ["one", "other"]
+        .iter()
+        .flat_map(|table| cluster.relation_files(table).expect("it has files"))
+        .collect();
+    page_cache::warm(&files).expect("its own files");
+    let recorders = [&[][..], &["--exact=calls"]].map(|tier| Recorder::server(cluster, tier));
+    let keep_out = is_cold
+        .then(|| page_cache::KeepOut::start(&files, Duration::from_millis(20)).expect("its own files"));
+    let pids = [one.pid(), other.pid()];
+    let begin = Instant::now();
+    let read = std::thread::scope(|scope| {
+        let of_one = scope.spawn(|| scan(&mut one, "one"));
+        let of_other = scope.spawn(|| scan(&mut other, "other"));
+        [of_one, of_other].map(|of| of.join().expect("it does not panic"))
+    });
+    let took = begin.elapsed().as_secs_f64();
+    drop(keep_out);
+    let of_tier = |recorder: Recorder| {
+        let recorded = recorder.stop();
+        let all = parts(&causes(&recorded));
+        for (pid, truth) in pids.into_iter().zip(read) {
+            let found = in_reads(&recorded, pid);
+            say(&format!(
+                "{waits_in}, {}, {}: {found:.3} s in the waits of reads, {truth:.3} s by EXPLAIN ({:+.1} %)",
+                if is_cold { "cold" } else { "warm" },
+                recorded.meta.collector.tier,
+                100.0 * (found / truth - 1.0)
+            ));
+            // The server's time has parts that are in no wait event: asking for a read, and, where it reads itself, checking what was
+            // read (checksums). Those are the whole difference in warm reads, which take little else.
+            let beside = if is_cold { 0.06 } else { 0.2 };
+            let error = if recorded.meta.collector.tier == "sampled" {
+                sampling_error(truth, took, RATE_HZ)
+            } else {
+                0.0
+            };
+            let (least, most) = ((1.0 - beside) * truth - error, 1.03 * truth + error);
+            assert_between("in reads, s", found, least, most, 0.0, 0.02 + recorded.stolen);
+        }
+        (recorded, all)
+    };
+    recorders.map(of_tier).into()
+}
+
+#[test]
+fn a_statement_waits_for_the_io_worker_that_reads_for_it() {
+    needs_recording!();
+    let Some(cluster) = server("worker") else { return };
+    for is_cold in [true, false] {
+        for (recorded, all) in compare(&cluster, is_cold, "worker") {
+            for table in ["one", "other"] {
+                let of: Vec<&Part> = all
+                    .iter()
+                    .filter(|part| part.wait == "IO:AioIoCompletion" && part.text.ends_with(table))
+                    .collect();
+                let waited = seconds(&of, |_| true);
+                let workers = seconds(&of, |part| {
+                    part.backend_type == "io worker" && part.kind != "unknown"
+                });
+                let device = seconds(&of, |part| part.kind == "device");
+                let unknown = seconds(&of, |part| part.kind == "unknown");
+                say(&format!(
+                    "{} {table}: {waited:.3} s blocked, {workers:.3} s of it I/O workers, on the device {device:.3} s; not known \
+                     {unknown:.3} s",
+                    recorded.meta.collector.tier
+                ));
+                assert!(waited > 0.05, "{all:#?}");
+                // Of waits of some ten microseconds, as for pages that are in the page cache, more is over before it is looked at.
+                let least = if is_cold { 0.85 } else { 0.5 };
+                assert!(workers > least * waited, "{of:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_io_workers_a_statement_reads_itself() {
+    needs_recording!();
+    let Some(cluster) = server("sync") else { return };
+    for is_cold in [true, false] {
+        for (recorded, all) in compare(&cluster, is_cold, "sync") {
+            let of: Vec<&Part> = all.iter().filter(|part| part.wait == "IO:DataFileRead").collect();
+            let (waited, device) = (seconds(&of, |_| true), seconds(&of, |part| part.kind == "device"));
+            say(&format!(
+                "{}: {waited:.3} s blocked in reads, {device:.3} s on the device",
+                recorded.meta.collector.tier
+            ));
+            // Pages that are in the page cache are copied: hardly anybody is blocked.
+            let least = if is_cold { 0.97 * waited } else { 0.0 };
+            assert!(device >= least && (is_cold || waited < 0.1), "{of:#?}");
+        }
+    }
+}
