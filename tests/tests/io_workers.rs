@@ -98,8 +98,8 @@ fn compare(cluster: &Cluster, is_cold: bool, waits_in: &str) -> Vec<(Recorded, V
                 recorded.meta.collector.tier,
                 100.0 * (found / truth - 1.0)
             ));
-            // The server's time has parts that are in no wait event: asking for a read, and, where it reads itself, checking what was
-            // read (checksums). Those are the whole difference in warm reads, which take little else.
+            // The server times parts that are probably in no wait event (not tried): asking for a read, and, where it reads itself, checking what was
+            // read (checksums). Bounds as measured.
             let beside = if is_cold { 0.06 } else { 0.2 };
             let error = if recorded.meta.collector.tier == "sampled" {
                 sampling_error(truth, took, RATE_HZ)
