@@ -8,11 +8,6 @@
 #ifndef WAITING_BPF_H
 #define WAITING_BPF_H
 
-#define TASK_RUNNING 0
-#define TASK_WAKING 0x200
-#define TASK_RAN_SINCE 0x80000000 /* not the kernel's: blocked at the moment, on a CPU when it was looked at */
-#define PF_EXITING 0x00000004 /* include/linux/sched.h */
-
 struct dbt_waiting_scratch {
 	struct dbt_sample sample;
 	struct dbt_unwind unwind;
@@ -34,10 +29,6 @@ struct {
 	__type(value, struct dbt_pass);
 } current_pass SEC(".maps");
 
-/* Since Linux 6.2. */
-extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
-extern void bpf_task_release(struct task_struct *task) __ksym __weak;
-
 /* Moments are of the scheduler's clock. */
 struct dbt_visit {
 	__u32 totals;
@@ -45,12 +36,8 @@ struct dbt_visit {
 	__u64 begin;  /* of the pass */
 	__u32 ran;    /* sessions that have run since the pass before */
 	__u32 pass;   /* its number */
+	__u64 announced; /* the moment that notes are of, CLOCK_MONOTONIC; 0 = none was announced */
 };
-
-static __always_inline bool has_run(struct task_struct *task, __u64 switches)
-{
-	return task_field(task, on_cpu) || switches_of(task) != switches;
-}
 
 /* True while the task's address space is being changed. Reading it would wait for that to end, and with it all other
  * sessions would wait to be sampled. The lowest bit of the lock's count says that a writer has it. */
@@ -225,38 +212,14 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	totals.torn = slot->torn;
 	totals.torn_stacks = slot->torn_stacks;
 	totals.displaced = slot->displaced;
-	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = 0;
+	totals.stood_in = slot->stood_in;
+	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = slot->stood_in = 0;
 	sums = exact ? report_sums(task, &totals, visit) : NOT_REPORTED;
 	if (sums == REPORTED)
 		return true;
 	read_totals(task, &totals, visit);
 	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
 	return sums == ASKED_FOR;
-}
-
-/* How often a session is looked at in one pass before its row counts as torn. */
-#define LOOKS 3
-
-/* When a task that is off CPU left it, in the scheduler's clock: the kernel notes when it came, and how long it ran then. Too
- * early by what interrupts and the hypervisor took meanwhile. */
-static __always_inline __u64 departure_of(struct task_struct *task)
-{
-	return task_field(task, sched_info.last_arrival) + task_field(task, se.sum_exec_runtime) -
-	       task_field(task, se.prev_sum_exec_runtime);
-}
-
-/* Whether a task that came onto a CPU since the moment was blocked then, rather than in the run queue already. How long it was in
- * the queue for this turn is not noted; it is taken to be as long as in its turns since the last look, give or take: decided by
- * lot, so that many are right on average. */
-static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
-{
-	__u64 since = task_field(task, sched_info.last_arrival) - visit->moment;
-	__u64 turns = task_field(task, sched_info.pcount) - slot->turns;
-	__u64 queued = task_field(task, sched_info.run_delay) - slot->run_delay;
-
-	if ((__s64)since < 0 || since > LONGEST_TICK || !turns)
-		return false;
-	return bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
 }
 
 /* The locks that a session has, beside the activity that its slot has; at once, since it may be about to leave its wait. They are
@@ -273,35 +236,53 @@ static __always_inline void take_locks(struct task_struct *task, struct dbt_slot
 	if (is_memory_busy(task))
 		return;
 	read_other_locks(task, &slot->source, &slot->locks);
-	if (slot->state != TASK_RAN_SINCE && !has_run(task, slot->switches))
+	if (!slot->has_run_since && !has_run(task, slot->switches))
 		return;
 	activity = activity_of(task, &slot->source);
 	if (!activity.wait || activity.wait == WAIT_NOT_READ || activity.wait != slot->activity.wait)
 		slot->locks.count = LOCKS_NOT_READ;
 }
 
+/* What a session says of itself now, and where. */
+static __always_inline struct dbt_activity read_activity(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+
+	if (slot->source.kind != SOURCE_NONE && is_memory_busy(task))
+		return activity;
+	activity = activity_at(task, &slot->source, &slot->shared);
+	if (!slot->shared.stack)
+		slot->shared.stack = BPF_CORE_READ(task, mm, start_stack);
+	name_statement(task, &slot->source, &slot->text, &activity, true);
+	return activity;
+}
+
+/* The row of a session that has run since the moment. */
+static __always_inline void take_note(struct dbt_slot *slot, __u32 state, __u32 in_iowait, struct dbt_activity *activity)
+{
+	slot->activity = *activity;
+	slot->in_iowait = in_iowait;
+	slot->switches = NO_ROW;
+	slot->state = state;
+	slot->is_new = 1;
+	slot->has_run_since = 1;
+	slot->locks.count = slot->source.lock_count ? LOCKS_NOT_READ : 0;
+}
+
 /* A session that has come onto a CPU since the moment, out of a wait that it has not left yet: as a rule the database leaves it
  * some microseconds later. */
 static __always_inline void look_at_runner(struct task_struct *task, struct dbt_slot *slot)
 {
-	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+	struct dbt_activity activity = read_activity(task, slot);
 
-	if (slot->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
-		activity = activity_of(task, &slot->source);
-		name_statement(task, &slot->source, &slot->text, &activity, true);
-	}
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
-	slot->activity = activity;
-	slot->in_iowait = 0;
-	slot->switches = NO_ROW;
-	slot->state = TASK_RAN_SINCE;
-	slot->is_new = 1;
+	take_note(slot, TASK_RAN_SINCE, 0, &activity);
 	take_locks(task, slot);
 }
 
-/* First look: in which state was it at the moment of the pass, and in which wait event? Quick, so that all sessions are looked
- * at within microseconds. One that runs in between is looked at again.
+/* First look, where no timer has noted the moment: in which state was it then, and in which wait event? Quick, so that all sessions
+ * are looked at within microseconds. One that runs in between is looked at again.
  *
  * The moment was drawn. The sampler comes later: by its timer's lateness, which is largest where the CPU sleeps, and in one go
  * with other interrupts of that CPU, which wake sessions. So the states that it meets are no matter of chance. What happened
@@ -309,41 +290,26 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 static __always_inline void look_for_state(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	for (int looks = 0; looks < LOOKS; looks++) {
-		struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+		struct dbt_activity activity;
 		__u64 switches = switches_of(task);
-		__u32 state;
+		__u32 state = state_at(task, slot, visit->moment);
 
-		if (task_field(task, on_cpu)) {
-			if (was_blocked(task, slot, visit))
-				look_at_runner(task, slot);
-			return; /* else the timer takes it */
+		if (state == TASK_ON_A_CPU)
+			return;
+		if (state == TASK_DISPLACED) {
+			slot->displaced++;
+			return;
 		}
-		state = task_field(task, __state);
-		if (state == TASK_RUNNING && task_field(task, sched_info.last_queued) >= visit->moment)
-			state = TASK_WAKING; /* since the moment */
+		if (state == TASK_RAN_SINCE) {
+			look_at_runner(task, slot);
+			return;
+		}
 		if (switches == slot->switches && state == slot->state) {
 			slot->repeats++; /* it has not run since the last row: the row still holds */
 			return;
 		}
-		if (departure_of(task) >= visit->moment) {
-			/* It ran at the moment, or since. */
-			if (!was_blocked(task, slot, visit)) {
-				slot->displaced++;
-				return;
-			}
-			if (state == TASK_RUNNING || state == TASK_WAKING) {
-				look_at_runner(task, slot);
-				return;
-			}
-			/* It was blocked, ran, and is blocked again: in which wait it was then nobody has noted. The one that it
-			 * is in now stands for it: a wait begins as often as it ends. Left out, naps would be lost that are
-			 * not much longer than the sampler is late. */
-		}
 		slot->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
-		if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task)) {
-			activity = activity_of(task, &slot->source);
-			name_statement(task, &slot->source, &slot->text, &activity, true);
-		}
+		activity = read_activity(task, slot);
 		if (has_run(task, switches))
 			continue;
 		slot->activity = activity;
@@ -357,12 +323,106 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 	slot->switches = NO_ROW;
 }
 
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+
+static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
+{
+	if (state == TASK_RUNNING)
+		return ENDED_RUNNABLE;
+	if (state & TASK_WAKING)
+		return in_iowait ? ENDED_DISK : ENDED_SLEEP;
+	if (state & TASK_INTERRUPTIBLE)
+		return ENDED_SLEEP;
+	return state & TASK_UNINTERRUPTIBLE ? ENDED_DISK : ENDED_STATES;
+}
+
+/* Remembers what a session did at the moment, if that is over: what ends between moments and looks are waits by their number, not by
+ * their length, and one of them may have to stand for another. */
+static __always_inline void remember_ended(struct task_struct *task, struct dbt_slot *slot, struct dbt_activity *activity)
+{
+	struct dbt_note *note = &slot->note;
+	__u32 state = task_field(task, __state), kind = ended_in(note->state, note->in_iowait);
+	bool is_woken = note->state == TASK_WAKING || state == TASK_RUNNING || state == TASK_WAKING;
+
+	if (kind >= ENDED_STATES || activity->wait == WAIT_NOT_READ)
+		return;
+	if (!has_run(task, note->switches) && (kind == ENDED_RUNNABLE || !is_woken))
+		return;
+	slot->ended[kind] = *activity;
+	slot->ended_known |= 1 << kind;
+	if (kind != ENDED_RUNNABLE)
+		slot->ended_state = note->state;
+}
+
+/* Nobody knows what it was in. Another one that ended stands for it: `now` is what the session says by now. */
+static __always_inline void stand_in(struct dbt_slot *slot, struct dbt_activity *now)
+{
+	struct dbt_note *note = &slot->note;
+	__u32 state = note->state == TASK_RAN_SINCE ? slot->ended_state : note->state;
+	__u32 kind = note->state == TASK_RAN_SINCE && !state ? ENDED_STATES : ended_in(state, note->in_iowait);
+	struct dbt_activity activity;
+
+	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
+		return;
+	activity = slot->ended[kind];
+	/* As a rule it still executes the same. */
+	if (now->wait != WAIT_NOT_READ && now->session_state == activity.session_state)
+		activity.statement = now->statement;
+	take_note(slot, state, note->in_iowait, &activity);
+	slot->stood_in++;
+}
+
+/* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
+ * if the timer could read it. */
+static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_note *note = &slot->note;
+	struct dbt_activity now;
+	__u64 switches = note->switches;
+	__u32 state = note->state;
+
+	if (state == TASK_ON_A_CPU)
+		return;
+	if (state == TASK_DISPLACED) {
+		slot->displaced++;
+		return;
+	}
+	if (switches == slot->switches && state == slot->state) {
+		slot->repeats++;
+		remember_ended(task, slot, &slot->activity);
+		return;
+	}
+	now = read_activity(task, slot);
+	if (is_off_cpu(state) && !has_run(task, switches)) {
+		slot->activity = now;
+		slot->in_iowait = note->in_iowait;
+		slot->switches = switches;
+		slot->state = state;
+		slot->is_new = 1;
+		take_locks(task, slot);
+		remember_ended(task, slot, &now);
+	} else if (note->activity.wait != WAIT_NOT_READ && (is_off_cpu(state) || note->activity.wait)) {
+		take_note(slot, state, note->in_iowait, &note->activity);
+		remember_ended(task, slot, &note->activity);
+	} else if (switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ) {
+		/* It has come onto a CPU, and has not left the wait yet. */
+		take_note(slot, state, note->in_iowait, &now);
+		take_locks(task, slot);
+	} else {
+		stand_in(slot, &now);
+	}
+}
+
 static __always_inline void look(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	__u64 turns = task_field(task, sched_info.pcount);
 
-	slot->is_new = 0;
-	look_for_state(task, slot, visit);
+	slot->is_new = slot->has_run_since = 0;
+	if (note_moments && visit->announced && slot->note.moment == visit->announced)
+		look_by_note(task, slot);
+	else
+		look_for_state(task, slot, visit);
 	if (turns != slot->turns || task_field(task, on_cpu))
 		visit->ran++;
 	slot->turns = turns;
@@ -393,7 +453,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	if (!is_memory_busy(task))
 		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
 	/* What it executes now may be another one. */
-	if (slot->state != TASK_RAN_SINCE && has_run(task, switches))
+	if (!slot->has_run_since && has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
@@ -402,7 +462,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 
 	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->activity.wait)) {
 		sample->flags |= SAMPLE_STACK_SKIPPED;
-	} else if (slot->state == TASK_RAN_SINCE) {
+	} else if (slot->has_run_since) {
 		sample->flags |= SAMPLE_STACK_TORN;
 	} else {
 		if (slot->state != TASK_RUNNING && slot->state != TASK_WAKING)
@@ -427,16 +487,6 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user);
-}
-
-/* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */
-static __always_inline bool is_session(struct task_struct *task, struct dbt_slot *slot)
-{
-	__u64 start_ns = task_field(task, start_time);
-
-	if (!slot->task.start_ns)
-		slot->task.start_ns = start_ns;
-	return start_ns == slot->task.start_ns && !(task_field(task, flags) & PF_EXITING);
 }
 
 static __always_inline bool needs_account(struct dbt_slot *slot)
@@ -517,6 +567,7 @@ static __always_inline struct dbt_visit visit_of(struct dbt_pass *pass, struct t
 	struct dbt_visit visit = {
 		.totals = pass->totals,
 		.pass = pass->number,
+		.announced = pass->announced,
 		.moment = ~0ULL,
 		.begin = sampler->sched_info.last_arrival,
 	};
