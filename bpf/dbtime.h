@@ -93,9 +93,12 @@ struct dbt_shared {
 struct dbt_note {
 	__u64 moment;   /* CLOCK_MONOTONIC; written last */
 	__u64 switches; /* context switches */
+	__u64 turns;    /* on a CPU */
 	struct dbt_activity activity;
 	__u32 state;    /* raw __state, or what moment.bpf.h has beside */
 	__u32 in_iowait;
+	__u32 woken_by_session; /* since, by one of its server */
+	__u32 pad;
 };
 
 enum dbt_ended {
@@ -129,6 +132,10 @@ struct dbt_slot {
 	__u32 has_run_since;   /* the row that this pass found is of the moment, and the session has run since */
 	struct dbt_note note;
 	struct dbt_shared shared;
+	__u32 was_awake;       /* it ran between the last two looks */
+	__u32 pad;
+	__u32 came_blocked;    /* how often, lately, it came onto a CPU between note and look, and was blocked at the note, */
+	__u32 came_queued;     /* or in the run queue */
 	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen to end before the sampler could look */
 	__u32 ended_state;     /* raw __state of the last of them that was blocked; 0 = none */
 	__u32 ended_known;     /* bit n: ended[n] is one */

@@ -19,9 +19,6 @@
 /* How often a session is looked at in one pass before its row counts as torn. */
 #define LOOKS 3
 
-/* The kernel takes the timer, and passes are announced. Set before loading. */
-const volatile bool note_moments = false;
-
 #define CLOCK_MONOTONIC 1 /* include/uapi/linux/time.h */
 
 /* Since Linux 6.2. */
@@ -75,17 +72,23 @@ static __always_inline __u64 departure_of(struct task_struct *task)
 	       task_field(task, se.prev_sum_exec_runtime);
 }
 
+/* So many arrivals on a CPU between note and look tell what others were; where there are none, they are taken to be as long in the
+ * run queue as the session was in its turns since the last look, give or take. */
+#define ENOUGH_TO_JUDGE 16
+
 /* Whether a task that came onto a CPU since the moment was blocked then, rather than in the run queue already. How long it was in
- * the queue for this turn is not noted; it is taken to be as long as in its turns since the last look, give or take: decided by
- * lot, so that many are right on average. */
+ * the queue for this turn the kernel does not note: decided by lot, so that many are right on average. */
 static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, __u64 moment)
 {
+	__u32 lately = slot->came_blocked + slot->came_queued;
 	__u64 since = task_field(task, sched_info.last_arrival) - moment;
 	__u64 turns = task_field(task, sched_info.pcount) - slot->turns;
 	__u64 queued = task_field(task, sched_info.run_delay) - slot->run_delay;
 
 	if ((__s64)since < 0 || since > LONGEST_TICK || !turns)
 		return false;
+	if (lately >= ENOUGH_TO_JUDGE)
+		return bpf_get_prandom_u32() % lately < slot->came_blocked;
 	return bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
 }
 
@@ -118,6 +121,27 @@ struct dbt_noting {
 	__u64 stack;     /* where its stack begins: sessions of one server have that in common, and two servers do not */
 };
 
+/* For so many more sessions there is room in this interrupt: it must be over soon. (Where the verifier does not follow it.) */
+#define MOST_NOTED 128
+__u32 room_for_notes = 0;
+
+/* Whose memory can be read here. */
+static __always_inline void look_at_interrupted(struct dbt_noting *noting, struct task_struct *interrupted)
+{
+	__u32 pid = (__u32)bpf_get_current_pid_tgid();
+	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
+
+	if (!target || target->source.kind != SOURCE_POINTER)
+		return;
+	noting->event = target->source.event;
+	noting->stack = BPF_CORE_READ(interrupted, mm, start_stack);
+}
+
+static __always_inline bool is_of_its_server(struct dbt_slot *slot, struct dbt_noting *noting)
+{
+	return noting->event && noting->event == slot->source.event && noting->stack == slot->shared.stack;
+}
+
 /* What the session says of itself, by the memory that it shares with the one that was interrupted. */
 static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noting *noting)
 {
@@ -125,7 +149,7 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 	__u32 wait;
 
 	note->activity.wait = WAIT_NOT_READ;
-	if (!noting->event || !slot->shared.wait || noting->event != slot->source.event || noting->stack != slot->shared.stack ||
+	if (!slot->shared.wait || !is_of_its_server(slot, noting) ||
 	    read_memory(0, &wait, sizeof(wait), slot->shared.wait))
 		return;
 	note->activity = (struct dbt_activity){ .wait = wait };
@@ -135,13 +159,16 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 	}
 }
 
-static __always_inline void note_session(struct task_struct *task, struct dbt_slot *slot, struct dbt_noting *noting)
+static __always_inline void note_session(struct task_struct *task, struct dbt_slot *slot, __u32 i, struct dbt_noting *noting)
 {
 	struct dbt_note *note = &slot->note;
+	struct dbt_mark *mark;
 	bool is_torn = true;
 
 	for (int looks = 0; looks < LOOKS && is_torn; looks++) {
 		note->switches = switches_of(task);
+		note->turns = task_field(task, sched_info.pcount);
+		note->woken_by_session = 0;
 		note->state = state_at(task, slot, noting->since);
 		note->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 		note_activity(slot, noting);
@@ -149,6 +176,13 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 	}
 	if (is_torn)
 		return; /* it is looked at as if there were no timer */
+	if (is_off_cpu(note->state) && note->state != TASK_RUNNING) {
+		mark = bpf_task_storage_get(&marks, task, 0, 0);
+		if (mark) {
+			mark->slot = i + 1;
+			mark->noted = note->switches + 1;
+		}
+	}
 	ordered();
 	note->moment = noting->moment;
 }
@@ -158,23 +192,42 @@ static long note_slot(__u32 i, struct dbt_noting *noting)
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
 	struct task_struct *task;
 
-	if (!slot || !slot->task.pid)
+	if (!slot || !slot->task.pid || !slot->was_awake)
 		return 0;
+	if (!room_for_notes)
+		return 1;
+	room_for_notes--;
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
 		return 0;
 	if (is_session(task, slot))
-		note_session(task, slot, noting);
+		note_session(task, slot, i, noting);
 	bpf_task_release(task);
 	return 0;
 }
 
-/* In the interrupt. */
+/* A session is woken that was noted: the last chance to learn what it waits for. Where another one wakes it, they have it in common. */
+static __always_inline void note_waking(struct task_struct *task, struct task_struct *waker, struct dbt_mark *mark)
+{
+	__u32 index = mark->slot - 1;
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &index);
+	__u64 switches = mark->noted - 1;
+	struct dbt_noting noting = {};
+
+	mark->noted = 0;
+	if (!slot || slot->task.pid != task->pid || switches != switches_of(task))
+		return;
+	look_at_interrupted(&noting, waker);
+	if (!is_of_its_server(slot, &noting))
+		return;
+	slot->note.woken_by_session = 1;
+	if (slot->note.activity.wait == WAIT_NOT_READ)
+		note_activity(slot, &noting);
+}
+
+/* In the interrupt. A session that slept through the last period sleeps on, as a rule: it can be looked at later. */
 static int note_moment(void *map, int *key, struct dbt_announced *pass)
 {
-	__u32 pid = (__u32)bpf_get_current_pid_tgid();
-	struct task_struct *interrupted = bpf_get_current_task_btf();
-	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
 	struct dbt_noting noting = {
 		.moment = pass->moment,
 		.since = pass->moment - arrival_clock_offset,
@@ -183,10 +236,8 @@ static int note_moment(void *map, int *key, struct dbt_announced *pass)
 
 	if (!arrival_clock_offset)
 		return 0;
-	if (target && target->source.kind == SOURCE_POINTER) {
-		noting.event = target->source.event;
-		noting.stack = BPF_CORE_READ(interrupted, mm, start_stack);
-	}
+	room_for_notes = MOST_NOTED;
+	look_at_interrupted(&noting, bpf_get_current_task_btf());
 	bpf_loop(pass->slots, note_slot, &noting, 0);
 	notes++;
 	notes_late_ns += begin - pass->moment;

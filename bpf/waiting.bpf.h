@@ -337,40 +337,64 @@ static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
 	return state & TASK_UNINTERRUPTIBLE ? ENDED_DISK : ENDED_STATES;
 }
 
-/* Remembers what a session did at the moment, if that is over: what ends between moments and looks are waits by their number, not by
- * their length, and one of them may have to stand for another. */
-static __always_inline void remember_ended(struct task_struct *task, struct dbt_slot *slot, struct dbt_activity *activity)
+/* Learns from what a session did at the moment and does no longer. What ends between moments and looks are waits by their number,
+ * not by their length, and one may have to stand for another. `activity`: what it did, if that is known; `by_chance`: it is known whatever
+ * it was. */
+__noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activity, bool by_chance)
 {
-	struct dbt_note *note = &slot->note;
-	__u32 state = task_field(task, __state), kind = ended_in(note->state, note->in_iowait);
-	bool is_woken = note->state == TASK_WAKING || state == TASK_RUNNING || state == TASK_WAKING;
+	__u32 kind;
 
-	if (kind >= ENDED_STATES || activity->wait == WAIT_NOT_READ)
-		return;
-	if (!has_run(task, note->switches) && (kind == ENDED_RUNNABLE || !is_woken))
-		return;
+	if (!slot || !activity)
+		return 0;
+	kind = ended_in(slot->note.state, slot->note.in_iowait);
+	if (kind >= ENDED_STATES)
+		return 0;
+	if (kind != ENDED_RUNNABLE)
+		slot->ended_state = slot->note.state;
+	if (activity->wait == WAIT_NOT_READ || (!by_chance && slot->ended_known & 1 << kind))
+		return 0;
 	slot->ended[kind] = *activity;
 	slot->ended_known |= 1 << kind;
-	if (kind != ENDED_RUNNABLE)
-		slot->ended_state = note->state;
+	return 0;
+}
+
+/* Whether a session has come onto a CPU since the note, after so many turns by now, and as what. The older half is forgotten. */
+__noinline int count_arrival(struct dbt_slot *slot, __u64 turns)
+{
+	if (!slot || !is_off_cpu(slot->note.state) || turns == slot->note.turns)
+		return 0;
+	if (slot->note.state == TASK_RUNNING || slot->note.state == TASK_WAKING)
+		slot->came_queued++;
+	else
+		slot->came_blocked++;
+	if (slot->came_blocked + slot->came_queued > 4 * ENOUGH_TO_JUDGE) {
+		slot->came_blocked /= 2;
+		slot->came_queued /= 2;
+	}
+	return 0;
 }
 
 /* Nobody knows what it was in. Another one that ended stands for it: `now` is what the session says by now. */
-static __always_inline void stand_in(struct dbt_slot *slot, struct dbt_activity *now)
+__noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 {
-	struct dbt_note *note = &slot->note;
-	__u32 state = note->state == TASK_RAN_SINCE ? slot->ended_state : note->state;
-	__u32 kind = note->state == TASK_RAN_SINCE && !state ? ENDED_STATES : ended_in(state, note->in_iowait);
 	struct dbt_activity activity;
+	__u32 state, kind;
 
+	if (!slot || !now)
+		return 0;
+	state = slot->note.state;
+	if (state == TASK_RAN_SINCE)
+		state = slot->ended_state ? slot->ended_state : TASK_ON_A_CPU;
+	kind = is_off_cpu(state) ? ended_in(state, slot->note.in_iowait) : ENDED_STATES;
 	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
-		return;
+		return 0;
 	activity = slot->ended[kind];
 	/* As a rule it still executes the same. */
 	if (now->wait != WAIT_NOT_READ && now->session_state == activity.session_state)
 		activity.statement = now->statement;
-	take_note(slot, state, note->in_iowait, &activity);
+	take_note(slot, state, slot->note.in_iowait, &activity);
 	slot->stood_in++;
+	return 0;
 }
 
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
@@ -378,7 +402,7 @@ static __always_inline void stand_in(struct dbt_slot *slot, struct dbt_activity 
 static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
-	struct dbt_activity now;
+	struct dbt_activity now, nothing = { .wait = WAIT_NOT_READ };
 	__u64 switches = note->switches;
 	__u32 state = note->state;
 
@@ -388,9 +412,11 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->displaced++;
 		return;
 	}
+	count_arrival(slot, task_field(task, sched_info.pcount));
 	if (switches == slot->switches && state == slot->state) {
 		slot->repeats++;
-		remember_ended(task, slot, &slot->activity);
+		if (has_run(task, switches))
+			learn_from_end(slot, &slot->activity, false);
 		return;
 	}
 	now = read_activity(task, slot);
@@ -401,15 +427,16 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->state = state;
 		slot->is_new = 1;
 		take_locks(task, slot);
-		remember_ended(task, slot, &now);
 	} else if (note->activity.wait != WAIT_NOT_READ && (is_off_cpu(state) || note->activity.wait)) {
+		/* That another session has woken it is why it is known: it tells nothing of those that were woken otherwise. */
+		learn_from_end(slot, &note->activity, !note->woken_by_session || note->in_iowait);
 		take_note(slot, state, note->in_iowait, &note->activity);
-		remember_ended(task, slot, &note->activity);
 	} else if (switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ) {
 		/* It has come onto a CPU, and has not left the wait yet. */
+		learn_from_end(slot, &now, false);
 		take_note(slot, state, note->in_iowait, &now);
-		take_locks(task, slot);
 	} else {
+		learn_from_end(slot, &nothing, false);
 		stand_in(slot, &now);
 	}
 }
@@ -423,8 +450,8 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 		look_by_note(task, slot);
 	else
 		look_for_state(task, slot, visit);
-	if (turns != slot->turns || task_field(task, on_cpu))
-		visit->ran++;
+	slot->was_awake = turns != slot->turns || task_field(task, on_cpu);
+	visit->ran += slot->was_awake;
 	slot->turns = turns;
 	slot->run_delay = task_field(task, sched_info.run_delay);
 }

@@ -9,6 +9,9 @@
 /* Of a task. */
 struct dbt_mark {
 	__u64 switches; /* its context switches while it sleeps, and 1: a sleep is known by them; 0 = none is marked */
+	__u64 noted;    /* the same of the sleep in which it was noted at a moment */
+	__u32 slot;     /* then: where the sampler keeps it, counted from 1 */
+	__u32 pad;
 };
 
 struct {
@@ -28,6 +31,9 @@ static __always_inline void mark_sleep(struct task_struct *task, __u64 switches)
 		mark->switches = switches + 1;
 }
 
+/* moment.bpf.h */
+static __always_inline void note_waking(struct task_struct *task, struct task_struct *waker, struct dbt_mark *mark);
+
 /* In the context of whoever wakes, or of the interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking_sampled, struct task_struct *task)
@@ -37,7 +43,11 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 	struct dbt_woken woken = {};
 	__u64 switches;
 
-	if (!mark || !mark->switches)
+	if (!mark)
+		return 0;
+	if (note_moments && mark->noted)
+		note_waking(task, waker, mark);
+	if (!mark->switches)
 		return 0;
 	switches = mark->switches - 1;
 	mark->switches = 0;

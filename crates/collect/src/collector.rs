@@ -1284,7 +1284,11 @@ fn start_programs(
         ));
     }
     if let (Tier::Sampled, Err(reason)) = (options.tier, &programs.announcements) {
-        let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        let why = if reason.is_empty() {
+            String::new()
+        } else {
+            format!(" ({reason})")
+        };
         reasons.push(format!(
             "this kernel has no timer that notes what sessions do at the moment of a pass{why}: on a busy host waits of less than 0.2 ms are sampled too seldom"
         ));

@@ -256,7 +256,10 @@ impl Programs {
         open.progs.sampler_pass.set_autoload(engine == Visit::PidList);
         open.progs.sampler_iterate.set_autoload(engine == Visit::Iterator);
         open.progs.announce_moment.set_autoload(notes);
-        open.maps.announced.set_autocreate(notes).map_err(|e| failed("maps", e))?;
+        open.maps
+            .announced
+            .set_autocreate(notes)
+            .map_err(|e| failed("maps", e))?;
         for map in [&mut open.maps.targets, &mut open.maps.slots] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }

@@ -24,8 +24,6 @@ const PRIORITY: i32 = 1;
 /// The thread uses at most one in so many parts of a CPU: where passes take long, it makes fewer of them. The samples
 /// only split exact totals, so that fewer of them cost precision, not truth.
 const SHARE_OF_CPU: u64 = 10;
-/// With more sessions than that moments are not noted: an interrupt must be over soon.
-const MOST_NOTED: u32 = 1_024;
 /// Where a pass is a walk over all tasks, one in so many is followed by another one that only compares the clocks.
 const WALKS: u64 = 64;
 /// A pass that hangs in the kernel (a session's memory on a dead network disk) must not keep the recorder from ending.
@@ -106,7 +104,14 @@ impl Sampler {
             .spawn(move || {
                 // The receiver waits for this very message.
                 let _ = tell.send(become_real_time());
-                sample((pass, announce), &of_thread, &timer, u64::from(rate_hz), punctual, clock);
+                sample(
+                    (pass, announce),
+                    &of_thread,
+                    &timer,
+                    u64::from(rate_hz),
+                    punctual,
+                    clock,
+                );
             })
             .map_err(failed)?;
         let not_real_time = told.recv().ok().and_then(Result::err).map(|e| e.to_string());
@@ -229,7 +234,14 @@ impl Passes {
     }
 }
 
-fn sample((pass, announce): (Pass, Option<OwnedFd>), shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, punctual: bool, clock: Clock) {
+fn sample(
+    (pass, announce): (Pass, Option<OwnedFd>),
+    shared: &Arc<Shared>,
+    timer: &Arc<Timer>,
+    rate_hz: u64,
+    punctual: bool,
+    clock: Clock,
+) {
     // A thread of real-time priority must leave the CPU to others, however many sessions there are.
     let mut rhythm = Rhythm::start(rate_hz, SHARE_OF_CPU);
     let passes = Arc::new(Mutex::new(Passes {
@@ -262,11 +274,11 @@ fn sample((pass, announce): (Pass, Option<OwnedFd>), shared: &Arc<Shared>, timer
         let moment = rhythm.next();
         // Sleepers are what they were at whatever moment.
         if sessions_ran {
-            let announced = announce.as_ref().is_some_and(|program| announce_to(program, moment, shared));
-            passes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .announced = if announced { moment } else { 0 };
+            let announced = announce
+                .as_ref()
+                .is_some_and(|program| announce_to(program, moment, shared));
+            passes.lock().unwrap_or_else(PoisonError::into_inner).announced =
+                if announced { moment } else { 0 };
         }
         timer.set(moment);
         if let (Some(punctual), true) = (&punctual, sessions_ran) {
@@ -312,7 +324,7 @@ fn announce_to(program: &OwnedFd, moment: u64, shared: &Shared) -> bool {
         moment,
         ..dbt_pass::default()
     };
-    slots <= MOST_NOTED && run_program(program, pass).is_ok_and(|refused| refused == 0)
+    run_program(program, pass).is_ok_and(|refused| refused == 0)
 }
 
 /// Runs a program of the sampler; its return value.
