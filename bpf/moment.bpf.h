@@ -12,6 +12,7 @@
 #define TASK_RAN_SINCE 0x80000000 /* blocked at the moment, on a CPU or in the run queue again when it was looked at */
 #define TASK_ON_A_CPU 0x80000001  /* the timer takes it */
 #define TASK_DISPLACED 0x80000002 /* was on a CPU at the moment, and is not any more */
+#define TASK_CAME 0x80000003      /* in the run queue at the moment, and came onto a CPU since */
 #define TASK_RUNNING 0
 #define TASK_WAKING 0x200
 #define PF_EXITING 0x00000004 /* include/linux/sched.h */
@@ -76,37 +77,41 @@ static __always_inline __u64 departure_of(struct task_struct *task)
  * run queue as the session was in its turns since the last look, give or take. */
 #define ENOUGH_TO_JUDGE 16
 
-/* Whether a task that came onto a CPU since the moment was blocked then, rather than in the run queue already. How long it was in
- * the queue for this turn the kernel does not note: decided by lot, so that many are right on average. */
-static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, __u64 moment)
+/* Whether a task that came onto a CPU `since` nanoseconds after the moment was blocked then, rather than in the run queue already. How
+ * long it was in the queue for this turn the kernel does not note: decided by lot, so that many are right on average. */
+static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, __u64 since)
 {
 	__u32 lately = slot->came_blocked + slot->came_queued;
-	__u64 since = task_field(task, sched_info.last_arrival) - moment;
 	__u64 turns = task_field(task, sched_info.pcount) - slot->turns;
 	__u64 queued = task_field(task, sched_info.run_delay) - slot->run_delay;
 
-	if ((__s64)since < 0 || since > LONGEST_TICK || !turns)
-		return false;
 	if (lately >= ENOUGH_TO_JUDGE)
 		return bpf_get_prandom_u32() % lately < slot->came_blocked;
-	return bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
+	return turns && bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
 }
 
 /* In which state was it at the moment? What happened since is undone, as far as the kernel's notes tell. */
 static __always_inline __u32 state_at(struct task_struct *task, struct dbt_slot *slot, __u64 moment)
 {
+	__u64 since = task_field(task, sched_info.last_arrival) - moment;
+	bool has_come = (__s64)since >= 0 && since <= LONGEST_TICK;
 	__u32 state;
 
-	if (task_field(task, on_cpu))
-		return was_blocked(task, slot, moment) ? TASK_RAN_SINCE : TASK_ON_A_CPU;
+	if (task_field(task, on_cpu)) {
+		if (!has_come)
+			return TASK_ON_A_CPU;
+		return was_blocked(task, slot, since) ? TASK_RAN_SINCE : TASK_CAME;
+	}
 	state = task_field(task, __state);
 	if (state == TASK_RUNNING && task_field(task, sched_info.last_queued) >= moment)
 		state = TASK_WAKING; /* since the moment */
 	if (departure_of(task) < moment)
 		return state;
 	/* It ran at the moment, or since. */
-	if (!was_blocked(task, slot, moment))
+	if (!has_come)
 		return TASK_DISPLACED;
+	if (!was_blocked(task, slot, since))
+		return TASK_CAME;
 	/* It was blocked, ran, and is blocked again: in which wait it was then nobody has noted. The one that it is in now stands
 	 * for it: a wait begins as often as it ends. Left out, naps would be lost that are not much longer than the look is
 	 * late. */

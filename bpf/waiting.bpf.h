@@ -294,9 +294,9 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 		__u64 switches = switches_of(task);
 		__u32 state = state_at(task, slot, visit->moment);
 
-		if (state == TASK_ON_A_CPU)
+		if (state == TASK_ON_A_CPU || (state == TASK_CAME && task_field(task, on_cpu)))
 			return;
-		if (state == TASK_DISPLACED) {
+		if (state == TASK_DISPLACED || state == TASK_CAME) {
 			slot->displaced++;
 			return;
 		}
@@ -328,6 +328,8 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 
 static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
 {
+	if (!is_off_cpu(state))
+		return ENDED_STATES;
 	if (state == TASK_RUNNING)
 		return ENDED_RUNNABLE;
 	if (state & TASK_WAKING)
@@ -383,9 +385,11 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	if (!slot || !now)
 		return 0;
 	state = slot->note.state;
-	if (state == TASK_RAN_SINCE)
+	if (state == TASK_CAME)
+		state = TASK_RUNNING;
+	else if (state == TASK_RAN_SINCE)
 		state = slot->ended_state ? slot->ended_state : TASK_ON_A_CPU;
-	kind = is_off_cpu(state) ? ended_in(state, slot->note.in_iowait) : ENDED_STATES;
+	kind = ended_in(state, slot->note.in_iowait);
 	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
 		return 0;
 	activity = slot->ended[kind];
@@ -398,7 +402,8 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 }
 
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
- * if the timer could read it. */
+ * if it could be read before that. Who had come onto a CPU by the time of the note may have left its wait: no wait event tells
+ * nothing there. */
 static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
@@ -430,11 +435,11 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 	} else if (note->activity.wait != WAIT_NOT_READ && (is_off_cpu(state) || note->activity.wait)) {
 		/* That another session has woken it is why it is known: it tells nothing of those that were woken otherwise. */
 		learn_from_end(slot, &note->activity, !note->woken_by_session || note->in_iowait);
-		take_note(slot, state, note->in_iowait, &note->activity);
+		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
 	} else if (switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
-		take_note(slot, state, note->in_iowait, &now);
+		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now);
 	} else {
 		learn_from_end(slot, &nothing, false);
 		stand_in(slot, &now);
