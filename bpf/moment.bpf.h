@@ -192,22 +192,27 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 	note->moment = noting->moment;
 }
 
-static long note_slot(__u32 i, struct dbt_noting *noting)
+static __always_inline void note_slot(struct dbt_slot *slot, __u32 i, struct dbt_noting *noting)
+{
+	struct task_struct *task = bpf_task_from_pid(slot->task.pid);
+
+	if (!task)
+		return;
+	if (is_session(task, slot))
+		note_session(task, slot, i, noting);
+	bpf_task_release(task);
+}
+
+static long note_slot_in_time(__u32 i, struct dbt_noting *noting)
 {
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
-	struct task_struct *task;
 
-	if (!slot || !slot->task.pid || !slot->was_awake)
+	if (!slot || !slot->task.pid || !slot->was_awake || slot->note.moment == noting->moment)
 		return 0;
 	if (!room_for_notes)
 		return 1;
 	room_for_notes--;
-	task = bpf_task_from_pid(slot->task.pid);
-	if (!task)
-		return 0;
-	if (is_session(task, slot))
-		note_session(task, slot, i, noting);
-	bpf_task_release(task);
+	note_slot(slot, i, noting);
 	return 0;
 }
 
@@ -243,7 +248,7 @@ static int note_moment(void *map, int *key, struct dbt_announced *pass)
 		return 0;
 	room_for_notes = MOST_NOTED;
 	look_at_interrupted(&noting, bpf_get_current_task_btf());
-	bpf_loop(pass->slots, note_slot, &noting, 0);
+	bpf_loop(pass->slots, note_slot_in_time, &noting, 0);
 	notes++;
 	notes_late_ns += begin - pass->moment;
 	notes_ns += bpf_ktime_get_ns() - begin;

@@ -410,6 +410,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 	struct dbt_activity now, nothing = { .wait = WAIT_NOT_READ };
 	__u64 switches = note->switches;
 	__u32 state = note->state;
+	bool is_still_in_it;
 
 	if (state == TASK_ON_A_CPU)
 		return;
@@ -425,6 +426,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		return;
 	}
 	now = read_activity(task, slot);
+	is_still_in_it = switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ;
 	if (is_off_cpu(state) && !has_run(task, switches)) {
 		slot->activity = now;
 		slot->in_iowait = note->in_iowait;
@@ -433,10 +435,10 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->is_new = 1;
 		take_locks(task, slot);
 	} else if (note->activity.wait != WAIT_NOT_READ && (is_off_cpu(state) || note->activity.wait)) {
-		/* That another session has woken it is why it is known: it tells nothing of those that were woken otherwise. */
-		learn_from_end(slot, &note->activity, !note->woken_by_session || note->in_iowait);
+		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
+		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
-	} else if (switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ) {
+	} else if (is_still_in_it) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now);
@@ -553,6 +555,20 @@ static long look_at_slot(__u32 i, struct dbt_visit *visit)
 	return 0;
 }
 
+/* Where the pass has come before the timer. */
+static long note_slot_now(__u32 i, struct dbt_visit *visit)
+{
+	struct dbt_noting nobody = {
+		.moment = visit->announced,
+		.since = visit->moment,
+	};
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
+
+	if (slot && slot->task.pid && slot->was_awake && slot->note.moment != visit->announced)
+		note_slot(slot, i, &nobody);
+	return 0;
+}
+
 static long take_slot(__u32 i, struct dbt_visit *visit)
 {
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
@@ -623,6 +639,8 @@ int sampler_pass(struct dbt_pass *pass)
 	if (pass->totals)
 		use_clocks();
 	visit = visit_of(pass, sampler);
+	if (note_moments && visit.announced && arrival_clock_offset)
+		bpf_loop(pass->slots, note_slot_now, &visit, 0);
 	bpf_loop(pass->slots, look_at_slot, &visit, 0);
 	bpf_loop(pass->slots, take_slot, &visit, 0);
 	return visit.ran;
