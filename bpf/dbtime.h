@@ -82,9 +82,35 @@ struct dbt_target {
 	__u32 pad;
 };
 
+/* Where in memory that all sessions of its server share a session says what it does. */
+struct dbt_shared {
+	__u64 wait;   /* 0 = not known */
+	__u64 record; /* 0 = not known, or there is none */
+	__u64 stack;  /* where its stack begins: equal in all sessions of a server */
+};
+
+/* What a session did at the moment that was drawn for a pass, noted by a timer in the kernel. */
+struct dbt_note {
+	__u64 moment;   /* CLOCK_MONOTONIC; written last */
+	__u64 switches; /* context switches */
+	__u64 turns;    /* on a CPU */
+	struct dbt_activity activity;
+	__u32 state;    /* raw __state, or what moment.bpf.h has beside */
+	__u32 in_iowait;
+	__u32 woken_by_session; /* since, by one of its server */
+	__u32 pad;
+};
+
+enum dbt_ended {
+	ENDED_RUNNABLE,
+	ENDED_SLEEP,
+	ENDED_DISK,
+	ENDED_STATES
+};
+
 /* Element of the map `slots`: one target as the sampler thread visits it. pid 0 = empty. A slot is written when a
  * session begins (by the fork, if there is one in `free_slots`, else by user space; start_ns 0 = whatever task has the
- * pid now), and user space empties it when it has ended; between the two only the sampler's program writes it. */
+ * pid now), and user space empties it when it has ended; between the two only the sampler's programs write it. */
 struct dbt_slot {
 	struct dbt_task_id task;
 	struct dbt_wait_source source;
@@ -103,6 +129,17 @@ struct dbt_slot {
 	__u32 torn_stacks;
 	__u32 displaced;
 	__u32 has_account;     /* exact tier: its account is open, and sums of it were sent */
+	__u32 stood_in;        /* since the last totals */
+	__u32 has_run_since;   /* the row that this pass found is of the moment, and the session has run since */
+	struct dbt_note note;
+	struct dbt_shared shared;
+	__u32 was_awake;       /* it ran between the last two looks */
+	__u32 pad;
+	__u32 came_blocked;    /* how often, lately, it came onto a CPU between note and look, and was blocked at the note, */
+	__u32 came_queued;     /* or in the run queue */
+	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen to end before the sampler could look */
+	__u32 ended_state;     /* raw __state of the last of them that was blocked; 0 = none */
+	__u32 ended_known;     /* bit n: ended[n] is one */
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */
@@ -122,6 +159,7 @@ struct dbt_pass {
 	__u64 moment; /* whose states are looked for */
 	__u32 has_come; /* the sampler has come onto its CPU just now, for this pass */
 	__u32 number;   /* of the pass */
+	__u64 announced; /* the moment that notes are of; 0 = none was announced */
 };
 
 enum dbt_event_kind {
@@ -174,6 +212,8 @@ struct dbt_totals {
 	__u32 torn;
 	__u32 torn_stacks;
 	__u32 displaced;
+	__u32 stood_in;
+	__u32 pad;
 };
 
 enum dbt_counted {

@@ -148,8 +148,6 @@ static __always_inline void end_write(struct dbt_account *account)
 /* A process begins with its wait event beside the pointer to it, gets one in shared memory, and ends with the first
  * again. While it is in shared memory the pointer need not be read each time: the calls by which a process leaves that are
  * none of those it works with. */
-#define SAME_MODULE (64 << 20)
-
 static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool is_settled)
 {
 	__u64 address = account->source.event, pointer = account->wait_pointer;

@@ -18,6 +18,7 @@
 #include "unwind.bpf.h"
 #include "running.bpf.h"
 #include "wakeups.bpf.h"
+#include "moment.bpf.h"
 #include "waiting.bpf.h"
 
 /* Events that lie in no map: named here so that the skeleton has their types. */

@@ -34,6 +34,9 @@ struct {
 	__type(value, struct dbt_config);
 } configuration SEC(".maps");
 
+/* The kernel takes a timer that notes what sessions do at the moment of a pass. Set before loading. */
+const volatile bool note_moments = false;
+
 #include "exact.bpf.h"
 
 /* Children for which `targets` had no room. */

@@ -47,8 +47,11 @@ static __always_inline void read_own_kind(struct dbt_wait_source *source, __u64 
 	sums->whose = whose;
 }
 
-/* Of a task; `task` as in read_memory(). */
-static __always_inline struct dbt_activity activity_of(struct task_struct *task, struct dbt_wait_source *source)
+/* What is nearer to the pointer than that is the process's own, and not in shared memory. */
+#define SAME_MODULE (64 << 20)
+
+/* Of a task; `task` as in read_memory(). SOURCE_POINTER: notes in `at`, if that is not 0, where it was read. */
+static __always_inline struct dbt_activity activity_at(struct task_struct *task, struct dbt_wait_source *source, struct dbt_shared *at)
 {
 	struct dbt_activity activity = {};
 	__u64 pointer = 0;
@@ -59,8 +62,13 @@ static __always_inline struct dbt_activity activity_of(struct task_struct *task,
 		if (read_memory(task, &pointer, sizeof(pointer), source->event) ||
 		    read_memory(task, &activity.wait, sizeof(activity.wait), pointer))
 			activity.wait = WAIT_NOT_READ;
+		if (at)
+			at->wait = pointer - source->event + SAME_MODULE > 2ULL * SAME_MODULE ? pointer : 0;
+		pointer = 0;
 		if (source->statement && !read_memory(task, &pointer, sizeof(pointer), source->statement))
 			read_record(task, source, pointer, &activity);
+		if (at)
+			at->record = pointer;
 	} else if (source->kind == SOURCE_NUMBERS) {
 		if (read_memory(task, &event, sizeof(event), source->event) ||
 		    read_memory(task, &on_cpu, sizeof(on_cpu), source->on_cpu))
@@ -71,6 +79,11 @@ static __always_inline struct dbt_activity activity_of(struct task_struct *task,
 			activity.statement = hash;
 	}
 	return activity;
+}
+
+static __always_inline struct dbt_activity activity_of(struct task_struct *task, struct dbt_wait_source *source)
+{
+	return activity_at(task, source, 0);
 }
 
 /* Of the task that is running. */

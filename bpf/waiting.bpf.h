@@ -8,11 +8,6 @@
 #ifndef WAITING_BPF_H
 #define WAITING_BPF_H
 
-#define TASK_RUNNING 0
-#define TASK_WAKING 0x200
-#define TASK_RAN_SINCE 0x80000000 /* not the kernel's: blocked at the moment, on a CPU when it was looked at */
-#define PF_EXITING 0x00000004 /* include/linux/sched.h */
-
 struct dbt_waiting_scratch {
 	struct dbt_sample sample;
 	struct dbt_unwind unwind;
@@ -34,10 +29,6 @@ struct {
 	__type(value, struct dbt_pass);
 } current_pass SEC(".maps");
 
-/* Since Linux 6.2. */
-extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
-extern void bpf_task_release(struct task_struct *task) __ksym __weak;
-
 /* Moments are of the scheduler's clock. */
 struct dbt_visit {
 	__u32 totals;
@@ -45,12 +36,8 @@ struct dbt_visit {
 	__u64 begin;  /* of the pass */
 	__u32 ran;    /* sessions that have run since the pass before */
 	__u32 pass;   /* its number */
+	__u64 announced; /* the moment that notes are of, CLOCK_MONOTONIC; 0 = none was announced */
 };
-
-static __always_inline bool has_run(struct task_struct *task, __u64 switches)
-{
-	return task_field(task, on_cpu) || switches_of(task) != switches;
-}
 
 /* True while the task's address space is being changed. Reading it would wait for that to end, and with it all other
  * sessions would wait to be sampled. The lowest bit of the lock's count says that a writer has it. */
@@ -237,38 +224,14 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	totals.torn = slot->torn;
 	totals.torn_stacks = slot->torn_stacks;
 	totals.displaced = slot->displaced;
-	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = 0;
+	totals.stood_in = slot->stood_in;
+	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = slot->stood_in = 0;
 	sums = exact ? report_sums(task, &totals, visit) : NOT_REPORTED;
 	if (sums == REPORTED)
 		return true;
 	read_totals(task, &totals, visit);
 	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
 	return sums == ASKED_FOR;
-}
-
-/* How often a session is looked at in one pass before its row counts as torn. */
-#define LOOKS 3
-
-/* When a task that is off CPU left it, in the scheduler's clock: the kernel notes when it came, and how long it ran then. Too
- * early by what interrupts and the hypervisor took meanwhile. */
-static __always_inline __u64 departure_of(struct task_struct *task)
-{
-	return task_field(task, sched_info.last_arrival) + task_field(task, se.sum_exec_runtime) -
-	       task_field(task, se.prev_sum_exec_runtime);
-}
-
-/* Whether a task that came onto a CPU since the moment was blocked then, rather than in the run queue already. How long it was in
- * the queue for this turn is not noted; it is taken to be as long as in its turns since the last look, give or take: decided by
- * lot, so that many are right on average. */
-static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
-{
-	__u64 since = task_field(task, sched_info.last_arrival) - visit->moment;
-	__u64 turns = task_field(task, sched_info.pcount) - slot->turns;
-	__u64 queued = task_field(task, sched_info.run_delay) - slot->run_delay;
-
-	if ((__s64)since < 0 || since > LONGEST_TICK || !turns)
-		return false;
-	return bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
 }
 
 /* The locks that a session has, beside the activity that its slot has; at once, since it may be about to leave its wait. They are
@@ -285,36 +248,62 @@ static __always_inline void take_locks(struct task_struct *task, struct dbt_slot
 	if (is_memory_busy(task))
 		return;
 	read_other_locks(task, &slot->source, &slot->locks);
-	if (slot->state != TASK_RAN_SINCE && !has_run(task, slot->switches))
+	if (!slot->has_run_since && !has_run(task, slot->switches))
 		return;
 	activity = activity_of(task, &slot->source);
 	if (!activity.wait || activity.wait == WAIT_NOT_READ || activity.wait != slot->activity.wait)
 		slot->locks.count = LOCKS_NOT_READ;
 }
 
+/* What a session says of itself now, and where. */
+static __always_inline struct dbt_activity read_activity(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+
+	if (slot->source.kind != SOURCE_NONE && is_memory_busy(task))
+		return activity;
+	activity = activity_at(task, &slot->source, &slot->shared);
+	if (!slot->shared.stack)
+		slot->shared.stack = BPF_CORE_READ(task, mm, start_stack);
+	name_statement(task, &slot->source, &slot->text, &activity, true);
+	return activity;
+}
+
+/* Now, while it sleeps: short sleeps are over before the second look. Who sends a session its next command is no question; who gives
+ * a background process its work is one. */
+static __always_inline void mark_sampled_sleep(struct task_struct *task, __u64 switches, __u32 state, __u32 wait)
+{
+	if (state != TASK_RUNNING && state != TASK_WAKING && !is_no_stack_wait(wait))
+		mark_sleep(task, switches);
+}
+
+/* The row of a session that has run since the moment. */
+static __always_inline void take_note(struct dbt_slot *slot, __u32 state, __u32 in_iowait, struct dbt_activity *activity)
+{
+	slot->looked_ns = bpf_ktime_get_ns();
+	slot->activity = *activity;
+	slot->in_iowait = in_iowait;
+	slot->switches = NO_ROW;
+	slot->state = state;
+	slot->is_new = 1;
+	slot->has_run_since = 1;
+	slot->locks.count = slot->source.lock_count ? LOCKS_NOT_READ : 0;
+}
+
 /* A session that has come onto a CPU since the moment, out of a wait that it has not left yet: as a rule the database leaves it
  * some microseconds later. */
 static __always_inline void look_at_runner(struct task_struct *task, struct dbt_slot *slot)
 {
-	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+	struct dbt_activity activity = read_activity(task, slot);
 
-	if (slot->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
-		activity = activity_of(task, &slot->source);
-		name_statement(task, &slot->source, &slot->text, &activity, true);
-	}
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
-	slot->looked_ns = bpf_ktime_get_ns();
-	slot->activity = activity;
-	slot->in_iowait = 0;
-	slot->switches = NO_ROW;
-	slot->state = TASK_RAN_SINCE;
-	slot->is_new = 1;
+	take_note(slot, TASK_RAN_SINCE, 0, &activity);
 	take_locks(task, slot);
 }
 
-/* First look: in which state was it at the moment of the pass, and in which wait event? Quick, so that all sessions are looked
- * at within microseconds. One that runs in between is looked at again.
+/* First look, where no timer has noted the moment: in which state was it then, and in which wait event? Quick, so that all sessions
+ * are looked at within microseconds. One that runs in between is looked at again.
  *
  * The moment was drawn. The sampler comes later: by its timer's lateness, which is largest where the CPU sleeps, and in one go
  * with other interrupts of that CPU, which wake sessions. So the states that it meets are no matter of chance. What happened
@@ -322,46 +311,28 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 static __always_inline void look_for_state(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	for (int looks = 0; looks < LOOKS; looks++) {
-		struct dbt_activity activity = { .wait = WAIT_NOT_READ };
+		struct dbt_activity activity;
 		__u64 switches = switches_of(task);
-		__u32 state;
+		__u32 state = state_at(task, slot, visit->moment);
 
-		if (task_field(task, on_cpu)) {
-			if (was_blocked(task, slot, visit))
-				look_at_runner(task, slot);
-			return; /* else the timer takes it */
+		if (state == TASK_ON_A_CPU || (state == TASK_CAME && task_field(task, on_cpu)))
+			return;
+		if (state == TASK_DISPLACED || state == TASK_CAME) {
+			slot->displaced++;
+			return;
 		}
-		state = task_field(task, __state);
-		if (state == TASK_RUNNING && task_field(task, sched_info.last_queued) >= visit->moment)
-			state = TASK_WAKING; /* since the moment */
+		if (state == TASK_RAN_SINCE) {
+			look_at_runner(task, slot);
+			return;
+		}
 		if (switches == slot->switches && state == slot->state) {
 			slot->repeats++; /* it has not run since the last row: the row still holds */
 			return;
 		}
-		if (departure_of(task) >= visit->moment) {
-			/* It ran at the moment, or since. */
-			if (!was_blocked(task, slot, visit)) {
-				slot->displaced++;
-				return;
-			}
-			if (state == TASK_RUNNING || state == TASK_WAKING) {
-				look_at_runner(task, slot);
-				return;
-			}
-			/* It was blocked, ran, and is blocked again: in which wait it was then nobody has noted. The one that it
-			 * is in now stands for it: a wait begins as often as it ends. Left out, naps would be lost that are
-			 * not much longer than the sampler is late. */
-		}
 		slot->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
-		if (slot->source.kind == SOURCE_NONE || !is_memory_busy(task)) {
-			activity = activity_of(task, &slot->source);
-			name_statement(task, &slot->source, &slot->text, &activity, true);
-		}
+		activity = read_activity(task, slot);
 		slot->looked_ns = bpf_ktime_get_ns();
-		/* Now, while it sleeps: short sleeps are over before the second look. Who sends a session its next command is no
-		 * question; who gives a background process its work is one. */
-		if (state != TASK_RUNNING && state != TASK_WAKING && !is_no_stack_wait(activity.wait))
-			mark_sleep(task, switches);
+		mark_sampled_sleep(task, switches, state, activity.wait);
 		if (has_run(task, switches))
 			continue;
 		slot->activity = activity;
@@ -375,14 +346,144 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 	slot->switches = NO_ROW;
 }
 
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+
+static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
+{
+	if (!is_off_cpu(state))
+		return ENDED_STATES;
+	if (state == TASK_RUNNING)
+		return ENDED_RUNNABLE;
+	if (state & TASK_WAKING)
+		return in_iowait ? ENDED_DISK : ENDED_SLEEP;
+	if (state & TASK_INTERRUPTIBLE)
+		return ENDED_SLEEP;
+	return state & TASK_UNINTERRUPTIBLE ? ENDED_DISK : ENDED_STATES;
+}
+
+/* Learns from what a session did at the moment and does no longer. What ends between moments and looks are waits by their number,
+ * not by their length, and one may have to stand for another. `activity`: what it did, if that is known; `by_chance`: it is known whatever
+ * it was. */
+__noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activity, bool by_chance)
+{
+	__u32 kind;
+
+	if (!slot || !activity)
+		return 0;
+	kind = ended_in(slot->note.state, slot->note.in_iowait);
+	if (kind >= ENDED_STATES)
+		return 0;
+	if (kind != ENDED_RUNNABLE)
+		slot->ended_state = slot->note.state;
+	if (activity->wait == WAIT_NOT_READ || (!by_chance && slot->ended_known & 1 << kind))
+		return 0;
+	slot->ended[kind] = *activity;
+	slot->ended_known |= 1 << kind;
+	return 0;
+}
+
+/* Whether a session has come onto a CPU since the note, after so many turns by now, and as what. The older half is forgotten. */
+__noinline int count_arrival(struct dbt_slot *slot, __u64 turns)
+{
+	if (!slot || !is_off_cpu(slot->note.state) || turns == slot->note.turns)
+		return 0;
+	if (slot->note.state == TASK_RUNNING || slot->note.state == TASK_WAKING)
+		slot->came_queued++;
+	else
+		slot->came_blocked++;
+	if (slot->came_blocked + slot->came_queued > 4 * ENOUGH_TO_JUDGE) {
+		slot->came_blocked /= 2;
+		slot->came_queued /= 2;
+	}
+	return 0;
+}
+
+/* Nobody knows what it was in. Another one that ended stands for it: `now` is what the session says by now. */
+__noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
+{
+	struct dbt_activity activity;
+	__u32 state, kind;
+
+	if (!slot || !now)
+		return 0;
+	state = slot->note.state;
+	if (state == TASK_CAME)
+		state = TASK_RUNNING;
+	else if (state == TASK_RAN_SINCE)
+		state = slot->ended_state ? slot->ended_state : TASK_ON_A_CPU;
+	kind = ended_in(state, slot->note.in_iowait);
+	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
+		return 0;
+	activity = slot->ended[kind];
+	/* As a rule it still executes the same. */
+	if (now->wait != WAIT_NOT_READ && now->session_state == activity.session_state)
+		activity.statement = now->statement;
+	take_note(slot, state, slot->note.in_iowait, &activity);
+	slot->stood_in++;
+	return 0;
+}
+
+/* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
+ * if it could be read before that. Who had come onto a CPU by the time of the note may have left its wait: no wait event tells
+ * nothing there. */
+static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_note *note = &slot->note;
+	struct dbt_activity now, nothing = { .wait = WAIT_NOT_READ };
+	__u64 switches = note->switches;
+	__u32 state = note->state;
+	bool is_still_in_it;
+
+	if (state == TASK_ON_A_CPU)
+		return;
+	if (state == TASK_DISPLACED) {
+		slot->displaced++;
+		return;
+	}
+	count_arrival(slot, task_field(task, sched_info.pcount));
+	if (switches == slot->switches && state == slot->state) {
+		slot->repeats++;
+		if (has_run(task, switches))
+			learn_from_end(slot, &slot->activity, false);
+		return;
+	}
+	now = read_activity(task, slot);
+	is_still_in_it = switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ;
+	if (is_off_cpu(state) && !has_run(task, switches)) {
+		slot->looked_ns = bpf_ktime_get_ns();
+		mark_sampled_sleep(task, switches, state, now.wait);
+		slot->activity = now;
+		slot->in_iowait = note->in_iowait;
+		slot->switches = switches;
+		slot->state = state;
+		slot->is_new = 1;
+		take_locks(task, slot);
+	} else if (note->activity.wait != WAIT_NOT_READ && (is_off_cpu(state) || note->activity.wait)) {
+		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
+		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
+		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
+	} else if (is_still_in_it) {
+		/* It has come onto a CPU, and has not left the wait yet. */
+		learn_from_end(slot, &now, false);
+		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now);
+	} else {
+		learn_from_end(slot, &nothing, false);
+		stand_in(slot, &now);
+	}
+}
+
 static __always_inline void look(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	__u64 turns = task_field(task, sched_info.pcount);
 
-	slot->is_new = 0;
-	look_for_state(task, slot, visit);
-	if (turns != slot->turns || task_field(task, on_cpu))
-		visit->ran++;
+	slot->is_new = slot->has_run_since = 0;
+	if (note_moments && visit->announced && slot->note.moment == visit->announced)
+		look_by_note(task, slot);
+	else
+		look_for_state(task, slot, visit);
+	slot->was_awake = turns != slot->turns || task_field(task, on_cpu);
+	visit->ran += slot->was_awake;
 	slot->turns = turns;
 	slot->run_delay = task_field(task, sched_info.run_delay);
 }
@@ -413,7 +514,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	if (!is_memory_busy(task))
 		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
 	/* What it executes now may be another one. */
-	if (slot->state != TASK_RAN_SINCE && has_run(task, switches))
+	if (!slot->has_run_since && has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
@@ -422,7 +523,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 
 	if (!(sample->flags & SAMPLE_WAIT_NOT_READ) && needs_no_stack(sample->activity.wait)) {
 		sample->flags |= SAMPLE_STACK_SKIPPED;
-	} else if (slot->state == TASK_RAN_SINCE) {
+	} else if (slot->has_run_since) {
 		sample->flags |= SAMPLE_STACK_TORN;
 	} else {
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
@@ -445,18 +546,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user);
-	if (slot->state == TASK_RAN_SINCE || slot->state == TASK_WAKING)
+	if (slot->state != TASK_RUNNING && (slot->has_run_since || slot->state == TASK_WAKING))
 		tell_last_waker(task);
-}
-
-/* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */
-static __always_inline bool is_session(struct task_struct *task, struct dbt_slot *slot)
-{
-	__u64 start_ns = task_field(task, start_time);
-
-	if (!slot->task.start_ns)
-		slot->task.start_ns = start_ns;
-	return start_ns == slot->task.start_ns && !(task_field(task, flags) & PF_EXITING);
 }
 
 static __always_inline bool needs_account(struct dbt_slot *slot)
@@ -488,6 +579,20 @@ static long look_at_slot(__u32 i, struct dbt_visit *visit)
 			report_totals(task, slot, visit);
 	}
 	bpf_task_release(task);
+	return 0;
+}
+
+/* Where the pass has come before the timer. */
+static long note_slot_now(__u32 i, struct dbt_visit *visit)
+{
+	struct dbt_noting nobody = {
+		.moment = visit->announced,
+		.since = visit->moment,
+	};
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
+
+	if (slot && slot->task.pid && slot->was_awake && slot->note.moment != visit->announced)
+		note_slot(slot, i, &nobody);
 	return 0;
 }
 
@@ -537,6 +642,7 @@ static __always_inline struct dbt_visit visit_of(struct dbt_pass *pass, struct t
 	struct dbt_visit visit = {
 		.totals = pass->totals,
 		.pass = pass->number,
+		.announced = pass->announced,
 		.moment = ~0ULL,
 		.begin = sampler->sched_info.last_arrival,
 	};
@@ -560,6 +666,8 @@ int sampler_pass(struct dbt_pass *pass)
 	if (pass->totals)
 		use_clocks();
 	visit = visit_of(pass, sampler);
+	if (note_moments && visit.announced && arrival_clock_offset)
+		bpf_loop(pass->slots, note_slot_now, &visit, 0);
 	bpf_loop(pass->slots, look_at_slot, &visit, 0);
 	bpf_loop(pass->slots, take_slot, &visit, 0);
 	return visit.ran;

@@ -12,6 +12,9 @@ struct dbt_mark {
 	__u64 switches; /* its context switches while it sleeps, and 1: a sleep is known by them; 0 = none is marked */
 	__u64 woken_ns; /* when it was woken last; 0 = not seen yet */
 	struct dbt_task_id waker; /* by whom; pid 0 = an interrupt */
+	__u64 noted;    /* as `switches`, of the sleep in which it was noted at a moment */
+	__u32 slot;     /* then: where the sampler keeps it, counted from 1 */
+	__u32 pad;
 };
 
 struct {
@@ -50,6 +53,9 @@ static __always_inline void tell_last_waker(struct task_struct *task)
 		tell_waker(task, mark);
 }
 
+/* moment.bpf.h */
+static __always_inline void note_waking(struct task_struct *task, struct task_struct *waker, struct dbt_mark *mark);
+
 /* In the context of whoever wakes, or of the interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking_sampled, struct task_struct *task)
@@ -60,6 +66,8 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 
 	if (!mark)
 		return 0;
+	if (note_moments && mark->noted)
+		note_waking(task, waker, mark);
 	marked = mark->switches;
 	mark->switches = 0;
 	mark->waker.pid = 0;

@@ -31,3 +31,43 @@ fn short_waits_for_the_disk_have_their_time() {
     assert!(samples > 1_000, "{samples} samples are too few to judge");
     assert!(torn * 200 <= samples, "{torn} torn rows for {samples} samples");
 }
+
+/// On busy CPUs the sampler's thread comes late. What each session did at the moment that was drawn is noted by then, or the
+/// recording says why it is not.
+#[test]
+fn moments_are_noted_before_the_sampler_has_a_cpu() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("fsync", "on"));
+    pgbench::initialise(&cluster, 5);
+    let recorder = Recorder::server(&cluster, &["-F", "199"]);
+    pgbench::run(&cluster, &["--no-vacuum", "--client=8", "--time=8"]);
+    let recorded = recorder.stop();
+    let quality = &recorded.meta.quality;
+    let says_why = recorded
+        .meta
+        .collector
+        .reasons
+        .iter()
+        .any(|reason| reason.contains("no timer that notes"));
+    let programs = &recorded.meta.cost.programs;
+    let Some(noted) = programs.iter().find(|program| program.name == "moment") else {
+        assert!(says_why, "{:?}", recorded.meta.collector.reasons);
+        assert_eq!(quality.stood_in, 0);
+        return;
+    };
+    assert!(!says_why, "{:?}", recorded.meta.collector.reasons);
+    assert!(
+        noted.runs * 2 >= quality.passes,
+        "{} moments noted, {} passes",
+        noted.runs,
+        quality.passes
+    );
+    // Some waits are over in the time that the sampler takes to come; most are not.
+    assert!(
+        quality.stood_in > 0 && quality.stood_in * 10 < quality.samples,
+        "{} of {} samples stood in",
+        quality.stood_in,
+        quality.samples
+    );
+    assert_eq!(quality.lost, 0);
+}

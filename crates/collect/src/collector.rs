@@ -748,6 +748,7 @@ impl Collector {
                 torn,
                 torn_stacks,
                 displaced,
+                stood_in,
                 ..
             } => {
                 let Some(mut session) = self.sessions.remove(&pid) else {
@@ -763,6 +764,7 @@ impl Collector {
                         torn,
                         torn_stacks,
                         displaced,
+                        stood_in,
                     };
                     self.take_totals(&mut session, &event, unused);
                 }
@@ -933,6 +935,7 @@ impl Collector {
         self.quality.torn += u64::from(unused.torn);
         self.quality.torn_stacks += u64::from(unused.torn_stacks);
         self.quality.displaced += u64::from(unused.displaced);
+        self.quality.stood_in += u64::from(unused.stood_in);
     }
 
     /// Says when the sampler has not run: after that nobody knows what was in which second.
@@ -1294,6 +1297,16 @@ fn start_programs(
     if let Some(reason) = refused {
         reasons.push(format!(
             "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"
+        ));
+    }
+    if let (Tier::Sampled, Err(reason)) = (options.tier, &programs.announcements) {
+        let why = if reason.is_empty() {
+            String::new()
+        } else {
+            format!(" ({reason})")
+        };
+        reasons.push(format!(
+            "this kernel has no timer that notes what sessions do at the moment of a pass{why}: on a busy host waits of less than 0.2 ms are sampled too seldom"
         ));
     }
     if let Some(reason) = &sampler.not_real_time {

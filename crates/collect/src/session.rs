@@ -37,6 +37,8 @@ pub(crate) struct Unused {
     pub(crate) torn: u32,
     pub(crate) torn_stacks: u32,
     pub(crate) displaced: u32,
+    /// Used, but in the wait event of another wait.
+    pub(crate) stood_in: u32,
 }
 
 /// What a process is to the recorder.
@@ -505,6 +507,7 @@ impl LiveSession {
             (counter::DBTIME, counter::TORN, unused.torn.into()),
             (counter::DBTIME, counter::TORN_STACK, unused.torn_stacks.into()),
             (counter::DBTIME, counter::DISPLACED, unused.displaced.into()),
+            (counter::DBTIME, counter::STOOD_IN, unused.stood_in.into()),
             (counter::DBTIME, counter::WAIT_NOT_READ, waits_not_read),
             (counter::DBTIME, counter::WAIT_UNKNOWN, waits_unknown),
             (
@@ -839,6 +842,7 @@ mod tests {
             torn: 0,
             torn_stacks: 0,
             displaced: 0,
+            stood_in: 0,
             ended: true,
             sums: None,
         });

@@ -359,6 +359,9 @@ pub mod counter {
     pub const TORN_STACK: &str = "torn_stack";
     /// `dbtime`: passes that found the session pushed off its CPU by the sampler itself; left out.
     pub const DISPLACED: &str = "displaced";
+    /// `dbtime`: samples whose wait was over before the session could be looked at: the wait event is that of another wait that
+    /// ended.
+    pub const STOOD_IN: &str = "stood_in";
     /// `dbtime`, exact tier: context switches that were not seen. The interval that the next one closed was longer by them;
     /// no time is missing.
     pub const MISSED: &str = "missed_switch";

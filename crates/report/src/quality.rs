@@ -18,6 +18,8 @@ pub struct Quality {
     pub torn_stacks: u128,
     /// Passes over a session left out because the sampler itself had pushed it off its CPU.
     pub displaced: u128,
+    /// Samples whose wait event is that of another wait, because theirs was over before the session could be looked at.
+    pub stood_in: u128,
     /// Samples lost because the buffer to user space was full.
     pub lost: u128,
     /// Samples whose wait event could not be read.
@@ -131,6 +133,7 @@ pub(crate) struct LossCounters {
     torn: i128,
     torn_stacks: i128,
     displaced: i128,
+    stood_in: i128,
     waits_not_read: i128,
     missed_switches: i128,
 }
@@ -144,6 +147,7 @@ impl LossCounters {
             counter::TORN => &mut self.torn,
             counter::TORN_STACK => &mut self.torn_stacks,
             counter::DISPLACED => &mut self.displaced,
+            counter::STOOD_IN => &mut self.stood_in,
             counter::WAIT_NOT_READ => &mut self.waits_not_read,
             counter::MISSED => &mut self.missed_switches,
             _ => return,
@@ -166,6 +170,7 @@ impl LossCounters {
             torn: larger(told.torn, self.torn),
             torn_stacks: larger(told.torn_stacks, self.torn_stacks),
             displaced: larger(told.displaced, self.displaced),
+            stood_in: larger(told.stood_in, self.stood_in),
             lost: told.lost.into(),
             waits_not_read: larger(told.waits_not_read, self.waits_not_read),
             stacks: StackCounts {

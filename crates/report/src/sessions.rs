@@ -70,6 +70,8 @@ pub struct SessionTotals {
     pub torn_stacks: u128,
     /// Passes left out because the sampler itself had pushed the session off its CPU.
     pub displaced: u128,
+    /// Samples whose wait event is that of another wait, because theirs was over before the session could be looked at.
+    pub stood_in: u128,
     /// Samples whose wait event could not be read.
     pub waits_not_read: u128,
 }
@@ -97,6 +99,7 @@ impl SessionTotals {
         self.torn += other.torn;
         self.torn_stacks += other.torn_stacks;
         self.displaced += other.displaced;
+        self.stood_in += other.stood_in;
         self.waits_not_read += other.waits_not_read;
     }
 }
@@ -143,6 +146,7 @@ enum Counter {
     Torn,
     TornStack,
     Displaced,
+    StoodIn,
     WaitNotRead,
 }
 
@@ -155,6 +159,7 @@ impl Counter {
             (counter::DBTIME, counter::TORN) => Some(Counter::Torn),
             (counter::DBTIME, counter::TORN_STACK) => Some(Counter::TornStack),
             (counter::DBTIME, counter::DISPLACED) => Some(Counter::Displaced),
+            (counter::DBTIME, counter::STOOD_IN) => Some(Counter::StoodIn),
             (counter::DBTIME, counter::WAIT_NOT_READ) => Some(Counter::WaitNotRead),
             _ => None,
         }
@@ -229,6 +234,7 @@ impl Totals {
         self.totals.torn = sum(Counter::Torn).unwrap_or(0);
         self.totals.torn_stacks = sum(Counter::TornStack).unwrap_or(0);
         self.totals.displaced = sum(Counter::Displaced).unwrap_or(0);
+        self.totals.stood_in = sum(Counter::StoodIn).unwrap_or(0);
         self.totals.waits_not_read = sum(Counter::WaitNotRead).unwrap_or(0);
         SessionTime {
             id: session.id,

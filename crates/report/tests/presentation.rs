@@ -364,17 +364,19 @@ fn every_loss_is_shown_and_none_that_did_not_happen() {
     let words = [
         "kept without their stacks",
         "pushed the session off",
+        "over before the session could be looked at",
         "wait event could not be read",
         "more than one period late",
         "the kernel refused",
         "single events that were lost",
         "sessions that were not recorded",
     ];
-    let quality = |losses: &[u64; 7]| {
+    let quality = |losses: &[u64; 8]| {
         let mut meta = meta();
         [
             meta.quality.torn_stacks,
             meta.quality.displaced,
+            meta.quality.stood_in,
             meta.quality.waits_not_read,
             meta.quality.late_passes,
             meta.quality.failed_passes,
@@ -386,8 +388,8 @@ fn every_loss_is_shown_and_none_that_did_not_happen() {
             100,
         )
     };
-    let none = quality(&[0; 7]);
-    let all = quality(&[101, 102, 103, 104, 105, 106, 107]);
+    let none = quality(&[0; 8]);
+    let all = quality(&[101, 102, 103, 104, 105, 106, 107, 108]);
     for (n, word) in words.iter().enumerate() {
         assert!(!none.contains(word), "{none}");
         let line = all.lines().find(|line| line.contains(word)).expect(word);

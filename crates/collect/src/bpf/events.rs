@@ -188,6 +188,7 @@ pub(crate) enum Event {
         torn: u32,
         torn_stacks: u32,
         displaced: u32,
+        stood_in: u32,
         ended: bool,
         /// Exact tier: the sums of its account, unless it is not open yet or could not be read this time.
         sums: Option<Box<ExactSums>>,
@@ -275,6 +276,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 torn: totals.torn,
                 torn_stacks: totals.torn_stacks,
                 displaced: totals.displaced,
+                stood_in: totals.stood_in,
                 ended: event.kind == END,
                 sums: decode_sums(bytes),
             })

@@ -175,6 +175,8 @@ pub(crate) struct Programs {
     pub(crate) run_times: RunTimes,
     /// `sampler_pass`, or a link to `sampler_iterate`.
     pub(crate) pass: PassHandle,
+    /// By what passes are announced, so that a timer notes their moments; or why none does.
+    pub(crate) announcements: Result<Announcements, String>,
     _links: Vec<Link>,
 }
 
@@ -188,6 +190,13 @@ pub(crate) struct Wanted {
     pub(crate) wakers: bool,
     /// What the kernel counts for every task.
     pub(crate) task_counts: bool,
+}
+
+/// What passes are announced by.
+pub(crate) struct Announcements {
+    pub(crate) program: OwnedFd,
+    /// As long as it is open the timer lives.
+    _timer: MapHandle,
 }
 
 /// What a pass is started by.
@@ -207,10 +216,13 @@ impl Programs {
         only: Option<Visit>,
     ) -> Result<(Programs, Option<String>), CollectError> {
         match only {
-            Some(engine) => Programs::load_engine(engine, wanted).map(|programs| (programs, None)),
-            None => match Programs::load_engine(Visit::PidList, wanted) {
+            Some(Visit::Iterator) => {
+                Programs::load_engine(Visit::Iterator, wanted, false).map(|programs| (programs, None))
+            }
+            Some(Visit::PidList) => Programs::load_pid_list(wanted).map(|programs| (programs, None)),
+            None => match Programs::load_pid_list(wanted) {
                 Ok(programs) => Ok((programs, None)),
-                Err(first) => match Programs::load_engine(Visit::Iterator, wanted) {
+                Err(first) => match Programs::load_engine(Visit::Iterator, wanted, false) {
                     Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
                     Err(second) => Err(CollectError::Kernel(format!(
                         "{first}\nand with the engine of older kernels: {second}"
@@ -220,7 +232,21 @@ impl Programs {
         }
     }
 
-    fn load_engine(engine: Visit, wanted: Wanted) -> Result<Programs, CollectError> {
+    /// With the timer that notes the moments of passes, where they count and the kernel takes it.
+    fn load_pid_list(wanted: Wanted) -> Result<Programs, CollectError> {
+        if wanted.tier != Tier::Sampled {
+            return Programs::load_engine(Visit::PidList, wanted, false);
+        }
+        Programs::load_engine(Visit::PidList, wanted, true).or_else(|refused| {
+            let programs = Programs::load_engine(Visit::PidList, wanted, false)?;
+            Ok(Programs {
+                announcements: Err(verdict(&refused.to_string())),
+                ..programs
+            })
+        })
+    }
+
+    fn load_engine(engine: Visit, wanted: Wanted, notes: bool) -> Result<Programs, CollectError> {
         let Wanted { rate_hz, tier, .. } = wanted;
         let failed = refusals("the kernel does not take dbtime's programs");
         let mut storage = MaybeUninit::uninit();
@@ -229,6 +255,11 @@ impl Programs {
             .map_err(|e| failed("open", e))?;
         open.progs.sampler_pass.set_autoload(engine == Visit::PidList);
         open.progs.sampler_iterate.set_autoload(engine == Visit::Iterator);
+        open.progs.announce_moment.set_autoload(notes);
+        open.maps
+            .announced
+            .set_autocreate(notes)
+            .map_err(|e| failed("maps", e))?;
         for map in [&mut open.maps.targets, &mut open.maps.slots] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }
@@ -279,6 +310,7 @@ impl Programs {
             constants.trace_calls = calls;
             constants.trace_wakers = wakers;
             constants.count_tasks = wanted.task_counts;
+            constants.note_moments = notes;
             for (calls, its_use) in [
                 (&READS[..], CALL_READS),
                 (&WORK, CALL_WORKS),
@@ -353,8 +385,21 @@ impl Programs {
                 attach_iterator(&skel.progs.sampler_iterate).map_err(|e| failed("iterator", e))?,
             ),
         };
+        let announcements = match notes {
+            true => Ok(Announcements {
+                program: skel
+                    .progs
+                    .announce_moment
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .map_err(|e| CollectError::Kernel(e.to_string()))?,
+                _timer: handle(&skel.maps.announced)?,
+            }),
+            false => Err(String::new()),
+        };
         let mut programs = Programs {
             visit: engine,
+            announcements,
             events: handle(&skel.maps.events)?,
             targets: handle(&skel.maps.targets)?,
             slots: handle(&skel.maps.slots)?,
@@ -493,6 +538,7 @@ impl Programs {
                 torn: slot.torn,
                 torn_stacks: slot.torn_stacks,
                 displaced: slot.displaced,
+                stood_in: slot.stood_in,
             },
         )
     }
@@ -532,16 +578,22 @@ impl Programs {
         })
     }
 
-    /// What the programs cost so far: the timer's samples of targets, all of them, and those probes that were looked at.
+    /// What the programs cost so far: the timer's samples of targets and what was noted of moments, all of them, and those probes that were looked at.
     pub(crate) fn costs(&self) -> Vec<ProgramCost> {
-        let samples = self.read_bss().filter(|bss| bss.running_samples > 0);
-        samples
-            .map(|bss| ProgramCost {
-                name: "timer sample".to_string(),
-                runs: bss.running_samples,
-                ns: bss.running_ns,
-            })
+        let counted = self.read_bss().map_or_else(Vec::new, |bss| {
+            vec![
+                ("timer sample", bss.running_samples, bss.running_ns),
+                ("moment", bss.notes, bss.notes_ns),
+            ]
+        });
+        counted
             .into_iter()
+            .filter(|(_, runs, _)| *runs > 0)
+            .map(|(name, runs, ns)| ProgramCost {
+                name: name.to_string(),
+                runs,
+                ns,
+            })
             .chain(self.run_times.costs())
             .collect()
     }

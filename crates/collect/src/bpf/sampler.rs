@@ -91,6 +91,10 @@ impl Sampler {
                     .map_err(|e| CollectError::Kernel(e.to_string()))?,
             },
         };
+        let announce = match &programs.announcements {
+            Ok(announcements) if punctual => Some(announcements.program.try_clone().map_err(failed)?),
+            _ => None,
+        };
         let timer = Arc::new(Timer::new().map_err(failed)?);
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
@@ -100,7 +104,14 @@ impl Sampler {
             .spawn(move || {
                 // The receiver waits for this very message.
                 let _ = tell.send(become_real_time());
-                sample(pass, &of_thread, &timer, u64::from(rate_hz), punctual, clock);
+                sample(
+                    (pass, announce),
+                    &of_thread,
+                    &timer,
+                    u64::from(rate_hz),
+                    punctual,
+                    clock,
+                );
             })
             .map_err(failed)?;
         let not_real_time = told.recv().ok().and_then(Result::err).map(|e| e.to_string());
@@ -163,6 +174,8 @@ struct Passes {
     shared: Arc<Shared>,
     clock: Clock,
     next_totals: u64,
+    /// The moment that a timer in the kernel notes; 0 = it notes none.
+    announced: u64,
     /// The moment of the last one, and when it began and ended.
     moment: u64,
     begin: u64,
@@ -190,6 +203,7 @@ impl Passes {
             moment: moment.min(self.begin),
             has_come: has_come.into(),
             number: self.shared.passes.load(Ordering::Relaxed) as u32,
+            announced: self.announced,
         };
         match self.pass.run(pass) {
             Ok(sessions_ran) => {
@@ -220,7 +234,14 @@ impl Passes {
     }
 }
 
-fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, punctual: bool, clock: Clock) {
+fn sample(
+    (pass, announce): (Pass, Option<OwnedFd>),
+    shared: &Arc<Shared>,
+    timer: &Arc<Timer>,
+    rate_hz: u64,
+    punctual: bool,
+    clock: Clock,
+) {
     // A thread of real-time priority must leave the CPU to others, however many sessions there are.
     let mut rhythm = Rhythm::start(rate_hz, SHARE_OF_CPU);
     let passes = Arc::new(Mutex::new(Passes {
@@ -228,6 +249,7 @@ fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, pu
         shared: Arc::clone(shared),
         clock,
         next_totals: 0,
+        announced: 0,
         moment: 0,
         begin: 0,
         end: 0,
@@ -250,8 +272,15 @@ fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, pu
     let mut sessions_ran = true;
     loop {
         let moment = rhythm.next();
-        timer.set(moment);
         // Sleepers are what they were at whatever moment.
+        if sessions_ran {
+            let announced = announce
+                .as_ref()
+                .is_some_and(|program| announce_to(program, moment, shared));
+            passes.lock().unwrap_or_else(PoisonError::into_inner).announced =
+                if announced { moment } else { 0 };
+        }
+        timer.set(moment);
         if let (Some(punctual), true) = (&punctual, sessions_ran) {
             punctual.announce(moment);
         }
@@ -287,23 +316,37 @@ fn sample(pass: Pass, shared: &Arc<Shared>, timer: &Arc<Timer>, rate_hz: u64, pu
     }
 }
 
+/// Lets the timer in the kernel note a moment. False = it will not.
+fn announce_to(program: &OwnedFd, moment: u64, shared: &Shared) -> bool {
+    let slots = shared.slots.load(Ordering::Acquire);
+    let pass = dbt_pass {
+        slots,
+        moment,
+        ..dbt_pass::default()
+    };
+    run_program(program, pass).is_ok_and(|refused| refused == 0)
+}
+
+/// Runs a program of the sampler; its return value.
+fn run_program(program: &OwnedFd, mut pass: dbt_pass) -> io::Result<u32> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        ctx_in: std::ptr::from_mut(&mut pass).cast(),
+        ctx_size_in: size_of::<dbt_pass>() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the options and the pass they point to live through the call.
+    match unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) } {
+        0 => Ok(options.retval),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 impl Pass {
     /// True when a session has run since the pass before, or when that is not told.
-    fn run(&self, mut pass: dbt_pass) -> io::Result<bool> {
+    fn run(&self, pass: dbt_pass) -> io::Result<bool> {
         match self {
-            Pass::Program(program) => {
-                let mut options = libbpf_sys::bpf_test_run_opts {
-                    sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-                    ctx_in: std::ptr::from_mut(&mut pass).cast(),
-                    ctx_size_in: size_of::<dbt_pass>() as u32,
-                    ..Default::default()
-                };
-                // SAFETY: the options and the pass they point to live through the call.
-                match unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) } {
-                    0 => Ok(options.retval > 0),
-                    _ => Err(io::Error::last_os_error()),
-                }
-            }
+            Pass::Program(program) => run_program(program, pass).map(|ran| ran > 0),
             Pass::Iterator { link, argument } => {
                 set_pass(argument, &pass).map_err(io::Error::other)?;
                 run_iterator(link).map(|()| true)

@@ -127,6 +127,7 @@ impl Task {
             torn: std::mem::take(&mut self.torn),
             torn_stacks: 0,
             displaced: 0,
+            stood_in: 0,
             ended,
             sums: None,
         }

@@ -191,6 +191,9 @@ pub struct Quality {
     pub torn_stacks: u64,
     /// Passes over a session left out because the sampler itself had pushed it off its CPU.
     pub displaced: u64,
+    /// Samples of waits that were over before the session could be looked at: their state is known, their wait event is that of
+    /// another wait of the session that ended. Since 1.11.
+    pub stood_in: u64,
     /// Samples lost because the buffer to user space was full.
     pub lost: u64,
     /// Samples whose wait event could not be read.
@@ -231,6 +234,7 @@ impl Quality {
             torn: both(|q| q.torn),
             torn_stacks: both(|q| q.torn_stacks),
             displaced: both(|q| q.displaced),
+            stood_in: both(|q| q.stood_in),
             lost: both(|q| q.lost),
             waits_not_read: both(|q| q.waits_not_read),
             stacks_complete: both(|q| q.stacks_complete),

@@ -42,6 +42,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             "passes left out, because the sampler itself had pushed the session off its CPU",
         ),
         (
+            quality.stood_in,
+            "samples of waits that were over before the session could be looked at: their state is known, their wait event is that of another wait of the session",
+        ),
+        (
             quality.waits_not_read,
             "samples whose wait event could not be read",
         ),

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* What every session does at the moment that was drawn for a pass, noted by a timer of the kernel.
+ *
+ * The sampler's thread has to be given a CPU before it can look, and meanwhile sessions go on. This timer's interrupt is handled at
+ * once, whatever runs, and no session comes onto that CPU because of it. An interrupt cannot read another process's memory.
+ * But sessions of one server share the memory in which their wait events are, at the same address: interrupted, any of them
+ * shows the wait events of all. */
+#ifndef MOMENT_BPF_H
+#define MOMENT_BPF_H
+
+/* States that are not the kernel's. */
+#define TASK_RAN_SINCE 0x80000000 /* blocked at the moment, on a CPU or in the run queue again when it was looked at */
+#define TASK_ON_A_CPU 0x80000001  /* the timer takes it */
+#define TASK_DISPLACED 0x80000002 /* was on a CPU at the moment, and is not any more */
+#define TASK_CAME 0x80000003      /* in the run queue at the moment, and came onto a CPU since */
+#define TASK_RUNNING 0
+#define TASK_WAKING 0x200
+#define PF_EXITING 0x00000004 /* include/linux/sched.h */
+
+/* How often a session is looked at in one pass before its row counts as torn. */
+#define LOOKS 3
+
+#define CLOCK_MONOTONIC 1 /* include/uapi/linux/time.h */
+
+/* Since Linux 6.2. */
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *task) __ksym __weak;
+
+struct dbt_announced {
+	struct bpf_timer timer;
+	__u64 moment;
+	__u32 slots;
+	__u32 is_ready;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_announced);
+} announced SEC(".maps");
+
+/* Moments that were noted, how late, and how long that took. */
+__u64 notes = 0;
+__u64 notes_late_ns = 0;
+__u64 notes_ns = 0;
+
+static __always_inline bool is_off_cpu(__u32 state)
+{
+	return state < TASK_RAN_SINCE;
+}
+
+static __always_inline bool has_run(struct task_struct *task, __u64 switches)
+{
+	return task_field(task, on_cpu) || switches_of(task) != switches;
+}
+
+/* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */
+static __always_inline bool is_session(struct task_struct *task, struct dbt_slot *slot)
+{
+	__u64 start_ns = task_field(task, start_time);
+
+	if (!slot->task.start_ns)
+		slot->task.start_ns = start_ns;
+	return start_ns == slot->task.start_ns && !(task_field(task, flags) & PF_EXITING);
+}
+
+/* When a task that is off CPU left it, in the scheduler's clock: the kernel notes when it came, and how long it ran then. Too
+ * early by what interrupts and the hypervisor took meanwhile. */
+static __always_inline __u64 departure_of(struct task_struct *task)
+{
+	return task_field(task, sched_info.last_arrival) + task_field(task, se.sum_exec_runtime) -
+	       task_field(task, se.prev_sum_exec_runtime);
+}
+
+/* So many arrivals on a CPU between note and look tell what others were; where there are none, they are taken to be as long in the
+ * run queue as the session was in its turns since the last look, give or take. */
+#define ENOUGH_TO_JUDGE 16
+
+/* Whether a task that came onto a CPU `since` nanoseconds after the moment was blocked then, rather than in the run queue already. How
+ * long it was in the queue for this turn the kernel does not note: decided by lot, so that many are right on average. */
+static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, __u64 since)
+{
+	__u32 lately = slot->came_blocked + slot->came_queued;
+	__u64 turns = task_field(task, sched_info.pcount) - slot->turns;
+	__u64 queued = task_field(task, sched_info.run_delay) - slot->run_delay;
+
+	if (lately >= ENOUGH_TO_JUDGE)
+		return bpf_get_prandom_u32() % lately < slot->came_blocked;
+	return turns && bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
+}
+
+/* In which state was it at the moment? What happened since is undone, as far as the kernel's notes tell. */
+static __always_inline __u32 state_at(struct task_struct *task, struct dbt_slot *slot, __u64 moment)
+{
+	__u64 since = task_field(task, sched_info.last_arrival) - moment;
+	bool has_come = (__s64)since >= 0 && since <= LONGEST_TICK;
+	__u32 state;
+
+	if (task_field(task, on_cpu)) {
+		if (!has_come)
+			return TASK_ON_A_CPU;
+		return was_blocked(task, slot, since) ? TASK_RAN_SINCE : TASK_CAME;
+	}
+	state = task_field(task, __state);
+	if (state == TASK_RUNNING && task_field(task, sched_info.last_queued) >= moment)
+		state = TASK_WAKING; /* since the moment */
+	if (departure_of(task) < moment)
+		return state;
+	/* It ran at the moment, or since. */
+	if (!has_come)
+		return TASK_DISPLACED;
+	if (!was_blocked(task, slot, since))
+		return TASK_CAME;
+	/* It was blocked, ran, and is blocked again: in which wait it was then nobody has noted. The one that it is in now stands
+	 * for it: a wait begins as often as it ends. Left out, naps would be lost that are not much longer than the look is
+	 * late. */
+	return state == TASK_RUNNING || state == TASK_WAKING ? TASK_RAN_SINCE : state;
+}
+
+/* One look of the timer at all sessions. */
+struct dbt_noting {
+	__u64 moment;    /* CLOCK_MONOTONIC */
+	__u64 since;     /* the same of the scheduler's clock */
+	__u64 event;     /* where the session that was interrupted has its wait event's pointer; 0 = it is none */
+	__u64 stack;     /* where its stack begins: sessions of one server have that in common, and two servers do not */
+};
+
+/* For so many more sessions there is room in this interrupt: it must be over soon. (Where the verifier does not follow it.) */
+#define MOST_NOTED 128
+__u32 room_for_notes = 0;
+
+/* Whose memory can be read here. */
+static __always_inline void look_at_interrupted(struct dbt_noting *noting, struct task_struct *interrupted)
+{
+	__u32 pid = (__u32)bpf_get_current_pid_tgid();
+	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
+
+	if (!target || target->source.kind != SOURCE_POINTER)
+		return;
+	noting->event = target->source.event;
+	noting->stack = BPF_CORE_READ(interrupted, mm, start_stack);
+}
+
+static __always_inline bool is_of_its_server(struct dbt_slot *slot, struct dbt_noting *noting)
+{
+	return noting->event && noting->event == slot->source.event && noting->stack == slot->shared.stack;
+}
+
+/* What the session says of itself, by the memory that it shares with the one that was interrupted. */
+static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noting *noting)
+{
+	struct dbt_note *note = &slot->note;
+	__u32 wait;
+
+	note->activity.wait = WAIT_NOT_READ;
+	if (!slot->shared.wait || !is_of_its_server(slot, noting) ||
+	    read_memory(0, &wait, sizeof(wait), slot->shared.wait))
+		return;
+	note->activity = (struct dbt_activity){ .wait = wait };
+	if (slot->shared.record) {
+		read_record(0, &slot->source, slot->shared.record, &note->activity);
+		name_by_record(0, &slot->source, slot->shared.record, &slot->text, &note->activity, true);
+	}
+}
+
+static __always_inline void note_session(struct task_struct *task, struct dbt_slot *slot, __u32 i, struct dbt_noting *noting)
+{
+	struct dbt_note *note = &slot->note;
+	struct dbt_mark *mark;
+	bool is_torn = true;
+
+	for (int looks = 0; looks < LOOKS && is_torn; looks++) {
+		note->switches = switches_of(task);
+		note->turns = task_field(task, sched_info.pcount);
+		note->woken_by_session = 0;
+		note->state = state_at(task, slot, noting->since);
+		note->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+		note_activity(slot, noting);
+		is_torn = switches_of(task) != note->switches || (is_off_cpu(note->state) && task_field(task, on_cpu));
+	}
+	if (is_torn)
+		return; /* it is looked at as if there were no timer */
+	if (is_off_cpu(note->state) && note->state != TASK_RUNNING) {
+		mark = bpf_task_storage_get(&marks, task, 0, 0);
+		if (mark) {
+			mark->slot = i + 1;
+			mark->noted = note->switches + 1;
+		}
+	}
+	ordered();
+	note->moment = noting->moment;
+}
+
+static __always_inline void note_slot(struct dbt_slot *slot, __u32 i, struct dbt_noting *noting)
+{
+	struct task_struct *task = bpf_task_from_pid(slot->task.pid);
+
+	if (!task)
+		return;
+	if (is_session(task, slot))
+		note_session(task, slot, i, noting);
+	bpf_task_release(task);
+}
+
+static long note_slot_in_time(__u32 i, struct dbt_noting *noting)
+{
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
+
+	if (!slot || !slot->task.pid || !slot->was_awake || slot->note.moment == noting->moment)
+		return 0;
+	if (!room_for_notes)
+		return 1;
+	room_for_notes--;
+	note_slot(slot, i, noting);
+	return 0;
+}
+
+/* A session is woken that was noted: the last chance to learn what it waits for. Where another one wakes it, they have it in common. */
+static __always_inline void note_waking(struct task_struct *task, struct task_struct *waker, struct dbt_mark *mark)
+{
+	__u32 index = mark->slot - 1;
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &index);
+	__u64 switches = mark->noted - 1;
+	struct dbt_noting noting = {};
+
+	mark->noted = 0;
+	if (!slot || slot->task.pid != task->pid || switches != switches_of(task))
+		return;
+	look_at_interrupted(&noting, waker);
+	if (!is_of_its_server(slot, &noting))
+		return;
+	slot->note.woken_by_session = 1;
+	if (slot->note.activity.wait == WAIT_NOT_READ)
+		note_activity(slot, &noting);
+}
+
+/* In the interrupt. A session that slept through the last period sleeps on, as a rule: it can be looked at later. */
+static int note_moment(void *map, int *key, struct dbt_announced *pass)
+{
+	struct dbt_noting noting = {
+		.moment = pass->moment,
+		.since = pass->moment - arrival_clock_offset,
+	};
+	__u64 begin = bpf_ktime_get_ns();
+
+	if (!arrival_clock_offset)
+		return 0;
+	room_for_notes = MOST_NOTED;
+	look_at_interrupted(&noting, bpf_get_current_task_btf());
+	bpf_loop(pass->slots, note_slot_in_time, &noting, 0);
+	notes++;
+	notes_late_ns += begin - pass->moment;
+	notes_ns += bpf_ktime_get_ns() - begin;
+	return 0;
+}
+
+/* The sampler tells when its next pass will be. */
+SEC("syscall")
+int announce_moment(struct dbt_pass *pass)
+{
+	__u32 zero = 0;
+	struct dbt_announced *next = bpf_map_lookup_elem(&announced, &zero);
+
+	if (!next)
+		return 1;
+	if (!next->is_ready) {
+		if (bpf_timer_init(&next->timer, &announced, CLOCK_MONOTONIC) ||
+		    bpf_timer_set_callback(&next->timer, note_moment))
+			return 1;
+		next->is_ready = 1;
+	}
+	next->moment = pass->moment;
+	next->slots = pass->slots;
+	return bpf_timer_start(&next->timer, pass->moment, BPF_F_TIMER_ABS) ? 1 : 0;
+}
+
+#endif
