@@ -273,13 +273,11 @@ fn sample(
     loop {
         let moment = rhythm.next();
         // Sleepers are what they were at whatever moment.
-        if sessions_ran {
-            let announced = announce
+        let announced = sessions_ran
+            && announce
                 .as_ref()
                 .is_some_and(|program| announce_to(program, moment, shared));
-            passes.lock().unwrap_or_else(PoisonError::into_inner).announced =
-                if announced { moment } else { 0 };
-        }
+        passes.lock().unwrap_or_else(PoisonError::into_inner).announced = if announced { moment } else { 0 };
         timer.set(moment);
         if let (Some(punctual), true) = (&punctual, sessions_ran) {
             punctual.announce(moment);
