@@ -21,6 +21,7 @@ mod exact_statements;
 mod exploding_stacks;
 mod fingerprints;
 mod first_minute;
+mod hanging;
 mod hostile_files;
 mod io_workers;
 mod iolat;

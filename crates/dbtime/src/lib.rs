@@ -8,6 +8,8 @@
 //! import        files of other tools as a recording, or straight into a report
 //! reading       whatever can be named as a recording, opened
 //! output        where answers go, and what is said meanwhile
+//! queue         what waits for a thread that may be slow
+//! printer       text for who may not read it
 //! exit_code     how commands end
 //! throwaway     a PostgreSQL server for demo, tests and benchmarks
 //! ```
@@ -23,6 +25,8 @@ pub mod newest;
 pub mod options;
 pub mod output;
 pub mod page;
+mod printer;
+mod queue;
 pub mod reading;
 pub mod record;
 pub mod remains;

@@ -3,11 +3,14 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use dbtime_model::output::{Directory, Owner, Place, Readers};
 use dbtime_model::recording::RecordingError;
 use dbtime_report::{printable, printable_lines};
+
+use crate::printer::{Printer, Stream};
 
 /// Columns for text that goes to a file or a pipe.
 const WIDTH_WITHOUT_TERMINAL: usize = 120;
@@ -176,29 +179,60 @@ pub fn print_on(text: &str) -> anyhow::Result<bool> {
     }
 }
 
+/// Bytes that may wait for who reads standard error.
+const WAITING_TO_BE_SAID: usize = 64 << 10;
+/// How long they are waited for in the end.
+const READ_WITHIN: Duration = Duration::from_secs(1);
+
 /// One line on standard error that is drawn anew; nothing when it is no terminal.
 pub struct ProgressLine {
     drawn: bool,
+    /// Waits for the terminal.
+    printer: Option<Printer>,
 }
 
 impl ProgressLine {
     /// Nothing is drawn yet.
     pub fn new() -> ProgressLine {
-        ProgressLine { drawn: false }
+        ProgressLine {
+            drawn: false,
+            printer: None,
+        }
+    }
+
+    /// From now on nothing here waits for the terminal, or for who reads the pipe: what cannot be said in time is not. Where there can be
+    /// no thread that waits, all is as it was.
+    pub fn wait_for_nobody(&mut self) {
+        self.printer = Printer::start(Stream::Error, WAITING_TO_BE_SAID).ok();
     }
 
     /// Shows this text in place of the one before.
     pub fn show(&mut self, text: &str) {
         if io::stderr().is_terminal() {
             self.drawn = true;
-            let _ = write!(io::stderr(), "\r\x1b[K{}", printable(text));
+            self.write(format!("\r\x1b[K{}", printable(text)));
         }
     }
 
     /// Makes room for other output.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            self.write("\r\x1b[K".to_string());
+        }
+    }
+
+    /// As [`say`], in place of the line.
+    pub fn say(&mut self, text: std::fmt::Arguments<'_>) {
+        self.clear();
+        self.write(format!("{}\n", printable(&text.to_string())));
+    }
+
+    fn write(&mut self, text: String) {
+        match &mut self.printer {
+            Some(printer) => printer.print(text),
+            None => {
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
         }
     }
 }
@@ -212,6 +246,9 @@ impl Default for ProgressLine {
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
+        if let Some(printer) = self.printer.take() {
+            printer.finish_within(READ_WITHIN);
+        }
     }
 }
 

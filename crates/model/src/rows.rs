@@ -848,6 +848,36 @@ impl Rows {
         self.len() + frames
     }
 
+    /// What they take in memory, in bytes, about: texts that rows share count nothing.
+    pub fn bytes(&self) -> usize {
+        /// Of a text of one word, with what the allocator needs.
+        const WORD: usize = 32;
+        let links: usize = self.causes.iter().map(|row| row.chain.len()).sum();
+        let words = 2 * self.activity.len()
+            + 2 * self.counters.len()
+            + 6 * self.sessions.len()
+            + 2 * self.spans.len()
+            + 3 * self.switches.len()
+            + 2 * self.causes.len()
+            + 2 * links
+            + 3 * self.held_locks.len();
+        let frames: usize = self.stacks.iter().map(|row| row.frames.len()).sum();
+        size_of_val(&*self.activity)
+            + size_of_val(&*self.latency)
+            + size_of_val(&*self.counters)
+            + size_of_val(&*self.sessions)
+            + size_of_val(&*self.stacks)
+            + size_of_val(&*self.statements)
+            + size_of_val(&*self.spans)
+            + size_of_val(&*self.switches)
+            + size_of_val(&*self.causes)
+            + size_of_val(&*self.held_locks)
+            + links * size_of::<CauseLink>()
+            + frames * size_of::<Frame>()
+            + words * WORD
+            + self.text()
+    }
+
     /// Rows of the table that has most.
     pub(crate) fn most_of_a_table(&self) -> usize {
         let lengths = [

@@ -55,6 +55,10 @@ pub struct Quality {
     pub probes: Vec<Probe>,
     /// Sessions for which the recorder had no room.
     pub sessions_not_recorded: u64,
+    /// Rows that were dropped because the disk did not take them in time.
+    pub rows_dropped: u64,
+    /// Time of sessions that was in them, nanoseconds.
+    pub dropped_ns: u64,
     /// DB time in the period whose stacks are not in the recording, nanoseconds.
     pub missing_stacks_ns: u128,
     /// Sessions of which only activity was recorded.
@@ -189,6 +193,8 @@ impl LossCounters {
             missed_switches: larger(0, self.missed_switches),
             probes: meta.cost.programs.iter().map(Probe::from).collect(),
             sessions_not_recorded: told.sessions_not_recorded,
+            rows_dropped: told.rows_dropped,
+            dropped_ns: told.dropped_ns,
             recorder_cpu_ns: meta.cost.cpu_ns,
             recorder_percent_of_one_cpu: percent(meta.cost.cpu_ns.into(), length_ns),
             problems: problems.into_iter().map(|problem| problem.0).collect(),

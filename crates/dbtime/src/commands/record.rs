@@ -129,21 +129,20 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     line.show("attaching …");
     let outcome = record(&plan, &stop, &mut |progress| match progress {
         Progress::Started { meta, path } => {
-            line.clear();
-            say_what(&plan, meta, path);
+            line.wait_for_nobody();
+            say_what(&plan, meta, path, &mut line);
         }
         Progress::Elapsed(_) => {}
         Progress::Standing(standing) => line.show(&told(&standing, plan.duration)),
         Progress::Watched(second) => print_second(second),
-        Progress::Complete(outcome) => {
-            line.clear();
-            say_complete(outcome);
-        }
-        Progress::Note(note) => {
-            line.clear();
-            say(format_args!("note: {note}"));
-        }
+        Progress::Complete { path, bytes } => say_complete(path, bytes, &mut line),
+        Progress::Note(note) => line.say(format_args!("note: {note}")),
     })?;
+    // Nobody waits for the ledger of one of many.
+    let is_one_of_many = plan.rotate.is_some() || !plan.flight.is_empty();
+    if is_one_of_many && outcome.activity_rows > 0 {
+        say_complete(&outcome.path, outcome.meta.cost.bytes_written, &mut line);
+    }
     drop(line);
     if outcome.activity_rows == 0 {
         say(format_args!(
@@ -152,10 +151,8 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         ));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
-    // Nobody waits for the ledger of one of many.
-    match plan.rotate.is_some() || !plan.flight.is_empty() {
-        true => say_complete(&outcome),
-        false => show(outcome, arguments.html)?,
+    if !is_one_of_many {
+        show(outcome, arguments.html)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -166,14 +163,12 @@ fn directory(path: &Path) -> anyhow::Result<Directory> {
 }
 
 /// One of many.
-fn say_complete(outcome: &Outcome) {
-    if outcome.activity_rows > 0 {
-        say(format_args!(
-            "complete: {} ({:.1} MB)",
-            outcome.path.display(),
-            outcome.meta.cost.bytes_written as f64 / 1e6
-        ));
-    }
+fn say_complete(path: &Path, bytes: u64, line: &mut ProgressLine) {
+    line.say(format_args!(
+        "complete: {} ({:.1} MB)",
+        path.display(),
+        bytes as f64 / 1e6
+    ));
 }
 
 /// A line of JSON for who watches. Where nobody reads them they are dropped: recording waits for nobody.
@@ -186,7 +181,7 @@ fn print_second(second: &Watched) {
 }
 
 /// What is recorded, and what it had to do without.
-fn say_what(plan: &Plan, meta: &Meta, path: &Path) {
+fn say_what(plan: &Plan, meta: &Meta, path: &Path, line: &mut ProgressLine) {
     let until = match plan.duration {
         Some(duration) => format!("for {} s", duration.as_secs_f64()),
         None => "until Ctrl-C".to_string(),
@@ -195,12 +190,12 @@ fn say_what(plan: &Plan, meta: &Meta, path: &Path) {
         Output::At(_) => String::new(),
         Output::In(_) => format!(", into {}", path.display()),
     };
-    say(format_args!(
+    line.say(format_args!(
         "recording {} {} ({}) at {} Hz {until}{into}",
         meta.database.product, meta.database.version, meta.database.target, meta.collector.rate_hz
     ));
     for reason in &meta.collector.reasons {
-        say(format_args!("note: {reason}"));
+        line.say(format_args!("note: {reason}"));
     }
 }
 

@@ -1,20 +1,24 @@
 //! `dbtime sched`: context switches as they come, then a summary; perhaps a recording of them.
 
 use std::collections::HashMap;
+use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use clap::Args;
 use dbtime_collect::{Status, SwitchCollector};
 use dbtime_model::output::caller_of_sudo;
-use dbtime_model::recording::{Clock, Meta, RecordingWriter};
+use dbtime_model::recording::{Clock, Meta};
 use dbtime_model::{Rows, Session, SessionId};
-use dbtime_report::{SchedBuilder, Source, SwitchLine, json, text};
+use dbtime_report::{SchedBuilder, Source, SwitchLine, json, printable_lines, text};
 
 use crate::exit_code::NOTHING_RECORDED;
 use crate::options::{NewRecording, StopAfter, StreamFormat, TableFormat, TargetOptions};
-use crate::output::{self, say};
+use crate::output::{self, ProgressLine, say};
+use crate::printer::{Printer, Stream};
+use crate::record::{Output, Part, Progress, Sink};
 use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
 
@@ -48,6 +52,8 @@ const SEGMENT: Duration = Duration::from_secs(5);
 const SUMS: Duration = Duration::from_secs(1);
 /// Rows that wait to be written before a segment is full: some 30 MB.
 const ROWS_IN_MEMORY: usize = 100_000;
+/// Bytes of lines that may wait for who reads them: some 100,000 lines.
+const MOST_TEXT: usize = 16 << 20;
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
 /// Switches are a flood: the heading comes again after so many.
@@ -72,19 +78,17 @@ pub(super) fn run(arguments: &SchedArguments) -> anyhow::Result<ExitCode> {
     mend();
     let stop = stop_on_signals(Second::Ends)?;
     let ended = show_all(arguments, &stop)?;
+    if ended == Ended::NothingSeen {
+        say(format_args!("dbtime: no context switch was seen"));
+        return Ok(ExitCode::from(NOTHING_RECORDED));
+    }
     if let Some(path) = &arguments.recording.output {
         let path = path.display();
         say(format_args!(
             "recorded {path}: see it with 'dbtime report {path}'"
         ));
     }
-    Ok(match ended {
-        Ended::Shown | Ended::ReaderGone => ExitCode::SUCCESS,
-        Ended::NothingSeen => {
-            say(format_args!("dbtime: no context switch was seen"));
-            ExitCode::from(NOTHING_RECORDED)
-        }
-    })
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Shows switches until the time is over, `stop` is set, or the target has ended; and then the summary.
@@ -97,6 +101,12 @@ fn show_all(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<End
         .transpose()?;
     let mut collector = SwitchCollector::start(&arguments.target.target())?;
     let meta = collector.meta();
+    // From here on this thread takes what the kernel sends, and waits for nobody else.
+    let sink = place
+        .map(|place| Sink::begin(Output::At(place), caller_of_sudo(), false, meta.clone()))
+        .transpose()?;
+    let mut line = ProgressLine::new();
+    line.wait_for_nobody();
     let mut shown = Shown {
         format: arguments.stream.format,
         with_lines: !arguments.summary,
@@ -104,70 +114,60 @@ fn show_all(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<End
         summary: SchedBuilder::new(arguments.top),
         pending: Rows::default(),
         sessions: HashMap::new(),
-        writer: place
-            .map(|place| RecordingWriter::create_at(place, meta.clone()))
-            .transpose()?,
+        sink,
+        printer: Printer::start(Stream::Output, MOST_TEXT).context("a thread that prints")?,
+        line,
     };
     let until = match arguments.stop.duration {
         Some(duration) => format!("for {} s", duration.as_secs_f64()),
         None => "until Ctrl-C".to_string(),
     };
-    say(format_args!(
+    shown.line.say(format_args!(
         "context switches of {} {} ({}) {until}",
         meta.database.product, meta.database.version, meta.database.target
     ));
     for reason in &meta.collector.reasons {
-        say(format_args!("note: {reason}"));
+        shown.line.say(format_args!("note: {reason}"));
     }
-    match follow(arguments, stop, &mut collector, &mut shown) {
-        Ok(reader_is_there) => shown.end(collector.meta(), reader_is_there),
-        Err(e) => {
-            shown.give_up();
-            Err(e)
-        }
-    }
+    let followed = follow(arguments, stop, &mut collector, &mut shown);
+    shown.end(followed, &mut collector)
 }
 
-/// Shows and writes switches until the end. False when nobody reads any longer.
+/// Shows and writes switches until the end.
 fn follow(
     arguments: &SchedArguments,
     stop: &AtomicBool,
     collector: &mut SwitchCollector,
     shown: &mut Shown,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut next_segment = start + SEGMENT;
     let mut next_sums = start + SUMS;
     let mut told = 0;
-    let mut reader_is_there = true;
     loop {
         let status = collector.step(STEP)?;
-        reader_is_there = shown.switches(collector)? && reader_is_there;
+        shown.switches(collector);
         if Instant::now() >= next_sums {
             next_sums += SUMS;
             shown.sums(collector);
         }
         for note in &collector.notes()[told..] {
-            say(format_args!("note: {}", note.text));
+            shown.line.say(format_args!("note: {}", note.text));
         }
         told = collector.notes().len();
         if Instant::now() >= next_segment || shown.pending.len() >= ROWS_IN_MEMORY {
             next_segment = Instant::now() + SEGMENT;
-            shown.write(collector.meta())?;
+            shown.write(collector);
         }
         let time_is_over = arguments
             .stop
             .duration
             .is_some_and(|duration| start.elapsed() >= duration);
-        if time_is_over || status == Status::Ended || !reader_is_there || stop.load(Ordering::Relaxed) {
-            break;
+        let is_over = time_is_over || status == Status::Ended || stop.load(Ordering::Relaxed);
+        if is_over || !shown.goes_on() {
+            return Ok(());
         }
     }
-    collector.finish();
-    reader_is_there = shown.switches(collector)? && reader_is_there;
-    shown.sums(collector);
-    shown.write(collector.meta())?;
-    Ok(reader_is_there)
 }
 
 /// What becomes of the rows.
@@ -179,7 +179,11 @@ struct Shown {
     /// Not written yet.
     pending: Rows,
     sessions: HashMap<SessionId, Session>,
-    writer: Option<RecordingWriter>,
+    sink: Option<Sink>,
+    /// Of standard output.
+    printer: Printer,
+    /// On standard error.
+    line: ProgressLine,
 }
 
 impl Shown {
@@ -191,13 +195,13 @@ impl Shown {
         let described = rows.sessions.iter().cloned().map(Session::from);
         self.sessions
             .extend(described.map(|session| (session.id, session)));
-        if self.writer.is_some() {
+        if self.sink.is_some() {
             self.pending.append(rows);
         }
     }
 
-    /// Takes the switches that have come. False when nobody reads any longer.
-    fn switches(&mut self, collector: &mut SwitchCollector) -> anyhow::Result<bool> {
+    /// Takes the switches that have come.
+    fn switches(&mut self, collector: &mut SwitchCollector) {
         let switches = collector.take_switches();
         switches.iter().for_each(|row| self.summary.add_switch(row));
         let mut text = String::new();
@@ -219,45 +223,54 @@ impl Shown {
                 self.lines += 1;
             }
         }
-        if self.writer.is_some() {
+        if self.sink.is_some() {
             self.pending.switches.extend(switches);
         }
-        output::print_on(&text)
-    }
-
-    /// Writes a segment of the recording, if there is to be one.
-    fn write(&mut self, meta: Meta) -> anyhow::Result<()> {
-        let Some(writer) = &mut self.writer else {
-            return Ok(());
-        };
-        let (segments, bytes) = (writer.meta().segments.clone(), writer.meta().cost.bytes_written);
-        *writer.meta() = meta;
-        writer.meta().segments = segments;
-        writer.meta().cost.bytes_written = bytes;
-        writer.write(&self.pending)?;
-        self.pending = Rows::default();
-        Ok(())
-    }
-
-    /// Leaves what was written, for there is an error. Nothing is left of a recording that has nothing in it: it would only block
-    /// the name.
-    fn give_up(self) {
-        if let Some(mut writer) = self.writer
-            && writer.meta().segments.last == 0
-            && let Err(e) = writer.discard()
-        {
-            say(format_args!("note: {e}"));
+        if !text.is_empty() {
+            self.printer.print(printable_lines(&text).to_string());
         }
     }
 
-    fn end(mut self, meta: Meta, reader_is_there: bool) -> anyhow::Result<Ended> {
-        if let Some(writer) = self.writer.take() {
-            let directory = writer.directory()?;
-            writer.finish()?;
-            if let Some(text) = output::give(&directory, caller_of_sudo()) {
-                say(format_args!("note: {text}"));
+    /// Hands on what is to be recorded, if there is to be a recording.
+    fn write(&mut self, collector: &SwitchCollector) {
+        if let Some(sink) = &mut self.sink {
+            let part = part(std::mem::take(&mut self.pending), collector.meta());
+            let mut tell = telling(&mut self.line);
+            sink.take(part, &mut tell);
+            sink.tell(&mut tell);
+        }
+    }
+
+    /// False when nobody reads any longer, or the recording cannot be written.
+    fn goes_on(&self) -> bool {
+        self.printer.is_printing() && self.sink.as_ref().is_none_or(Sink::is_writing)
+    }
+
+    /// What came in until an error is shown and written all the same.
+    fn end(mut self, followed: anyhow::Result<()>, collector: &mut SwitchCollector) -> anyhow::Result<Ended> {
+        collector.finish();
+        self.switches(collector);
+        self.sums(collector);
+        let meta = collector.meta();
+        // Before the last lines are waited for, which nobody may read.
+        let written = match self.sink.take() {
+            Some(sink) => {
+                let last = part(std::mem::take(&mut self.pending), meta.clone());
+                sink.finish(last, &mut telling(&mut self.line)).map(|_| ())
             }
+            None => Ok(()),
+        };
+        match self.printer.dropped() {
+            0 => {}
+            lines => self.line.say(format_args!(
+                "note: {lines} lines are not shown, they were not read in time; the summary has all switches"
+            )),
         }
+        followed.and(written)?;
+        let reader_is_there = match self.printer.finish() {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => false,
+            other => other.context("standard output").map(|()| true)?,
+        };
         let facts = meta.scheduling.clone().unwrap_or_default();
         let sessions = self.sessions.drain().map(|(_, session)| session.into()).collect();
         let described = Source::memory(
@@ -279,5 +292,22 @@ impl Shown {
                 (_, false) => Ended::ReaderGone,
             },
         )
+    }
+}
+
+fn part(rows: Rows, meta: Meta) -> Part {
+    Part {
+        now_us: meta.end_us,
+        rows,
+        meta,
+    }
+}
+
+/// Notes of who writes.
+fn telling(line: &mut ProgressLine) -> impl FnMut(Progress<'_>) {
+    |progress| {
+        if let Progress::Note(text) = progress {
+            line.say(format_args!("note: {text}"));
+        }
     }
 }

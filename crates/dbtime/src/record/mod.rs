@@ -3,6 +3,7 @@
 //! ```text
 //! series    which recording a row belongs to: one ends and the next one begins
 //! segments  one recording on its way to disk
+//! sink      the thread that both are on, and what waits for it
 //! measure   what can be watched of a recording while it is made
 //! naming    what a recording is called that was given no name
 //! standing  how a recording stands, once a second
@@ -12,6 +13,7 @@ mod measure;
 mod naming;
 mod segments;
 mod series;
+mod sink;
 mod standing;
 
 use std::path::{Path, PathBuf};
@@ -25,11 +27,10 @@ use dbtime_model::recording::Meta;
 
 pub use measure::Measure;
 pub(crate) use naming::plain_words;
-pub(crate) use segments::Segments;
-pub(crate) use series::begin_segments;
+pub(crate) use sink::{Ending as Finishing, Part, Sink};
 pub use standing::{Standing, Watched};
 
-use series::Series;
+use series::{Series, next_multiple};
 use standing::Watch;
 
 /// What a killed recorder loses at most, in the first minutes ([`WHOLE_SECONDS`]).
@@ -113,7 +114,12 @@ pub enum Progress<'a> {
     /// A second is over.
     Watched(&'a Watched),
     /// A recording is whole, and the next one goes on.
-    Complete(&'a Outcome),
+    Complete {
+        /// Where it is.
+        path: &'a Path,
+        /// Its size.
+        bytes: u64,
+    },
     /// Something remarkable.
     Note(&'a str),
 }
@@ -131,13 +137,15 @@ pub fn record(
     let mut collector = Collector::start(&plan.collect, &ending)?;
     let mut meta = collector.meta();
     meta.collector.flight = plan.flight.clone();
-    let mut series = Series::begin(plan, meta.clone())?;
+    let series = Series::begin(plan, meta.clone())?;
     if plan.alone {
         collector.give_up_privileges(plan.owner.is_some())?;
     }
+    // From here on this thread takes what the kernel sends, and waits for nobody else.
+    let mut sink = Sink::start(series)?;
     tell(Progress::Started {
         meta: &meta,
-        path: &series.path(),
+        path: &sink.path(),
     });
 
     let start = Instant::now();
@@ -145,18 +153,18 @@ pub fn record(
         ending.set_time(at);
     }
     let mut next_segment = start + SEGMENT;
+    let mut next_recording_us = plan.rotate.map(|every| first_after(meta.start_us, every));
     let mut notes_told = 0;
     let mut watch = Watch::new(meta.start_us, &plan.watch);
-    let ended = loop {
+    let ended: anyhow::Result<()> = loop {
         let status = match collector.step(STEP) {
             Ok(status) => status,
             Err(e) => break Err(e.into()),
         };
         let elapsed = start.elapsed();
         tell(Progress::Elapsed(elapsed));
-        let is_next_second = watch.is_due(elapsed);
-        if is_next_second {
-            let bytes = series.bytes_written();
+        if watch.is_due(elapsed) {
+            let bytes = sink.bytes_written();
             tell(Progress::Standing(watch.look(&collector, elapsed, bytes)));
             for second in watch.take_watched() {
                 tell(Progress::Watched(&second));
@@ -166,11 +174,14 @@ pub fn record(
             tell(Progress::Note(&note.text));
         }
         notes_told = collector.notes().len();
-        let writes = Instant::now() >= next_segment || collector.has_much_to_take();
-        // Before rows are written: those of the next recording's time belong to it.
-        if (is_next_second || writes) && series.turn(&mut collector, tell) {
+        // What was told until then is in the recording before.
+        if let Some(begun_us) = sink.tell(tell) {
+            collector.describe_again(begun_us);
             notes_told = collector.notes().len();
         }
+        let now_us = collector.now_us();
+        let is_next_recording = next_recording_us.is_some_and(|next_us| now_us >= next_us);
+        let writes = Instant::now() >= next_segment || is_next_recording || collector.has_much_to_take();
         if writes {
             // Not one for each that was missed while dbtime was stopped.
             next_segment = Instant::now()
@@ -179,9 +190,10 @@ pub fn record(
                     false => LATER_SEGMENT,
                 };
             watch.rows_are_taken(&collector);
-            if let Err(e) = series.write(&mut collector, tell) {
-                break Err(e);
+            if is_next_recording {
+                next_recording_us = plan.rotate.map(|every| first_after(now_us, every));
             }
+            sink.take(part(&mut collector), tell);
         }
         let time_is_over = plan.duration.is_some_and(|duration| elapsed >= duration);
         let nothing_left = match status {
@@ -189,15 +201,40 @@ pub fn record(
             Status::ServerGone(since) => since.elapsed() >= SERVER_MAY_RETURN,
             Status::Ended => true,
         };
-        if time_is_over || nothing_left || stop.load(Ordering::Relaxed) {
+        let is_over = time_is_over || nothing_left || stop.load(Ordering::Relaxed);
+        if is_over || !sink.is_writing() {
             break Ok(());
         }
     };
+    // Whoever does not write any more has the first error; otherwise it is the one of these that came first.
+    let was_writing = sink.is_writing();
+    let finished = collector.finish().map_err(anyhow::Error::from);
     // What came in until an error is written all the same.
-    let last = collector
-        .finish()
-        .map_err(anyhow::Error::from)
-        .and_then(|()| series.write(&mut collector, tell));
-    let outcome = series.finish(last.err(), tell)?;
-    ended.map(|()| outcome)
+    let outcome = sink.finish(part(&mut collector), tell);
+    let ended = match was_writing {
+        true => ended.and(finished),
+        false => ended,
+    };
+    match (ended, outcome) {
+        (Err(first), Err(second)) => {
+            tell(Progress::Note(&format!("{second:#}")));
+            Err(first)
+        }
+        (ended, outcome) => ended.and(outcome),
+    }
+}
+
+/// What has come since the last time.
+fn part(collector: &mut Collector) -> Part {
+    let rows = collector.take_rows();
+    Part {
+        rows,
+        meta: collector.meta(),
+        now_us: collector.now_us(),
+    }
+}
+
+/// The first multiple of a time after a moment.
+fn first_after(moment_us: i64, every: Duration) -> i64 {
+    next_multiple(moment_us, i64::try_from(every.as_micros()).unwrap_or(i64::MAX))
 }

@@ -8,7 +8,8 @@ use dbtime_model::Rows;
 use dbtime_model::output::{Directory, Owner, Place};
 use dbtime_model::recording::{Meta, Note, RecordingError, RecordingWriter};
 
-use super::{Outcome, Progress};
+use super::Outcome;
+use super::sink::Told;
 use crate::output::give;
 
 /// As often segments become one file of each table: 24 files a day.
@@ -19,16 +20,18 @@ const ROWS_IN_MEMORY: usize = 500_000;
 const STACKS_IN_MEMORY: usize = 8_000;
 
 /// See the module.
-pub(crate) struct Segments {
+pub(super) struct Segments {
     writer: RecordingWriter,
     /// Its directory, whatever becomes of its name.
     directory: Directory,
     /// Rows that wait to be written.
-    pub(crate) pending: Rows,
+    pub(super) pending: Rows,
     /// Why the last segment could not be written.
     failed: Option<RecordingError>,
     notes: Vec<Note>,
     activity_rows: u64,
+    /// Rows of single context switches.
+    switch_rows: u64,
     next_compaction: Instant,
     /// It has been told that segments cannot be merged.
     cannot_compact: bool,
@@ -41,7 +44,7 @@ impl Segments {
     ///
     /// # Errors
     /// The name is taken, or nothing can be made there.
-    pub(crate) fn begin(place: Place, meta: Meta) -> Result<Segments, RecordingError> {
+    pub(super) fn begin(place: Place, meta: Meta) -> Result<Segments, RecordingError> {
         let writer = RecordingWriter::create_at(place, meta)?;
         let directory = writer
             .directory()
@@ -53,6 +56,7 @@ impl Segments {
             failed: None,
             notes: Vec::new(),
             activity_rows: 0,
+            switch_rows: 0,
             next_compaction: Instant::now() + COMPACTION,
             cannot_compact: false,
             is_prepared: false,
@@ -60,17 +64,17 @@ impl Segments {
     }
 
     /// What `meta.json` says.
-    pub(crate) fn meta(&mut self) -> &Meta {
+    pub(super) fn meta(&mut self) -> &Meta {
         self.writer.meta()
     }
 
     /// Where it was begun.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.writer.path()
     }
 
     /// Where it is.
-    pub(crate) fn directory(&self) -> &Directory {
+    pub(super) fn directory(&self) -> &Directory {
         &self.directory
     }
 
@@ -79,7 +83,7 @@ impl Segments {
     ///
     /// # Errors
     /// Too much waits.
-    pub(crate) fn write(&mut self, mut meta: Meta, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, mut meta: Meta, tell: &mut dyn FnMut(Told)) -> anyhow::Result<()> {
         meta.segments = self.writer.meta().segments.clone();
         meta.cost.bytes_written = self.writer.meta().cost.bytes_written;
         meta.notes.extend(self.notes.clone());
@@ -95,7 +99,7 @@ impl Segments {
             Err(e) if self.pending.len() < ROWS_IN_MEMORY && self.pending.stacks.len() < STACKS_IN_MEMORY => {
                 if self.failed.is_none() {
                     let text = format!("a segment could not be written, it is tried again: {e}");
-                    tell(Progress::Note(&text));
+                    tell(Told::Note(text.clone()));
                     self.notes.push(Note { time_us: now, text });
                 }
                 self.failed = Some(e);
@@ -132,12 +136,13 @@ impl Segments {
     fn write_segment(&mut self) -> Result<(), RecordingError> {
         self.writer.write(&self.pending)?;
         self.activity_rows += self.pending.activity.len() as u64;
+        self.switch_rows += self.pending.switches.len() as u64;
         self.pending = Rows::default();
         Ok(())
     }
 
     /// Merges segments when it is time; at the end, all that are left. What cannot be merged stays as it is.
-    fn compact(&mut self, at_end: bool, now_us: i64, tell: &mut dyn FnMut(Progress<'_>)) {
+    fn compact(&mut self, at_end: bool, now_us: i64, tell: &mut dyn FnMut(Told)) {
         let merged = self.writer.go_on_compacting(at_end).and_then(|()| {
             if at_end || Instant::now() >= self.next_compaction || self.writer.has_much_to_merge() {
                 self.next_compaction = Instant::now() + COMPACTION;
@@ -148,7 +153,7 @@ impl Segments {
         if let (Err(e), false) = (merged, self.cannot_compact) {
             self.cannot_compact = true;
             let text = format!("segments cannot be merged, they stay as they are: {e}");
-            tell(Progress::Note(&text));
+            tell(Told::Note(text.clone()));
             self.notes.push(Note {
                 time_us: now_us,
                 text,
@@ -157,12 +162,12 @@ impl Segments {
     }
 
     /// True when nothing waits to be written.
-    pub(crate) fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> bool {
         self.pending.is_empty()
     }
 
     /// Goes on with what is to be done before [`Segments::finish`], beside what else happens. True when nothing is left.
-    pub(crate) fn prepare_to_finish(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
+    pub(super) fn prepare_to_finish(&mut self, tell: &mut dyn FnMut(Told)) -> bool {
         if !self.writer.is_compacting() && !self.cannot_compact {
             self.next_compaction = Instant::now();
         }
@@ -177,31 +182,27 @@ impl Segments {
     ///
     /// # Errors
     /// Its end is missing.
-    pub(crate) fn finish(
+    pub(super) fn finish(
         self,
         failed: Option<anyhow::Error>,
         owner: Option<Owner>,
-        tell: &mut dyn FnMut(Progress<'_>),
+        tell: &mut dyn FnMut(Told),
     ) -> anyhow::Result<Outcome> {
         let directory = self.directory.try_clone()?;
         let outcome = self.end(failed, tell);
         // Also when it has ended early.
         if let Some(text) = give(&directory, owner) {
-            tell(Progress::Note(&text));
+            tell(Told::Note(text));
         }
         outcome
     }
 
-    fn end(
-        mut self,
-        failed: Option<anyhow::Error>,
-        tell: &mut dyn FnMut(Progress<'_>),
-    ) -> anyhow::Result<Outcome> {
+    fn end(mut self, failed: Option<anyhow::Error>, tell: &mut dyn FnMut(Told)) -> anyhow::Result<Outcome> {
         let meta = self.writer.meta().clone();
         let path = self.writer.path();
         if let Some(now) = self.writer.moved() {
             let text = format!("{} was moved meanwhile, to {}", path.display(), now.display());
-            tell(Progress::Note(&text));
+            tell(Told::Note(text));
         }
         let path = self.writer.moved().unwrap_or(path);
         let waits = !self.pending.is_empty();
@@ -219,7 +220,8 @@ impl Segments {
         if failed.is_none() && !self.is_prepared {
             self.compact(true, meta.end_us, tell);
         }
-        let is_empty = self.activity_rows == 0 && (failed.is_none() || meta.segments.last == 0);
+        let has_rows = self.activity_rows > 0 || self.switch_rows > 0;
+        let is_empty = !has_rows && (failed.is_none() || meta.segments.last == 0);
         let ended = match (is_empty, &failed) {
             // It would only block the name.
             (true, _) => self.writer.discard(),

@@ -6,13 +6,13 @@
 
 use std::path::PathBuf;
 
-use dbtime_collect::Collector;
 use dbtime_model::output::{Directory, Owner};
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Quality, Recording, RecordingError};
 use dbtime_model::{Described, Rows, SessionRow, StackRow, StatementRow};
 
 use super::segments::Segments;
-use super::{Outcome, Output, Plan, Progress};
+use super::sink::{Part, Told};
+use super::{Outcome, Output, Plan};
 
 /// How long rows may come late: time of a second is divided by the samples that follow, sessions that end are asked for their names.
 /// What comes later still is written into the recording that goes on.
@@ -107,17 +107,40 @@ impl Series {
         if let Some(rotation) = &rotation {
             meta.collector.series = rotation.series.clone();
         }
+        let current = begin_segments(&plan.output, meta.clone(), rotation.is_some())?;
         Ok(Series {
-            output: plan.output.clone(),
-            owner: plan.owner,
             flight: plan.flight.clone(),
-            start_us: meta.start_us,
-            current: begin_segments(&plan.output, meta, rotation.is_some())?,
             rotation,
+            ..Series::of(plan.output.clone(), plan.owner, current, &meta)
+        })
+    }
+
+    /// Begins one recording, which has no other after it; `is_one_of_many`: where its name is taken it gets another one.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn begin_alone(
+        output: Output,
+        owner: Option<Owner>,
+        is_one_of_many: bool,
+        meta: Meta,
+    ) -> Result<Series, RecordingError> {
+        let current = begin_segments(&output, meta.clone(), is_one_of_many)?;
+        Ok(Series::of(output, owner, current, &meta))
+    }
+
+    fn of(output: Output, owner: Option<Owner>, current: Segments, meta: &Meta) -> Series {
+        Series {
+            output,
+            owner,
+            flight: String::new(),
+            start_us: meta.start_us,
+            current,
+            rotation: None,
             quality: Quality::default(),
             cost: Cost::default(),
             last_complete: None,
-        })
+        }
     }
 
     /// Where the current recording was begun.
@@ -125,31 +148,46 @@ impl Series {
         self.current.path()
     }
 
-    /// Of the current recording.
+    /// Bytes of the current recording that are on the disk.
     pub(super) fn bytes_written(&mut self) -> u64 {
         self.current.meta().cost.bytes_written
     }
 
-    /// Begins the next recording when it is time, and ends the one before. Where it cannot be begun the current one goes on. True when
-    /// one was begun: the collector's notes of the time before are gone.
-    pub(super) fn turn(&mut self, collector: &mut Collector, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
+    /// True while the recording before is merged: that goes on whether rows come or not.
+    pub(super) fn has_more_to_do(&self) -> bool {
+        let before = self.rotation.as_ref().map(|rotation| &rotation.before);
+        matches!(before, Some(Before::Ending(_)))
+    }
+
+    /// Writes what has come; begins the next recording before that when it is time.
+    ///
+    /// # Errors
+    /// Too much waits to be written.
+    pub(super) fn take(&mut self, part: Part, tell: &mut dyn FnMut(Told)) -> anyhow::Result<()> {
         self.end_before(tell);
+        // Before rows are written: those of the next recording's time belong to it.
+        self.turn(&part.meta, part.now_us, tell);
+        let meta = self.meta_of(part.meta, self.start_us);
+        self.sort_in(part.rows, part.now_us, tell)?;
+        self.current.write(meta, tell)
+    }
+
+    /// Begins the next recording when it is time. Where it cannot be begun the current one goes on.
+    fn turn(&mut self, meta: &Meta, now_us: i64, tell: &mut dyn FnMut(Told)) {
         let Some(rotation) = &mut self.rotation else {
-            return false;
+            return;
         };
-        let now_us = collector.now_us();
         if now_us < rotation.until_us || !matches!(rotation.before, Before::None) {
-            return false;
+            return;
         }
         // Later than it should be, some rows of the time after are in the current recording, and its end lies behind them.
         if rotation.rows_until_us > rotation.until_us {
             rotation.until_us = multiple_from(rotation.rows_until_us, rotation.window_us);
             if now_us < rotation.until_us {
-                return false;
+                return;
             }
         }
         let cut_us = rotation.until_us;
-        let meta = collector.meta();
         // Of what was counted until now nothing is of its time.
         let begun = Meta {
             quality: Quality::default(),
@@ -165,16 +203,16 @@ impl Series {
         ended.end_us = cut_us;
         ended.notes.retain(|note| note.time_us < cut_us);
         let Some(rotation) = &mut self.rotation else {
-            return false;
+            return;
         };
         let (next, directory) = match next {
             Ok(next) => next,
             Err(e) => {
                 if !std::mem::replace(&mut rotation.told, true) {
                     let text = format!("the next recording cannot be begun, this one goes on: {e}");
-                    tell(Progress::Note(&text));
+                    tell(Told::Note(text));
                 }
-                return false;
+                return;
             }
         };
         let described = std::mem::take(&mut rotation.described);
@@ -191,15 +229,14 @@ impl Series {
         }));
         rotation.told = false;
         rotation.until_us = next_multiple(now_us, rotation.every_us);
-        self.quality = meta.quality;
-        self.cost = meta.cost;
+        self.quality = meta.quality.clone();
+        self.cost = meta.cost.clone();
         self.start_us = cut_us;
-        collector.describe_again(cut_us);
-        true
+        tell(Told::Turned(cut_us));
     }
 
     /// Makes the recording before complete, step by step.
-    fn end_before(&mut self, tell: &mut dyn FnMut(Progress<'_>)) {
+    pub(super) fn end_before(&mut self, tell: &mut dyn FnMut(Told)) {
         let Some(rotation) = &mut self.rotation else {
             return;
         };
@@ -209,38 +246,18 @@ impl Series {
         {
             match segments.finish(None, self.owner, tell) {
                 Ok(outcome) => {
-                    tell(Progress::Complete(&outcome));
                     if outcome.activity_rows > 0 {
+                        tell(Told::complete(&outcome));
                         self.last_complete = Some(outcome);
                     }
                 }
-                Err(e) => tell(Progress::Note(&format!("{e:#}"))),
+                Err(e) => tell(Told::Note(format!("{e:#}"))),
             }
         }
     }
 
-    /// Writes what has come.
-    ///
-    /// # Errors
-    /// Too much waits to be written.
-    pub(super) fn write(
-        &mut self,
-        collector: &mut Collector,
-        tell: &mut dyn FnMut(Progress<'_>),
-    ) -> anyhow::Result<()> {
-        let rows = collector.take_rows();
-        let meta = self.meta_of(collector.meta(), self.start_us);
-        self.sort_in(rows, collector.now_us(), tell)?;
-        self.current.write(meta, tell)
-    }
-
     /// Rows of the recording before are written, all others wait to be.
-    fn sort_in(
-        &mut self,
-        mut rows: Rows,
-        now_us: i64,
-        tell: &mut dyn FnMut(Progress<'_>),
-    ) -> anyhow::Result<()> {
+    fn sort_in(&mut self, mut rows: Rows, now_us: i64, tell: &mut dyn FnMut(Told)) -> anyhow::Result<()> {
         let Some(rotation) = &mut self.rotation else {
             self.current.pending.append(rows);
             return Ok(());
@@ -311,7 +328,7 @@ impl Series {
     pub(super) fn finish(
         self,
         failed: Option<anyhow::Error>,
-        tell: &mut dyn FnMut(Progress<'_>),
+        tell: &mut dyn FnMut(Told),
     ) -> anyhow::Result<Outcome> {
         let before = match self.rotation.map(|rotation| rotation.before) {
             Some(Before::Open(open)) => Some(open.segments),
@@ -319,11 +336,26 @@ impl Series {
             Some(Before::None) | None => None,
         };
         let before = before.map(|segments| segments.finish(None, self.owner, tell));
-        let outcome = self.current.finish(failed, self.owner, tell)?;
-        let before = before.transpose()?.filter(|before| before.activity_rows > 0);
+        // What ended the recording came before that.
+        let is_first = failed.is_some();
+        let outcome = self.current.finish(failed, self.owner, tell);
+        let (before, outcome) = match (before.transpose(), outcome) {
+            (Err(first), Err(second)) if !is_first => {
+                tell(Told::Note(format!("{second:#}")));
+                return Err(first);
+            }
+            (before, outcome) => {
+                let outcome = outcome.inspect_err(|_| {
+                    if let Err(second) = &before {
+                        tell(Told::Note(format!("{second:#}")));
+                    }
+                })?;
+                (before?.filter(|before| before.activity_rows > 0), outcome)
+            }
+        };
         // The last one is told by who gets it.
         if let (Some(before), true) = (&before, outcome.activity_rows > 0) {
-            tell(Progress::Complete(before));
+            tell(Told::complete(before));
         }
         Ok(match before.or(self.last_complete) {
             Some(before) if outcome.activity_rows == 0 => before,
@@ -386,11 +418,7 @@ impl Known {
 }
 
 /// Makes a recording; of one of many the name is not chosen by anybody, so it gets another one where that is taken.
-pub(crate) fn begin_segments(
-    output: &Output,
-    meta: Meta,
-    is_one_of_many: bool,
-) -> Result<Segments, RecordingError> {
+fn begin_segments(output: &Output, meta: Meta, is_one_of_many: bool) -> Result<Segments, RecordingError> {
     let mut number = 1;
     loop {
         match Segments::begin(output.place(&meta, number), meta.clone()) {
@@ -401,7 +429,7 @@ pub(crate) fn begin_segments(
 }
 
 /// The first multiple after a moment.
-fn next_multiple(moment_us: i64, every_us: i64) -> i64 {
+pub(super) fn next_multiple(moment_us: i64, every_us: i64) -> i64 {
     multiple_from(moment_us.saturating_add(1), every_us)
 }
 

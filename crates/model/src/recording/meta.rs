@@ -222,6 +222,10 @@ pub struct Quality {
     pub latencies_lost: u64,
     /// Sessions for which the recorder had no room.
     pub sessions_not_recorded: u64,
+    /// Rows that were dropped because the disk did not take them in time.
+    pub rows_dropped: u64,
+    /// Time of sessions that was in them, nanoseconds.
+    pub dropped_ns: u64,
 }
 
 impl Quality {
@@ -249,6 +253,8 @@ impl Quality {
             passes: both(|q| q.passes),
             latencies_lost: both(|q| q.latencies_lost),
             sessions_not_recorded: both(|q| q.sessions_not_recorded),
+            rows_dropped: both(|q| q.rows_dropped),
+            dropped_ns: both(|q| q.dropped_ns),
         }
     }
 

@@ -238,12 +238,21 @@ struct QualityJson<'a> {
     missed_switches: u128,
     probes: Vec<ProbeJson<'a>>,
     sessions_not_recorded: u64,
+    /// These two only where there are some.
+    #[serde(skip_serializing_if = "is_zero")]
+    rows_dropped: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    dropped_ns: u64,
     missing_stacks_ns: u128,
     sessions_not_described: usize,
     recorder_cpu_ns: u64,
     problems: &'a [String],
     reasons: &'a [String],
     notes: &'a [Note],
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl<'a> From<&'a Report> for Document<'a> {
@@ -460,6 +469,8 @@ impl<'a> From<&'a Quality> for QualityJson<'a> {
             missed_switches: quality.missed_switches,
             probes: quality.probes.iter().map(ProbeJson::from).collect(),
             sessions_not_recorded: quality.sessions_not_recorded,
+            rows_dropped: quality.rows_dropped,
+            dropped_ns: quality.dropped_ns,
             missing_stacks_ns: quality.missing_stacks_ns,
             sessions_not_described: quality.sessions_not_described,
             recorder_cpu_ns: quality.recorder_cpu_ns,

@@ -87,6 +87,13 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             page.paragraph(&format!("  {what}: {count}"));
         }
     }
+    if quality.rows_dropped > 0 {
+        page.paragraph(&format!(
+            "  rows that were dropped, because the disk did not take them in time: {}, with {} of sessions' time",
+            quality.rows_dropped,
+            amounts.with_unit(quality.dropped_ns.into())
+        ));
+    }
     let stacks = quality.stacks;
     let percents = [stacks.complete, stacks.truncated, stacks.broken].map(|count| stacks.percent(count));
     if let [Some(complete), Some(truncated), Some(broken)] = percents {

@@ -174,7 +174,7 @@ fn take(
                 end.store(true, Ordering::Relaxed);
             }
         }
-        Progress::Standing(_) | Progress::Watched(_) | Progress::Complete(_) => {}
+        Progress::Standing(_) | Progress::Watched(_) | Progress::Complete { .. } => {}
         Progress::Note(note) => phases.note(note),
     })?;
     go_on(stop)?;

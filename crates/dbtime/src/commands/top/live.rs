@@ -124,7 +124,7 @@ impl Recorder {
     /// Begins a recording, goes on with it or ends it, as is wanted.
     fn save(&mut self) {
         let is_wanted = self.shared.wants_recording.load(Ordering::Relaxed);
-        if let Some(mut ending) = self.ending.take() {
+        if let Some(ending) = self.ending.take() {
             match ending.is_over() {
                 true => {
                     let said = match self.end_saving(ending) {

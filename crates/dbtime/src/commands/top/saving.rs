@@ -1,29 +1,23 @@
 //! What is seen, as an ordinary recording: what is kept in memory, and what comes from then on.
 //!
-//! A thread of its own writes it: a slow disk keeps nobody from looking at sessions.
+//! A slow disk keeps nobody from looking at sessions: see [`Sink`].
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use dbtime_model::output::{Directory, Owner, caller_of_sudo};
+use dbtime_model::output::{Directory, caller_of_sudo};
 use dbtime_model::recording::{Cost, Meta, Note, Quality};
 use dbtime_model::{Described, Rows};
 use dbtime_report::{MoreTables, Recent};
 
 use super::feed::{SECOND_US, Shared};
-use crate::record::{Outcome, Output, Progress, Segments, begin_segments};
+use crate::record::{Finishing, Outcome, Output, Part, Progress, Sink};
 
 /// What a killed dbtime loses at most.
 const SEGMENT: Duration = Duration::from_secs(5);
-/// Segments that may wait for the disk.
-const WAITING: usize = 4;
-/// What may wait besides, in rows: some 200 MB.
-const MOST_WAITING: usize = 1_000_000;
 
 /// How the recorder stood, second by second: what it counts is of all its time, a recording tells of its own.
 #[derive(Debug, Default)]
@@ -55,14 +49,10 @@ impl Standings {
     }
 }
 
-/// What is written at a time: rows, and how things stand with them.
-type Part = (Meta, Rows);
-
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Saving {
-    to_disk: SyncSender<Part>,
-    thread: JoinHandle<anyhow::Result<Outcome>>,
+    sink: Sink,
+    shared: Arc<Shared>,
     start_us: i64,
     notes: Vec<Note>,
     before: (Quality, Cost),
@@ -100,20 +90,13 @@ impl Saving {
             start_us,
             ..meta.clone()
         };
-        let segments = begin_segments(&Output::In(Arc::new(directory)), begun, true)?;
-        let path = segments.path();
+        let sink = Sink::begin(Output::In(Arc::new(directory)), caller_of_sudo(), true, begun)?;
+        let path = sink.path();
         let seconds = meta.end_us.saturating_sub(start_us) / SECOND_US;
         shared.say(said(&path, seconds));
-        let (to_disk, parts) = sync_channel(WAITING);
-        let owner = caller_of_sudo();
-        let telling = Arc::clone(shared);
-        let thread = std::thread::Builder::new()
-            .name("writer".to_string())
-            .spawn(move || write(segments, &parts, owner, &telling))
-            .context("a thread that writes")?;
         Ok(Saving {
-            to_disk,
-            thread,
+            sink,
+            shared: Arc::clone(shared),
             start_us,
             notes,
             before: standings.at(start_us),
@@ -140,19 +123,14 @@ impl Saving {
     pub(super) fn go_on(&mut self, meta: impl FnOnce() -> Meta, recent: &Recent) -> bool {
         // Somebody who wanted it to end may have thought better of it.
         self.until_us = None;
-        if Instant::now() < self.next {
-            return !self.thread.is_finished();
+        let mut tell = telling(&self.shared);
+        self.sink.tell(&mut tell);
+        if Instant::now() >= self.next {
+            self.next = Instant::now() + SEGMENT;
+            let part = self.part(meta(), recent);
+            self.sink.take(part, &mut tell);
         }
-        self.next = Instant::now() + SEGMENT;
-        let part = self.part(meta(), recent);
-        match self.to_disk.try_send(part) {
-            Ok(()) => true,
-            Err(TrySendError::Full((_, rows))) => {
-                self.pending = rows;
-                self.pending.weight() < MOST_WAITING
-            }
-            Err(TrySendError::Disconnected(_)) => false,
-        }
+        self.sink.is_writing()
     }
 
     /// The end of it, which is that of the second that has begun: times of parts of it are not known.
@@ -179,43 +157,40 @@ impl Saving {
         let mut notes = meta.notes;
         notes.retain(|note| note.time_us >= self.start_us);
         notes.extend(self.notes.iter().cloned());
-        let meta = Meta {
-            start_us: self.start_us,
-            end_us: self.until_us.map_or(meta.end_us, |until| until.min(meta.end_us)),
-            quality: meta.quality.since(&self.before.0),
-            cost: meta.cost.since(&self.before.1),
-            notes,
-            ..meta
-        };
-        (meta, rows)
+        Part {
+            now_us: meta.end_us,
+            meta: Meta {
+                start_us: self.start_us,
+                end_us: self.until_us.map_or(meta.end_us, |until| until.min(meta.end_us)),
+                quality: meta.quality.since(&self.before.0),
+                cost: meta.cost.since(&self.before.1),
+                notes,
+                ..meta
+            },
+            rows,
+        }
     }
 
     /// Ends it: what waits is the last of it.
     pub(super) fn end(mut self, meta: Meta, recent: &Recent) -> Ending {
         let last = self.part(meta, recent);
         Ending {
-            last: Some((self.to_disk, last)),
-            thread: self.thread,
+            last: self.sink.end(last),
+            shared: self.shared,
         }
     }
 }
 
 /// A recording whose last rows are on their way to the disk.
-#[derive(Debug)]
 pub(super) struct Ending {
-    last: Option<(SyncSender<Part>, Part)>,
-    thread: JoinHandle<anyhow::Result<Outcome>>,
+    last: Finishing,
+    shared: Arc<Shared>,
 }
 
 impl Ending {
     /// True when all is written, or nothing can be written any more.
-    pub(super) fn is_over(&mut self) -> bool {
-        if let Some((to_disk, last)) = self.last.take()
-            && let Err(TrySendError::Full(last)) = to_disk.try_send(last)
-        {
-            self.last = Some((to_disk, last));
-        }
-        self.thread.is_finished()
+    pub(super) fn is_over(&self) -> bool {
+        self.last.is_over()
     }
 
     /// Waits until all of it is on the disk.
@@ -223,13 +198,16 @@ impl Ending {
     /// # Errors
     /// Something of it could not be written.
     pub(super) fn finish(self) -> anyhow::Result<Outcome> {
-        if let Some((to_disk, last)) = self.last {
-            // Whoever does not take it any more says why below.
-            let _ = to_disk.send(last);
-        }
-        match self.thread.join() {
-            Ok(outcome) => outcome,
-            Err(_) => anyhow::bail!("the recording could not be written to its end"),
+        self.last.finish(&mut telling(&self.shared))
+    }
+}
+
+/// Notes go where the screen is drawn.
+fn telling(shared: &Arc<Shared>) -> impl FnMut(Progress<'_>) + use<> {
+    let shared = Arc::clone(shared);
+    move |progress| {
+        if let Progress::Note(text) = progress {
+            shared.say(text.to_string());
         }
     }
 }
@@ -243,28 +221,6 @@ fn said(path: &std::path::Path, seconds: i64) -> String {
         name.display(),
         place.display()
     )
-}
-
-fn write(
-    mut segments: Segments,
-    parts: &Receiver<Part>,
-    owner: Option<Owner>,
-    shared: &Shared,
-) -> anyhow::Result<Outcome> {
-    let mut tell = |progress: Progress<'_>| {
-        if let Progress::Note(text) = progress {
-            shared.say(text.to_string());
-        }
-    };
-    let mut failed = None;
-    for (meta, rows) in parts {
-        segments.pending.append(rows);
-        if let Err(e) = segments.write(meta, &mut tell) {
-            failed = Some(e);
-            break;
-        }
-    }
-    segments.finish(failed, owner, &mut tell)
 }
 
 #[cfg(test)]

@@ -1,0 +1,218 @@
+//! What waits for a thread that may be slow: bounded by what it weighs, not by how many pieces it is, and never waited for by who hands it
+//! over.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Who hands over.
+#[derive(Debug)]
+pub(crate) struct Sender<T> {
+    shared: Arc<Shared<T>>,
+    /// What may wait, with what is being worked on.
+    most: usize,
+}
+
+/// Who takes. Everything that waits is gone with it.
+#[derive(Debug)]
+pub(crate) struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+    /// Weight of what was taken last: it is worked on until the next one is asked for.
+    in_hand: usize,
+}
+
+/// Why something was not taken; the caller has it back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused<T> {
+    /// Too much waits.
+    Full(T),
+    /// Nobody will take it any more.
+    Gone(T),
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<T> {
+    /// This.
+    Item(T),
+    /// Nothing in that time.
+    Nothing,
+    /// Nothing any more.
+    End,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<(T, usize)>,
+    weight: usize,
+    sender_is_gone: bool,
+    receiver_is_gone: bool,
+}
+
+/// A queue of things that weigh so much in all. One that is heavier passes too, alone.
+pub(crate) fn queue<T>(most: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            waiting: VecDeque::new(),
+            weight: 0,
+            sender_is_gone: false,
+            receiver_is_gone: false,
+        }),
+        changed: Condvar::new(),
+    });
+    let receiver = Receiver {
+        shared: Arc::clone(&shared),
+        in_hand: 0,
+    };
+    (Sender { shared, most }, receiver)
+}
+
+impl<T> Shared<T> {
+    /// Nothing that is done under the lock can panic.
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Sender<T> {
+    /// Hands over, if there is room.
+    ///
+    /// # Errors
+    /// There is none, or nobody takes it.
+    pub(crate) fn offer(&self, item: T, weight: usize) -> Result<(), Refused<T>> {
+        self.add(item, weight, self.most)
+    }
+
+    /// Hands over whether there is room or not: for the last thing, which is waited for.
+    ///
+    /// # Errors
+    /// Nobody takes it.
+    pub(crate) fn offer_last(self, item: T) -> Result<(), Refused<T>> {
+        self.add(item, 0, usize::MAX)
+    }
+
+    fn add(&self, item: T, weight: usize, most: usize) -> Result<(), Refused<T>> {
+        let mut state = self.shared.state();
+        if state.receiver_is_gone {
+            return Err(Refused::Gone(item));
+        }
+        if state.weight > 0 && state.weight.saturating_add(weight) > most {
+            return Err(Refused::Full(item));
+        }
+        state.weight = state.weight.saturating_add(weight);
+        state.waiting.push_back((item, weight));
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    /// False when nobody takes anything any more.
+    pub(crate) fn is_taken(&self) -> bool {
+        !self.shared.state().receiver_is_gone
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Waits for the next one; `longest`: not longer than this.
+    pub(crate) fn next(&mut self, longest: Option<Duration>) -> Next<T> {
+        let mut state = self.shared.state();
+        state.weight = state.weight.saturating_sub(std::mem::take(&mut self.in_hand));
+        loop {
+            if let Some((item, weight)) = state.waiting.pop_front() {
+                self.in_hand = weight;
+                return Next::Item(item);
+            }
+            if state.sender_is_gone {
+                return Next::End;
+            }
+            state = match longest {
+                None => self
+                    .shared
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(longest) => {
+                    let waited = self.shared.changed.wait_timeout(state, longest);
+                    let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                    if waited.timed_out() && state.waiting.is_empty() && !state.sender_is_gone {
+                        return Next::Nothing;
+                    }
+                    state
+                }
+            };
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.shared.state().sender_is_gone = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.receiver_is_gone = true;
+        state.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_worked_on_weighs_until_the_next_is_asked_for() {
+        let (sender, mut receiver) = queue(10);
+        assert_eq!(sender.offer('a', 6), Ok(()));
+        assert_eq!(sender.offer('b', 4), Ok(()));
+        assert_eq!(sender.offer('c', 1), Err(Refused::Full('c')));
+        assert_eq!(receiver.next(None), Next::Item('a'));
+        assert_eq!(sender.offer('c', 1), Err(Refused::Full('c')));
+        assert_eq!(receiver.next(None), Next::Item('b'));
+        assert_eq!(sender.offer('c', 6), Ok(()));
+        assert_eq!(receiver.next(None), Next::Item('c'));
+        assert_eq!(receiver.next(Some(Duration::ZERO)), Next::Nothing);
+        // What is heavier than all that may wait passes alone; the last one passes always.
+        assert_eq!(sender.offer('d', 100), Ok(()));
+        assert_eq!(sender.offer('e', 1), Err(Refused::Full('e')));
+        assert_eq!(sender.offer_last('f'), Ok(()));
+        assert_eq!(receiver.next(None), Next::Item('d'));
+        assert_eq!(receiver.next(None), Next::Item('f'));
+        assert_eq!(receiver.next(None), Next::End);
+    }
+
+    #[test]
+    fn who_hands_over_learns_that_nobody_takes_it() {
+        let (sender, receiver) = queue(10);
+        assert!(sender.is_taken());
+        drop(receiver);
+        assert!(!sender.is_taken());
+        assert_eq!(sender.offer((), 1), Err(Refused::Gone(())));
+    }
+
+    #[test]
+    fn who_takes_is_woken() {
+        let (sender, mut receiver) = queue(10);
+        let thread = std::thread::spawn(move || {
+            let mut taken = Vec::new();
+            while let Next::Item(item) = receiver.next(None) {
+                taken.push(item);
+            }
+            taken
+        });
+        for item in 0..5 {
+            std::thread::sleep(Duration::from_millis(2));
+            assert_eq!(sender.offer(item, 1), Ok(()));
+        }
+        drop(sender);
+        assert_eq!(thread.join().expect("it takes all"), [0, 1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,79 @@
+//! A disk that hangs: a real file system on a device of its own, which takes no write until it is told to.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::LoopDevice;
+
+/// An ext4 file system that can be frozen. Thawed and unmounted when dropped.
+#[derive(Debug)]
+pub struct HangingDisk {
+    directory: TempDir,
+    _device: LoopDevice,
+}
+
+impl HangingDisk {
+    /// Mounts it; none, loudly, where there are no loop devices.
+    ///
+    /// # Panics
+    /// When it can have no file system.
+    pub fn mount(megabytes: u64) -> Option<HangingDisk> {
+        let device = LoopDevice::new(megabytes)?;
+        let directory = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(device.path()));
+        run(Command::new("mount").arg(device.path()).arg(directory.path()));
+        Some(HangingDisk {
+            directory,
+            _device: device,
+        })
+    }
+
+    /// Whoever writes from now on hangs, and no signal ends that.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn freeze(&self) {
+        run(Command::new("fsfreeze")
+            .arg("--freeze")
+            .arg(self.directory.path()));
+    }
+
+    /// Whoever hangs goes on.
+    ///
+    /// # Panics
+    /// When it was not frozen.
+    pub fn thaw(&self) {
+        run(Command::new("fsfreeze")
+            .arg("--unfreeze")
+            .arg(self.directory.path()));
+    }
+
+    /// A name on it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+impl Drop for HangingDisk {
+    fn drop(&mut self) {
+        // Frozen only where a test failed; what hangs could never be unmounted.
+        let _ = Command::new("fsfreeze")
+            .arg("--unfreeze")
+            .arg(self.directory.path())
+            .output();
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.directory.path())
+            .status();
+    }
+}
+
+#[track_caller]
+fn run(command: &mut Command) {
+    let status = command
+        .status()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}; scripts/deps.sh test installs it"));
+    assert!(status.success(), "{command:?}: {status}");
+}
