@@ -399,7 +399,7 @@ fn a_dive_that_is_told_to_end_gives_everything_back() {
         dive.signal(signal);
         dive.wait()
             .expect_code(3)
-            .expect_stderr(&["ended no call of nanosleep", "--list"]);
+            .expect_stderr(&["completed no call of nanosleep", "--list"]);
         assert_eq!(
             trace_settings(),
             before,

@@ -73,7 +73,7 @@ pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
         Ok(()) => None,
         // It is gone: there was nothing in it.
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => Some(format!("{} stays root's: {e}", directory.path().display())),
+        Err(e) => Some(format!("{} still belongs to root: {e}", directory.path().display())),
     }
 }
 
@@ -83,7 +83,7 @@ pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
 /// Standard input has no name.
 pub fn beside(path: &Path, ending: &str) -> Result<PathBuf, String> {
     if descriptor(path).is_some() || path == Path::new("/dev/stdin") {
-        return Err("what is read from a pipe has no name: choose one for the output with -o".to_string());
+        return Err("input from a pipe has no name: choose one for the output with -o".to_string());
     }
     // `slow.dbt/`, as a shell completes it, is the same name.
     let path: PathBuf = path.components().collect();
@@ -131,13 +131,15 @@ pub fn width() -> usize {
     }
 }
 
-/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own. Nobody reading
+/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own.
+/// Nobody reading
 /// it is no reason to stop.
 pub fn say(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
 
-/// The same for what may have several lines, such as an error with what another program said: no further line can be taken for one of
+/// The same for what may have several lines, such as an error with what another program said: no further line can be
+/// taken for one of
 /// dbtime's own.
 pub fn say_lines(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable_lines(&marked(&text.to_string())));
@@ -147,7 +149,8 @@ fn marked(text: &str) -> String {
     text.replace('\n', "\n  | ")
 }
 
-/// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. All of it is printable, whatever names are in it.
+/// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. All of it is printable, whatever
+/// names are in it.
 ///
 /// # Errors
 /// The file cannot be written.

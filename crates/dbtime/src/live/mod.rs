@@ -71,7 +71,8 @@ pub struct Snapshot {
 /// Shows a snapshot. False when nobody looks any longer.
 pub type Show<'a> = dyn FnMut(&Snapshot) -> anyhow::Result<bool> + 'a;
 
-/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown. One begins with a second of the clock and follows the other without a gap; the last one may be shorter.
+/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown. One begins
+/// with a second of the clock and follows the other without a gap; the last one may be shorter.
 ///
 /// # Errors
 /// Recording cannot begin; it fails; a snapshot cannot be shown.
@@ -140,7 +141,7 @@ impl Live<'_> {
             if let Status::ServerGone(since) = status
                 && gone.replace(since) != Some(since)
             {
-                self.say("the server has stopped; it is waited for");
+                self.say("the server has stopped; waiting for it to start");
             }
             let notes: Vec<String> = self
                 .collector
@@ -191,7 +192,7 @@ impl Live<'_> {
             ));
         }
         if self.windows.is_full() {
-            self.say("note: there was more to tell apart than is kept; times and counts of what came last are missing");
+            self.say("note: there were more distinct entries than are kept; times and counts of the last ones are missing");
         }
         Ok(())
     }

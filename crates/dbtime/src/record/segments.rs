@@ -74,7 +74,8 @@ impl Segments {
         &self.directory
     }
 
-    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits. `meta`: how things
+    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits.
+    /// `meta`: how things
     /// stand.
     ///
     /// # Errors
@@ -94,7 +95,7 @@ impl Segments {
             }
             Err(e) if self.pending.len() < ROWS_IN_MEMORY && self.pending.stacks.len() < STACKS_IN_MEMORY => {
                 if self.failed.is_none() {
-                    let text = format!("a segment could not be written, it is tried again: {e}");
+                    let text = format!("a segment could not be written, trying again: {e}");
                     tell(Progress::Note(&text));
                     self.notes.push(Note { time_us: now, text });
                 }
@@ -147,7 +148,7 @@ impl Segments {
         });
         if let (Err(e), false) = (merged, self.cannot_compact) {
             self.cannot_compact = true;
-            let text = format!("segments cannot be merged, they stay as they are: {e}");
+            let text = format!("segments cannot be merged and stay as they are: {e}");
             tell(Progress::Note(&text));
             self.notes.push(Note {
                 time_us: now_us,
@@ -172,7 +173,8 @@ impl Segments {
         self.is_prepared
     }
 
-    /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that has nothing in
+    /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that
+    /// has nothing in
     /// it.
     ///
     /// # Errors
@@ -200,7 +202,7 @@ impl Segments {
         let meta = self.writer.meta().clone();
         let path = self.writer.path();
         if let Some(now) = self.writer.moved() {
-            let text = format!("{} was moved meanwhile, to {}", path.display(), now.display());
+            let text = format!("{} was moved to {} while it was recorded", path.display(), now.display());
             tell(Progress::Note(&text));
         }
         let path = self.writer.moved().unwrap_or(path);
