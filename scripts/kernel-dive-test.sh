@@ -150,14 +150,14 @@ $DBTIME dive -p "$pid" --call nanosleep -d 100 --functions '*nanosleep*' --raw t
 dive=$!
 begun
 equal "function graphs while it dives" "$(graph_is_on)" 1
-equal "another dive meanwhile" "$($DBTIME dive --restore 2>&1 | grep -c "another 'dbtime dive' runs (pid $dive)")" 1
+equal "another dive meanwhile" "$($DBTIME dive --restore 2>&1 | grep -c "another 'dbtime dive' is running (pid $dive)")" 1
 kill -9 "$dive"
 wait "$dive" 2>/dev/null
 equal "function graphs after kill -9" "$(graph_is_on)" 1
 $DBTIME dive --restore 2>said
 equal "exit code of the next one" $? 0
 cat said
-equal "it says that it restored" "$(grep -c "restored what a dive that was killed" said)" 1
+equal "it says that it restored" "$(grep -c "restored what a killed dive" said)" 1
 unchanged "after kill -9 and the next dive"
 kill -9 "$pid"
 

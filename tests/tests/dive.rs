@@ -630,7 +630,7 @@ fn an_engine_that_is_refused_is_named_with_why() {
     ])
     .expect_code(1)
     .expect_stderr(&[
-        "nothing can look into",
+        "no engine can trace",
         "private instance",
         "own trace",
         "no function_graph",
@@ -670,7 +670,7 @@ fn bad_input_is_told_with_what_to_do() {
         .expect_stderr(&["4194305", "no such process"]);
     dbtime(&["dive", "-p", "2", "--call", "pread64"])
         .expect_code(1)
-        .expect_stderr(&["pid 2", "thread of the kernel"]);
+        .expect_stderr(&["pid 2", "kernel thread"]);
     dbtime_as_nobody(&["dive", "-p", &pid, "--call", "pread64"])
         .expect_code(1)
         .expect_stderr(&["root", "CAP_DAC_OVERRIDE"]);

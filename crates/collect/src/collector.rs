@@ -218,7 +218,8 @@ pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectE
 }
 
 impl Collector {
-    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken. `ending`: when
+    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken.
+    /// `ending`: when
     /// no more time is spent on names.
     ///
     /// # Errors
@@ -402,8 +403,8 @@ impl Collector {
         if let (Some(pid), false) = (self.symbolizer.compiled_without_room(), self.told_of_compiled) {
             self.told_of_compiled = true;
             self.note(format!(
-                "code that is compiled at run time: process {pid} has written of more functions than there is room for, those \
-                 that come later have no names"
+                "code compiled at run time: process {pid} has listed more functions than there is room for; later \
+                ones have no names"
             ));
         }
         self.engine.look_at_cost(now);
@@ -485,7 +486,7 @@ impl Collector {
         if left_out > 0 && !self.told_of_files {
             self.told_of_files = true;
             self.note(format!(
-                "the data directory has more files than there is room for names: those of {left_out} or more are not known"
+                "the data directory has more files than there is room for names: {left_out} or more have no name"
             ));
         }
         Ok(())
@@ -501,7 +502,8 @@ impl Collector {
         }
     }
 
-    /// Describes stacks and statements once more when they are seen next, and says once more what is said once: what was taken until now
+    /// Describes stacks and statements once more when they are seen next, and says once more what is said once: what was
+    /// taken until now
     /// is in a recording that ends at this moment (microseconds since the Unix epoch), with the notes of its time.
     pub fn describe_again(&mut self, end_us: i64) {
         self.symbolizer.describe_again();
@@ -522,7 +524,8 @@ impl Collector {
         self.clock.wall_us(monotonic_ns())
     }
 
-    /// True when the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short sessions have no
+    /// True when the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short
+    /// sessions have no
     /// time before it that is still to be divided. After a standstill of dbtime both take a while, whatever the clock says.
     pub fn is_settled(&self, until_us: i64) -> bool {
         self.clock.wall_us(self.accounted_ns) >= until_us
@@ -926,8 +929,8 @@ impl Collector {
         if until != self.stood_still_until {
             self.stood_still_until = until;
             self.note(format!(
-                "dbtime did not run for {:.1} s (it was stopped, or the host stood still): the times of the sessions are whole, but \
-                 spread evenly over these seconds, and samples are missing",
+                "dbtime did not run for {:.1} s (it was stopped, or the host was): the sessions' times are complete, \
+                but spread evenly over these seconds, and samples are missing",
                 length as f64 / 1e9
             ));
         }
@@ -1244,7 +1247,7 @@ impl Collector {
             return;
         }
         if self.notes.len() + 1 == MOST_NOTES {
-            text.push_str(" (what comes after this is not noted)");
+            text.push_str(" (further ones are not noted)");
         }
         self.notes.push(Note {
             time_us: self.clock.wall_us(monotonic_ns()),
@@ -1276,12 +1279,13 @@ fn start_programs(
     let sampler = Sampler::start(&programs, options.rate_hz, options.tier == Tier::Sampled, clock)?;
     if let Some(reason) = refused {
         reasons.push(format!(
-            "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"
+            "this kernel rejects the pid-list sampler ({reason}): every pass visits all tasks of the host"
         ));
     }
     if let Some(reason) = &sampler.not_real_time {
         reasons.push(format!(
-            "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host time in the run queue is sampled too seldom"
+            "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host it undersamples \
+            time in the run queue"
         ));
     }
     Ok(BpfEngine {
@@ -1295,7 +1299,7 @@ fn start_programs(
 fn or_without_programs(error: CollectError) -> CollectError {
     match error {
         CollectError::Kernel(what) => CollectError::Kernel(format!(
-            "{what}\n'--collector proc' records without programs in the kernel (sampled, less is known)"
+            "{what}\n'--collector proc' records without BPF programs (sampled, with less detail)"
         )),
         other => other,
     }

@@ -98,14 +98,15 @@ fn remove_abandoned(home: &Path) -> Vec<String> {
         }
         let name = folder.display();
         done.push(match fs::remove_dir_all(&folder) {
-            Ok(()) => format!("removed {name}, left by a dbtime that was killed"),
-            Err(e) => format!("{name}, left by a dbtime that was killed, cannot be removed: {e}"),
+            Ok(()) => format!("removed {name}, left by a killed dbtime"),
+            Err(e) => format!("{name}, left by a killed dbtime, cannot be removed: {e}"),
         });
     }
     done
 }
 
-/// Locks a folder of this user's, as long as the file is open; none when somebody else has it, or when it is no folder or not this user's.
+/// Locks a folder of this user's, as long as the file is open; none when somebody else has it, or when it is no folder or
+/// not this user's.
 pub fn lock_folder(folder: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .read(true)

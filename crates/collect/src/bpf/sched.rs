@@ -109,7 +109,7 @@ impl SchedPrograms {
     /// # Errors
     /// The kernel refuses: the message has its reason.
     pub(crate) fn load() -> Result<SchedPrograms, CollectError> {
-        let failed = refusals("the kernel does not take dbtime's programs");
+        let failed = refusals("the kernel rejected dbtime's BPF programs");
         let mut storage = MaybeUninit::uninit();
         let mut open = SchedSkelBuilder::default()
             .open(&mut storage)
@@ -146,7 +146,8 @@ impl SchedPrograms {
         Ok(programs)
     }
 
-    /// Tells of the turns of this process's main thread from now on; `with_children`: and of those that it forks. False when there
+    /// Tells of the turns of this process's main thread from now on; `with_children`: and of those that it forks. False
+    /// when there
     /// is no such process any more.
     ///
     /// # Errors

@@ -36,13 +36,14 @@ pub(super) struct ServerLocks {
 }
 
 impl ServerLocks {
-    /// Of the server with this postmaster and executable. The postmaster has had locks itself, when it laid out its shared memory.
+    /// Of the server with this postmaster and executable. The postmaster has had locks itself, when it laid out its
+    /// shared memory.
     ///
     /// # Errors
     /// Why it cannot be told.
     pub(super) fn of(postmaster: u32, executable: &Executable) -> Result<ServerLocks, &'static str> {
         let data = static_data_of(executable, "LWLockHeldByMe")
-            .ok_or("the server's code does not tell where its sessions list them")?;
+            .ok_or("the server's code does not show where its sessions list them")?;
         let (main, kinds) = main_locks(postmaster, executable).unwrap_or_default();
         let shared: Vec<Range<u64>> = maps::read(postmaster)
             .map_err(|_| "the server's mappings cannot be read")?
@@ -54,7 +55,7 @@ impl ServerLocks {
         let list = candidates(&data)
             .into_iter()
             .find(|&list| is_confirmed(list, postmaster, is_lock))
-            .ok_or("no list of them is where the server's code points to")?;
+            .ok_or("there is no list of them where the server's code points")?;
         Ok(ServerLocks { list, main, kinds })
     }
 
@@ -92,8 +93,10 @@ fn candidates(data: &[StaticData]) -> Vec<LockList> {
     candidates
 }
 
-/// Whether a process that has had such a lock has its list there. The first entry stays as it is when the lock is given back, so it
-/// names a lock of the server's shared memory: not the first of them all, which nobody uses, and to which a variable beside the list
+/// Whether a process that has had such a lock has its list there. The first entry stays as it is when the lock is given
+/// back, so it
+/// names a lock of the server's shared memory: not the first of them all, which nobody uses, and to which a variable
+/// beside the list
 /// points.
 fn is_confirmed(list: LockList, pid: u32, is_lock: impl Fn(u64) -> bool) -> bool {
     let (mut count, mut lock, mut mode) = ([0; 4], [0; 8], [0; 4]);

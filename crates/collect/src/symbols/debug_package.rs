@@ -17,7 +17,7 @@ pub(super) fn advice(pid: u32, path: &Path, build_id: &str) -> String {
         Some((folder, rest)) if !rest.is_empty() => format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug"),
         _ => {
             return format!(
-                "{NO_NAMES}{name} is stripped and has no build id by which its debug symbols could be found"
+                "{NO_NAMES}{name} is stripped and has no build id to find its debug symbols by"
             );
         }
     };
