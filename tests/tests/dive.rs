@@ -632,7 +632,7 @@ fn an_engine_that_is_refused_is_named_with_why() {
     .expect_stderr(&[
         "no engine can trace",
         "private instance",
-        "own trace",
+        "top-level instance",
         "no function_graph",
     ]);
     assert_eq!(trace_settings(), before, "settings of the kernel");

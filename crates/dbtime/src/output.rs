@@ -73,7 +73,10 @@ pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
         Ok(()) => None,
         // It is gone: there was nothing in it.
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => Some(format!("{} still belongs to root: {e}", directory.path().display())),
+        Err(e) => Some(format!(
+            "{} still belongs to root: {e}",
+            directory.path().display()
+        )),
     }
 }
 

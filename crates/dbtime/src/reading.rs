@@ -102,7 +102,9 @@ pub fn beside_two(good: &Path, bad: &Path) -> anyhow::Result<PathBuf> {
 fn has_place(path: &Path) -> anyhow::Result<()> {
     match Address::recognise(path.as_os_str()).map_err(of_store)? {
         None => Ok(()),
-        Some(_) => Err(Usage("output from a store has no default name: choose one with -o".to_string()).into()),
+        Some(_) => {
+            Err(Usage("output from a store has no default name: choose one with -o".to_string()).into())
+        }
     }
 }
 

@@ -86,7 +86,8 @@ pub(crate) struct Manifest {
     pub(crate) files: Vec<StoredFile>,
 }
 
-/// Of two states of a recording the one with the higher rank counts: that of a recorder that has ended, then what could be read whole,
+/// Of two states of a recording the one with the higher rank counts: that of a recorder that has ended, then what could
+/// be read whole,
 /// then what has more rows, goes on longer, has fewer damages; and at last one of them, always the same.
 pub(crate) type Rank = (bool, bool, u64, i64, Reverse<usize>, u64);
 
@@ -137,7 +138,7 @@ impl Manifest {
     pub(crate) fn to_json(&self) -> Result<Vec<u8>, String> {
         if self.files.len() > MOST_FILES {
             return Err(format!(
-                "it would need {} files, where {MOST_FILES} are the most: put recordings of hours or days",
+                "it would need {} files, and {MOST_FILES} is the maximum: put recordings of hours or days",
                 self.files.len()
             ));
         }
@@ -194,11 +195,11 @@ impl Manifest {
             });
         }
         if written.host != name.host.name() || written.recording != name.recording() {
-            return Err(wrong("it is not what its name says".to_string()));
+            return Err(wrong("it does not match its name".to_string()));
         }
         let count = written.files.len();
         if count > MOST_FILES {
-            return Err(wrong(format!("{count} files, where {MOST_FILES} are the most")));
+            return Err(wrong(format!("{count} files, and {MOST_FILES} is the maximum")));
         }
         let meta = Meta::of_json(Path::new(path), written.meta)?;
         // A later minor version may have further tables.

@@ -181,9 +181,7 @@ pub fn mend() -> Vec<String> {
     match Changes::begin(fs) {
         Ok((_, restored)) => restored,
         Err(CollectError::DiveRuns(_)) => Vec::new(),
-        Err(e) => vec![format!(
-            "what a killed dive left changed cannot be restored: {e}"
-        )],
+        Err(e) => vec![format!("what a killed dive left changed cannot be restored: {e}")],
     }
 }
 

@@ -123,10 +123,7 @@ impl Changes {
             };
             if !owner.is_alive() {
                 remove_instance(&instance)?;
-                notes.push(format!(
-                    "removed {}, left by a killed dive",
-                    instance.display()
-                ));
+                notes.push(format!("removed {}, left by a killed dive", instance.display()));
             }
         }
         Ok((changes, notes))

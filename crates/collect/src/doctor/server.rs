@@ -69,7 +69,9 @@ fn frame_pointers(pid: u32) -> Option<Finding> {
     beginnings.peek()?;
     let found = match beginnings.all(|code| keeps_frame_pointer(&code)) {
         true => "the server was built with them",
-        false => "the server was built without them, and none are needed: stacks are unwound by tables (.eh_frame)",
+        false => {
+            "the server was built without them, and none are needed: stacks are unwound by tables (.eh_frame)"
+        }
     };
     Some(Finding::good("frame pointers", found))
 }

@@ -288,10 +288,7 @@ fn capture(
     let mut dive = Dive::start(tracing, &options)?;
     let begin = Instant::now();
     let facts = dive.facts();
-    say(format_args!(
-        "tracing {name} of pid {pid} with {}",
-        facts.engine
-    ));
+    say(format_args!("tracing {name} of pid {pid} with {}", facts.engine));
     for why in &facts.refused {
         say(format_args!("note: cannot use {why}"));
     }
@@ -334,7 +331,10 @@ fn capture(
         && facts.calls > 0
         && facts.calls < calls
     {
-        say(format_args!("note: only {} calls were seen, not {calls}", facts.calls));
+        say(format_args!(
+            "note: only {} calls were seen, not {calls}",
+            facts.calls
+        ));
     }
     say(format_args!(
         "traced {} calls in {:.1} s, {} KB of text; dbtime used {:.2} s of CPU",
@@ -415,7 +415,9 @@ fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<
         duration.as_secs_f64()
     ));
     let nothing = || {
-        say(format_args!("dbtime: pid {pid} completed no system call in this time"));
+        say(format_args!(
+            "dbtime: pid {pid} completed no system call in this time"
+        ));
         Ok(ExitCode::from(NOTHING_RECORDED))
     };
     if record(&plan, stop, &mut |_| {})?.activity_rows == 0 {

@@ -97,9 +97,7 @@ pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         say(format_args!("dbtime: {}", problem.0));
     }
     for dimension in folded.not_recorded() {
-        say(format_args!(
-            "note: this recording does not say the {dimension}"
-        ));
+        say(format_args!("note: this recording does not say the {dimension}"));
     }
     if folded.total_ns == 0 {
         say(format_args!("dbtime: {}: nothing to draw", recording.display()));

@@ -202,7 +202,11 @@ impl Segments {
         let meta = self.writer.meta().clone();
         let path = self.writer.path();
         if let Some(now) = self.writer.moved() {
-            let text = format!("{} was moved to {} while it was recorded", path.display(), now.display());
+            let text = format!(
+                "{} was moved to {} while it was recorded",
+                path.display(),
+                now.display()
+            );
             tell(Progress::Note(&text));
         }
         let path = self.writer.moved().unwrap_or(path);

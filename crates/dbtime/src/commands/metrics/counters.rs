@@ -139,7 +139,10 @@ impl Counters {
                 "sessions_not_recorded_total",
                 "Sessions for which the recorder had no room.",
             )?,
-            recorder_cpu: seconds("recorder_cpu_seconds_total", "CPU time used by the recorder itself.")?,
+            recorder_cpu: seconds(
+                "recorder_cpu_seconds_total",
+                "CPU time used by the recorder itself.",
+            )?,
             recorder_memory: gauge(
                 "recorder_memory_max_bytes",
                 "Largest resident set of the recorder.",

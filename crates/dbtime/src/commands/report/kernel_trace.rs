@@ -55,10 +55,6 @@ impl KernelTrace {
             TableFormat::Json => json::render_dive(&report),
             TableFormat::Text => text::render_dive(&report, output::width()),
         };
-        subject.answer(
-            &answer,
-            report.trace.calls > 0,
-            "the trace has no complete call",
-        )
+        subject.answer(&answer, report.trace.calls > 0, "the trace has no complete call")
     }
 }

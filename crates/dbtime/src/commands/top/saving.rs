@@ -91,8 +91,7 @@ impl Saving {
         let notes = match latencies_since.filter(|since| *since > start_us) {
             Some(time_us) => vec![Note {
                 time_us,
-                text: "there were too many earlier latencies to keep until recording began"
-                    .to_string(),
+                text: "there were too many earlier latencies to keep until recording began".to_string(),
             }],
             None => Vec::new(),
         };
