@@ -218,8 +218,7 @@ pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectE
 }
 
 impl Collector {
-    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken.
-    /// `ending`: when
+    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken. `ending`: when
     /// no more time is spent on names.
     ///
     /// # Errors
@@ -502,8 +501,7 @@ impl Collector {
         }
     }
 
-    /// Describes stacks and statements once more when they are seen next, and says once more what is said once: what was
-    /// taken until now
+    /// Describes stacks and statements once more when they are seen next, and says once more what is said once: what was taken until now
     /// is in a recording that ends at this moment (microseconds since the Unix epoch), with the notes of its time.
     pub fn describe_again(&mut self, end_us: i64) {
         self.symbolizer.describe_again();
@@ -524,8 +522,7 @@ impl Collector {
         self.clock.wall_us(monotonic_ns())
     }
 
-    /// True when the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short
-    /// sessions have no
+    /// True when the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short sessions have no
     /// time before it that is still to be divided. After a standstill of dbtime both take a while, whatever the clock says.
     pub fn is_settled(&self, until_us: i64) -> bool {
         self.clock.wall_us(self.accounted_ns) >= until_us

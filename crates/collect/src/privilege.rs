@@ -115,8 +115,7 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> Result<(), CollectError> {
     rustix::thread::set_no_new_privs(true).map_err(refused)
 }
 
-/// Gives up for good all capabilities of the calling thread, and of those that it starts from now on: for who speaks to
-/// strangers.
+/// Gives up for good all capabilities of the calling thread, and of those that it starts from now on: for who speaks to strangers.
 ///
 /// # Errors
 /// The kernel refuses.

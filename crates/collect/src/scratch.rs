@@ -105,8 +105,7 @@ fn remove_abandoned(home: &Path) -> Vec<String> {
     done
 }
 
-/// Locks a folder of this user's, as long as the file is open; none when somebody else has it, or when it is no folder or
-/// not this user's.
+/// Locks a folder of this user's, as long as the file is open; none when somebody else has it, or when it is no folder or not this user's.
 pub fn lock_folder(folder: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .read(true)

@@ -134,15 +134,13 @@ pub fn width() -> usize {
     }
 }
 
-/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own.
-/// Nobody reading
+/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own. Nobody reading
 /// it is no reason to stop.
 pub fn say(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
 
-/// The same for what may have several lines, such as an error with what another program said: no further line can be
-/// taken for one of
+/// The same for what may have several lines, such as an error with what another program said: no further line can be taken for one of
 /// dbtime's own.
 pub fn say_lines(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", printable_lines(&marked(&text.to_string())));
@@ -152,8 +150,7 @@ fn marked(text: &str) -> String {
     text.replace('\n', "\n  | ")
 }
 
-/// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. All of it is printable, whatever
-/// names are in it.
+/// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. All of it is printable, whatever names are in it.
 ///
 /// # Errors
 /// The file cannot be written.

@@ -30,10 +30,8 @@ pub struct Reading {
 }
 
 impl Options {
-    /// Imports files (`-` is standard input), plain or compressed (gzip, bzip2, xz, lzma, zstd), or those inside of .zip
-    /// archives, as
-    /// one. Rows are handed to `take` as they come, those of one second of one file in one go or one after the other;
-    /// sessions and
+    /// Imports files (`-` is standard input), plain or compressed (gzip, bzip2, xz, lzma, zstd), or those inside of .zip archives, as
+    /// one. Rows are handed to `take` as they come, those of one second of one file in one go or one after the other; sessions and
     /// statements come last. `tell` hears a few times a second how far reading is, and can end it.
     ///
     /// With several files, one that cannot be read or is of no known format is a problem that is told, not an error.

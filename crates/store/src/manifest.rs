@@ -86,8 +86,7 @@ pub(crate) struct Manifest {
     pub(crate) files: Vec<StoredFile>,
 }
 
-/// Of two states of a recording the one with the higher rank counts: that of a recorder that has ended, then what could
-/// be read whole,
+/// Of two states of a recording the one with the higher rank counts: that of a recorder that has ended, then what could be read whole,
 /// then what has more rows, goes on longer, has fewer damages; and at last one of them, always the same.
 pub(crate) type Rank = (bool, bool, u64, i64, Reverse<usize>, u64);
 

@@ -134,8 +134,7 @@ impl Store {
         Ok(done(&manifest, Outcome::Stored, replaced))
     }
 
-    /// Whether all files of a recording are there as they were put. Of those that are far away only lengths are compared:
-    /// to read them
+    /// Whether all files of a recording are there as they were put. Of those that are far away only lengths are compared: to read them
     /// takes as long as to put them, and whoever keeps them holds them against checksums of his own.
     fn is_sound(&self, manifest: &Manifest) -> Result<bool, StoreError> {
         for file in &manifest.files {

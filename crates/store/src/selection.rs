@@ -61,8 +61,7 @@ struct Expected {
 }
 
 impl Store {
-    /// The part that is chosen, as a recording. Of what is read of a store that is far away copies are made in `copies`,
-    /// a folder that
+    /// The part that is chosen, as a recording. Of what is read of a store that is far away copies are made in `copies`, a folder that
     /// nobody else has.
     ///
     /// # Errors

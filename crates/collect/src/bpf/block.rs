@@ -93,7 +93,7 @@ impl BlockPrograms {
         let with_queue = filter.with_queue
             && has(
                 "block_rq_insert",
-                "latencies are from issue to the device on, without the queue",
+                "latencies are measured from issue to the device, without the queue",
             );
         let with_requeue = has(
             "block_rq_requeue",

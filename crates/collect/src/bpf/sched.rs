@@ -146,8 +146,7 @@ impl SchedPrograms {
         Ok(programs)
     }
 
-    /// Tells of the turns of this process's main thread from now on; `with_children`: and of those that it forks. False
-    /// when there
+    /// Tells of the turns of this process's main thread from now on; `with_children`: and of those that it forks. False when there
     /// is no such process any more.
     ///
     /// # Errors

@@ -168,8 +168,7 @@ impl KernelTracing {
     }
 }
 
-/// Undoes what a dive that was killed has left in the kernel, as [`KernelTracing::claim`] does, for those who only pass
-/// by: without
+/// Undoes what a dive that was killed has left in the kernel, as [`KernelTracing::claim`] does, for those who only pass by: without
 /// the privileges for it, without tracefs, and while another dive runs, nothing is done. Says what was.
 pub fn mend() -> Vec<String> {
     let Ok(fs) = TraceFs::find() else {

@@ -36,8 +36,7 @@ pub(super) struct ServerLocks {
 }
 
 impl ServerLocks {
-    /// Of the server with this postmaster and executable. The postmaster has had locks itself, when it laid out its
-    /// shared memory.
+    /// Of the server with this postmaster and executable. The postmaster has had locks itself, when it laid out its shared memory.
     ///
     /// # Errors
     /// Why it cannot be told.
@@ -93,10 +92,8 @@ fn candidates(data: &[StaticData]) -> Vec<LockList> {
     candidates
 }
 
-/// Whether a process that has had such a lock has its list there. The first entry stays as it is when the lock is given
-/// back, so it
-/// names a lock of the server's shared memory: not the first of them all, which nobody uses, and to which a variable
-/// beside the list
+/// Whether a process that has had such a lock has its list there. The first entry stays as it is when the lock is given back, so it
+/// names a lock of the server's shared memory: not the first of them all, which nobody uses, and to which a variable beside the list
 /// points.
 fn is_confirmed(list: LockList, pid: u32, is_lock: impl Fn(u64) -> bool) -> bool {
     let (mut count, mut lock, mut mode) = ([0; 4], [0; 8], [0; 4]);

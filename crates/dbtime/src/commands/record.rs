@@ -63,8 +63,7 @@ pub struct RecordArguments {
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
     #[arg(long, hide = true)]
     task_iterator: bool,
-    /// Print a line of JSON for each second: average sessions that were active, in the run queue, in a wait, in a
-    /// statement. For the agent
+    /// Print a line of JSON for each second: average sessions that were active, in the run queue, in a wait, in a statement. For the agent
     #[arg(long, hide = true, value_name = "MEASURE", requires = "rotate")]
     watch: Vec<Measure>,
     /// The condition for which the agent starts it

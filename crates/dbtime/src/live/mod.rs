@@ -71,8 +71,7 @@ pub struct Snapshot {
 /// Shows a snapshot. False when nobody looks any longer.
 pub type Show<'a> = dyn FnMut(&Snapshot) -> anyhow::Result<bool> + 'a;
 
-/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown. One begins
-/// with a second of the clock and follows the other without a gap; the last one may be shorter.
+/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown. One begins with a second of the clock and follows the other without a gap; the last one may be shorter.
 ///
 /// # Errors
 /// Recording cannot begin; it fails; a snapshot cannot be shown.

@@ -74,8 +74,7 @@ impl Segments {
         &self.directory
     }
 
-    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits.
-    /// `meta`: how things
+    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits. `meta`: how things
     /// stand.
     ///
     /// # Errors
@@ -173,8 +172,7 @@ impl Segments {
         self.is_prepared
     }
 
-    /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that
-    /// has nothing in
+    /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that has nothing in
     /// it.
     ///
     /// # Errors

@@ -14,8 +14,7 @@ use dbtime_model::{Described, Rows, SessionRow, StackRow, StatementRow};
 use super::segments::Segments;
 use super::{Outcome, Output, Plan, Progress};
 
-/// How long rows may come late: time of a second is divided by the samples that follow, sessions that end are asked for
-/// their names.
+/// How long rows may come late: time of a second is divided by the samples that follow, sessions that end are asked for their names.
 /// What comes later still is written into the recording that goes on.
 const LATE_US: i64 = 15_000_000;
 /// How often a name may be taken: recorders of other servers, and clocks that were set back, can have the same.
@@ -131,8 +130,7 @@ impl Series {
         self.current.meta().cost.bytes_written
     }
 
-    /// Begins the next recording when it is time, and ends the one before. Where it cannot be begun the current one goes
-    /// on. True when
+    /// Begins the next recording when it is time, and ends the one before. Where it cannot be begun the current one goes on. True when
     /// one was begun: the collector's notes of the time before are gone.
     pub(super) fn turn(&mut self, collector: &mut Collector, tell: &mut dyn FnMut(Progress<'_>)) -> bool {
         self.end_before(tell);

@@ -18,8 +18,7 @@ use crate::live::Snapshot;
 type Seconds = GenericCounter<AtomicF64>;
 type Count = GenericCounter<AtomicU64>;
 
-/// Wait classes that have a label of their own. Databases have some ten; what a file or an extension calls a class is
-/// bounded too.
+/// Wait classes that have a label of their own. Databases have some ten; what a file or an extension calls a class is bounded too.
 const MOST_CLASSES: usize = 50;
 /// Characters of the value of a label.
 const MOST_CHARACTERS: usize = 256;
@@ -351,8 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the second before the last one of a recorder that was started at this moment by the host's clock, and says
-    /// how long it runs.
+    /// Counts the second before the last one of a recorder that was started at this moment by the host's clock, and says how long it runs.
     fn counted(started_us: i64, missing_ns: u128) -> Counters {
         let meta = Meta {
             start_us: started_us,

@@ -46,8 +46,7 @@ pub(super) fn check() -> Result<Colours, Usage> {
     ))
 }
 
-/// True when it has been closed, which is no signal to a process that ignores hangups (`nohup`). Whoever looks for keys
-/// then would look
+/// True when it has been closed, which is no signal to a process that ignores hangups (`nohup`). Whoever looks for keys then would look
 /// for ever: crossterm 0.29 reads until there is nothing to read, and an end of file is not nothing.
 pub(super) fn is_gone() -> bool {
     let mut wanted = libc::pollfd {
