@@ -47,7 +47,7 @@ stopped() {
 }
 # begun: waits until the dive that was started last traces.
 begun() {
-    until grep -q '^looking into' said; do
+    until grep -q '^tracing' said; do
         kill -0 "$dive" || return
         sleep 0.1
     done
@@ -83,7 +83,7 @@ graph_is_on() {
 }
 
 engine() {
-    sed -n 's/^looking into [^ ]* of pid [0-9]* with //p' said
+    sed -n 's/^tracing [^ ]* of pid [0-9]* with //p' said
 }
 
 # The buffer takes its full size at its first use, which is no change that a dive makes.
@@ -150,14 +150,14 @@ $DBTIME dive -p "$pid" --call nanosleep -d 100 --functions '*nanosleep*' --raw t
 dive=$!
 begun
 equal "function graphs while it dives" "$(graph_is_on)" 1
-equal "another dive meanwhile" "$($DBTIME dive --restore 2>&1 | grep -c "another 'dbtime dive' runs (pid $dive)")" 1
+equal "another dive meanwhile" "$($DBTIME dive --restore 2>&1 | grep -c "another 'dbtime dive' is running (pid $dive)")" 1
 kill -9 "$dive"
 wait "$dive" 2>/dev/null
 equal "function graphs after kill -9" "$(graph_is_on)" 1
 $DBTIME dive --restore 2>said
 equal "exit code of the next one" $? 0
 cat said
-equal "it says that it restored" "$(grep -c "restored what a dive that was killed" said)" 1
+equal "it says that it restored" "$(grep -c "restored what a killed dive" said)" 1
 unchanged "after kill -9 and the next dive"
 kill -9 "$pid"
 
@@ -188,7 +188,7 @@ dive pread64 3 FILE -- -n 2 --engine function-graph
 equal "engine for all functions" "$(engine)" "ftrace function_graph in ENGINE"
 equal "calls with all functions" "$(grep -c '} /\* __x64_sys_pread64 \*/' text)" 3
 equal "other system calls" "$(grep '__x64_sys_' text | grep -vc '__x64_sys_pread64')" 0
-equal "tens of thousands of functions" "$(sed -n 's/^note: \([0-9]*\)[0-9][0-9][0-9][0-9] functions .*/many/p' said)" many
+equal "tens of thousands of functions" "$(sed -n 's/^note: \([0-9]*\)[0-9][0-9][0-9][0-9] kernel functions .*/many/p' said)" many
 unchanged "after all functions"
 INSIDE
 
@@ -214,7 +214,7 @@ test_kernel() {
 
 release_package=$(fetch_kernel release) || die "this distribution's kernel (linux-image-amd64) cannot be had"
 # At the same time: each has one CPU.
-test_kernel "$release_package" "the kernel's own trace" kprobes fentry/fexit 0 &
+test_kernel "$release_package" "the top-level instance" kprobes fentry/fexit 0 &
 first=$!
 if package=$(fetch_kernel backports); then
     test_kernel "$package" "a private instance" kprobe.multi \

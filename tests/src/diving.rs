@@ -80,7 +80,7 @@ impl Diving {
             .expect("the command can be run");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut said = String::new();
-        while !said.contains("looking into") {
+        while !said.contains("tracing ") {
             let read = stderr.read_line(&mut said).expect("text");
             assert!(read > 0, "it ended: {said}");
         }

@@ -266,7 +266,7 @@ fn a_spool_that_is_full_loses_the_oldest_and_says_so() {
         agent.wait_for(&["recording PostgreSQL"]);
         session.run("SELECT pg_sleep(2)");
         if run == 3 {
-            agent.wait_for(&["removed, the spool has"]);
+            agent.wait_for(&["removed, the spool holds"]);
         }
         agent.stop();
         seen.extend(recordings(&spool));

@@ -307,7 +307,7 @@ fn a_killed_import_is_in_nobodys_way() {
     fs::remove_file(&notes).expect("it is there");
     dbtime(&import)
         .expect_code(0)
-        .expect_stderr(&["killed is removed"]);
+        .expect_stderr(&["removed, left by an import that was killed"]);
     let report = dbtime(&["report", plain(&output), "--stacks"]).expect_code(0);
     assert!(
         report.stdout.contains("main") && !report.stdout.contains("f_7"),

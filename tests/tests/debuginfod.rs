@@ -139,7 +139,7 @@ fn functions_of_a_stripped_program_are_named_by_a_server() {
     let with = record(&format!("http://127.0.0.1:{}", server.port), running.pid());
     let samples = samples_in_outer(&with, running.pid());
     assert!(samples > 50, "{samples} samples");
-    assert_told(&with, "named by a debug file that was fetched");
+    assert_told(&with, "named from a debug file that was fetched");
 }
 
 #[test]

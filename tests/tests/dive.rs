@@ -399,7 +399,7 @@ fn a_dive_that_is_told_to_end_gives_everything_back() {
         dive.signal(signal);
         dive.wait()
             .expect_code(3)
-            .expect_stderr(&["ended no call of nanosleep", "--list"]);
+            .expect_stderr(&["completed no call of nanosleep", "--list"]);
         assert_eq!(
             trace_settings(),
             before,
@@ -630,9 +630,9 @@ fn an_engine_that_is_refused_is_named_with_why() {
     ])
     .expect_code(1)
     .expect_stderr(&[
-        "nothing can look into",
+        "no engine can trace",
         "private instance",
-        "own trace",
+        "top-level instance",
         "no function_graph",
     ]);
     assert_eq!(trace_settings(), before, "settings of the kernel");
@@ -670,7 +670,7 @@ fn bad_input_is_told_with_what_to_do() {
         .expect_stderr(&["4194305", "no such process"]);
     dbtime(&["dive", "-p", "2", "--call", "pread64"])
         .expect_code(1)
-        .expect_stderr(&["pid 2", "thread of the kernel"]);
+        .expect_stderr(&["pid 2", "kernel thread"]);
     dbtime_as_nobody(&["dive", "-p", &pid, "--call", "pread64"])
         .expect_code(1)
         .expect_stderr(&["root", "CAP_DAC_OVERRIDE"]);

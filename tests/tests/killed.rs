@@ -197,7 +197,7 @@ impl Victim {
     }
 
     fn has_begun(&self) -> bool {
-        let begins: &[&str] = &["recording ", "context switches of ", "looking into "];
+        let begins: &[&str] = &["recording ", "context switches of ", "tracing "];
         let said = self.said();
         let has_line = said
             .lines()

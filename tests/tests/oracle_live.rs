@@ -138,7 +138,7 @@ fn the_proc_collector_says_the_same_and_what_it_cannot_know() {
             .collector
             .reasons
             .iter()
-            .any(|r| r.contains("not in one instant"))
+            .any(|r| r.contains("not at one instant"))
     );
     for (&pid, before) in stand_in.pids().iter().zip(before) {
         let after = schedstat(pid).expect("it lives");

@@ -228,10 +228,11 @@ fn a_recording_that_is_renamed_away_is_written_where_it_is_now() {
         mallorys(folder);
     }
     let now = away.canonicalize().expect("it is there");
-    let outcome = recorder
-        .outcome()
-        .expect_code(0)
-        .expect_stderr(&["was moved meanwhile", plain(&now)]);
+    let outcome = recorder.outcome().expect_code(0).expect_stderr(&[
+        "was moved to",
+        plain(&now),
+        "while it was recorded",
+    ]);
     scene.victim_is_untouched(&outcome.stderr);
     assert_eq!(
         fs::read_link(output.join("meta.json")).expect("a link"),

@@ -104,5 +104,5 @@ fn a_process_that_is_no_databases_is_recorded_too_and_exact_times_are_refused() 
         "/nonexistent/x.dbt",
     ])
     .expect_code(2)
-    .expect_stderr(&["--exact needs programs in the kernel"]);
+    .expect_stderr(&["--exact needs BPF programs in the kernel"]);
 }

@@ -182,7 +182,7 @@ fn text_and_picture(recorded: &Recorded) {
     );
     for (arguments, words) in [
         (&["--timeline", "--by", "wait,state"][..], "one dimension"),
-        (&["--timeline", "--by", "second"][..], "seconds already"),
+        (&["--timeline", "--by", "second"][..], "already shows seconds"),
         (&["--timeline=x"][..], "60"),
         (&["--timeline=1.5s"][..], "10s"),
         (&["--timeline", "--latency"][..], "--timeline"),

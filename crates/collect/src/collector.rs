@@ -403,8 +403,8 @@ impl Collector {
         if let (Some(pid), false) = (self.symbolizer.compiled_without_room(), self.told_of_compiled) {
             self.told_of_compiled = true;
             self.note(format!(
-                "code that is compiled at run time: process {pid} has written of more functions than there is room for, those \
-                 that come later have no names"
+                "code compiled at run time: process {pid} has listed more functions than there is room for; later \
+                ones have no names"
             ));
         }
         self.engine.look_at_cost(now);
@@ -486,7 +486,7 @@ impl Collector {
         if left_out > 0 && !self.told_of_files {
             self.told_of_files = true;
             self.note(format!(
-                "the data directory has more files than there is room for names: those of {left_out} or more are not known"
+                "the data directory has more files than there is room for names: {left_out} or more have no name"
             ));
         }
         Ok(())
@@ -946,8 +946,8 @@ impl Collector {
         if until != self.stood_still_until {
             self.stood_still_until = until;
             self.note(format!(
-                "dbtime did not run for {:.1} s (it was stopped, or the host stood still): the times of the sessions are whole, but \
-                 spread evenly over these seconds, and samples are missing",
+                "dbtime did not run for {:.1} s (it was stopped, or the host was): the sessions' times are complete, \
+                but spread evenly over these seconds, and samples are missing",
                 length as f64 / 1e9
             ));
         }
@@ -1264,7 +1264,7 @@ impl Collector {
             return;
         }
         if self.notes.len() + 1 == MOST_NOTES {
-            text.push_str(" (what comes after this is not noted)");
+            text.push_str(" (further ones are not noted)");
         }
         self.notes.push(Note {
             time_us: self.clock.wall_us(monotonic_ns()),
@@ -1296,7 +1296,7 @@ fn start_programs(
     let sampler = Sampler::start(&programs, options.rate_hz, options.tier == Tier::Sampled, clock)?;
     if let Some(reason) = refused {
         reasons.push(format!(
-            "this kernel refuses the pid-list sampler ({reason}): every pass visits all tasks of the host"
+            "this kernel rejects the pid-list sampler ({reason}): every pass visits all tasks of the host"
         ));
     }
     if let (Tier::Sampled, Err(reason)) = (options.tier, &programs.announcements) {
@@ -1311,7 +1311,8 @@ fn start_programs(
     }
     if let Some(reason) = &sampler.not_real_time {
         reasons.push(format!(
-            "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host time in the run queue is sampled too seldom"
+            "the sampler has no real-time priority ({reason}; it needs CAP_SYS_NICE): on a busy host it undersamples \
+            time in the run queue"
         ));
     }
     Ok(BpfEngine {
@@ -1325,7 +1326,7 @@ fn start_programs(
 fn or_without_programs(error: CollectError) -> CollectError {
     match error {
         CollectError::Kernel(what) => CollectError::Kernel(format!(
-            "{what}\n'--collector proc' records without programs in the kernel (sampled, less is known)"
+            "{what}\n'--collector proc' records without BPF programs (sampled, with less detail)"
         )),
         other => other,
     }

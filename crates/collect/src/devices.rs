@@ -31,10 +31,10 @@ pub(crate) fn by_name(name: &str) -> Result<u32, CollectError> {
         let instead = if below.is_empty() {
             format!("there are {}", known())
         } else {
-            format!("it stands on {}", below.join(", "))
+            format!("it is built on {}", below.join(", "))
         };
         return Err(wrong(format!(
-            "the device hands its I/O on without requests of its own; {instead}"
+            "the device passes its I/O on and has no requests of its own; {instead}"
         )));
     }
     Ok(device)

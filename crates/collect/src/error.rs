@@ -80,7 +80,7 @@ pub enum CollectError {
         problems: String,
     },
     /// There is no system call of this name.
-    #[error("there is no system call '{name}' on this architecture{}", proposal(.alike))]
+    #[error("this architecture has no system call '{name}'{}", proposal(.alike))]
     Call {
         /// Name asked for, printable.
         name: String,
@@ -88,10 +88,10 @@ pub enum CollectError {
         alike: Vec<&'static str>,
     },
     /// Only one dive at a time may change the kernel's trace.
-    #[error("another 'dbtime dive' runs{}: wait until it has ended", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
+    #[error("another 'dbtime dive' is running{}: wait until it has ended", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
     DiveRuns(Option<u32>),
     /// Nothing that could look into a call works here.
-    #[error("nothing can look into system calls here:\n{}", .0.join("\n"))]
+    #[error("no engine can trace system calls here:\n{}", .0.join("\n"))]
     NoDiveEngine(Vec<String>),
     /// A file could not be read.
     #[error("{path}: {error}")]
@@ -105,7 +105,7 @@ pub enum CollectError {
 
 fn proposal(names: &[&str]) -> String {
     match names {
-        [] => "; the manual's section 2 has their names".to_string(),
+        [] => "; section 2 of the manual lists them".to_string(),
         names => format!(": did you mean {}?", names.join(", ")),
     }
 }

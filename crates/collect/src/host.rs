@@ -61,7 +61,7 @@ pub(crate) fn too_few_samples(rate_hz: u32) -> Option<String> {
     let most: u32 = text.trim().parse().ok()?;
     (rate_hz > most).then(|| {
         format!(
-            "the kernel allows {most} timer samples a second (kernel.perf_event_max_sample_rate): there are fewer than asked for on a CPU"
+            "the kernel allows {most} timer samples a second per CPU (kernel.perf_event_max_sample_rate): fewer than asked for"
         )
     })
 }

@@ -104,7 +104,7 @@ pub(crate) const READS_KERNEL_STACKS: CapabilitySet = CapabilitySet::SYS_ADMIN;
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn keep_only(kept: CapabilitySet) -> Result<(), CollectError> {
-    let refused = |e: rustix::io::Errno| CollectError::Kernel(format!("privileges cannot be given up: {e}"));
+    let refused = |e: rustix::io::Errno| CollectError::Kernel(format!("cannot drop privileges: {e}"));
     let has = rustix::thread::capabilities(None).map_err(refused)?;
     let left = CapabilitySets {
         effective: has.effective & kept,
@@ -150,7 +150,7 @@ pub(crate) fn check_pid_namespace() -> Result<(), CollectError> {
         .ino();
     if inode != INITIAL_PID_NAMESPACE {
         return Err(CollectError::Kernel(
-            "dbtime runs in a pid namespace of its own and cannot name the host's processes: run it on the host, or in \
+            "dbtime runs in its own pid namespace and cannot name the host's processes: run it on the host, or in \
              a container that shares the host's pids (--pid=host)"
                 .to_string(),
         ));

@@ -98,8 +98,8 @@ fn remove_abandoned(home: &Path) -> Vec<String> {
         }
         let name = folder.display();
         done.push(match fs::remove_dir_all(&folder) {
-            Ok(()) => format!("removed {name}, left by a dbtime that was killed"),
-            Err(e) => format!("{name}, left by a dbtime that was killed, cannot be removed: {e}"),
+            Ok(()) => format!("removed {name}, left by a killed dbtime"),
+            Err(e) => format!("{name}, left by a killed dbtime, cannot be removed: {e}"),
         });
     }
     done

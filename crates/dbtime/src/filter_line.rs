@@ -32,11 +32,11 @@ pub fn of_words(words: &[String]) -> Result<Filter, String> {
     let line = Line::try_parse_from(options(words)).map_err(|e| first_sentence(&e.to_string()))?;
     if line.selection.from.is_some() || line.selection.to.is_some() {
         return Err(
-            "what is live has no --from and --to: on a screen, Left and Right move in time".to_string(),
+            "--from and --to are not for live data: on a screen, Left and Right move in time".to_string(),
         );
     }
     if !line.selection.host.is_empty() {
-        return Err("--host chooses a part of a store".to_string());
+        return Err("--host selects a part of a store".to_string());
     }
     Ok(line.selection.whole_time())
 }
@@ -68,7 +68,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
             (Some(open), c) if c == open => quote = None,
             (Some('\''), c) => word.get_or_insert_default().push(c),
             (_, '\\') => {
-                let next = characters.next().ok_or("there is nothing behind the last \\")?;
+                let next = characters.next().ok_or("there is nothing after the last \\")?;
                 word.get_or_insert_default().push(next);
             }
             (Some(_), c) => word.get_or_insert_default().push(c),

@@ -157,7 +157,7 @@ pub fn import(files: &[PathBuf], about: &FileOptions, output: &Path) -> anyhow::
     let place = output::place(output)?;
     if remove_unfinished_import(&place).with_context(|| output.display().to_string())? {
         say(format_args!(
-            "note: {}: what an import had left that was killed is removed",
+            "note: {}: removed, left by an import that was killed",
             output.display()
         ));
     }
@@ -220,7 +220,7 @@ fn not_ours(path: &Path, error: RecordingError) -> anyhow::Error {
         RecordingError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
             let path = path.display().to_string();
             anyhow!(
-                "{path}: permission denied: a recording is for its owner only; read it with sudo, or make it yours with \
+                "{path}: permission denied: only its owner can read a recording; read it with sudo, or make it yours with \
                  'sudo chown -R $USER {}'",
                 shell_word(&path)
             )

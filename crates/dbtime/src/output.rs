@@ -76,7 +76,10 @@ pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
         Ok(()) => None,
         // It is gone: there was nothing in it.
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => Some(format!("{} stays root's: {e}", directory.path().display())),
+        Err(e) => Some(format!(
+            "{} still belongs to root: {e}",
+            directory.path().display()
+        )),
     }
 }
 
@@ -86,7 +89,7 @@ pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
 /// Standard input has no name.
 pub fn beside(path: &Path, ending: &str) -> Result<PathBuf, String> {
     if descriptor(path).is_some() || path == Path::new("/dev/stdin") {
-        return Err("what is read from a pipe has no name: choose one for the output with -o".to_string());
+        return Err("input from a pipe has no name: choose one for the output with -o".to_string());
     }
     // `slow.dbt/`, as a shell completes it, is the same name.
     let path: PathBuf = path.components().collect();

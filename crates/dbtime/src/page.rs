@@ -50,7 +50,7 @@ pub fn beside_two(good: &Path, bad: &Path) -> Result<PathBuf, String> {
 
 /// Tells where it is, to who did not choose the name.
 pub fn say_where(output: &Path) {
-    say(format_args!("written {}: open it in a browser", output.display()));
+    say(format_args!("wrote {}: open it in a browser", output.display()));
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub fn open(
         return match paths {
             [_] => open_store(address, selection),
             _ => Err(Usage(format!(
-                "{address} is a store: a report is about one store, or a part of it; --compare puts several side by side"
+                "{address} is a store: a report reads one store, or a part of it; --compare puts several side by side"
             ))
             .into()),
         };
@@ -102,7 +102,9 @@ pub fn beside_two(good: &Path, bad: &Path) -> anyhow::Result<PathBuf> {
 fn has_place(path: &Path) -> anyhow::Result<()> {
     match Address::recognise(path.as_os_str()).map_err(of_store)? {
         None => Ok(()),
-        Some(_) => Err(Usage("of a store: choose a name for the output with -o".to_string()).into()),
+        Some(_) => {
+            Err(Usage("output from a store has no default name: choose one with -o".to_string()).into())
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub fn sessions(words: &[String]) -> Result<Filter, String> {
             others.push(word.clone());
         } else if word != "all" {
             return Err(format!(
-                "'{word}' is nobody: give all, pids, or NAME=VALUE as in user=bob"
+                "'{word}' selects nobody: give all, pids, or NAME=VALUE as in user=bob"
             ));
         }
     }
@@ -68,7 +68,7 @@ fn gather(letters: &str) -> Result<Vec<LineKind>, String> {
             'a' => kinds.extend(LineKind::ALL),
             _ => {
                 return Err(format!(
-                    "gather={letters}: '{letter}' is none of s (statistics), t (times), w (waits), l (LWLocks held), a (all)"
+                    "gather={letters}: '{letter}' is not one of s (statistics), t (times), w (waits), l (LWLocks held), a (all)"
                 ));
             }
         }

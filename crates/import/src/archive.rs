@@ -81,7 +81,7 @@ impl<'a> Archive<'a> {
         if contents.packed_bytes > length {
             return Err(io(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the files in it lie on top of each other: such an archive is made to fill whatever unpacks it",
+                "the files in it overlap: such an archive is made to fill up whatever unpacks it",
             )));
         }
         Ok(Some((Archive(zip), contents)))

@@ -207,7 +207,7 @@ impl Reader<'_> {
         self.file.lines = lines;
         if !self.frames.is_empty() || self.task.is_some() {
             self.into.problem(format!(
-                "{}:{lines}: the last stack is cut; it is left out",
+                "{}:{lines}: the last stack is cut off and left out",
                 self.file.path
             ));
         }

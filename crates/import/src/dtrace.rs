@@ -99,7 +99,7 @@ impl Importer for Dtrace {
         file.lines = lines.number();
         if !stack.is_empty() {
             into.problem(format!(
-                "{}:{}: the last stack is cut; it is left out",
+                "{}:{}: the last stack is cut off and left out",
                 path.display(),
                 file.lines
             ));

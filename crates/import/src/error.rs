@@ -30,7 +30,7 @@ pub enum ImportError {
     },
     /// Its rows cannot be added to those of the files before: other units, other clocks.
     #[error(
-        "{0}: does not count what the files before it count, or not by the same clock; import it on its own"
+        "{0}: does not count what the files before it count, or uses another clock; import it on its own"
     )]
     Mixed(PathBuf),
 }

@@ -235,7 +235,7 @@ impl Import {
         if left_out > 0 {
             let path = self.about.path();
             self.about.problems.push(format!(
-                "{}: {left_out} single events beyond the first {MAX_SPANS} are not laid beside those of other files",
+                "{}: {left_out} single events beyond the first {MAX_SPANS} are not matched with those of other files",
                 path.display()
             ));
         }
@@ -498,8 +498,8 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     }
     if trace.statements_alike > 0 {
         told.push(format!(
-            "{path}: {} statements beyond the first {MAX_STATEMENTS} are counted with one from which they differ in literals only: \
-             --each-literal does not show them",
+            "{path}: {} statements beyond the first {MAX_STATEMENTS} are counted with one that differs only in \
+            literals: --each-literal does not show them",
             trace.statements_alike
         ));
     }
@@ -511,14 +511,14 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     }
     if trace.texts_left_out > 0 {
         told.push(format!(
-            "{path}: texts of {} statements are left out: those before take {} MB",
+            "{path}: texts of {} statements are left out: those before them take {} MB",
             trace.texts_left_out,
             MAX_TEXTS >> 20
         ));
     }
     if trace.cut_lines > 0 {
         told.push(format!(
-            "{path}: lines that are cut: {}, the first of them line {}; they are not counted",
+            "{path}: cut lines, which are not counted: {}, the first is line {}",
             trace.cut_lines, trace.first_cut_line
         ));
     }
@@ -526,12 +526,12 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
         told.push(format!("{path}: the file ends inside the text of a statement"));
     } else if trace.ends_in_line {
         told.push(format!(
-            "{path}: line {lines}, the last one, has no line end: the file was cut there, or is still being written"
+            "{path}: the last line, {lines}, has no line end: the file was cut there, or is still being written"
         ));
     }
     if trace.clock_wraps > 0 {
         told.push(format!(
-            "{path}: the clock of the trace has 32 bits, which were full {}: times are counted on across it",
+            "{path}: the clock of the trace has 32 bits and wrapped {}: times are counted on across it",
             times(trace.clock_wraps)
         ));
     }
@@ -568,7 +568,7 @@ fn problems(file: &ImportedFile) -> Vec<String> {
             .map(|line| format!("{path}:{}: {}", line.number, line.text.trim()))
             .collect();
         problems.push(format!(
-            "{path}: {} of {} lines not understood and passed over: {}",
+            "{path}: {} of {} lines not understood and skipped: {}",
             file.unknown_lines,
             file.lines,
             first.join("; ")

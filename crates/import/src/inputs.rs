@@ -52,7 +52,7 @@ impl<'a> Inputs<'a> {
                     }
                     if contents.count > MAX_MEMBERS {
                         inputs.problems.push(format!(
-                            "{}: {} files are in it, of which the first {MAX_MEMBERS} are read: unpack it to read all",
+                            "{}: of its {} files the first {MAX_MEMBERS} are read: unpack it to read all",
                             path.display(),
                             contents.count
                         ));

@@ -51,7 +51,8 @@ pub struct CallOptions {
 /// # Errors
 /// It is none, or not more than zero; the message says which forms are understood.
 pub fn parse_interval(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no time of a sample: give a number with ns, us, ms or s, as in 10ms");
+    let wrong =
+        || format!("'{text}' is not the time of a sample: give a number with ns, us, ms or s, as in 10ms");
     let trimmed = text.trim();
     let number = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ns = match &trimmed[number.len()..] {

@@ -24,7 +24,8 @@ use crate::samples::{FrameNumber, Place, Process, Samples, Weight, sampled};
 use crate::text::{decimal, without_brackets, without_offset};
 use crate::{Import, ImportError, Importer, Lines};
 
-const RUNNING: &str = "R in these files is running or runnable: shown as cpu, time in the run queue is in it";
+const RUNNING: &str =
+    "R in these files is running or runnable: it is shown as cpu, which includes time in the run queue";
 
 /// Name of the kernel as a module.
 const KERNEL: &[u8] = b"[kernel]";
@@ -201,7 +202,7 @@ impl Reader<'_> {
         }
         if self.record.lines > 0 {
             self.into.problem(format!(
-                "{}:{lines}: the last sample is cut; it is left out",
+                "{}:{lines}: the last sample is cut off and left out",
                 self.file.path
             ));
         }

@@ -249,7 +249,7 @@ fn together(
                 }
             }
             Err(e) => {
-                about.problem(format!("{e}; passed over"));
+                about.problem(format!("{e}; skipped"));
                 failed.get_or_insert(e);
             }
         }

@@ -249,8 +249,8 @@ impl<'a> Reader<'a> {
         if self.without_state {
             self.switches.known.has_states = false;
             self.switches.into.reason(
-                "the file does not say in which state tasks left their CPU (perf sched timehist --state does): time off CPU is \
-                 of no known state, and a task that was pushed off its CPU has no scheduling delay in it",
+                "the file does not say in which state tasks left their CPU (perf sched timehist --state does): the \
+                state of time off CPU is unknown, and it does not show the scheduling delay of preempted tasks",
             );
         }
         self.switches.finish(lines);

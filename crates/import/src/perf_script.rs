@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
         let path = self.file.path.clone();
         let event = String::from_utf8_lossy(self.event.as_deref().unwrap_or_default()).into_owned();
         if self.is_cut {
-            let problem = format!("{path}:{lines}: the last sample is cut; it is left out");
+            let problem = format!("{path}:{lines}: the last sample is cut off and left out");
             self.into.problem(problem);
         }
         if !self.other_events.is_empty() {
@@ -309,7 +309,7 @@ impl<'a> Reader<'a> {
                 .map(|(name, samples)| format!("{samples} of {}", String::from_utf8_lossy(name)))
                 .collect();
             self.into.problem(format!(
-                "{path}: samples of {event} only; left out: {}; --event chooses another",
+                "{path}: samples of {event} only; left out: {}; --event selects another",
                 others.join(", ")
             ));
         }

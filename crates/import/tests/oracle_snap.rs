@@ -120,9 +120,9 @@ fn what_grew_between_two_readings_is_there() {
     assert_eq!(meta.database.version, "19.0.0.0.0");
     assert_eq!(imported.problems.len(), 3, "{:?}", imported.problems);
     for said in [
-        "sessions that ended between two readings, of which nothing is in the file: 1",
+        "sessions that ended between two readings and are not in the file: 1",
         "although they had begun: 1",
-        "less than in the reading before: 1",
+        "lower than in the reading before: 1",
     ] {
         assert!(
             imported.problems.iter().any(|problem| problem.contains(said)),

@@ -84,7 +84,7 @@ impl Address {
     pub fn to_put(typed: &OsStr) -> Result<Address, StoreError> {
         if let Some((place, Some(_))) = split(typed) {
             return Err(StoreError::Address(format!(
-                "{}: a part of a store is chosen to be read; to put something name the store only: {place}",
+                "{}: this names a part of a store, for reading; to put recordings, name only the store: {place}",
                 typed.display()
             )));
         }
@@ -203,7 +203,7 @@ impl Choice {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let value = decoded(value)
                 .filter(|value| !value.is_empty())
-                .ok_or_else(|| StoreError::Address(format!("'{part}' says nothing")))?;
+                .ok_or_else(|| StoreError::Address(format!("'{part}' is empty")))?;
             match name {
                 "host" => choice.hosts.push(value),
                 "recording" => choice.recordings.push(value),
@@ -211,7 +211,7 @@ impl Choice {
                 "to" => choice.to_us = Some(moment(&value)?),
                 _ => {
                     return Err(StoreError::Address(format!(
-                        "'{part}': a part of a store is chosen by host=, from=, to= and recording="
+                        "'{part}': a part of a store is selected by host=, from=, to= and recording="
                     )));
                 }
             }
@@ -232,7 +232,7 @@ impl Choice {
         if !hosts.is_empty() {
             if !self.hosts.is_empty() {
                 return Err(StoreError::Address(
-                    "hosts are chosen by --host or in the address, not by both".to_string(),
+                    "select hosts with --host or in the address, not both".to_string(),
                 ));
             }
             self.hosts = hosts.to_vec();
@@ -278,7 +278,7 @@ fn moment(text: &str) -> Result<i64, StoreError> {
         .map(|moment| moment.as_microsecond())
         .ok_or_else(|| {
             StoreError::Address(format!(
-                "'{text}' is no moment of a store: give a time such as 2026-10-10T12:00:00Z, or a day (2026-10-10, from 0:00 UTC)"
+                "'{text}' is not a time: give one such as 2026-10-10T12:00:00Z, or a day (2026-10-10, from 0:00 UTC)"
             ))
         })
 }

@@ -214,7 +214,7 @@ impl Objects for Bucket {
             let seconds = longest.as_secs();
             io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("the server has not taken it within {seconds} seconds"),
+                format!("the server did not accept it within {seconds} seconds"),
             )
         })
     }
@@ -275,7 +275,8 @@ fn io_error(error: Error) -> io::Error {
     if kind == io::ErrorKind::TimedOut {
         let (silence, connection) = (SILENCE.as_secs(), NO_CONNECTION.as_secs());
         text = format!(
-            "the server does not answer (it has {connection} seconds to take a connection and {silence} for the next part of an answer): {text}"
+            "the server does not answer (it has {connection} seconds to accept a connection and {silence} for the \
+            next part of an answer): {text}"
         );
     }
     io::Error::new(kind, text)

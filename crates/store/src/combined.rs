@@ -26,10 +26,10 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
             return Err(format!("some count time, others samples; {choose}"));
         }
         if meta.collector.clock != Clock::Utc {
-            return Err(format!("some do not say what time of day it was; {choose}"));
+            return Err(format!("some have no time of day; {choose}"));
         }
         if meta.scheduling.is_some() || meta.files.iter().any(|file| file.kernel_trace.is_some()) {
-            return Err(format!("some are of single switches or calls; {choose}"));
+            return Err(format!("some hold single switches or calls; {choose}"));
         }
     }
     let metas: Vec<Meta> = manifests.iter().map(with_marks).collect();

@@ -52,7 +52,7 @@ pub(crate) fn known() -> io::Result<Credentials> {
         io::Error::new(
             io::ErrorKind::InvalidData,
             format!(
-                "{}: no aws_access_key_id and aws_secret_access_key of the profile '{profile}'",
+                "{}: no aws_access_key_id and aws_secret_access_key for the profile '{profile}'",
                 path.display()
             ),
         )
@@ -66,13 +66,13 @@ fn read(path: &Path) -> io::Result<String> {
     let own = [0, rustix::process::geteuid().as_raw()];
     let refused = |what: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     if !metadata.is_file() {
-        return refused("no file");
+        return refused("not a file");
     }
     if !own.contains(&metadata.uid()) {
         return refused("credentials of another user are not used");
     }
     if metadata.mode() & 0o077 != 0 {
-        return refused("others can read it: 'chmod 600' it first");
+        return refused("other users can read it: 'chmod 600' it first");
     }
     let mut text = String::new();
     file.take(LARGEST).read_to_string(&mut text)?;

@@ -38,11 +38,11 @@ pub enum StoreError {
     },
     /// There is something else at this place.
     #[error(
-        "{0}: not a store of dbtime: it has no dbtime-store.json; name an empty directory, or one that is not there yet"
+        "{0}: not a dbtime store: it has no dbtime-store.json; name an empty directory, or one that does not exist yet"
     )]
     NotAStore(String),
     /// There is nothing at this place.
-    #[error("{0}: no store is there: 'dbtime store put RECORDING {0}' makes one")]
+    #[error("{0}: no store there: 'dbtime store put RECORDING {0}' creates one")]
     NotThere(String),
     /// The recording cannot be read.
     #[error(transparent)]
@@ -67,7 +67,7 @@ pub enum StoreError {
         why: String,
     },
     /// A host that was asked for has nothing there.
-    #[error("{store}: nothing of host '{host}' is there; it has {}", or_nothing(.hosts))]
+    #[error("{store}: nothing from host '{host}'; the store has {}", or_nothing(.hosts))]
     NoSuchHost {
         /// Where.
         store: String,
@@ -77,13 +77,13 @@ pub enum StoreError {
         hosts: Vec<String>,
     },
     /// Nothing was recorded in the part that was asked for.
-    #[error("{store}: no recording is of what was chosen; 'dbtime store list' shows what there is")]
+    #[error("{store}: no recording matches; 'dbtime store list' shows what there is")]
     Nothing {
         /// Where.
         store: String,
     },
     /// Recordings that cannot be taken as one.
-    #[error("{store}: {} recordings were chosen, which cannot be taken as one: {why}", .recordings)]
+    #[error("{store}: the {} selected recordings cannot be read as one: {why}", .recordings)]
     Apart {
         /// Where.
         store: String,

@@ -33,7 +33,7 @@ pub(crate) struct Host(String);
 impl Host {
     pub(crate) fn new(name: &str) -> Result<Host, String> {
         if name.is_empty() || name.len() > LONGEST_HOST {
-            return Err(format!("the name of a host has 1 to {LONGEST_HOST} bytes"));
+            return Err(format!("a host name has 1 to {LONGEST_HOST} bytes"));
         }
         Ok(Host(name.to_string()))
     }
@@ -67,7 +67,7 @@ impl Hour {
     pub(crate) fn of(us: i64) -> Result<Hour, String> {
         let moment = Timestamp::from_microsecond(us.div_euclid(HOUR_US).saturating_mul(HOUR_US));
         let moment = moment
-            .map_err(|_| format!("a row is of a moment that no calendar has ({us} µs since 1970)"))?
+            .map_err(|_| format!("a row has an impossible time ({us} µs since 1970)"))?
             .to_zoned(TimeZone::UTC);
         if moment.year() < 1 {
             return Err(format!("a row is of the year {}", moment.year()));

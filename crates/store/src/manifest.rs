@@ -137,7 +137,7 @@ impl Manifest {
     pub(crate) fn to_json(&self) -> Result<Vec<u8>, String> {
         if self.files.len() > MOST_FILES {
             return Err(format!(
-                "it would need {} files, where {MOST_FILES} are the most: put recordings of hours or days",
+                "it would need {} files, and {MOST_FILES} is the maximum: put recordings of hours or days",
                 self.files.len()
             ));
         }
@@ -194,11 +194,11 @@ impl Manifest {
             });
         }
         if written.host != name.host.name() || written.recording != name.recording() {
-            return Err(wrong("it is not what its name says".to_string()));
+            return Err(wrong("it does not match its name".to_string()));
         }
         let count = written.files.len();
         if count > MOST_FILES {
-            return Err(wrong(format!("{count} files, where {MOST_FILES} are the most")));
+            return Err(wrong(format!("{count} files, and {MOST_FILES} is the maximum")));
         }
         let meta = Meta::of_json(Path::new(path), written.meta)?;
         // A later minor version may have further tables.

@@ -49,6 +49,6 @@ pub(crate) trait Objects: fmt::Debug + Send + Sync {
 pub(crate) fn too_large(bytes: u64, most: u64) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("{bytes} bytes, where {most} are the most: none that dbtime has written"),
+        format!("{bytes} bytes, and {most} is the maximum: not written by dbtime"),
     )
 }

@@ -110,7 +110,9 @@ impl Store {
         let problems = in_words(put_tables(recording, &mut target)?);
         if problems != damaged {
             return Err(match options.damaged {
-                true => refused("what can be read of it has changed meanwhile: put it again".to_string()),
+                true => {
+                    refused("the readable part of it has changed in the meantime: put it again".to_string())
+                }
                 false => not_whole(problems),
             });
         }
@@ -174,7 +176,7 @@ fn host_of(meta: &Meta, options: &PutOptions) -> Result<Host, String> {
     match &options.host {
         Some(host) => Host::new(host),
         None if meta.host.name.is_empty() => {
-            Err("it does not say of which host it is: name it with --host".to_string())
+            Err("it does not say which host it is from: name it with --host".to_string())
         }
         None => Host::new(&meta.host.name),
     }

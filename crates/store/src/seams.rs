@@ -53,7 +53,8 @@ pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> Vec<Note> {
         for (one, other, period) in overlaps(recordings) {
             if let Some((from, to)) = chosen(period, choice) {
                 let text = format!(
-                    "{host}: two recordings of one server overlap from {} to {}, and time in it is counted twice: {} and {}; choose one of them with recording=",
+                    "{host}: two recordings of one server overlap from {} to {}, and that time is counted twice: {} \
+                    and {}; choose one of them with recording=",
                     moment(from),
                     moment(to),
                     one.name.recording(),

@@ -164,7 +164,7 @@ impl Files for Selected {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(io::Error::new(
                     e.kind(),
-                    "it is not there: removed by somebody, or a later state of its recording was put meanwhile (then run this again)",
+                    "missing: it was removed, or a later state of its recording was put in the meantime (then run this again)",
                 ));
             }
             other => other?,
@@ -175,7 +175,7 @@ impl Files for Selected {
         if bytes.len() as u64 != expected.bytes || xxh3_64(&bytes) != expected.xxh3 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "damaged: it is not what was put; put its recording again",
+                "damaged since it was put: put its recording again",
             ));
         }
         if let Some(copies) = &self.copies {

@@ -156,7 +156,7 @@ fn roots_are_a_picture_a_dimension_and_a_level() {
     assert!(svg.contains("pid 30, app") && svg.contains("idle in transaction: 5.000 s, 100.0 %"));
     dbtime(&["report", plain(&path), "--blockers", "--format", "svg"])
         .expect_code(2)
-        .expect_stderr(&["no picture", "--chain"]);
+        .expect_stderr(&["cannot be drawn", "--chain"]);
     let ledger = json(&["report", plain(&path), "--by", "cause,root"]);
     assert_eq!(ledger["ledger"][0]["group"]["cause"], "client");
     assert_eq!(

@@ -72,7 +72,7 @@ impl BlockPrograms {
     /// # Errors
     /// The kernel refuses what nothing can be measured without: the message has its reason.
     pub(crate) fn load(filter: &BlockFilter) -> Result<(BlockPrograms, Vec<String>), CollectError> {
-        let failed = refusals("the kernel does not take dbtime's programs");
+        let failed = refusals("the kernel rejected dbtime's BPF programs");
         for tracepoint in ["block_rq_issue", "block_rq_complete"] {
             need(tracepoint, "no request can be timed")?;
         }
@@ -93,11 +93,11 @@ impl BlockPrograms {
         let with_queue = filter.with_queue
             && has(
                 "block_rq_insert",
-                "latencies are from the issue to the device, without the queue",
+                "latencies are measured from issue to the device, without the queue",
             );
         let with_requeue = has(
             "block_rq_requeue",
-            "a request that the device first refused counts as lost, and from its second issue",
+            "a request that the device first refused counts as lost, and is timed from its second issue",
         );
         let with_merge = has(
             "block_rq_merge",

@@ -74,7 +74,7 @@ impl CallSamples {
         let timer_address = globals::<bss>(&bss).map_or(0, |bss| bss.timer_address);
         if timer_address == 0 {
             return Err(CollectError::Kernel(
-                "the kernel does not tell which timer takes the samples, so that its own tracepoints would hide the call's"
+                "the kernel does not say which timer takes the samples, so that timer's tracepoints would hide the call's"
                     .to_string(),
             ));
         }

@@ -81,7 +81,7 @@ impl KernelFunctions {
             modules: Vec::new(),
         };
         let missing =
-            || CollectError::Kernel("the kernel gives no type information of its functions".to_string());
+            || CollectError::Kernel("the kernel has no type information for its functions".to_string());
         // The kernel's own is the first: modules are based on it.
         let mut all = BtfInfoIter::default();
         let own = all.find(|info| info.name == KERNEL).ok_or_else(missing)?;

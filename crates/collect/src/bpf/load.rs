@@ -248,7 +248,7 @@ impl Programs {
 
     fn load_engine(engine: Visit, wanted: Wanted, notes: bool) -> Result<Programs, CollectError> {
         let Wanted { rate_hz, tier, .. } = wanted;
-        let failed = refusals("the kernel does not take dbtime's programs");
+        let failed = refusals("the kernel rejected dbtime's BPF programs");
         let mut storage = MaybeUninit::uninit();
         let mut open = RecorderSkelBuilder::default()
             .open(&mut storage)

@@ -73,7 +73,8 @@ impl OracleProbes {
                 links.push(link.map_err(|e| failed("attach", e))?);
             }
             told.push(format!(
-                "probes at kskthbwt+{}, kskthewt+{}, kews_update_wait_time+{}: a hit costs about 0.7 us, in every process of this executable",
+                "probes at kskthbwt+{}, kskthewt+{}, kews_update_wait_time+{}: each hit costs about 0.7 us, in every \
+                process of this executable",
                 places[0].1, places[1].1, places[2].1
             ));
         }

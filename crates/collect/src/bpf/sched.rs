@@ -109,7 +109,7 @@ impl SchedPrograms {
     /// # Errors
     /// The kernel refuses: the message has its reason.
     pub(crate) fn load() -> Result<SchedPrograms, CollectError> {
-        let failed = refusals("the kernel does not take dbtime's programs");
+        let failed = refusals("the kernel rejected dbtime's BPF programs");
         let mut storage = MaybeUninit::uninit();
         let mut open = SchedSkelBuilder::default()
             .open(&mut storage)

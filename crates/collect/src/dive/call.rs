@@ -108,7 +108,7 @@ impl SystemCall {
         }
         candidates.into_iter().nth(best).ok_or_else(|| {
             CollectError::Kernel(format!(
-                "{}: no function of this kernel is the entry of {}",
+                "{}: this kernel has no entry function for {}",
                 path.display(),
                 self.name()
             ))

@@ -60,7 +60,7 @@ pub(super) fn obstacle_in_own_trace(fs: &TraceFs) -> Option<String> {
     let tracer = value("current_tracer");
     if tracer != "nop" {
         return Some(format!(
-            "the kernel's own trace is in use: {} is '{tracer}'",
+            "the kernel's top-level trace instance is in use: {} is '{tracer}'",
             fs.path("current_tracer").display()
         ));
     }
@@ -70,14 +70,14 @@ pub(super) fn obstacle_in_own_trace(fs: &TraceFs) -> Option<String> {
         .any(|event| event != ALWAYS_ENABLED)
     {
         return Some(format!(
-            "the kernel's own trace is in use: events are enabled ({})",
+            "the kernel's top-level trace instance is in use: events are enabled ({})",
             fs.path("set_event").display()
         ));
     }
     let unread = fs.unread();
     if unread > 0 {
         return Some(format!(
-            "{unread} events lie in {}: empty it when nobody needs them",
+            "{} holds {unread} unread events: empty it if they are not needed",
             fs.path("trace").display()
         ));
     }
@@ -95,7 +95,7 @@ pub(super) fn obstacle_in_instance(fs: &TraceFs) -> Option<String> {
     let user = others.chain([own]).find(|path| is_function_graph(path));
     if let Some(path) = user {
         return Some(format!(
-            "somebody else traces with {TRACER}, whose options would change: {}",
+            "{TRACER} is in use elsewhere and its options would change: {}",
             path.display()
         ));
     }
@@ -113,7 +113,7 @@ fn obstacle_of_settings(fs: &TraceFs, lists: &[&'static str]) -> Option<String> 
         .find(|file| fs.value(file).is_some_and(|value| value != "0"));
     let file = list.or(limit)?;
     Some(format!(
-        "somebody has set {}, which would hide functions",
+        "{} is set, which would hide functions",
         fs.path(file).display()
     ))
 }
@@ -147,7 +147,7 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions, entry: &str) -> Resu
         notes.extend(
             unknown
                 .iter()
-                .map(|name| format!("no function that can be traced is like {name}")),
+                .map(|name| format!("no traceable function matches {name}")),
         );
     }
     let before = enabled_functions(trace.fs());
@@ -159,7 +159,7 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions, entry: &str) -> Resu
     Ok(Armed {
         engine: match trace.is_private() {
             true => "ftrace function_graph in a private instance".to_string(),
-            false => "ftrace function_graph in the kernel's own trace".to_string(),
+            false => "ftrace function_graph in the top-level instance".to_string(),
         },
         functions: armed
             .zip(before)

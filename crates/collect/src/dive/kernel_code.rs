@@ -76,7 +76,7 @@ impl KernelCode {
     pub(super) fn open() -> Result<KernelCode, CollectError> {
         let is_understood = cfg!(target_arch = "x86_64");
         if !is_understood {
-            let why = format!("code of {} is not understood", std::env::consts::ARCH);
+            let why = format!("machine code of {} is not supported", std::env::consts::ARCH);
             return Err(CollectError::Kernel(why));
         }
         let path = Path::new(KCORE);

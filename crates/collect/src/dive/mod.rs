@@ -72,7 +72,7 @@ impl fmt::Display for DiveEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             DiveEngine::FunctionGraph => "function_graph in a private instance",
-            DiveEngine::OwnFunctionGraph => "function_graph in the kernel's own trace",
+            DiveEngine::OwnFunctionGraph => "function_graph in the top-level instance",
             DiveEngine::Fentry => "fentry/fexit",
             DiveEngine::Probes => "probes",
             DiveEngine::Tracepoints => "tracepoints",
@@ -180,9 +180,7 @@ pub fn mend() -> Vec<String> {
     match Changes::begin(fs) {
         Ok((_, restored)) => restored,
         Err(CollectError::DiveRuns(_)) => Vec::new(),
-        Err(e) => vec![format!(
-            "what a dive that was killed has left cannot be undone: {e}"
-        )],
+        Err(e) => vec![format!("what a killed dive left changed cannot be restored: {e}")],
     }
 }
 
@@ -363,7 +361,7 @@ impl Dive {
         self.facts.lost = self.source.lost();
         if self.facts.lost > 0 {
             self.facts.notes.push(format!(
-                "{} events are missing: they came faster than they could be read, or while another one was handled",
+                "{} events are missing: they came faster than they could be read, or while another one was being handled",
                 self.facts.lost
             ));
             self.spool.comment("lost", &self.facts.lost.to_string())?;
@@ -464,7 +462,7 @@ fn about_target(pid: u32) -> Result<Vec<String>, CollectError> {
     const PF_KTHREAD: u64 = 0x0020_0000;
     if pid == std::process::id() {
         return Err(CollectError::Kernel(format!(
-            "pid {pid} is this dbtime: it cannot look into itself"
+            "pid {pid} is this dbtime, which cannot trace itself"
         )));
     }
     let stat = std::fs::read(process::path(pid, "stat")).map_err(|_| CollectError::NoProcess(pid))?;
@@ -473,15 +471,14 @@ fn about_target(pid: u32) -> Result<Vec<String>, CollectError> {
         .unwrap_or(0);
     if flags & PF_KTHREAD != 0 {
         return Err(CollectError::Kernel(format!(
-            "pid {pid} is a thread of the kernel: it makes no system calls"
+            "pid {pid} is a kernel thread: it makes no system calls"
         )));
     }
     let threads = std::fs::read_dir(process::path(pid, "task")).map_or(0, Iterator::count);
     Ok(match threads {
         0 | 1 => Vec::new(),
         _ => vec![format!(
-            "process of {pid} has {threads} threads: only thread {pid} is traced; give the id of another one with -p to \
-             look into that"
+            "process of {pid} has {threads} threads: only thread {pid} is traced; to trace another one, give its id with -p"
         )],
     })
 }

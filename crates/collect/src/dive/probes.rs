@@ -96,13 +96,13 @@ fn arm_by(
     let (programs, refused) = CallFunctions::attach(options.pid, &functions, probing)?;
     if let Some(why) = &chosen.unknown {
         notes.push(format!(
-            "well-known functions are traced: which ones the call reaches is not known ({why})"
+            "well-known functions are traced, as it is not known which ones the call reaches ({why})"
         ));
     }
     let left_out = chosen.functions.len() - functions.len();
     if left_out > 0 {
         notes.push(format!(
-            "{left_out} more functions are not traced, which are further from the call or beyond the limit"
+            "{left_out} more functions, further from the call or beyond the limit, are not traced"
         ));
     }
     let traced = functions.len() - refused.len();

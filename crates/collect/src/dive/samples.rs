@@ -97,7 +97,7 @@ impl Samples {
         let missing = self.missing();
         (missing > 0).then(|| {
             format!(
-                "{missing} timer samples are missing: {} of them had no stack, for the others there was no room",
+                "{missing} timer samples are missing: {} of them had no stack, there was no room for the others",
                 self.without_stack
             )
         })

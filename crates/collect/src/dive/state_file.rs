@@ -149,7 +149,7 @@ impl StateFile {
         };
         let state: State = serde_json::from_str(&text).map_err(|e| {
             CollectError::Kernel(format!(
-                "{}: not the state of a dive ({e}): look at the trace settings yourself, then remove the file",
+                "{}: not the saved state of a dive ({e}): check the trace settings yourself, then remove the file",
                 path.display()
             ))
         })?;

@@ -109,7 +109,7 @@ impl Changes {
             changes.state.settings = state.settings;
             let what = changes.undo()?;
             notes.push(format!(
-                "restored what a dive that was killed (pid {owner}) had left changed: {}",
+                "restored what a killed dive (pid {owner}) had left changed: {}",
                 if what.is_empty() {
                     "nothing differed".to_string()
                 } else {
@@ -123,10 +123,7 @@ impl Changes {
             };
             if !owner.is_alive() {
                 remove_instance(&instance)?;
-                notes.push(format!(
-                    "removed {}, left by a dive that was killed",
-                    instance.display()
-                ));
+                notes.push(format!("removed {}, left by a killed dive", instance.display()));
             }
         }
         Ok((changes, notes))
@@ -290,7 +287,7 @@ impl Trace {
         if is_list(&path) || found(&path)? != entries {
             write(&path, entries).map_err(|e| {
                 CollectError::Kernel(format!(
-                    "{}: '{}' is refused: {e}",
+                    "{}: cannot write '{}': {e}",
                     path.display(),
                     entries.join(" ")
                 ))
@@ -457,7 +454,7 @@ fn give_back(setting: &Setting) -> Result<bool, CollectError> {
     }
     write(&setting.path, &setting.found).map_err(|e| {
         CollectError::Kernel(format!(
-            "{} could not be given back its value '{}': {e}; the next 'dbtime dive' tries again",
+            "{} could not be restored to '{}': {e}; the next 'dbtime dive' tries again",
             setting.path.display(),
             setting.found.join(" ")
         ))

@@ -50,7 +50,7 @@ impl NotedCalls {
             .find(|member| member.pid == options.pid);
         let member = member.ok_or_else(|| {
             CollectError::Kernel(format!(
-                "pid {}: not a session of this database, so that its wait event cannot be read",
+                "pid {}: not a session of this database, so its wait event cannot be read",
                 options.pid
             ))
         })?;

@@ -29,12 +29,12 @@ pub(super) fn findings() -> Vec<Finding> {
         checked(
             "type information",
             privilege::check_type_information(),
-            format!("{TYPE_INFORMATION} is there"),
+            format!("{TYPE_INFORMATION} exists"),
         ),
         checked(
             "capabilities",
             privilege::check_recording(),
-            "those that recording needs".to_string(),
+            "all that recording needs".to_string(),
         ),
         checked(
             "process ids",
@@ -60,7 +60,7 @@ fn kernel() -> Finding {
     let found = format!("Linux {} {}", host.kernel, host.arch);
     match version(&host.kernel) {
         Some(version) if version < OLDEST => Finding::new("kernel", Verdict::Missing, found).with_remedy(&format!(
-            "Linux {}.{} or newer is needed; '--collector proc' records on older ones (sampled, less is known)",
+            "Linux {}.{} or newer is needed; '--collector proc' records on older ones (sampled, with less detail)",
             OLDEST.0, OLDEST.1
         )),
         _ => Finding::good("kernel", found),
@@ -101,7 +101,7 @@ fn perf_events() -> Finding {
         );
     };
     let found = format!(
-        "kernel.perf_event_paranoid = {}, which does not keep out who has CAP_PERFMON",
+        "kernel.perf_event_paranoid = {}, which does not restrict holders of CAP_PERFMON",
         paranoid.trim()
     );
     match host::too_few_samples(RATE_HZ) {
@@ -121,11 +121,11 @@ fn observers() -> Finding {
         .filter(|(_, name)| OBSERVERS.iter().any(|observer| name.starts_with(observer)))
         .map(|(pid, name)| format!("{name} (pid {pid})"))
         .collect();
-    found.extend(tracer_in_use().map(|tracer| format!("the kernel's own trace ({tracer})")));
+    found.extend(tracer_in_use().map(|tracer| format!("the top-level trace instance ({tracer})")));
     match found.is_empty() {
         true => Finding::good("other tracers", "none"),
         false => Finding::good("other tracers", found.join(", "))
-            .with_remedy("recording works beside them; what they cost is in the times of the sessions"),
+            .with_remedy("recording works alongside them; their cost is part of the sessions' times"),
     }
 }
 

@@ -108,8 +108,8 @@ pub fn examine() -> Examination {
     let postmasters = Server::postmasters();
     if postmasters.is_empty() {
         let found = match is_allowed {
-            true => "no PostgreSQL server runs here",
-            false => "no PostgreSQL server is seen with these privileges",
+            true => "no PostgreSQL server is running here",
+            false => "no PostgreSQL server is visible with these privileges",
         };
         host.push(
             Finding::good("servers", found).with_remedy("'dbtime record --process PID' records any process"),

@@ -46,12 +46,12 @@ fn query_ids(pid: u32) -> Option<Finding> {
     Some(match gives_query_ids(pid, &executable)? {
         true => Finding::good(
             "query ids",
-            "the server gives statements ids: time is known by SQL",
+            "the server computes query ids: time is known by SQL",
         ),
         false => Finding::new(
             "query ids",
             Verdict::Less,
-            "the server gives statements no ids: they are told apart by dbtime's fingerprint of their text",
+            "the server computes no query ids: statements are told apart by dbtime's fingerprint of their text",
         )
         .with_remedy("compute_query_id = on (a reload is enough), or pg_stat_statements"),
     })
@@ -68,8 +68,10 @@ fn frame_pointers(pid: u32) -> Option<Finding> {
         .peekable();
     beginnings.peek()?;
     let found = match beginnings.all(|code| keeps_frame_pointer(&code)) {
-        true => "the server keeps them",
-        false => "the server keeps none, and none are needed: stacks are unwound by tables (.eh_frame)",
+        true => "the server was built with them",
+        false => {
+            "the server was built without them, and none are needed: stacks are unwound by tables (.eh_frame)"
+        }
     };
     Some(Finding::good("frame pointers", found))
 }

@@ -126,7 +126,8 @@ impl Instance {
         self.tell("the wait event cannot be read", untrusted);
         if others > 0 {
             self.reasons.push(format!(
-                "{others} of {} processes are not named like Oracle's (ora_…, oracle…): is the MAP of this host and up to date?",
+                "{others} of {} processes do not have names of Oracle's (ora_…, oracle…): is the MAP from this host, \
+                and up to date?",
                 self.members.len()
             ));
         }
@@ -169,7 +170,7 @@ fn called(session: &MapSession) -> String {
 fn check_process(pid: u32, made: SystemTime) -> Result<(), String> {
     let started = process::started(pid).ok_or("is gone")?;
     if started > made + YOUNGER {
-        return Err("began after the MAP was made: it is another one".to_string());
+        return Err("started after the MAP was made, so it is a different process".to_string());
     }
     Ok(())
 }
@@ -309,7 +310,7 @@ impl Instance {
         }
         self.failed = Some(what.clone());
         Some(Change::Sessions(vec![format!(
-            "the sessions are those of the MAP before: {what}"
+            "the sessions are still those of the previous MAP: {what}"
         )]))
     }
 }

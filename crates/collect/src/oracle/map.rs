@@ -118,13 +118,13 @@ impl Map {
         }
         if map.cut > 0 {
             map.problems.push(format!(
-                "{name}: {} lines were cut at a LINESIZE that is too small: blanks may be missing in names",
+                "{name}: {} lines were cut, as LINESIZE is too small: blanks may be missing in names",
                 map.cut
             ));
         }
         if !map.complete {
             map.problems.push(format!(
-                "{name}: its last line is missing: the script did not run to its end, or is still running"
+                "{name}: the last line is missing: the script did not finish, or is still running"
             ));
         }
         map
@@ -154,7 +154,7 @@ impl Map {
             self.take(line, kind, &fields)
         } else {
             Err(format!(
-                "a record of kind {kind} has {wanted} fields, not {}",
+                "a record of type {kind} has {wanted} fields, not {}",
                 fields.len()
             ))
         };
@@ -177,7 +177,7 @@ impl Map {
             "session" => {
                 let pid = number(3, "spid")?;
                 if pid == 0 || pid > i32::MAX.cast_unsigned() {
-                    return Err(format!("spid {pid} is no process"));
+                    return Err(format!("spid {pid} is not a process id"));
                 }
                 let session = MapSession {
                     line,
@@ -196,7 +196,7 @@ impl Map {
                 };
                 if let Some(other) = self.sessions.iter().find(|other| other.pid == pid) {
                     return Err(format!(
-                        "process {pid} is that of session {},{} (line {}) too: only that one is recorded",
+                        "process {pid} also belongs to session {},{} (line {}): only that one is recorded",
                         other.sid, other.serial, other.line
                     ));
                 }
@@ -233,7 +233,7 @@ fn kind_of(line: &str) -> Option<(&'static str, usize)> {
 
 fn missing(text: &str) -> String {
     let (kind, _) = kind_of(text).unwrap_or_default();
-    format!("this record of kind {kind} has no end: the last field of each is {END}")
+    format!("this record of type {kind} is cut: the last field of each is {END}")
 }
 
 /// An error message of the database, or of SQL*Plus.
@@ -272,7 +272,7 @@ fn address(text: &str, what: &str) -> Result<u64, String> {
     match parsed {
         // The upper half belongs to the kernel, the first page to nobody.
         Ok(address) if (4096..1 << 63).contains(&address) => Ok(address),
-        _ => Err(format!("address of {what} {text:?} is none")),
+        _ => Err(format!("address of {what} {text:?} is not an address")),
     }
 }
 
@@ -338,9 +338,9 @@ end,1,2,.
         for part in [
             "m.csv:3: SQL*Plus says: ORA-00942",
             "m.csv:4: spid \"x\" is not a number",
-            "m.csv:5: this record of kind session has no end",
-            "m.csv:6: address of KSUSEOPC \"nowhere\" is none",
-            "m.csv:7: process 4711 is that of session 12,3456 (line 2) too",
+            "m.csv:5: this record of type session is cut",
+            "m.csv:6: address of KSUSEOPC \"nowhere\" is not an address",
+            "m.csv:7: process 4711 also belongs to session 12,3456 (line 2)",
         ] {
             assert!(
                 map.problems.iter().any(|p| p.starts_with(part)),

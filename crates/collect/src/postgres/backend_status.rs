@@ -77,8 +77,8 @@ impl BackendStatus {
                     whole_text: symbol.map(|symbol| symbol.address),
                 }
             }
-            Some(_) => return Err("this build of the server keeps them in a place that is not known"),
-            None => return Err("the server's code does not tell where they are"),
+            Some(_) => return Err("this build of the server keeps them in an unknown place"),
+            None => return Err("the server's code does not show where they are"),
         };
         let is_other = |&pid: &u32| {
             let entry = status.entry(pid)?;

@@ -194,7 +194,7 @@ impl Database for PostgresDatabase {
         let (names, exact) = WaitEventNames::for_major(self.server.major);
         if !exact && self.server.has_waits() {
             reasons.push(format!(
-                "the wait events of PostgreSQL {} are not known to this dbtime: those of {} are shown, some names may be wrong",
+                "this dbtime does not know the wait events of PostgreSQL {}: it shows those of {}, and some names may be wrong",
                 self.server.major,
                 names.major()
             ));
@@ -204,12 +204,12 @@ impl Database for PostgresDatabase {
         }
         if self.statement_ids() == DatabaseMeta::FINGERPRINT {
             reasons.push(
-                "the server gives statements no ids (compute_query_id): they have dbtime's fingerprint of their text instead"
+                "the server computes no query ids (compute_query_id): statements have dbtime's fingerprint of their text instead"
                     .to_string(),
             );
         }
         if let Some(Err(why)) = self.places.as_ref().map(|places| &places.held_locks) {
-            reasons.push(format!("it is not recorded who holds LWLocks: {why}"));
+            reasons.push(format!("holders of LWLocks are not recorded: {why}"));
         }
         reasons
     }
@@ -319,7 +319,7 @@ impl Database for PostgresDatabase {
         );
         if let Err(why) = places.held_locks {
             text.push_str(&format!(
-                "; from now on it is not recorded who holds LWLocks: {why}"
+                "; from now on holders of LWLocks are not recorded: {why}"
             ));
         }
         self.places = Some(places);

@@ -42,7 +42,7 @@ impl ServerLocks {
     /// Why it cannot be told.
     pub(super) fn of(postmaster: u32, executable: &Executable) -> Result<ServerLocks, &'static str> {
         let data = static_data_of(executable, "LWLockHeldByMe")
-            .ok_or("the server's code does not tell where its sessions list them")?;
+            .ok_or("the server's code does not show where its sessions list them")?;
         let (main, kinds) = main_locks(postmaster, executable).unwrap_or_default();
         let shared: Vec<Range<u64>> = maps::read(postmaster)
             .map_err(|_| "the server's mappings cannot be read")?
@@ -54,7 +54,7 @@ impl ServerLocks {
         let list = candidates(&data)
             .into_iter()
             .find(|&list| is_confirmed(list, postmaster, is_lock))
-            .ok_or("no list of them is where the server's code points to")?;
+            .ok_or("there is no list of them where the server's code points")?;
         Ok(ServerLocks { list, main, kinds })
     }
 

@@ -94,10 +94,10 @@ impl ProcEngine {
             })
             .map_err(|e| CollectError::Kernel(format!("the sampler thread cannot be started: {e}")))?;
         let mut reasons: Vec<String> = [
-            "proc collector: state, wait event and kernel stack of a row are read one after the other, not in one instant; rows \
-             of sessions that ran meanwhile are dropped and counted as torn, so that short states are seen too seldom",
-            "proc collector: a session in state R may be running or in the run queue: its wait event counts for both, the \
-             kernel's totals say how long each was",
+            "proc collector: state, wait event and kernel stack of a row are read one after the other, not at one \
+            instant; rows of sessions that ran meanwhile are dropped and counted as torn, so short states are undersampled",
+            "proc collector: a session in state R may be running or in the run queue: its wait event counts for both, \
+            and the kernel's totals say how long each was",
             "proc collector: no user stacks; user and kernel CPU are not told apart; sessions that begin are found within \
              0.25 s, their time before that is not recorded",
         ]
@@ -111,7 +111,7 @@ impl ProcEngine {
         }
         if let Ok(Err(e)) = told.recv() {
             reasons.push(format!(
-                "the sampler has no real-time priority ({e}; it needs CAP_SYS_NICE): on a busy host it comes late"
+                "the sampler has no real-time priority ({e}; it needs CAP_SYS_NICE): on a busy host it runs late"
             ));
         }
         if std::fs::read("/proc/self/stack").is_err() {
@@ -139,7 +139,7 @@ impl ProcEngine {
 
 impl Engine for ProcEngine {
     fn describe(&self) -> &'static str {
-        "proc: /proc and process memory, no program in the kernel"
+        "proc: /proc and process memory, no BPF programs"
     }
 
     fn sees_births(&self) -> bool {

@@ -16,9 +16,7 @@ pub(super) fn advice(pid: u32, path: &Path, build_id: &str) -> String {
     let file = match build_id.split_at_checked(2) {
         Some((folder, rest)) if !rest.is_empty() => format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug"),
         _ => {
-            return format!(
-                "{NO_NAMES}{name} is stripped and has no build id by which its debug symbols could be found"
-            );
+            return format!("{NO_NAMES}{name} is stripped and has no build id to find its debug symbols by");
         }
     };
     let root = process::path(pid, "root");

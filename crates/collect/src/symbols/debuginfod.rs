@@ -80,11 +80,12 @@ impl Debuginfod {
     pub(super) fn debug_file(&self, build_id: &str) -> Result<TargetFile, String> {
         if !Path::new(CLIENT).is_file() {
             return Err(format!(
-                "{CLIENT} is not installed: it is in the package debuginfod of Debian and Ubuntu, elfutils-debuginfod-client of Fedora"
+                "{CLIENT} is not installed: it is in the package debuginfod on Debian and Ubuntu, \
+                elfutils-debuginfod-client on Fedora"
             ));
         }
         if build_id.is_empty() || !build_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err("it has no build id to ask for".to_string());
+            return Err("it has no build id to look up".to_string());
         }
         let failed = |e: io::Error| format!("{CLIENT}: {e}");
         let folder = Folder::new().map_err(failed)?;
@@ -98,7 +99,7 @@ impl Debuginfod {
         let answer = answer.map_err(failed)?;
         let path = PathBuf::from(answer.trim_end());
         let name = path.strip_prefix(folder.path()).map_err(|_| {
-            "the servers have no debug file of this build id, or cannot be reached".to_string()
+            "the servers have no debug file for this build id, or cannot be reached".to_string()
         })?;
         // It stays open when its folder has gone.
         let file = TargetFile::below(folder.path(), name).map_err(failed)?;

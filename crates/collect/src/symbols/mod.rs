@@ -162,9 +162,9 @@ impl Symbolizer {
                     let name = self.modules.identity(module).0.to_string();
                     missing.push(match self.modules.fetch(module, servers) {
                         Ok(()) => format!(
-                            "functions of {name} are named by a debug file that was fetched (debuginfod)"
+                            "functions of {name} are named from a debug file that was fetched (debuginfod)"
                         ),
-                        Err(why) => format!("no debug file of {name} could be fetched (debuginfod): {why}"),
+                        Err(why) => format!("no debug file for {name} could be fetched (debuginfod): {why}"),
                     });
                 }
                 if is_executable && !self.modules.has_symbols(module) && !is_stripped {
@@ -182,7 +182,8 @@ impl Symbolizer {
         }
         if !privilege::can_open_deleted_files() {
             missing.push(
-                "files that have been deleted or replaced since they were mapped cannot be read (it needs CAP_CHECKPOINT_RESTORE): stacks through them break, their functions have no names"
+                "files that have been deleted or replaced since they were mapped cannot be read (it needs \
+                CAP_CHECKPOINT_RESTORE): stacks through them break off, and their functions have no names"
                     .to_string(),
             );
         }

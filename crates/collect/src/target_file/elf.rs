@@ -120,14 +120,14 @@ fn table(
         return Ok(Vec::new());
     }
     if usize::from(size) != expected || count > most {
-        return Err(bad("headers that no linker makes"));
+        return Err(bad("headers that no linker writes"));
     }
     file.read_at(at, count * expected)
 }
 
 /// What a section contains, decompressed, if that is no more than `most` bytes.
 fn contents(file: &TargetFile, section: &[u8], most: usize) -> io::Result<Vec<u8>> {
-    let too_large = || bad("a section larger than is read");
+    let too_large = || bad("a section that is too large to read");
     let size = usize::try_from(u64_at(section, 32)).map_err(io::Error::other)?;
     if size > most {
         return Err(too_large());
@@ -140,7 +140,7 @@ fn contents(file: &TargetFile, section: &[u8], most: usize) -> io::Result<Vec<u8
         return Err(bad("a compressed section without a header"));
     };
     if u32_at(kind, 0) != ELFCOMPRESS_ZLIB {
-        return Err(bad("a section compressed in a way that is not known"));
+        return Err(bad("a section with unknown compression"));
     }
     let mut plain = Vec::new();
     flate2::read::ZlibDecoder::new(compressed)

@@ -13,7 +13,7 @@ use crate::output::say;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  dbtime compact killed.dbt")]
 pub struct CompactArguments {
-    /// The recording: afterwards each of its tables is one file
+    /// The recording to compact: each of its tables becomes one file
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
 }
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &CompactArguments) -> anyhow::Result<ExitCode> {
     let Compacted { files, bytes } = recording::compact(&arguments.recording)?;
     let mb = |bytes: u64| bytes as f64 / 1e6;
     say(format_args!(
-        "compacted {path}: {} files of {:.1} MB, before {} of {:.1} MB",
+        "compacted {path}: now {} files of {:.1} MB, previously {} of {:.1} MB",
         files.1,
         mb(bytes.1),
         files.0,

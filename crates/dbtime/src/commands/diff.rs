@@ -22,11 +22,11 @@ use crate::usage::Usage;
     after_help = "Examples:\n  dbtime diff\n  dbtime diff good.dbt slow.dbt\n  dbtime diff good.dbt slow.dbt -o diff.svg"
 )]
 pub struct DiffArguments {
-    /// The recording, or a file that 'dbtime import' understands, of the good time [default: the newest but one in the current
-    /// directory]
+    /// Recording of the good period, or a file that 'dbtime import' understands [default: the second newest in the
+    /// current directory]
     #[arg(value_name = "GOOD")]
     good: Option<PathBuf>,
-    /// The same of the bad time [default: the newest in the current directory]
+    /// The same for the bad period [default: the newest in the current directory]
     #[arg(value_name = "BAD")]
     bad: Option<PathBuf>,
     /// What files of other tools do not say
@@ -41,10 +41,10 @@ pub struct DiffArguments {
     /// Changes of each kind to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// Side that gives the widths of a flame graph: what BAD does more of, or what GOOD did and has gone
+    /// Side that sets the widths of a flame graph: bad shows what BAD does more of, good what GOOD did and BAD no longer does
     #[arg(long, value_enum, value_name = "SIDE", default_value_t = WidthsOf::Bad)]
     widths: WidthsOf,
-    /// File to write; its ending chooses the format (.txt, .json, .folded, .svg) [default: text on standard output]
+    /// File to write; its extension chooses the format (.txt, .json, .folded, .svg) [default: text on standard output]
     #[arg(
         short,
         long,
@@ -53,7 +53,7 @@ pub struct DiffArguments {
         hide_default_value = true
     )]
     output: PathBuf,
-    /// For people or for programs, on standard output
+    /// Output format on standard output
     #[arg(long, value_enum, conflicts_with = "output")]
     format: Option<TableFormat>,
 }
@@ -103,7 +103,7 @@ impl DiffFormat {
                 WidthsOf::Good => Widths::Good,
             })),
             _ => Err(Usage(format!(
-                "{}: no output format has this ending; choose one of .txt, .json, .folded, .svg",
+                "{}: no output format has this extension; choose one of .txt, .json, .folded, .svg",
                 path.display()
             ))),
         }

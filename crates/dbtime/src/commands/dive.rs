@@ -47,11 +47,11 @@ const PATHS: usize = 60;
     after_help = "Examples:\n  sudo dbtime dive -p 4711 --list\n  sudo dbtime dive -p 4711 --call pread64"
 )]
 pub struct DiveArguments {
-    /// Process, or thread, to look into: of many threads only the one with this id
+    /// Process or thread to trace; of a process with many threads, only the thread with this id
     #[arg(short, long, value_name = "PID", required_unless_present = "restore",
           value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// System call to look into, as in the manual's section 2: pread64, io_submit, futex, epoll_wait …
+    /// System call to trace, named as in section 2 of the manual: pread64, io_submit, futex, epoll_wait …
     #[arg(long, value_name = "NAME", required_unless_present_any = ["list", "restore"])]
     call: Option<String>,
     /// Stop after this many calls [default: 20, or as many as come in the time of -d]
@@ -60,25 +60,25 @@ pub struct DiveArguments {
     /// Stop after this time: seconds, or 30s, 1m [default: 10]
     #[arg(short, long, value_name = "TIME", value_parser = parse_seconds)]
     duration: Option<Duration>,
-    /// Look with this, or not at all [default: the best that the kernel allows]
+    /// Use this engine and no other [default: the best that the kernel allows]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
-    /// Trace only functions of these names, for all engines but tracepoints; * stands for anything
+    /// Trace only functions with these names, * is a wildcard; not with the tracepoints engine
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',', value_parser = parse_pattern)]
     functions: Vec<String>,
     /// Only calls made in this wait event of a PostgreSQL session (Class:Event, or either of the two; CPU for none)
     #[arg(long, value_name = "WAIT")]
     wait: Option<String>,
-    /// The same of an Oracle session: MAP is the file that the script of 'dbtime oracle-map' makes
+    /// The same for an Oracle session; MAP is the file made by the script of 'dbtime oracle-map'
     #[arg(long, value_name = "MAP", requires = "wait")]
     oracle: Option<PathBuf>,
-    /// Show which system calls the process makes, for -d seconds, in place of looking into one
+    /// List the system calls that the process makes in -d seconds, instead of tracing one
     #[arg(long, conflicts_with_all = ["call", "calls", "engine", "functions", "wait", "raw", "output"])]
     list: bool,
-    /// Only give back what a dive that was killed has left changed in the kernel (every dive does this first)
+    /// Only restore the kernel settings that a killed dive left changed (every dive does this first)
     #[arg(long, conflicts_with_all = ["pid", "call", "calls", "duration", "engine", "functions", "wait", "list", "raw", "output"])]
     restore: bool,
-    /// File for the text of the trace, to be read elsewhere, in place of a report
+    /// Write the trace as text to this file instead of showing a report
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     raw: Option<PathBuf>,
     /// Perhaps kept
@@ -89,13 +89,13 @@ pub struct DiveArguments {
 /// What `dive` looks with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EngineKind {
-    /// Every function, in a private trace instance or else in the kernel's own trace
+    /// Every function, in a private trace instance or else in the kernel's top-level one
     FunctionGraph,
-    /// Every function, in the kernel's own trace: less text of a busy process
+    /// Every function, in the kernel's top-level trace instance: less text for a busy process
     OwnFunctionGraph,
-    /// Functions that the call reaches, each calling a program of its own (fentry/fexit), beside whoever else traces
+    /// Functions that the call reaches, each with a BPF program of its own (fentry/fexit), alongside other tracers
     Fentry,
-    /// The same by probes (kprobe.multi, or kprobes one by one)
+    /// The same with probes (kprobe.multi, or kprobes one by one)
     Probes,
     /// Tracepoints with stacks, in a private instance, and timer samples of the kernel stack
     Tracepoints,
@@ -107,7 +107,7 @@ fn parse_pattern(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.chars().all(is_of_name) {
         Ok(text.to_string())
     } else {
-        Err("not a pattern of a function's name, as in vfs_*".to_string())
+        Err("not a pattern for function names, such as vfs_*".to_string())
     }
 }
 
@@ -238,7 +238,7 @@ fn look_into(look: &Look, tracing: KernelTracing, stop: &AtomicBool) -> anyhow::
     let ended = show(&facts, &file, look);
     if remains.programs() > AT_ONCE {
         say(format_args!(
-            "note: {} programs are taken out of the kernel's functions, which takes some seconds",
+            "note: detaching {} BPF programs from kernel functions, which takes some seconds",
             remains.programs()
         ));
     }
@@ -255,7 +255,8 @@ fn show(facts: &DiveFacts, file: &Path, look: &Look) -> anyhow::Result<ExitCode>
             Some(wait) => format!(" in the wait event '{}'", wait.event.escape_debug()),
         };
         say(format_args!(
-            "dbtime: pid {pid} ended no call of {name}{in_wait} meanwhile; 'dbtime dive -p {pid} --list' shows which calls it makes"
+            "dbtime: pid {pid} completed no call of {name}{in_wait} in this time; 'dbtime dive -p {pid} --list' shows \
+            which calls it makes"
         ));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
@@ -287,17 +288,14 @@ fn capture(
     let mut dive = Dive::start(tracing, &options)?;
     let begin = Instant::now();
     let facts = dive.facts();
-    say(format_args!(
-        "looking into {name} of pid {pid} with {}",
-        facts.engine
-    ));
+    say(format_args!("tracing {name} of pid {pid} with {}", facts.engine));
     for why in &facts.refused {
-        say(format_args!("note: not with {why}"));
+        say(format_args!("note: cannot use {why}"));
     }
     if let Some(functions) = facts.functions {
         say(format_args!(
-            "note: {functions} functions of the kernel are traced, set up in {:.1} s; meanwhile each costs every process a \
-             little",
+            "note: {functions} kernel functions are traced, set up in {:.1} s; until the dive ends, each costs every \
+            process a little",
             facts.arming.as_secs_f64()
         ));
     }
@@ -333,7 +331,10 @@ fn capture(
         && facts.calls > 0
         && facts.calls < calls
     {
-        say(format_args!("note: only {} calls came, not {calls}", facts.calls));
+        say(format_args!(
+            "note: only {} calls were seen, not {calls}",
+            facts.calls
+        ));
     }
     say(format_args!(
         "traced {} calls in {:.1} s, {} KB of text; dbtime used {:.2} s of CPU",
@@ -410,11 +411,13 @@ fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<
         alone: false,
     };
     say(format_args!(
-        "listing the calls of pid {pid} for {} s",
+        "listing the system calls of pid {pid} for {} s",
         duration.as_secs_f64()
     ));
     let nothing = || {
-        say(format_args!("dbtime: pid {pid} ended no system call meanwhile"));
+        say(format_args!(
+            "dbtime: pid {pid} completed no system call in this time"
+        ));
         Ok(ExitCode::from(NOTHING_RECORDED))
     };
     if record(&plan, stop, &mut |_| {})?.activity_rows == 0 {

@@ -15,7 +15,7 @@ use crate::remains::mend;
 /// `dbtime doctor`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: sudo dbtime doctor\n\n\
-                  Every server is recorded for a moment. The exit status is 0 when recording works, 1 when it does not.")]
+                  Every server is recorded briefly. The exit status is 0 when recording works, 1 when it does not.")]
 pub struct DoctorArguments {
     /// For whom
     #[command(flatten)]

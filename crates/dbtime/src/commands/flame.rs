@@ -33,7 +33,7 @@ pub struct FlameArguments {
     /// Which part of it
     #[command(flatten)]
     selection: Selection,
-    /// Levels below the stacks, from the bottom [default: wait,state, or program,state in files that know no database]
+    /// Levels below the stacks, from the bottom [default: wait,state, or program,state for files without a database]
     #[arg(long, value_name = "DIMENSION,…", value_delimiter = ',', value_parser = dimension_parser())]
     by: Vec<Dimension>,
     /// Draw idle waits too
@@ -42,14 +42,15 @@ pub struct FlameArguments {
     /// Draw background processes too
     #[arg(long)]
     background: bool,
-    /// SQL traces: tell statements apart that differ in literals only
+    /// SQL traces: keep statements apart that differ only in literals
     #[arg(long)]
     each_literal: bool,
-    /// Let blocked time go on in the stacks of who was waited for; the width stays what it is
+    /// Continue blocked time in the stacks of whoever was waited for; the total width stays the same
     #[arg(long)]
     causes: bool,
-    /// File to write; its ending chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); - writes folded
-    /// stacks to standard output [default: beside the recording, slow.svg of slow.dbt; - where standard output is no terminal]
+    /// File to write; its extension chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); -
+    /// writes folded
+    /// stacks to standard output [default: next to the recording, slow.svg for slow.dbt; - if standard output is not a terminal]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -96,9 +97,7 @@ pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         say(format_args!("dbtime: {}", problem.0));
     }
     for dimension in folded.not_recorded() {
-        say(format_args!(
-            "note: nothing in this recording says the {dimension}"
-        ));
+        say(format_args!("note: this recording does not say the {dimension}"));
     }
     if folded.total_ns == 0 {
         say(format_args!("dbtime: {}: nothing to draw", recording.display()));

@@ -21,13 +21,14 @@ use crate::usage::Usage;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: dbtime html slow.dbt -o slow.html, and mail slow.html to whoever asked.\n\n\
-                  The page has the ledger, a time line, who was waited for, a flame graph, statements, sessions, functions and latencies; a click \
-                  on any of it chooses, and its address keeps what was chosen. 'dbtime html good.dbt bad.dbt' shows what changed. It has the texts of statements and the names of users in it: \
-                  treat it as the recording."
+                  The page has the ledger, a time line, who was waited for, a flame graph, statements, sessions, \
+                  functions and latencies; a click on any of it filters the page, and its address keeps the filter. \
+                  'dbtime html good.dbt bad.dbt' shows what changed. It contains statement texts and user names: \
+                  treat it like the recording."
 )]
 pub struct HtmlArguments {
-    /// The recording [default: the newest in the current directory], or a file that 'dbtime import' understands; two of them, GOOD and
-    /// BAD, to see what changed
+    /// The recording [default: the newest in the current directory], or a file that 'dbtime import' understands; two of
+    /// them, GOOD and BAD, to see what changed
     #[arg(value_name = "RECORDING", num_args = 0..=2)]
     recordings: Vec<PathBuf>,
     /// What such a file does not say
@@ -39,7 +40,8 @@ pub struct HtmlArguments {
     /// How two are compared
     #[command(flatten)]
     compared: ComparedOptions,
-    /// File to write, - for standard output [default: beside the recording, slow.html of slow.dbt; of two slow-against-fast.html]
+    /// File to write, - for standard output [default: next to the recording, slow.html for slow.dbt; for two,
+    /// slow-against-fast.html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

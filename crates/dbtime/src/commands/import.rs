@@ -17,7 +17,7 @@ use crate::output::say;
     after_help = "Examples:\n  dbtime import db_ora_7.trc -o slow.dbt\n  perf script | dbtime import - -o cpu.dbt"
 )]
 pub struct ImportArguments {
-    /// Files of any format that is known, plain, compressed (gzip, bzip2, xz, lzma, zstd) or in .zip archives: see docs/import.md
+    /// Files in any supported format, plain, compressed (gzip, bzip2, xz, lzma, zstd) or in .zip archives: see docs/import.md
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// What they do not say

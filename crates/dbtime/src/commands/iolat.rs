@@ -23,7 +23,7 @@ use crate::signals::{Second, stop_on_signals};
     after_help = "Examples:\n  sudo dbtime iolat\n  sudo dbtime iolat 1 10 --device nvme0n1 --per-disk"
 )]
 pub struct IolatArguments {
-    /// Seconds between two tables, 0.1 at least
+    /// Seconds between two tables, at least 0.1
     #[arg(value_name = "INTERVAL", default_value = "1", value_parser = parse_seconds_between)]
     interval: Duration,
     /// Tables to show [default: until Ctrl-C, which shows the whole time]
@@ -38,7 +38,7 @@ pub struct IolatArguments {
     /// Only I/O that this process submitted; may be repeated
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
-    /// Latency from the queue until done, not from the issue to the device
+    /// Latency from queueing to completion, not from issue to completion
     #[arg(long)]
     queue: bool,
     /// A table for each disk

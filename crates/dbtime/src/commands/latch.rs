@@ -23,7 +23,7 @@ use crate::who;
 #[command(
     after_help = "Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
     sudo dbtime latch --columns session,name,mode user=bob\n\n\
-    WHO is any of these words; of pids, and of values of one name, one has to fit, and all else:\n  \
+    WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
     wait=IO:WALSync  state=disk  query=-42"

@@ -13,7 +13,7 @@ use super::Arguments;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: dbtime man /usr/local/share/man/man1")]
 pub struct ManArguments {
-    /// Where they are to be
+    /// Directory for the pages
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

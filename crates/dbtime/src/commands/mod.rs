@@ -53,27 +53,27 @@ pub enum Command {
     Record(record::RecordArguments),
     /// Show where the time of a recording, or of a trace file, went
     Report(Box<report::ReportArguments>),
-    /// Show on a screen, second by second, where the time of a running server goes (needs root), or that of a recording
+    /// Show second by second where the time of a running server goes (needs root), or replay a recording
     Top(top::TopArguments),
-    /// Show how much statistics, times and waits of sessions grow in some seconds (needs root)
+    /// Show how much the statistics, times and waits of sessions grow over some seconds (needs root)
     Snap(snap::SnapArguments),
     /// Show who holds the server's internal locks (PostgreSQL: LWLocks), doing what and where in the code (needs root)
     Latch(latch::LatchArguments),
-    /// Serve where the time of a running server goes as counters for Prometheus (needs root)
+    /// Serve counters for Prometheus: where the time of a running server goes (needs root)
     Metrics(metrics::MetricsArguments),
     /// Draw a flame graph of a recording
     Flame(flame::FlameArguments),
-    /// Make one page of a recording, which any browser opens without a network
+    /// Turn a recording into one HTML page that any browser opens offline
     Html(html::HtmlArguments),
     /// Show what changed between two recordings, or two files of other tools
     Diff(diff::DiffArguments),
-    /// Make a recording of the files of other tools
+    /// Convert the files of other tools into a recording
     Import(import::ImportArguments),
-    /// Make few large files of the many small ones of a recording that has ended, or whose recorder was killed
+    /// Merge the many small files of a recording that has ended, or whose recorder was killed, into a few large ones
     Compact(compact::CompactArguments),
     /// Keep recordings of many hosts in one place, as plain Parquet in a directory or an object store
     Store(store::StoreArguments),
-    /// Record every server of this host for good, and put what is recorded into a store (needs root)
+    /// Record every server of this host continuously, and upload the recordings to a store (needs root)
     Agent(agent::AgentArguments),
     /// Show the latency of block I/O, live, of the whole host (needs root)
     Iolat(iolat::IolatArguments),
@@ -81,7 +81,7 @@ pub enum Command {
     Dive(dive::DiveArguments),
     /// Show every context switch: wait, scheduling delay, run time, who ran instead, who woke (needs root)
     Sched(sched::SchedArguments),
-    /// Measure what looking costs on this host: what a call takes under each way of watching it
+    /// Measure the cost of observation on this host: how long a call takes under each way of watching it
     Calibrate(calibrate::CalibrateArguments),
     /// Print the SQL*Plus script that makes the MAP of an Oracle instance for 'record --oracle'
     #[command(after_help = "Example: dbtime oracle-map > map.sql")]
@@ -91,11 +91,11 @@ pub enum Command {
         after_help = "Example: dbtime oracle-snap > snap.sql; sqlplus -s / as sysdba @snap.sql all 10 > snap.csv; dbtime report snap.csv"
     )]
     OracleSnap,
-    /// Tell what this host allows, and what to do about the rest (as root: what recording would meet)
+    /// Check what this host allows, and say what to do about the rest (run it as root, as 'record' would be)
     Doctor(doctor::DoctorArguments),
-    /// See all of it on a throw-away PostgreSQL (needs root)
+    /// Show what dbtime does, on a throw-away PostgreSQL server (needs root)
     Demo(demo::DemoArguments),
-    /// Print what a shell completes the words of dbtime with
+    /// Print the completion script for a shell
     Completions(completions::CompletionsArguments),
     /// Write the manual pages into a directory, as 'make install' does
     #[command(hide = true)]

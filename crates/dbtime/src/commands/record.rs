@@ -42,22 +42,22 @@ pub struct RecordArguments {
     /// How
     #[command(flatten)]
     precision: Precision,
-    /// Note who ends each sleep
+    /// Record who ends each sleep
     #[arg(long, requires = "exact")]
     wakers: bool,
-    /// Time Oracle's waits by probes in its functions too, and note how long the database says they were
+    /// Also time Oracle's waits with probes in its functions, and record how long the database says they took
     #[arg(long, requires = "exact", requires = "oracle")]
     uprobes: bool,
     /// What is kept of the texts of statements
     #[arg(long, value_name = "WHAT", default_value = "normalized")]
     text: TextKind,
-    /// Count switches, faults, calls and bytes of each session too: 'dbtime report --snapshot' shows them
+    /// Also count the switches, faults, calls and bytes of each session: 'dbtime report --snapshot' shows them
     #[arg(long)]
     statistics: bool,
-    /// Rows of so many seconds after the first five minutes: 10s, 1m. For recordings that go on for hours
+    /// Length of a row after the first five minutes: 10s, 1m. For recordings that run for hours
     #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
     resolution_s: u32,
-    /// Begin a new recording every so often, without a gap: 10m, 1h, 1d. They begin at whole multiples of it, UTC
+    /// Begin a new recording at every multiple of this time, UTC, without a gap: 10m, 1h, 1d
     #[arg(long, value_name = "TIME", value_parser = parse_rotation, conflicts_with = "html")]
     rotate: Option<Duration>,
     /// Sample by visiting all tasks of the host, as on kernels before 6.2
@@ -69,10 +69,10 @@ pub struct RecordArguments {
     /// The condition for which the agent starts it
     #[arg(long, hide = true, value_name = "TEXT")]
     flight: Option<String>,
-    /// Write the page of 'dbtime html' too, beside the recording
+    /// Also write the page of 'dbtime html', next to the recording
     #[arg(long)]
     html: bool,
-    /// Directory to create for the recording, or with --rotate for the recordings, which are named by server and time then [default:
+    /// Directory to create for the recording; with --rotate, for recordings named after server and time [default:
     /// named after the server and the time, in the current directory]
     #[arg(short, long, value_name = "NAME.dbt")]
     output: Option<PathBuf>,
@@ -146,7 +146,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     drop(line);
     if outcome.activity_rows == 0 {
         say(format_args!(
-            "dbtime: nothing was recorded, and {} not made: no session lived long enough to be seen",
+            "dbtime: nothing was recorded, and {} not created: no session lived long enough to be seen",
             outcome.path.display()
         ));
         return Ok(ExitCode::from(NOTHING_RECORDED));

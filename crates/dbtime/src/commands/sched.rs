@@ -35,7 +35,7 @@ pub struct SchedArguments {
     /// Only the summary, not every switch
     #[arg(long)]
     summary: bool,
-    /// The longest scheduling delays to show in the summary
+    /// Number of longest scheduling delays to show in the summary
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// For whom

@@ -23,13 +23,13 @@ use crate::who;
 #[command(
     after_help = "Examples:\n  sudo dbtime snap 5 1 all\n  sudo dbtime snap 10 6 fg user=bob ash=query,wait\n  \
     sudo dbtime snap end 1 4711 --exact=calls\n\n\
-    WHO is any of these words; of pids, and of values of one name, one has to fit, and all else:\n  \
+    WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
     all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
-    wait=IO  state=disk  query=-42    sessions that had such time\nBeside them:\n  \
+    wait=IO  state=disk  query=-42    sessions that had such time\nAlso:\n  \
     gather=stw                  s statistics, t times, w waits, l LWLocks held, a all [default: stw]\n  \
-    include=TEXT                only what has this in its name\n  \
+    include=TEXT                only what has TEXT in its name\n  \
     ash=query,wait,state        average active sessions by these"
 )]
 pub struct SnapArguments {
@@ -78,9 +78,9 @@ struct SnapLayout {
 enum SnapFormat {
     /// Tables for a terminal
     Text,
-    /// A line for each thing that grew
+    /// One line for each thing that grew
     Csv,
-    /// JSON, a line for each snapshot
+    /// JSON, one line for each snapshot
     Json,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
     if arguments.length == Length::UntilTheEnd && arguments.count > 1 {
-        return Err(Usage("'end' is one snapshot".to_string()).into());
+        return Err(Usage("'end' takes only one snapshot".to_string()).into());
     }
     let wanted = who::parse(&arguments.who).map_err(Usage)?;
     let plan = Plan {

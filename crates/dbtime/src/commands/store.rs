@@ -33,7 +33,7 @@ pub struct StoreArguments {
 /// The subcommands of `dbtime store`.
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
-    /// Put recordings into a store; one that is there already, or an earlier state of it, is there once
+    /// Put recordings into a store; one that it already has, in this or an earlier state, is not duplicated
     Put(StorePutArguments),
     /// Show what is in a store: hosts, recordings, periods, sizes, gaps
     List(StoreListArguments),
@@ -46,13 +46,13 @@ enum StoreCommand {
 #[command(after_help = "Example: dbtime store put slow.dbt s3://bucket/fleet\n\n\
     The credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY …) or from ~/.aws/credentials.")]
 struct StorePutArguments {
-    /// Recordings, and behind them the store: a directory, file:///PATH or s3://BUCKET/PREFIX; made if it is not there
+    /// Recordings, followed by the store: a directory, file:///PATH or s3://BUCKET/PREFIX; created if it does not exist
     #[arg(value_names = ["RECORDING", "STORE"], num_args = 2.., required = true)]
     paths: Vec<PathBuf>,
     /// Name of the host in the store [default: as the recording says]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Put what can be read of damaged recordings; reports of the store say what is missing
+    /// Put what can be read of damaged recordings; reports from the store say what is missing
     #[arg(long)]
     damaged: bool,
 }
@@ -142,14 +142,14 @@ fn tell(path: &str, store: &Address, put: &Put) {
             shell_word(&store.to_string()),
             shell_word(&put.host)
         )),
-        Outcome::WasThere => say(format_args!("{path} is in {store} already, as it is")),
+        Outcome::WasThere => say(format_args!("{path} is already in {store}, unchanged")),
         Outcome::LaterIsThere => say(format_args!(
-            "{path}: a later state of this recording is in {store} already, which stays"
+            "{path}: {store} already has a later state of this recording, which stays"
         )),
     }
     if !put.complete {
         say(format_args!(
-            "note: {path} has not ended, or its recorder was killed: when there is more of it put it again, which replaces this"
+            "note: {path} has not ended, or its recorder was killed: once there is more of it, put it again to replace this state"
         ));
     }
     for what in &put.damaged {
@@ -172,7 +172,7 @@ fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(FAILED));
     }
     if listing.hosts.is_empty() {
-        say(format_args!("dbtime: {address}: no recording is in it"));
+        say(format_args!("dbtime: {address}: no recordings in it"));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
     Ok(ExitCode::SUCCESS)
@@ -239,7 +239,7 @@ fn text(listing: &Listing) -> String {
     }
     if let (files @ 1.., bytes) = listing.left {
         text += &format!(
-            "{files} files of {:.1} MB are part of no recording: a put is under way, or was killed (put its recording again)\n",
+            "{files} files of {:.1} MB belong to no recording: a put is under way, or was killed (put its recording again)\n",
             bytes as f64 / 1e6
         );
     }

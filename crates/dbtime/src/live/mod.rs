@@ -140,7 +140,7 @@ impl Live<'_> {
             if let Status::ServerGone(since) = status
                 && gone.replace(since) != Some(since)
             {
-                self.say("the server has stopped; it is waited for");
+                self.say("the server has stopped; waiting for it to start");
             }
             let notes: Vec<String> = self
                 .collector
@@ -191,7 +191,7 @@ impl Live<'_> {
             ));
         }
         if self.windows.is_full() {
-            self.say("note: there was more to tell apart than is kept; times and counts of what came last are missing");
+            self.say("note: there were more distinct entries than are kept; times and counts of the last ones are missing");
         }
         Ok(())
     }

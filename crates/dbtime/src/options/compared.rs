@@ -9,10 +9,10 @@ pub struct ComparedOptions {
     /// Compare per transaction, execution, request, call, second, sample or run [default: the first that both sides count]
     #[arg(long, value_name = "UNIT")]
     pub per: Option<WorkUnit>,
-    /// Transactions that each side did, where the recordings do not count them (as pgbench prints them)
+    /// Transactions of each side, if the recordings do not count them (as pgbench prints them)
     #[arg(long, value_name = "GOOD,BAD", value_parser = parse_transactions)]
     pub transactions: Option<[f64; 2]>,
-    /// Compare what cannot be compared well
+    /// Compare even where a comparison may mislead
     #[arg(long)]
     pub force: bool,
 }

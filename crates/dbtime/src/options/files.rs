@@ -8,19 +8,19 @@ use dbtime_import::{CallOptions, EventNames, EventNamesError, parse_interval};
 /// What the files of other tools do not say.
 #[derive(Debug, Default, Args)]
 pub struct FileOptions {
-    /// Time that one sample stands for where the file does not say it: 10ms, 1us … [default: amounts are samples]
+    /// Time that one sample stands for, if the file does not say: 10ms, 1us … [default: amounts are samples]
     #[arg(long, value_name = "TIME", value_parser = parse_interval)]
     pub interval: Option<u64>,
     /// Names of Oracle's wait events: V$EVENT_NAME as CSV (event#, name, wait_class), or as a sed script
     #[arg(long, value_name = "FILE")]
     pub event_names: Option<PathBuf>,
-    /// Event of a file of perf script to take [default: the first]
+    /// Event to read from perf script output [default: the first]
     #[arg(long, value_name = "EVENT")]
     pub event: Option<String>,
-    /// Keep and show the values of bind variables of SQL traces: they are data of the application
+    /// Keep and show the values of bind variables of SQL traces: they are application data
     #[arg(long)]
     pub binds: bool,
-    /// Memory to take at most: 500M, 8G … [default: 4G, or half of the host's if that is less]
+    /// Most memory to use: 500M, 8G … [default: 4G, or half of the host's if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_memory: Option<u64>,
     /// Which calls of a trace of the kernel are taken: what 'dbtime dive' asked for.
@@ -58,7 +58,7 @@ impl FileOptions {
 
 /// Bytes: a number with K, M, G or T (powers of 1024).
 fn parse_bytes(text: &str) -> Result<u64, String> {
-    let usage = || format!("'{text}' is no size: 500M, 8G …");
+    let usage = || format!("'{text}' is not a size, such as 500M or 8G");
     let (number, power) = match text.char_indices().last() {
         Some((end, unit)) if unit.is_ascii_alphabetic() => {
             let unit = unit.to_ascii_uppercase();
@@ -69,7 +69,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     let number: u64 = number.parse().map_err(|_| usage())?;
     let bytes = number.checked_mul(1024u64.pow(power)).ok_or_else(usage)?;
     if bytes < LEAST_MEMORY {
-        return Err(format!("'{text}' is too little: 64M are needed"));
+        return Err(format!("'{text}' is too little: at least 64M is needed"));
     }
     Ok(bytes)
 }

@@ -1,4 +1,4 @@
-//! For people or for programs.
+//! Output format.
 
 use clap::{Args, ValueEnum};
 
@@ -14,7 +14,7 @@ pub enum TableFormat {
 /// One answer.
 #[derive(Debug, Args)]
 pub struct AnswerFormat {
-    /// For people or for programs
+    /// Output format
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
 }
@@ -22,7 +22,7 @@ pub struct AnswerFormat {
 /// Answers one after the other.
 #[derive(Debug, Args)]
 pub struct StreamFormat {
-    /// For people, or for programs (one JSON object per line)
+    /// Output format (json: one object per line)
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
 }

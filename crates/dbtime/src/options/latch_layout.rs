@@ -6,7 +6,8 @@ use dbtime_report::LatchColumn;
 /// How held locks are shown.
 #[derive(Debug, Args)]
 pub struct LatchLayout {
-    /// Of held locks (LWLocks): one table by name, lock, mode, session, user, backend_type, application, query, statement, wait, state, where
+    /// Show held locks (LWLocks) as one table by name, lock, mode, session, user, backend_type, application, query,
+    /// statement, wait, state, where
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub columns: Vec<LatchColumn>,
 }

@@ -7,7 +7,7 @@ use clap::Args;
 /// Where it is to be; none: what is shown is not kept.
 #[derive(Debug, Args)]
 pub struct NewRecording {
-    /// Directory to create for a recording of it
+    /// Also record, into this new directory
     #[arg(short, long, value_name = "NAME.dbt")]
     pub output: Option<PathBuf>,
 }

@@ -6,9 +6,9 @@ use dbtime_collect::{Means, Tier};
 /// What sessions are looked at with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CollectorKind {
-    /// Programs in the kernel
+    /// BPF programs in the kernel
     Bpf,
-    /// Reading /proc and the memory of the processes, for old kernels: sampled only, less is known
+    /// Reads of /proc and the memory of the processes, for old kernels: sampled only, with less detail
     Proc,
 }
 
@@ -33,10 +33,10 @@ pub enum ExactLevel {
 /// How sessions are looked at.
 #[derive(Debug, Args)]
 pub struct Precision {
-    /// Exact times instead of sampled ones: at every context switch (switch), or at every system call too (calls)
+    /// Measure exact times instead of sampling them: at every context switch (switch), or at every system call too (calls)
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "switch")]
     pub exact: Option<ExactLevel>,
-    /// What looks at the sessions
+    /// How sessions are observed
     #[arg(long, value_name = "HOW", default_value = "bpf")]
     pub collector: CollectorKind,
 }
@@ -51,14 +51,14 @@ impl Precision {
         }
     }
 
-    /// What looks at the sessions.
+    /// How sessions are observed.
     ///
     /// # Errors
     /// Exact times need programs in the kernel.
     pub fn means(&self) -> Result<Means, String> {
         match (self.collector, self.exact) {
             (CollectorKind::Proc, Some(_)) => {
-                Err("--exact needs programs in the kernel: leave out --collector proc".to_string())
+                Err("--exact needs BPF programs in the kernel: leave out --collector proc".to_string())
             }
             (collector, _) => Ok(collector.into()),
         }

@@ -9,20 +9,20 @@ use crate::usage::Usage;
 /// Which part of a recording.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Leave out what was before: seconds since the start (12, 90s, 2m) or a time (RFC 3339); of a store a time, or a day
+    /// Leave out everything before: seconds since the start (12, 90s, 2m) or a time (RFC 3339); of a store a time, or a day
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
-    /// Leave out what came after
+    /// Leave out everything after
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
-    /// Of a store, only what was recorded on this host; may be repeated
+    /// From a store, only what was recorded on this host; may be repeated
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
     /// Only this session; may be repeated
     #[arg(long, value_name = "PID")]
     pub session: Vec<u32>,
-    /// Only sessions of which this is known (user, database, application, client, backend_type …); may be repeated: one of the
-    /// values of each name
+    /// Only sessions with this attribute (user, database, application, client, backend_type …); may be repeated: one of
+    /// the values given for each name has to match
     #[arg(long = "where", value_name = "NAME=VALUE", value_parser = parse_fact)]
     pub facts: Vec<(Dimension, String)>,
     /// Only time in this wait event (Class:Event, or either of the two; CPU for none); may be repeated

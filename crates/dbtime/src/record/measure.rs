@@ -44,7 +44,7 @@ impl FromStr for Measure {
     fn from_str(text: &str) -> Result<Measure, String> {
         let unknown = || {
             format!(
-                "{text:?} cannot be watched: \"active\", \"run_queue\", \"wait=Lock\", \"wait=IO:WALSync\" or \"query=-42\""
+                "{text:?} cannot be watched: use \"active\", \"run_queue\", \"wait=Lock\", \"wait=IO:WALSync\" or \"query=-42\""
             )
         };
         if let Some(wait) = text.strip_prefix("wait=") {

@@ -98,7 +98,7 @@ impl Segments {
             }
             Err(e) if self.pending.len() < ROWS_IN_MEMORY && self.pending.stacks.len() < STACKS_IN_MEMORY => {
                 if self.failed.is_none() {
-                    let text = format!("a segment could not be written, it is tried again: {e}");
+                    let text = format!("a segment could not be written, trying again: {e}");
                     tell(Told::Note(text.clone()));
                     self.notes.push(Note { time_us: now, text });
                 }
@@ -152,7 +152,7 @@ impl Segments {
         });
         if let (Err(e), false) = (merged, self.cannot_compact) {
             self.cannot_compact = true;
-            let text = format!("segments cannot be merged, they stay as they are: {e}");
+            let text = format!("segments cannot be merged and stay as they are: {e}");
             tell(Told::Note(text.clone()));
             self.notes.push(Note {
                 time_us: now_us,
@@ -201,7 +201,11 @@ impl Segments {
         let meta = self.writer.meta().clone();
         let path = self.writer.path();
         if let Some(now) = self.writer.moved() {
-            let text = format!("{} was moved meanwhile, to {}", path.display(), now.display());
+            let text = format!(
+                "{} was moved to {} while it was recorded",
+                path.display(),
+                now.display()
+            );
             tell(Told::Note(text));
         }
         let path = self.writer.moved().unwrap_or(path);

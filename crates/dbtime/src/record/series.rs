@@ -209,7 +209,7 @@ impl Series {
             Ok(next) => next,
             Err(e) => {
                 if !std::mem::replace(&mut rotation.told, true) {
-                    let text = format!("the next recording cannot be begun, this one goes on: {e}");
+                    let text = format!("cannot begin the next recording, so this one continues: {e}");
                     tell(Told::Note(text));
                 }
                 return;

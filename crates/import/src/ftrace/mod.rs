@@ -197,19 +197,19 @@ impl Reader<'_> {
         let path = &self.file.path;
         if self.calls.too_short > 0 {
             self.into.problem(format!(
-                "{path}: {} functions were shorter than what they called: events are missing that nobody counted",
+                "{path}: {} functions were shorter than what they called: events are missing without having been counted",
                 self.calls.too_short
             ));
         }
         if self.calls.without_end > 0 {
             self.into.problem(format!(
-                "{path}: the end of {} functions is not in the trace: they are taken to last until their caller went on",
+                "{path}: the end of {} functions is not in the trace: they are assumed to last until their caller continued",
                 self.calls.without_end
             ));
         }
         if self.calls.paths.is_full() {
             self.into.problem(format!(
-                "{path}: there are more call paths than are told apart: calls at later ones count for their callers"
+                "{path}: there are more call paths than can be kept apart: calls at later ones count for their callers"
             ));
         }
         self.into.set_nature(Nature {

@@ -111,7 +111,7 @@ impl Reader<'_> {
         self.into.set_nature(Nature::default());
         if let Some(version) = &self.other_version {
             self.into.problem(format!(
-                "{}: version {version} of the format, which this dbtime does not know: nothing is read",
+                "{}: this dbtime does not know version {version} of the format: nothing is read",
                 self.file.path
             ));
         } else {

@@ -250,7 +250,7 @@ impl Readings {
         }
         if self.not_known.cut {
             into.problem(format!(
-                "{path}: the last reading is cut: what it lacks is not known"
+                "{path}: the last reading is cut off: what it lacks is not known"
             ));
         }
         let NotKnown {
@@ -264,7 +264,7 @@ impl Readings {
         let told = [
             (
                 logged_off,
-                "sessions that ended between two readings, of which nothing is in the file",
+                "sessions that ended between two readings and are not in the file",
             ),
             (
                 began_before,
@@ -272,7 +272,7 @@ impl Readings {
             ),
             (
                 went_back,
-                "times and waits left out because they are less than in the reading before",
+                "times and waits left out because they are lower than in the reading before",
             ),
             (
                 without_room,

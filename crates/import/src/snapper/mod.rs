@@ -37,7 +37,7 @@ use snapshot::Snapshot;
 
 const BANNER: &[u8] = b"-- Session Snapper v";
 
-const NO_ZONE: &str = "Snapper says no time zone: its times are taken for UTC";
+const NO_ZONE: &str = "Snapper does not print a time zone: its times are taken as UTC";
 const NO_SAMPLES: &str =
     "Snapper's samples of active sessions (ASH) are left out: statistics, time model and waits are read";
 
@@ -301,7 +301,8 @@ impl Reader<'_> {
                     .saturating_mul(SECOND_US)
         {
             self.into.reason(&format!(
-                "Snapper took {snapshots} snapshots of {:.1} s together in {:.1} s: nothing is known of the time between them",
+                "Snapper took {snapshots} snapshots of {:.1} s in total within {:.1} s: nothing is known about the \
+                time between them",
                 seconds(us),
                 seconds(all_us)
             ));
@@ -315,28 +316,27 @@ impl Reader<'_> {
         let path = &self.file.path;
         if self.without_end.count > 0 {
             self.into.problem(format!(
-                "{path}: snapshots without an end: {}, the first of them begins at line {}: how long they took is not known, and rows \
-                 may be missing",
+                "{path}: snapshots without an end: {}, the first begins at line {}: how long they took is not known, \
+                and rows may be missing",
                 self.without_end.count, self.without_end.line
             ));
         }
         if self.left_out.count > 0 {
             self.into.problem(format!(
-                "{path}: {} rows are left out, the first of them line {}: of one snapshot {MAX_ROWS} are kept, and so many names as \
-                 no database has",
+                "{path}: {} rows are left out, the first is line {}: {MAX_ROWS} rows of a snapshot are kept, and more \
+                names than any database has",
                 self.left_out.count, self.left_out.line
             ));
         }
         if self.disappeared.count > 0 {
             self.into.problem(format!(
-                "{path}: sessions that disappeared during a snapshot: {}, the first of them at line {}: what they did is not in the \
-                 file",
+                "{path}: sessions that disappeared during a snapshot: {}, the first at line {}: what they did is not in the file",
                 self.disappeared.count, self.disappeared.line
             ));
         }
         if self.read == 0 {
             self.into.problem(format!(
-                "{path}: no statistics with exact numbers (DELTA) are in it: run Snapper with 'stats' or 'all'"
+                "{path}: it has no statistics with exact numbers (DELTA): run Snapper with 'stats' or 'all'"
             ));
         }
         self.into.database("Oracle Database", "");

@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
         if unfinished > 0 {
             let path = &self.file.path;
             self.calls.into.problem(format!(
-                "{path}: calls that had not ended when the trace did: {unfinished}; they are not counted"
+                "{path}: calls that were unfinished at the end of the trace, not counted: {unfinished}"
             ));
         }
         self.calls.finish(self.clock, self.file);
@@ -289,16 +289,16 @@ impl<'a> Reader<'a> {
         let is_beside = self.calls.into.options().beside;
         if is_beside {
             reasons.push(
-                "the time of strace's file is that of the SQL trace once more: it is laid beside it and not added to it",
+                "the strace file covers the same time as the SQL trace: it is shown next to it, not added to it",
             );
         }
         if self.has_lines {
             reasons.push(
-                "strace stops the process at the begin and at the end of every call: all times are those under strace, \
-                 longer than without it",
+                "strace stops the process at the start and end of every call: all times are those under strace, \
+                longer than without it",
             );
             if !self.calls.has_durations() {
-                reasons.push("strace ran without -T: calls are counted, how long they took is not known");
+                reasons.push("strace ran without -T: calls are counted, but how long they took is not known");
             } else if is_beside {
             } else if self.calls.has_outside() {
                 reasons.push(
@@ -310,18 +310,17 @@ impl<'a> Reader<'a> {
                     "strace ran without fine times (-ttt): time between calls is not known, amounts are those inside of calls",
                 );
             }
-            reasons.push("strace does not know whether a call computed or slept: its state is not known");
+            reasons.push("strace cannot tell whether a call was on a CPU or asleep: its state is not known");
         }
         if self.has_summary {
             reasons.push(
                 "a summary of strace (-c) has sums and no distribution; its seconds are the CPU time of the calls in the \
-                 kernel, or with -w the time from begin to end: it does not say which",
+                 kernel, or with -w the time from start to end: it does not say which",
             );
         }
         if self.passed_summary {
-            reasons.push(
-                "the summary at the end of the file (-C) counts the same calls once more and is passed over",
-            );
+            reasons
+                .push("the summary at the end of the file (-C) counts the same calls again and is skipped");
         }
         reasons
     }

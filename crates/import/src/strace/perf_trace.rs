@@ -330,17 +330,18 @@ impl<'a> Reader<'a> {
             let lost = self.lost;
             self.calls
                 .into
-                .problem(format!("{path}: perf trace says that it lost {lost} events"));
+                .problem(format!("{path}: perf trace reports {lost} lost events"));
         }
         let unfinished = self.calls.unfinished();
         if unfinished > 0 {
             self.calls.into.problem(format!(
-                "{path}: calls that had not ended when the trace did: {unfinished}; they are not counted"
+                "{path}: calls that were unfinished at the end of the trace, not counted: {unfinished}"
             ));
         }
         let mut reasons = Vec::new();
         if self.has_lines {
-            reasons.push("perf trace does not know whether a call computed or slept: its state is not known");
+            reasons
+                .push("perf trace cannot tell whether a call was on a CPU or asleep: its state is not known");
         }
         if self.calls.has_outside() {
             reasons.push("time between two calls is what the process did outside of system calls, the tracer's part included");
@@ -349,9 +350,8 @@ impl<'a> Reader<'a> {
             reasons.push("a summary of perf trace (-s) has sums and no distribution");
         }
         if self.passed_summary {
-            reasons.push(
-                "the summary at the end of the file (-S) counts the same calls once more and is passed over",
-            );
+            reasons
+                .push("the summary at the end of the file (-S) counts the same calls again and is skipped");
         }
         for reason in reasons {
             self.calls.into.reason(reason);

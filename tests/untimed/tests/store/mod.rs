@@ -274,7 +274,7 @@ fn what_is_wrong_is_said_and_what_to_do() {
         let part = format!("{}?host=db1", plain(base));
         dbtime(&["store", "put", plain(recording), &part])
             .expect_code(2)
-            .expect_stderr(&[&part, "name the store only"]);
+            .expect_stderr(&[&part, "name only the store"]);
         assert!(!Path::new(&part).exists());
     }
     dbtime(&["store", "list", &format!("{}?host=db1", plain(&nowhere))])

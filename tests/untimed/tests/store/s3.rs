@@ -242,7 +242,7 @@ fn a_server_that_takes_nothing_is_given_up() {
         .expect_code(1)
         .expect_stderr(&[
             "s3://fleet/x/dbtime-store.json",
-            "has not taken it within 30 seconds",
+            "did not accept it within 30 seconds",
         ]);
     let seconds = begin.elapsed().as_secs();
     assert!((30..75).contains(&seconds), "{seconds} s");

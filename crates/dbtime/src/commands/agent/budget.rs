@@ -63,7 +63,7 @@ impl Budget {
             }
             Err(e) => {
                 say(format_args!(
-                    "{e:#}: how much of the budget of this hour was used is not known, exact recordings begin in an hour"
+                    "{e:#}: no telling how much of this hour's budget was used, so no exact recordings for an hour"
                 ));
                 budget.taken.push_back(Taken {
                     until_ms: 0,

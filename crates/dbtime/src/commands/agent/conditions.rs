@@ -83,7 +83,7 @@ impl Condition {
         match (self.times_usual, usual) {
             (None, _) => Some(what),
             (Some(times), Some(usual)) if average > times * usual => Some(format!(
-                "{what} and {times} times the {usual:.2} that are usual at this hour"
+                "{what} and {times} times the {usual:.2} usual at this hour"
             )),
             (Some(_), _) => None,
         }
@@ -139,7 +139,7 @@ mod tests {
         );
         assert_eq!(
             condition.met(9.5, Some(3.0)).as_deref(),
-            Some("active 9.50 over 5 s, above 2 and 3 times the 3.00 that are usual at this hour")
+            Some("active 9.50 over 5 s, above 2 and 3 times the 3.00 usual at this hour")
         );
     }
 }

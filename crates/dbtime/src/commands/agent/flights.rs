@@ -173,7 +173,7 @@ impl Flights {
         let is_it = |running: &RunningServer| running.directory_id == recorded.id;
         let running = running_servers();
         let server = running.iter().find(|running| is_it(running));
-        let server = server.context("the server is not there")?;
+        let server = server.context("the server is not running")?;
         let name = recorded.name;
         let folder = spool.flights_of(server)?;
         self.budget.take(length + ROUNDING, &self.home)?;
@@ -212,7 +212,7 @@ impl Flights {
         const AN_HOUR: Duration = Duration::from_secs(3_600);
         if self.told_of_budget.is_none_or(|told| told.elapsed() >= AN_HOUR) {
             say(format_args!(
-                "{name}: {why}: no exact recording, the {} s of this hour's budget are used",
+                "{name}: {why}: no exact recording, the {} s of this hour's budget are used up",
                 self.flight.budget.as_secs()
             ));
             self.told_of_budget = Some(Instant::now());

@@ -50,12 +50,12 @@ use uploads::Uploads;
 /// `dbtime agent`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: sudo dbtime agent --config /etc/dbtime/agent.toml\n\n\
-    The least that the file says:\n  spool = \"/var/lib/dbtime\"\n  store = \"s3://bucket/fleet\"")]
+    The smallest configuration:\n  spool = \"/var/lib/dbtime\"\n  store = \"s3://bucket/fleet\"")]
 pub struct AgentArguments {
     /// Configuration file
     #[arg(long, value_name = "FILE", default_value = "/etc/dbtime/agent.toml")]
     config: PathBuf,
-    /// Only check the configuration
+    /// Check the configuration and exit
     #[arg(long)]
     check: bool,
 }

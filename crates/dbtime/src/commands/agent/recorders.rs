@@ -86,7 +86,7 @@ impl Recorders {
             if !self.servers.contains_key(&server.directory_id) && self.servers.len() >= MOST_SERVERS {
                 if !std::mem::replace(&mut self.told_of_too_many, true) {
                     say(format_args!(
-                        "{}: not recorded, {MOST_SERVERS} servers are the most: choose some with 'servers'",
+                        "{}: not recorded, {MOST_SERVERS} servers are the maximum: choose some with 'servers'",
                         server.data_directory.display()
                     ));
                 }

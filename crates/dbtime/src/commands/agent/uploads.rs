@@ -181,13 +181,13 @@ impl Uploads {
         {
             let ended = contents.ended.remove(place);
             say(format_args!(
-                "{}: removed, the spool has {:.1} MB and may have {:.1}{}",
+                "{}: removed, the spool holds {:.1} MB and its limit is {:.1}{}",
                 ended.path.display(),
                 contents.bytes as f64 / 1e6,
                 self.most_bytes as f64 / 1e6,
                 match self.store {
                     Some(_) if !self.done.contains(&ended.path) =>
-                        "; it was never uploaded, its period is lost",
+                        "; it was never uploaded, so its period is lost",
                     _ => "",
                 }
             ));

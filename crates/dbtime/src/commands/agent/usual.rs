@@ -48,7 +48,7 @@ impl Usual {
     pub(super) fn new(home: &Directory) -> Usual {
         let servers = remembered::read(home, OsStr::new(FILE)).unwrap_or_else(|e| {
             say(format_args!(
-                "{e:#}: what is usual is not known and is learnt anew"
+                "{e:#}: the usual values are unknown and will be learnt again"
             ));
             None
         });
@@ -91,7 +91,7 @@ impl Usual {
         if has_ended {
             self.forget(number);
             if let Err(e) = remembered::write(home, OsStr::new(FILE), &self.servers) {
-                say(format_args!("{e:#}: what is usual is not kept"));
+                say(format_args!("{e:#}: the usual values cannot be saved"));
             }
         }
     }

@@ -84,7 +84,7 @@ impl Kept {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(match self.last.as_str() {
-                        "" => "it ended without a word".to_string(),
+                        "" => "it exited without a message".to_string(),
                         said => said.to_string(),
                     });
                 }
@@ -109,7 +109,7 @@ impl Kept {
                     }
                 }
                 return Err(match self.last.as_str() {
-                    "" => format!("it ended without a word, {status}"),
+                    "" => format!("it exited without a message, {status}"),
                     said => said.to_string(),
                 });
             }

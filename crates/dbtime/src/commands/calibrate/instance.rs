@@ -48,7 +48,7 @@ impl Instance {
         fs::create_dir(&path).map_err(failed)?;
         match lock_folder(&path).map_err(failed)? {
             Some(lock) => Ok(Instance { path, _lock: lock }),
-            None => Err(format!("{}: somebody else has it", path.display())),
+            None => Err(format!("{}: in use by another process", path.display())),
         }
     }
 

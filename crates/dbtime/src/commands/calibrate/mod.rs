@@ -33,10 +33,10 @@ use workload::{Said, Turn};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sudo dbtime calibrate\n  sudo dbtime calibrate --quick -o -")]
 pub struct CalibrateArguments {
-    /// Fewer rounds and calls: some seconds, and more noise
+    /// Fewer rounds and calls: takes a few seconds, with more noise
     #[arg(long)]
     quick: bool,
-    /// File to keep it in, - for standard output [default: dbtime/calibration.json in $XDG_STATE_HOME, for root in
+    /// File to save the result in, - for standard output [default: dbtime/calibration.json in $XDG_STATE_HOME, for root in
     /// /var/lib]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -139,7 +139,7 @@ pub(super) fn run(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
     };
     output::print(&text)?;
     if !is_stdout {
-        say(format_args!("kept in {}", path.display()));
+        say(format_args!("saved in {}", path.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,7 +160,7 @@ fn measure(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow
         slack_ns,
     } = worker.hear()?
     else {
-        bail!("the process to be watched is none of ours");
+        bail!("the process to be watched did not say that it is ready");
     };
     let mut found: BTreeMap<&str, Turns> = looks::ALL.iter().map(|name| (*name, Turns::default())).collect();
     let begin = Instant::now();
@@ -175,7 +175,7 @@ fn measure(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow
                 one_turn(name, &mut worker, size.calls, folder.path(), stop, turns)?;
             }
             if stop.load(Ordering::Relaxed) {
-                bail!("stopped; nothing was kept");
+                bail!("stopped; nothing was saved");
             }
         }
     }

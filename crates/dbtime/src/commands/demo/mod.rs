@@ -76,7 +76,7 @@ fn make(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
     phases.begin("starting a throw-away PostgreSQL server");
     let cluster = Cluster::start(&data::server_options()?)?;
     go_on(stop)?;
-    phases.begin("filling the server with data of pgbench");
+    phases.begin("loading the server with pgbench data");
     let data = Data::make(&cluster, stop)?;
 
     let cached = take(
@@ -106,7 +106,7 @@ fn make(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
 /// Ends the work once it is to stop.
 fn go_on(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Relaxed) {
-        bail!("interrupted: the demo has cleaned up behind itself");
+        bail!("interrupted: the demo has cleaned up after itself");
     }
     Ok(())
 }

@@ -94,27 +94,28 @@ impl Counters {
         Ok(Counters {
             db_time: times(
                 "db_time_seconds_total",
-                "Time in which sessions of clients worked or waited, by wait class and what the operating system says of it. Its rate is the average number of active sessions.",
+                "Time in which client sessions worked or waited, by wait class and OS state. Its rate is the average \
+                number of active sessions.",
                 &["wait_class", "state"],
             )?,
             idle: times(
                 "idle_seconds_total",
-                "Time in which sessions of clients waited for a command, by the state that the database says they were in.",
+                "Time in which client sessions waited for a command, by the state that the database reports for them.",
                 &["session_state"],
             )?,
             background: times(
                 "background_seconds_total",
-                "Time of processes that work for the server itself, idle or not.",
+                "Time of the server's background processes, idle or not.",
                 &["wait_class", "state"],
             )?,
             seconds: seconds("recorded_seconds_total", "Seconds that have been counted.")?,
             not_counted: seconds(
                 "time_not_counted_seconds_total",
-                "Time of sessions that is in no other counter, as there was no room for it.",
+                "Time of sessions that is in no other counter, for lack of room.",
             )?,
             sessions: gauges(
                 "sessions",
-                "Sessions that were there during the last second: of clients, and others.",
+                "Sessions seen during the last second: of clients, and others.",
                 &["kind"],
             )?,
             cpus: gauge("cpus", "CPUs of the host.")?,
@@ -137,7 +138,10 @@ impl Counters {
                 "sessions_not_recorded_total",
                 "Sessions for which the recorder had no room.",
             )?,
-            recorder_cpu: seconds("recorder_cpu_seconds_total", "CPU that the recorder itself took.")?,
+            recorder_cpu: seconds(
+                "recorder_cpu_seconds_total",
+                "CPU time used by the recorder itself.",
+            )?,
             recorder_memory: gauge(
                 "recorder_memory_max_bytes",
                 "Largest resident set of the recorder.",

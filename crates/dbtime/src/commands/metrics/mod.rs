@@ -34,7 +34,7 @@ pub struct MetricsArguments {
     /// Whom
     #[command(flatten)]
     target: TargetOptions,
-    /// Where to answer requests for /metrics; an address that others can reach shows them what is counted
+    /// Address to serve /metrics on; whoever can reach it sees all counters
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9789")]
     listen: SocketAddr,
     /// Stop after this time: seconds, or 30s, 1m [default: at Ctrl-C]

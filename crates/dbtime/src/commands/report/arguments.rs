@@ -35,8 +35,8 @@ const NOT_OF_WAITERS: [&str; 17] = [
     after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --blockers\n  dbtime report slow.dbt --chain -o chains.svg\n  dbtime report slow.dbt --latches\n  dbtime report slow.dbt --from 20s --to 30s --format json"
 )]
 pub struct ReportArguments {
-    /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several are taken as
-    /// one; or a store, or a part of it (STORE?host=db1&from=2026-10-10: see docs/store.md)
+    /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several
+    /// count as one; or a store, or a part of it (STORE?host=db1&from=2026-10-10: see docs/store.md)
     #[arg(value_name = "RECORDING")]
     pub(super) recordings: Vec<PathBuf>,
     /// What such a file does not say
@@ -45,7 +45,7 @@ pub struct ReportArguments {
     /// Which part of it
     #[command(flatten)]
     pub(super) selection: Selection,
-    /// Show latencies in place of times: a histogram per group, or a heat map (--format svg)
+    /// Show latencies instead of times: a histogram per group, or a heat map (--format svg)
     #[arg(long, group = "latencies")]
     pub(super) latency: bool,
     /// Put the latencies of two or more recordings or files side by side, and say which part of them differs
@@ -57,8 +57,8 @@ pub struct ReportArguments {
     /// Only events of this name, as Class:Event or either of the two; may be repeated
     #[arg(long, value_name = "NAME", requires = "latencies")]
     pub(super) name: Vec<String>,
-    /// Show a time line: average active sessions by wait class, or --by any other dimension, in so many buckets at most, or in
-    /// buckets of so long (10s, 5m, 1h) [default: 60, 240 in a picture]
+    /// Show a time line: average active sessions by wait class, or --by any other dimension, in at most this many
+    /// buckets, or in buckets of this length (10s, 5m, 1h) [default: 60, 240 in a picture]
     #[arg(
         long,
         value_name = "BUCKETS|TIME",
@@ -78,17 +78,17 @@ pub struct ReportArguments {
                               "functions", "modules", "call", "children", "switches", "calibration", "by"]
     )]
     pub(super) tail: bool,
-    /// Show who was waited for: blocked time followed to who ended each wait and what that one was doing meanwhile
+    /// Show who was waited for: blocked time followed to whoever ended each wait, and what they were doing meanwhile
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS)]
     pub(super) causes: bool,
-    /// Of these, show those for which others waited: sessions and statements, and what they were doing meanwhile
+    /// Show the sessions and statements that others waited for, and what they were doing meanwhile
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS)]
     pub(super) blockers: bool,
-    /// Show who waited behind whom, as trees: at the root of each the one that everybody in it waited for in the end. As a picture
-    /// (-o chains.svg): a lane of time for each root, coloured by what it was doing
+    /// Show who waited behind whom, as trees: at the root of each is the session that all others in it ultimately waited
+    /// for. As a picture (-o chains.svg): a lane over time for each root, coloured by what it was doing
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers"])]
     pub(super) chain: bool,
-    /// The same at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
+    /// Show the trees at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
     #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "from", "to"])]
     pub(super) at: Option<String>,
     /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
@@ -100,55 +100,54 @@ pub struct ReportArguments {
     /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at", "latches"])]
     pub(super) snapshot: bool,
-    /// Show the truth about reads: page cache or device, by wait event, file and size, and what they cost in CPU
+    /// Show where reads really came from, page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub(super) io: bool,
-    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache (with --io, or of an
-    /// SQL trace)
+    /// Reads shorter than these are assumed to come from the page cache, from the storage's cache (with --io, or for SQL traces)
     #[arg(long, value_name = "US,US", value_parser = parse_thresholds, conflicts_with = "latencies")]
     pub(super) thresholds: Option<[u64; 2]>,
-    /// Size of a block of the database, of an SQL trace [default: 8192]
+    /// Block size of the database, for SQL traces [default: 8192]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30),
           conflicts_with_all = ["latencies", "io"])]
     pub(super) block_size: Option<u64>,
     /// Show the plans of the statements of an SQL trace
     #[arg(long, conflicts_with_all = ["latencies", "io"])]
     pub(super) plans: bool,
-    /// Show the statements of an SQL trace one by one, also those that differ in literals only
+    /// Show the statements of an SQL trace one by one, even those that differ only in literals
     #[arg(long, conflicts_with_all = ["latencies", "io"])]
     pub(super) each_literal: bool,
-    /// Show the stacks, equal ones counted, the hottest last
+    /// Show the stacks, identical ones merged, the hottest last
     #[arg(long, conflicts_with_all = ["latencies", "io"])]
     pub(super) stacks: bool,
-    /// Show the call tree: every function with all that was called from there
+    /// Show the call tree: every function with everything called from it
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks"])]
     pub(super) tree: bool,
     /// Show every function, self and total
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree"])]
     pub(super) functions: bool,
-    /// Functions by the time in them, or with all they called
+    /// Order functions by their own time, or by the time including everything they called
     #[arg(long, value_enum, value_name = "BY", default_value_t = FunctionSort::Own, requires = "functions")]
     pub(super) sort: FunctionSort,
     /// Show programs, libraries, kernel modules and subsystems
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions"])]
     pub(super) modules: bool,
-    /// Of a trace of the kernel: show one call from begin to end: slowest, median, or its number
+    /// For kernel traces: show one call from start to end: slowest, median, or its number
     #[arg(long, value_name = "WHICH", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
     pub(super) call: Option<CallChoice>,
-    /// Of a trace of the kernel: show what this function calls directly
+    /// For kernel traces: show what this function calls directly
     #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by", "call"])]
     pub(super) children: Option<String>,
     /// Show the context switches one by one, in the columns of 'perf sched timehist'
     #[arg(long, conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules", "by"])]
     pub(super) switches: bool,
-    /// Functions from the leaf of each stack, levels from the root of the tree, links of a chain (--causes, --chain): what lies beyond
-    /// is summed up [default: all; --causes: the last link]
+    /// How deep to show: functions from the leaf of each stack, levels from the root of the tree, links of a chain
+    /// (--causes, --chain); the rest is summed up [default: all; --causes: the last link]
     #[arg(long, value_name = "N", value_parser = parse_depth)]
     pub(super) depth: Option<usize>,
-    /// What looking costs, as 'dbtime calibrate' found it [default: what it kept on this host, for recordings of this host]
+    /// Cost of observation, as measured by 'dbtime calibrate' [default: what it saved on this host, for recordings of this host]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
     pub(super) calibration: Option<PathBuf>,
-    /// Group the ledger by these [default: wait, or program in files that know no database]; a time line by one of them [default:
+    /// Group the ledger by these [default: wait, or program for files without a database]; a time line by one of them [default:
     /// wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source, file, second [default: name]
     #[arg(
         long,
@@ -159,13 +158,15 @@ pub struct ReportArguments {
     )]
     pub(super) by: Vec<String>,
     /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
-    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits, causes and blockers with --causes, --blockers and --chain [10], locks and holders with --latches [10], sessions with --snapshot [10] to show
+    /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits, causes and
+    /// blockers with --causes, --blockers and --chain [10], locks and holders with --latches [10], sessions with
+    /// --snapshot [10] to show
     #[arg(long, value_name = "N")]
     pub(super) top: Option<usize>,
-    /// For people or for programs [default: by the ending of the output's name (.json, .svg), else text]
+    /// Output format [default: by the extension of the output file (.json, .svg), else text]
     #[arg(long, value_enum)]
     pub(super) format: Option<Format>,
-    /// File to write in place of standard output
+    /// File to write instead of standard output
     #[arg(
         short,
         long,
@@ -192,10 +193,10 @@ impl ReportArguments {
 /// In which order functions stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FunctionSort {
-    /// By the time in them
+    /// By their own time
     #[value(name = "self")]
     Own,
-    /// By the time in them and in all they called
+    /// By the time in them and in everything they called
     Total,
 }
 
@@ -252,7 +253,7 @@ fn all_dimensions() -> Vec<&'static str> {
 
 fn parse_buckets(text: &str) -> Result<Buckets, String> {
     let usage = || {
-        "must be a number of buckets (60), or how long one is in whole seconds, minutes or hours (10s, 5m, 1h)".to_string()
+        "must be a number of buckets (60), or the length of one in whole seconds, minutes or hours (10s, 5m, 1h)".to_string()
     };
     let units = [("s", 1), ("m", 60), ("h", 3_600)];
     let with_unit = units
@@ -278,7 +279,7 @@ fn parse_buckets(text: &str) -> Result<Buckets, String> {
 fn parse_depth(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(depth) if depth > 0 => Ok(depth),
-        _ => Err("must be a number, 1 at least".to_string()),
+        _ => Err("must be a number, at least 1".to_string()),
     }
 }
 

@@ -35,7 +35,7 @@ impl Commands {
         subject.answer(
             &answer,
             report.all.latencies.count() > 0,
-            "no commands in the part chosen of the recording",
+            "no commands in the selected part of the recording",
         )
     }
 }

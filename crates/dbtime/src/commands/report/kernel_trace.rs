@@ -26,7 +26,7 @@ impl KernelTrace {
         let source = subject.open(Detail::Sums)?;
         if !has_kernel_trace(source.meta()) {
             return Err(Usage(format!(
-                "--call and --children are for traces of the kernel, which {} is not",
+                "--call and --children are for kernel traces, which {} is not",
                 subject.name()
             ))
             .into());
@@ -38,8 +38,8 @@ impl KernelTrace {
     pub(super) fn answer_of(&self, subject: &Subject, source: &Source) -> anyhow::Result<ExitCode> {
         if !subject.selection.wait.is_empty() || !subject.selection.state.is_empty() {
             return Err(Usage(
-                "--wait and --state do not cut a trace of the kernel, whose durations are of whole calls; 'dbtime dive \
-                 --wait' takes the calls of one wait event"
+                "--wait and --state cannot select from a kernel trace, whose durations are those of whole calls; \
+                'dbtime dive --wait' traces the calls of one wait event"
                     .to_string(),
             )
             .into());
@@ -55,10 +55,6 @@ impl KernelTrace {
             TableFormat::Json => json::render_dive(&report),
             TableFormat::Text => text::render_dive(&report, output::width()),
         };
-        subject.answer(
-            &answer,
-            report.trace.calls > 0,
-            "no call is in the trace from begin to end",
-        )
+        subject.answer(&answer, report.trace.calls > 0, "the trace has no complete call")
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum Seen {
 
 /// What to say when there are no latencies to show.
 pub(super) const NO_LATENCIES: &str =
-    "no latencies in the recording or the part chosen of it; 'dbtime record --exact' records them";
+    "no latencies in the recording or its selected part; 'dbtime record --exact' records them";
 
 impl Latency {
     pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {

@@ -112,8 +112,8 @@ impl Ledger {
         }
         if let (Some(path), None) = (&self.calibration, &report.cost_of_looking) {
             say(format_args!(
-                "note: {} says nothing of this: a calibration speaks of recordings with --exact=calls that were made on its own host \
-                 and kernel, and of files of strace",
+                "note: {} does not apply here: a calibration is for recordings with --exact=calls made on its own \
+                host and kernel, and for strace files",
                 path.display()
             ));
         }

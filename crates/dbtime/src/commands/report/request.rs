@@ -192,7 +192,7 @@ fn check(flags: &ReportArguments) -> Result<(), Usage> {
     let chosen = &flags.selection;
     let cuts_times = !chosen.wait.is_empty() || !chosen.state.is_empty() || !chosen.query.is_empty();
     if cuts_times && (flags.latency || flags.io || flags.compare || flags.switches) {
-        return wrong("--wait, --state and --query choose times; choose single events with --name");
+        return wrong("--wait, --state and --query select times; select single events with --name");
     }
     Ok(())
 }
@@ -205,8 +205,8 @@ fn picture(flags: &ReportArguments) -> Result<Question, Usage> {
         Ok(waiters(flags, waiters::Seen::Picture { at }))
     } else {
         Err(Usage(
-            "this report is no picture: draw a time line with --timeline, a heat map with --latency, roots of chains with --chain, or \
-             a flame graph with 'dbtime flame'"
+            "this report cannot be drawn: use --timeline for a time line, --latency for a heat map, --chain for the \
+            roots of chains, or 'dbtime flame' for a flame graph"
                 .to_string(),
         ))
     }
@@ -217,10 +217,10 @@ fn timeline(flags: &ReportArguments, buckets: Buckets) -> Result<Question, Usage
     let by = match dimensions(&flags.by)?.as_slice() {
         [] => None,
         [Dimension::Second] => {
-            return wrong("a time line has its seconds already: choose another dimension");
+            return wrong("a time line already shows seconds: choose another dimension");
         }
         [by] => Some(*by),
-        _ => return wrong("a time line is by one dimension: choose one of them"),
+        _ => return wrong("a time line has one dimension: choose one of them"),
     };
     let format = flags.format();
     Ok(Question::Timeline(Timeline {
@@ -244,7 +244,7 @@ fn latencies(flags: &ReportArguments, seen: latency::Seen) -> Question {
 fn comparison(flags: &ReportArguments, format: TableFormat) -> Result<Question, Usage> {
     if flags.recordings.len() < 2 {
         return Err(Usage(
-            "--compare needs two recordings or files, or more".to_string(),
+            "--compare needs at least two recordings or files".to_string(),
         ));
     }
     Ok(Question::Comparison(Comparison {

@@ -35,7 +35,7 @@ impl Snapshot {
         subject.answer(
             &answer,
             !snapshot.sessions.is_empty(),
-            "nothing of a session in the part chosen of the recording",
+            "no session in the selected part of the recording",
         )
     }
 }

@@ -49,7 +49,7 @@ impl Stacks {
         subject.answer(
             &answer,
             report.total.total_ns() > 0,
-            "no DB time in the recording or the part chosen of it",
+            "no DB time in the recording or its selected part",
         )
     }
 

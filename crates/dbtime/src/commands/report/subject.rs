@@ -30,8 +30,8 @@ impl Subject {
         {
             let recording = recording.display();
             return Err(Usage(format!(
-                "{recording} is a recording: a report is about one of them, or about files; --compare puts several side by \
-                 side"
+                "{recording} is a recording: a report reads one of them, or files of other tools; --compare puts \
+                several side by side"
             ))
             .into());
         }

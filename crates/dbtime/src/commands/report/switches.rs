@@ -42,6 +42,6 @@ impl Switches {
         for problem in &read? {
             say(format_args!("dbtime: {}", problem.0));
         }
-        subject.answered(found > 0, "no switches in the part chosen of the recording")
+        subject.answered(found > 0, "no switches in the selected part of the recording")
     }
 }

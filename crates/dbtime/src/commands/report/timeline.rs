@@ -56,7 +56,7 @@ impl Timeline {
         subject.answer(
             &answer,
             timeline.recorded_ns > 0,
-            "nothing was recorded in the part chosen",
+            "nothing was recorded in the selected part",
         )
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum Seen {
 }
 
 /// What to say when nobody waited.
-const NOTHING_BLOCKED: &str = "no DB time was blocked in the part chosen of the recording";
+const NOTHING_BLOCKED: &str = "no DB time was blocked in the selected part of the recording";
 
 impl Waiters {
     pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {

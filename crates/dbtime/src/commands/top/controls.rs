@@ -536,7 +536,7 @@ impl Controls {
             self.time_s = next;
             self.is_stale = true;
         }
-        self.say(format!("the tables are about {} s", self.time_us() / SECOND_US));
+        self.say(format!("the tables cover {} s", self.time_us() / SECOND_US));
     }
 
     fn open_chosen(&mut self) {
@@ -545,8 +545,8 @@ impl Controls {
         }
         let chosen = self.place().map(|at| self.table.rows[at].subject.clone());
         match chosen {
-            Some(Subject::Session(0, _)) => self.say("nothing is known of this session".to_string()),
-            Some(Subject::Link(0, _)) => self.say("this is no session that could be opened".to_string()),
+            Some(Subject::Session(0, _)) => self.say("nothing is known about this session".to_string()),
+            Some(Subject::Link(0, _)) => self.say("this is not a session that can be opened".to_string()),
             Some(Subject::Session(pid, _) | Subject::Link(pid, _)) => self.open(Opened::Session(pid)),
             Some(Subject::Event(kind, name)) => self.open(Opened::Event(kind, name)),
             Some(Subject::Stack(at)) => {

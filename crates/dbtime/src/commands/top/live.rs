@@ -91,7 +91,7 @@ impl Recorder {
                 && gone != Some(since)
             {
                 gone = Some(since);
-                *self.shared.told() = Some("the server has stopped; it is waited for".to_string());
+                *self.shared.told() = Some("the server has stopped; waiting for it to start".to_string());
             } else if gone.is_some() && status == Status::Recording {
                 gone = None;
                 *self.shared.told() = None;
@@ -144,7 +144,7 @@ impl Recorder {
                 Ok(saving) => self.saving = Some(saving),
                 Err(e) => {
                     self.shared.wants_recording.store(false, Ordering::Relaxed);
-                    self.shared.say(format!("nothing is recorded: {e:#}"));
+                    self.shared.say(format!("cannot record: {e:#}"));
                 }
             },
             (Some(mut saving), true) => {

@@ -49,13 +49,13 @@ pub struct TopArguments {
     /// Whom
     #[command(flatten)]
     target: TargetOptions,
-    /// Play a recording, second by second, in place of what goes on now (needs no root)
+    /// Replay a recording second by second instead of showing a live server (needs no root)
     #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle", "exact", "collector"])]
     replay: Option<PathBuf>,
-    /// Begin to play there: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
+    /// Begin the replay there: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
     #[arg(long, value_name = "TIME", requires = "replay")]
     from: Option<String>,
-    /// How many seconds the tables are about: + and - change it
+    /// How many seconds the tables cover; + and - change it
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=300))]
     seconds: u32,
     /// Samples per second and session

@@ -38,7 +38,7 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     if recording.is_file() {
         return Err(Usage(format!(
-            "{} is a file: 'dbtime import' makes a recording of it, if it is one of another tool",
+            "{} is a file: if another tool wrote it, 'dbtime import' turns it into a recording",
             recording.display()
         ))
         .into());
@@ -61,8 +61,8 @@ impl Replay {
     fn new(source: Source, from: Option<&str>) -> Result<Replay, Usage> {
         let meta = source.meta();
         if meta.collector.clock == Clock::None || meta.collector.unit != Unit::Time {
-            let what = "it does not say when anything was, or for how long: see it with 'dbtime report'";
-            return Err(Usage(format!("this recording cannot be played: {what}")));
+            let what = "it does not say when anything happened, or for how long; see it with 'dbtime report'";
+            return Err(Usage(format!("this recording cannot be replayed: {what}")));
         }
         let step_us = i64::from(meta.collector.resolution_s.max(1)) * SECOND_US;
         let down = |us: i64| us.div_euclid(step_us).saturating_mul(step_us);
@@ -128,7 +128,7 @@ impl Replay {
         self.told = match (first, recent.is_cut()) {
             (Some(first), _) => Some(first),
             (None, true) => {
-                Some("too many rows for the memory: the first of these seconds are left out".to_string())
+                Some("too many rows for memory: the first of these seconds are left out".to_string())
             }
             (None, false) => None,
         };

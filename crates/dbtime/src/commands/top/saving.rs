@@ -81,8 +81,7 @@ impl Saving {
         let notes = match latencies_since.filter(|since| *since > start_us) {
             Some(time_us) => vec![Note {
                 time_us,
-                text: "latencies of the time before were too many to be kept until recording began"
-                    .to_string(),
+                text: "there were too many earlier latencies to keep until recording began".to_string(),
             }],
             None => Vec::new(),
         };
@@ -217,7 +216,7 @@ fn said(path: &std::path::Path, seconds: i64) -> String {
     let name = name.map(PathBuf::from).unwrap_or_default();
     let place = place.map(PathBuf::from).unwrap_or_default();
     format!(
-        "recording {} (r ends it) in {}: the last {seconds} s and what comes",
+        "recording {} (r ends it) in {}: the last {seconds} s and what follows",
         name.display(),
         place.display()
     )

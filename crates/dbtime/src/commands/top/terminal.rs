@@ -26,8 +26,8 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 pub(super) fn check() -> Result<Colours, Usage> {
     if !io::stdout().is_terminal() {
         return Err(Usage(
-            "dbtime top draws on a terminal, and standard output is none: 'dbtime record' and 'dbtime report' say the same in \
-             text and JSON"
+            "dbtime top needs a terminal, and standard output is not one: 'dbtime record' and 'dbtime report' say the \
+            same in text and JSON"
                 .to_string(),
         ));
     }
@@ -35,8 +35,8 @@ pub(super) fn check() -> Result<Colours, Usage> {
     let term = variable("TERM").unwrap_or_default();
     if term.is_empty() || term == "dumb" {
         return Err(Usage(format!(
-            "dbtime top needs a terminal whose cursor can be moved, and this one says TERM={term}: set TERM to what it is, or use \
-             'dbtime record' and 'dbtime report'"
+            "dbtime top needs a terminal with a movable cursor, and TERM is {term}: set TERM to the terminal's type, \
+            or use 'dbtime record' and 'dbtime report'"
         )));
     }
     Ok(Colours::of(
