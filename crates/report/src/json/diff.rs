@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::MetaJson;
 use super::diff_causes::CausesJson;
-use super::{MetaJson, timestamp};
 use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange};
+use crate::fields::timestamp;
 use crate::function::Function;
 use crate::group::known_query_id;
 use crate::histogram::Histogram;

@@ -5,24 +5,25 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::{BytesRead, Note};
 use serde::Serialize;
 
-use super::beside::BesideJson;
-use super::connecting::ConnectingJson;
-use super::cost_of_looking::CostJson;
-use super::sched::SchedJson;
-use super::system_calls::SystemCallsJson;
-use super::top_sql::StatementTimeJson;
+use super::Head;
 use super::trace::TraceJson;
-use super::{Head, timestamp};
+use crate::beside::Beside;
+use crate::connecting::Connecting;
+use crate::cost_of_looking::CostOfLooking;
 use crate::database_view::{DatabaseView, EventView};
+use crate::fields::timestamp;
 use crate::filter::SECOND_US;
 use crate::group::Dimension;
 use crate::ledger::{Ledger, LedgerRow, Rest, Section};
 use crate::quality::{Probe, Quality};
 use crate::report::Report;
 use crate::saturation::Saturation;
+use crate::sched::Sched;
 use crate::sessions::SessionTime;
 use crate::stacks::StackTime;
 use crate::sums::FidelityMix;
+use crate::system_calls::SystemCalls;
+use crate::top_sql::StatementTime;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -36,7 +37,7 @@ pub(super) struct Document<'a> {
     /// Of `db_time_ns`, of sessions too short to be sampled each: split by the samples of others of their kind.
     pooled_ns: u128,
     #[serde(skip_serializing_if = "Option::is_none")]
-    connecting: Option<ConnectingJson>,
+    connecting: Option<&'a Connecting>,
     /// How long sessions of clients waited for a CPU.
     saturation: Option<SaturationJson>,
     by: Vec<&'static str>,
@@ -46,7 +47,7 @@ pub(super) struct Document<'a> {
     database_view: DatabaseViewJson<'a>,
     /// DB time by statement.
     #[serde(skip_serializing_if = "Option::is_none")]
-    statements: Option<Vec<StatementTimeJson<'a>>>,
+    statements: Option<&'a [StatementTime]>,
     sessions: Vec<SessionJson<'a>>,
     stacks: Vec<StackJson<'a>>,
     other_stacks: usize,
@@ -54,13 +55,13 @@ pub(super) struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<TraceJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sched: Option<SchedJson<'a>>,
+    sched: Option<&'a Sched>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    system_calls: Option<SystemCallsJson<'a>>,
+    system_calls: Option<&'a SystemCalls>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    beside: Option<BesideJson<'a>>,
+    beside: Option<&'a Beside>,
     /// How much of it is the tool that recorded it, by a calibration of the host.
-    cost_of_looking: Option<CostJson<'a>>,
+    cost_of_looking: Option<&'a CostOfLooking>,
     quality: QualityJson<'a>,
 }
 
@@ -252,7 +253,7 @@ impl<'a> From<&'a Report> for Document<'a> {
             db_time_ns: report.db_time_ns(),
             aas: report.average_active_sessions(),
             pooled_ns: report.ledger.sum(Section::DbTime).pooled_ns(),
-            connecting: report.connecting.as_ref().map(ConnectingJson::from),
+            connecting: report.connecting.as_ref(),
             saturation: report.saturation.map(SaturationJson::from),
             by: report.ledger.by.iter().map(|by| by.as_str()).collect(),
             not_recorded: report
@@ -268,20 +269,16 @@ impl<'a> From<&'a Report> for Document<'a> {
                 .map(|row| ledger_row(&report.ledger, row))
                 .collect(),
             database_view: (&report.database_view).into(),
-            statements: report
-                .top_sql
-                .as_ref()
-                .ok()
-                .map(|top| top.statements.iter().map(StatementTimeJson::from).collect()),
+            statements: report.top_sql.as_ref().ok().map(|top| &*top.statements),
             sessions: report.sessions.0.iter().map(SessionJson::from).collect(),
             stacks: report.stacks.top.iter().map(StackJson::from).collect(),
             other_stacks: report.stacks.others,
             other_stacks_ns: report.stacks.others_ns,
             trace: report.trace.as_ref().map(TraceJson::from),
-            sched: report.sched.as_ref().map(SchedJson::from),
-            system_calls: report.system_calls.as_ref().map(SystemCallsJson::from),
-            beside: report.beside.as_ref().map(BesideJson::from),
-            cost_of_looking: report.cost_of_looking.as_ref().map(CostJson::from),
+            sched: report.sched.as_ref(),
+            system_calls: report.system_calls.as_ref(),
+            beside: report.beside.as_ref(),
+            cost_of_looking: report.cost_of_looking.as_ref(),
             quality: (&report.quality).into(),
         }
     }

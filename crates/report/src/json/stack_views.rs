@@ -3,7 +3,8 @@
 use dbtime_model::State;
 use serde::Serialize;
 
-use super::{MetaJson, timestamp};
+use super::MetaJson;
+use crate::fields::timestamp;
 use crate::function::Function;
 use crate::stack_views::{StackAnswer, StackReport};
 use crate::sums::Sums;
