@@ -7,7 +7,6 @@ use dbtime_model::{SessionId, Wait};
 use serde::{Serialize, Serializer};
 
 use crate::group::known_query_id;
-use crate::histogram::Histogram;
 use crate::json::MetaJson;
 use crate::scan::Period;
 
@@ -97,11 +96,6 @@ pub(crate) fn wait<S: Serializer>(wait: &Wait, to: S) -> Result<S::Ok, S::Error>
         wait_event: &wait.event,
     };
     names.serialize(to)
-}
-
-/// The buckets of a histogram as it is shown.
-pub(crate) fn buckets<S: Serializer>(histogram: &Histogram, to: S) -> Result<S::Ok, S::Error> {
-    histogram.power_of_two_us().serialize(to)
 }
 
 /// Values that say their name are serialised as that.

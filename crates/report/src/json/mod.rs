@@ -23,6 +23,7 @@ mod units;
 use std::io::Write;
 
 pub(crate) use sched::{delays_by_event, sched_sums};
+pub(crate) use stack_views::modules;
 pub(crate) use trace::{CallViewJson, IntervalViewJson, whole_microseconds};
 
 use dbtime_model::calibration::Calibration;
@@ -91,7 +92,7 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
-    in_units(&stack_views::Document::from(report), &report.meta)
+    in_units(report, &report.meta)
 }
 
 /// Who was waited for as indented JSON, with a line feed at the end, in `causes`: what each wait was for stands in `by`, which sums
