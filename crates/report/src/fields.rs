@@ -84,6 +84,15 @@ pub(crate) fn query_id<S: Serializer>(statement: &u64, to: S) -> Result<S::Ok, S
     known_query_id(*statement).serialize(to)
 }
 
+/// A value of either side under a name of its own, beside the other fields.
+pub(crate) fn pair<T: Serialize, S: Serializer>(
+    names: [&'static str; 2],
+    values: &[T; 2],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(names.into_iter().zip(values))
+}
+
 /// Class and event, beside the other fields.
 pub(crate) fn wait<S: Serializer>(wait: &Wait, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
@@ -109,4 +118,4 @@ macro_rules! by_name {
     };
 }
 
-by_name!(crate::sums::FidelityMix);
+by_name!(crate::sums::FidelityMix, crate::diff::Verdict);

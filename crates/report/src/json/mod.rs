@@ -22,6 +22,8 @@ mod units;
 
 use std::io::Write;
 
+pub(crate) use commands::commands;
+pub(crate) use diff::place;
 pub(crate) use sched::{delays_by_event, sched_sums};
 pub(crate) use stack_views::modules;
 pub(crate) use trace::{CallViewJson, IntervalViewJson, whole_microseconds};
