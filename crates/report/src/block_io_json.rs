@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::block_io::{BlockIo, BlockRequests};
-use crate::json::timestamp;
+use crate::fields::timestamp;
 use crate::printable::escaped_json;
 use crate::text::BlockIoOptions;
 

@@ -3,9 +3,10 @@
 //! A client that connects waits for the postmaster to fork, and then for the new process to authenticate it and to fill its
 //! caches. In the ledger that is spread over wait events, and the postmaster's part is background; here it is in one place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::{BackendType, StackId};
+use serde::{Serialize, Serializer};
 
 use crate::filter::Filter;
 use crate::ledger::Section;
@@ -42,35 +43,35 @@ impl Phase {
 }
 
 /// See the module. Times in nanoseconds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Connecting {
     /// Sessions of clients that began in the period.
     pub sessions: u64,
     /// CPU of the process that forks them: exact.
     pub postmaster_cpu_ns: u128,
-    /// Of that, inside of fork: sampled.
-    pub fork_ns: u128,
     /// Its time in the run queue: exact.
     pub postmaster_run_queue_ns: u128,
+    /// Of its CPU, inside of fork: sampled.
+    pub fork_ns: u128,
     /// DB time of clients' sessions by phase: sampled.
+    #[serde(serialize_with = "by_name")]
     pub phases: [u128; Phase::ALL.len()],
+    /// What all of it is, in percent of DB time and the postmaster's CPU and run queue together; none when there is neither.
+    pub percent: Option<f64>,
     /// DB time in the period.
+    #[serde(skip)]
     pub db_time_ns: u128,
+}
+
+fn by_name<S: Serializer>(phases: &[u128; Phase::ALL.len()], to: S) -> Result<S::Ok, S::Error> {
+    let phases = Phase::ALL.map(Phase::as_str).into_iter().zip(phases);
+    phases.collect::<BTreeMap<_, _>>().serialize(to)
 }
 
 impl Connecting {
     /// DB time of a phase.
     pub fn phase_ns(&self, phase: Phase) -> u128 {
         self.phases[phase as usize]
-    }
-
-    /// What all of it is, in percent of DB time and the postmaster's CPU and run queue together; none when there is neither.
-    pub fn percent(&self) -> Option<f64> {
-        let postmaster = self.postmaster_cpu_ns + self.postmaster_run_queue_ns;
-        percent(
-            postmaster + self.phases.iter().sum::<u128>(),
-            postmaster + self.db_time_ns,
-        )
     }
 }
 
@@ -134,17 +135,24 @@ impl ConnectingBuilder {
                     .iter()
                     .any(|symbol| is_fork_of_library(symbol))
         };
+        let (postmaster_cpu_ns, postmaster_run_queue_ns) =
+            (self.postmaster.on_cpu_ns(), self.postmaster.run_queue_ns());
+        let postmaster_ns = postmaster_cpu_ns + postmaster_run_queue_ns;
         Some(Connecting {
             sessions,
-            postmaster_cpu_ns: self.postmaster.on_cpu_ns(),
+            postmaster_cpu_ns,
             fork_ns: self
                 .of_postmaster
                 .iter()
                 .filter(|(stacks, _)| is_fork(stacks))
                 .map(|(_, ns)| ns)
                 .sum(),
-            postmaster_run_queue_ns: self.postmaster.run_queue_ns(),
+            postmaster_run_queue_ns,
             phases,
+            percent: percent(
+                postmaster_ns + phases.iter().sum::<u128>(),
+                postmaster_ns + self.db_time_ns,
+            ),
             db_time_ns: self.db_time_ns,
         })
     }

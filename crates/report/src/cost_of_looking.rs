@@ -4,7 +4,9 @@ use dbtime_model::calibration::{Calibration, look, workload};
 use dbtime_model::latency::kind;
 use dbtime_model::recording::Meta;
 use dbtime_model::{LatencyRow, counter};
+use serde::Serialize;
 
+use crate::fields;
 use crate::sums::percent;
 
 /// Tier of recordings in which every system call is looked at.
@@ -20,21 +22,26 @@ pub struct CalibrationOf {
 }
 
 /// What looking cost, about.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CostOfLooking {
     /// Who looked; see [`look`].
     pub look: String,
     /// System calls that were looked at.
     pub calls: u128,
     /// How much longer each of them was, nanoseconds: median of a short call.
+    #[serde(rename = "extra_ns_per_call")]
     pub extra_ns: u64,
+    /// A smaller cost would mean nothing, nanoseconds a call.
+    #[serde(rename = "noise_ns_per_call")]
+    pub noise_ns: u64,
+    /// The cost of a call is more than the noise of its calibration.
+    pub is_measurable: bool,
     /// Calls by that, nanoseconds.
     pub total_ns: u128,
     /// In percent of the time that was recorded; none when there is none.
     pub percent: Option<f64>,
-    /// A smaller cost would mean nothing, nanoseconds a call.
-    pub noise_ns: u64,
     /// When it was calibrated, microseconds since the Unix epoch.
+    #[serde(rename = "calibrated", serialize_with = "fields::moment")]
     pub calibrated_us: i64,
     /// On which host.
     pub host: String,
@@ -90,16 +97,10 @@ impl<'a> CostBuilder<'a> {
             total_ns,
             percent: percent(total_ns, time_ns),
             noise_ns: control.noise_ns,
+            is_measurable: extra_ns > control.noise_ns,
             calibrated_us: self.calibration.time_us,
             host: self.calibration.host.name.clone(),
             is_other_host_possible: self.is_other_host_possible,
         })
-    }
-}
-
-impl CostOfLooking {
-    /// True when the cost of a call is more than the noise of its calibration.
-    pub fn is_measurable(&self) -> bool {
-        self.extra_ns > self.noise_ns
     }
 }

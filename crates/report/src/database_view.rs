@@ -26,13 +26,16 @@ use std::collections::HashMap;
 
 use dbtime_model::{Wait, WaitKind};
 
+use serde::Serialize;
+
 use crate::explanation::explain;
+use crate::fields;
 use crate::ledger::Section;
 use crate::scan::Activity;
 use crate::sums::{FidelityMix, Sums, percent};
 
 /// The database's view of a recording, and what separates it from DB time. Times in nanoseconds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DatabaseView {
     /// DB time: foreground sessions outside of idle waits, and in the run queue inside of them.
     pub db_time_ns: u128,
@@ -40,6 +43,8 @@ pub struct DatabaseView {
     pub cpu_ns: u128,
     /// Time inside wait events that are not idle, whatever the session did there.
     pub wait_ns: u128,
+    /// CPU and waits in percent of DB time; none when there is no DB time.
+    pub percent_of_db_time: Option<f64>,
     /// On CPU inside wait events that are not idle: in `cpu_ns` and in `wait_ns`.
     pub double_counted_ns: u128,
     /// On CPU inside idle waits: in `cpu_ns`, but not DB time.
@@ -56,19 +61,21 @@ pub struct DatabaseView {
     /// Not on a CPU, and the wait event is not known: in neither.
     pub wait_unknown_off_cpu_ns: u128,
     /// DB time for which the source does not say the state, inside wait events or not.
+    #[serde(skip)]
     pub state_unknown_ns: u128,
     /// How DB time came to be.
     pub fidelity: Option<FidelityMix>,
-    /// Wait events that are not idle; the most CPU inside first.
-    pub by_event: Vec<EventView>,
     /// What the numbers mean, in two or three sentences.
     pub explanation: String,
+    /// Wait events that are not idle; the most CPU inside first.
+    pub by_event: Vec<EventView>,
 }
 
 /// What the operating system saw inside one wait event. Times in nanoseconds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EventView {
     /// The wait event.
+    #[serde(flatten, serialize_with = "fields::wait")]
     pub wait: Wait,
     /// All of its time.
     pub wait_ns: u128,
@@ -118,11 +125,6 @@ impl DatabaseView {
     /// CPU and waits added up.
     pub fn cpu_and_waits_ns(&self) -> u128 {
         self.cpu_ns + self.wait_ns
-    }
-
-    /// CPU and waits in percent of DB time; none when there is no DB time.
-    pub fn percent_of_db_time(&self) -> Option<f64> {
-        percent(self.cpu_and_waits_ns(), self.db_time_ns)
     }
 
     /// The way from the database's view to DB time: the steps, added and taken off, give DB time exactly.
@@ -188,10 +190,12 @@ impl DatabaseViewBuilder {
                 .cmp(&Reverse((b.cpu_inside_ns, b.wait_ns)))
                 .then_with(|| a.wait.cmp(&b.wait))
         });
+        let cpu_ns = db_time.on_cpu_ns() + self.idle.on_cpu_ns();
         let mut view = DatabaseView {
             db_time_ns: db_time.total_ns(),
-            cpu_ns: db_time.on_cpu_ns() + self.idle.on_cpu_ns(),
+            cpu_ns,
             wait_ns: inside.total_ns(),
+            percent_of_db_time: percent(cpu_ns + inside.total_ns(), db_time.total_ns()),
             double_counted_ns: inside.on_cpu_ns(),
             cpu_inside_idle_waits_ns: self.idle.on_cpu_ns(),
             run_queue_inside_idle_waits_ns: self.without_cpu.run_queue_ns(),

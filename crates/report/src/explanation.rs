@@ -10,7 +10,7 @@ pub(crate) const WORTH_MENTIONING: f64 = 5.0;
 /// reach a terminal. `is_trace`: all of it comes from an SQL trace alone.
 pub(crate) fn explain(view: &DatabaseView, is_trace: bool) -> String {
     let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
-    let Some(sum) = view.percent_of_db_time() else {
+    let Some(sum) = view.percent_of_db_time else {
         return "There is no DB time in this period, so there is nothing to compare.".to_string();
     };
     if is_trace {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use dbtime_model::{Frame, NO_STACK, StackId, State};
 
+use serde::Serialize;
+
 use crate::load::Dimensions;
 use crate::preemption::{PREEMPTED, own_frames};
 
@@ -17,9 +19,10 @@ pub(crate) const NO_STACK_TAKEN: &str = "[no stack]";
 pub(crate) const NO_USER_STACK: &str = "[no user stack]";
 
 /// A function of a program, a library or the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Function {
     /// Its symbol; `[module]` for all functions of a module that have none, `[unknown]` for code in no file.
+    #[serde(rename = "function")]
     pub name: String,
     /// See [`Frame::module`].
     pub module: String,

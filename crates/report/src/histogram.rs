@@ -7,6 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
+use crate::fields::ns_as_us;
+
 /// Nanoseconds of a microsecond.
 const MICROSECOND_NS: u64 = 1_000;
 
@@ -35,7 +39,7 @@ impl Counted {
 }
 
 /// Bucket of a histogram as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bucket {
     /// Lower bound in microseconds: 0 or a power of two.
     pub from_us: u64,
@@ -106,6 +110,21 @@ impl Histogram {
             seen += counted.count;
             (seen >= rank).then(|| middle(*bounds).min(counted.max_ns))
         })
+    }
+
+    /// [`Histogram::quantile`] in microseconds.
+    pub(crate) fn quantile_us(&self, q: f64) -> Option<f64> {
+        self.quantile(q).map(|ns| ns_as_us(ns.into()))
+    }
+
+    /// The longest latency in microseconds; none without events.
+    pub(crate) fn longest_us(&self) -> Option<f64> {
+        self.quantile_us(1.0)
+    }
+
+    /// The mean latency in whole nanoseconds, as microseconds; none without events.
+    pub(crate) fn mean_us(&self) -> Option<f64> {
+        self.mean_ns().map(ns_as_us)
     }
 
     /// The buckets as they were recorded, by their middle in nanoseconds: events, and the sum of their latencies in

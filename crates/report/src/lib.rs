@@ -45,6 +45,7 @@ mod dive;
 mod drawing;
 mod explanation;
 pub mod export;
+mod fields;
 mod filter;
 mod firefox;
 mod flame;
@@ -140,7 +141,9 @@ pub use io::{
 };
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use known_frame::KnownFrame;
-pub use latches::{Holding, Latch, LatchColumn, LatchOptions, LatchReport, ProfileRow, SingleLatch, latches};
+pub use latches::{
+    CodeTime, Holding, Latch, LatchColumn, LatchOptions, LatchReport, ProfileRow, SingleLatch, latches,
+};
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
     heat_map, latency,

@@ -3,10 +3,12 @@
 use dbtime_model::recording::{Meta, Note, Problem, ProgramCost};
 use dbtime_model::{CounterRow, counter};
 
+use serde::{Serialize, Serializer};
+
 use crate::sums::percent;
 
 /// How far a report can be trusted.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Quality {
     /// The recorder ended in an orderly way.
     pub complete: bool,
@@ -32,6 +34,7 @@ pub struct Quality {
     /// Time in the period, all sections, nanoseconds.
     pub accounted_ns: u128,
     /// User stacks that were taken, by where they end.
+    #[serde(flatten, serialize_with = "stack_counts")]
     pub stacks: StackCounts,
     /// Unwinding tables, address spaces and mappings for which the recorder had no room.
     pub unwind_without_room: u64,
@@ -66,13 +69,14 @@ pub struct Quality {
     /// CPU that the recorder used, nanoseconds.
     pub recorder_cpu_ns: u64,
     /// The same in percent of one CPU; none when the recording has no length.
+    #[serde(skip)]
     pub recorder_percent_of_one_cpu: Option<f64>,
     /// What could not be read.
     pub problems: Vec<String>,
-    /// What the recorder noted.
-    pub notes: Vec<Note>,
     /// What the host lacked, and what was done instead.
     pub reasons: Vec<String>,
+    /// What the recorder noted.
+    pub notes: Vec<Note>,
 }
 
 /// User stacks by where they end.
@@ -84,6 +88,23 @@ pub struct StackCounts {
     pub truncated: u64,
     /// At a frame whose caller was not found.
     pub broken: u64,
+}
+
+fn stack_counts<S: Serializer>(stacks: &StackCounts, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Counts {
+        stacks_complete: u64,
+        stacks_truncated: u64,
+        stacks_broken: u64,
+        stacks_complete_percent: Option<f64>,
+    }
+    let counts = Counts {
+        stacks_complete: stacks.complete,
+        stacks_truncated: stacks.truncated,
+        stacks_broken: stacks.broken,
+        stacks_complete_percent: stacks.percent(stacks.complete),
+    };
+    counts.serialize(to)
 }
 
 impl StackCounts {
@@ -99,7 +120,7 @@ impl StackCounts {
 }
 
 /// A probe and its run time, by the kernel's count of some of its runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Probe {
     /// Tracepoint it is attached to.
     pub name: String,

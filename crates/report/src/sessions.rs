@@ -5,15 +5,19 @@ use std::collections::HashMap;
 
 use dbtime_model::{BackendType, CounterRow, Session, SessionId, counter};
 
-use crate::filter::Filter;
+use serde::{Serialize, Serializer};
+
+use crate::fields;
+use crate::filter::{Filter, SECOND_US};
 use crate::ledger::Section;
 use crate::load::Dimensions;
 use crate::scan::Activity;
 
 /// One session. Times in nanoseconds; exact ones are none when the source has no such counters.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SessionTime {
     /// Identity in the recording.
+    #[serde(serialize_with = "fields::session_id")]
     pub id: SessionId,
     /// Process id; none when the recorder could not describe the session.
     pub pid: Option<u32>,
@@ -38,17 +42,26 @@ pub struct SessionTime {
     /// How the database numbers it; may be empty.
     pub sid: String,
     /// For a parallel worker: pid of the session it works for; 0 otherwise.
+    #[serde(serialize_with = "fields::known")]
     pub leader_pid: u32,
     /// Its times and counts.
+    #[serde(flatten)]
     pub totals: SessionTotals,
     /// First second with activity, microseconds since the Unix epoch.
+    #[serde(rename = "first_second", serialize_with = "second")]
     pub first_us: Option<i64>,
     /// Last second with activity, microseconds since the Unix epoch.
+    #[serde(rename = "last_second", serialize_with = "second")]
     pub last_us: Option<i64>,
 }
 
+fn second<S: Serializer>(us: &Option<i64>, to: S) -> Result<S::Ok, S::Error> {
+    let second = us.map(|us| us.div_euclid(SECOND_US).saturating_mul(SECOND_US));
+    second.and_then(fields::timestamp).serialize(to)
+}
+
 /// Times and counts of one session or of several. Times in nanoseconds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SessionTotals {
     /// Exact: time that passed while it was recorded.
     pub elapsed_ns: Option<u128>,
@@ -56,6 +69,8 @@ pub struct SessionTotals {
     pub on_cpu_ns: Option<u128>,
     /// Exact: in the run queue.
     pub run_queue_ns: Option<u128>,
+    /// Exact: what is left of elapsed time, blocked or stopped.
+    pub blocked_ns: Option<u128>,
     /// Sum of the rows of activity.
     pub accounted_ns: u128,
     /// Of that, outside of idle waits; for a foreground session its part of DB time, so in the run queue inside of them too.
@@ -77,8 +92,7 @@ pub struct SessionTotals {
 }
 
 impl SessionTotals {
-    /// Exact: what is left of elapsed time, blocked or stopped.
-    pub fn blocked_ns(&self) -> Option<u128> {
+    fn left_ns(&self) -> Option<u128> {
         let off = self.elapsed_ns?.saturating_sub(self.on_cpu_ns?);
         Some(off.saturating_sub(self.run_queue_ns?))
     }
@@ -92,6 +106,7 @@ impl SessionTotals {
         add(&mut self.elapsed_ns, other.elapsed_ns);
         add(&mut self.on_cpu_ns, other.on_cpu_ns);
         add(&mut self.run_queue_ns, other.run_queue_ns);
+        self.blocked_ns = self.left_ns();
         self.accounted_ns += other.accounted_ns;
         self.active_ns += other.active_ns;
         self.unsampled_ns += other.unsampled_ns;
@@ -231,6 +246,7 @@ impl Totals {
         let none = self.totals.elapsed_ns.map(|_| 0);
         self.totals.on_cpu_ns = sum(Counter::OnCpu).or(none);
         self.totals.run_queue_ns = sum(Counter::RunQueue).or(none);
+        self.totals.blocked_ns = self.totals.left_ns();
         self.totals.torn = sum(Counter::Torn).unwrap_or(0);
         self.totals.torn_stacks = sum(Counter::TornStack).unwrap_or(0);
         self.totals.displaced = sum(Counter::Displaced).unwrap_or(0);

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use dbtime_model::{NO_STACK, StackId, State, Wait};
 
+use serde::Serialize;
+
+use crate::fields;
 use crate::function::MISSING;
 use crate::known_frame::KnownFrame;
 use crate::ledger::Section;
@@ -16,9 +19,10 @@ use crate::scan::Activity;
 use crate::sums::{FidelityMix, StateSums, percent};
 
 /// Time at one stack.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackTime {
     /// What the database says.
+    #[serde(flatten, serialize_with = "fields::wait")]
     pub wait: Wait,
     /// What the operating system says.
     pub state: State,

@@ -7,7 +7,9 @@ use dbtime_model::counter::{PERF_TRACE, STRACE, calls as name};
 use dbtime_model::latency::kind;
 use dbtime_model::recording::Meta;
 use dbtime_model::{ActivityRow, CounterRow, LatencyRow, NO_STACK};
+use serde::{Serialize, Serializer};
 
+use crate::fields;
 use crate::filter::Filter;
 use crate::histogram::Histogram;
 use crate::load::Dimensions;
@@ -15,18 +17,19 @@ use crate::number::counted;
 use crate::sums::percent;
 
 /// All calls of the files.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SystemCalls {
+    /// Time in all of them, nanoseconds.
+    #[serde(rename = "total_us", serialize_with = "fields::us")]
+    pub total_ns: u128,
     /// By call, the longest time first.
     pub calls: Vec<SystemCall>,
-    /// Time in all of them, nanoseconds.
-    pub total_ns: u128,
     /// Signals and page faults, by name.
-    pub others: Vec<(String, u128)>,
+    pub others: BTreeMap<String, u128>,
 }
 
 /// A system call.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SystemCall {
     /// Its name.
     pub name: String,
@@ -37,13 +40,31 @@ pub struct SystemCall {
     /// Of these, those of which it is not known how long they took; of a summary none, though single ones are not known.
     pub untimed: u128,
     /// Time in it, nanoseconds.
+    #[serde(rename = "total_us", serialize_with = "fields::us")]
     pub total_ns: u128,
     /// In percent of all calls.
     pub percent: Option<f64>,
     /// Time of one, nanoseconds; none when none has a time.
+    #[serde(rename = "mean_us", serialize_with = "fields::us_if_known")]
     pub mean_ns: Option<u128>,
     /// Single calls; empty when only their sum is known.
+    #[serde(flatten, serialize_with = "quantiles")]
     pub latency: Histogram,
+}
+
+fn quantiles<S: Serializer>(latency: &Histogram, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Quantiles {
+        p50_us: Option<f64>,
+        p99_us: Option<f64>,
+        max_us: Option<f64>,
+    }
+    let quantiles = Quantiles {
+        p50_us: latency.quantile_us(0.5),
+        p99_us: latency.quantile_us(0.99),
+        max_us: latency.longest_us(),
+    };
+    quantiles.serialize(to)
 }
 
 impl SystemCalls {
@@ -166,7 +187,7 @@ impl SystemCallsBuilder {
         SystemCalls {
             calls,
             total_ns,
-            others: self.others.into_iter().collect(),
+            others: self.others,
         }
     }
 }

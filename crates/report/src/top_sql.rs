@@ -6,18 +6,22 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::{SessionState, State, Wait};
+use serde::{Serialize, Serializer};
 
+use crate::fields;
 use crate::ledger::Section;
 use crate::load::Dimensions;
 use crate::scan::Activity;
-use crate::sums::Sums;
+use crate::sums::{FidelityMix, Sums};
 
 /// DB time of one statement.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatementTime {
     /// Its id, or fingerprint; 0 = none was known at that moment.
+    #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub id: u64,
     /// Its name in the database, where it has one (Oracle: `sql_id`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sql_id: Option<String>,
     /// Its text; none when it was not read.
     pub text: Option<String>,
@@ -26,11 +30,40 @@ pub struct StatementTime {
     /// Users who ran it.
     pub users: Vec<String>,
     /// Its DB time.
+    #[serde(flatten, serialize_with = "times")]
     pub sums: Sums,
-    /// The wait event with most of it ([`Wait::none`] on a CPU or in no wait event), and its part, nanoseconds.
-    pub main_wait: (Wait, u128),
-    /// The state with most of it, and its part, nanoseconds.
-    pub main_state: (State, u128),
+    /// The wait event with most of it: [`Wait::none`] on a CPU or in no wait event.
+    #[serde(serialize_with = "fields::text")]
+    pub main_wait: Wait,
+    /// Its part, nanoseconds.
+    pub main_wait_ns: u128,
+    /// The state with most of it.
+    pub main_state: State,
+    /// Its part, nanoseconds.
+    pub main_state_ns: u128,
+    /// Samples that it rests on.
+    pub samples: u128,
+    /// How the times came to be.
+    pub fidelity: Option<FidelityMix>,
+}
+
+fn times<S: Serializer>(sums: &Sums, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Times {
+        total_ns: u128,
+        on_cpu_ns: u128,
+        runnable_ns: u128,
+        disk_ns: u128,
+        sleep_ns: u128,
+    }
+    let times = Times {
+        total_ns: sums.total_ns(),
+        on_cpu_ns: sums.on_cpu_ns(),
+        runnable_ns: sums.run_queue_ns(),
+        disk_ns: sums.state_ns(State::Disk),
+        sleep_ns: sums.state_ns(State::Sleep),
+    };
+    times.serialize(to)
 }
 
 /// Why there is no [`TopSql`].
@@ -101,18 +134,22 @@ impl TopSqlBuilder {
             .into_iter()
             .map(|(id, of)| {
                 let main_wait = of.waits.into_iter().max_by_key(|(_, ns)| *ns);
+                let (main_wait, main_wait_ns) = main_wait.unwrap_or((Wait::none(), 0));
                 let states = State::ALL.map(|state| (state, of.sums.state_ns(state)));
+                let main_state = states.into_iter().max_by_key(|(_, ns)| *ns);
+                let (main_state, main_state_ns) = main_state.unwrap_or((State::Unknown, 0));
                 StatementTime {
                     id,
                     sql_id: dimensions.sql_id(id).map(str::to_string),
                     text: dimensions.statement(id).map(str::to_string),
                     databases: of.databases.into_iter().collect(),
                     users: of.users.into_iter().collect(),
-                    main_wait: main_wait.unwrap_or((Wait::none(), 0)),
-                    main_state: states
-                        .into_iter()
-                        .max_by_key(|(_, ns)| *ns)
-                        .unwrap_or((State::Unknown, 0)),
+                    main_wait,
+                    main_wait_ns,
+                    main_state,
+                    main_state_ns,
+                    samples: of.sums.samples,
+                    fidelity: of.sums.fidelity(),
                     sums: of.sums,
                 }
             })

@@ -133,7 +133,7 @@ fn the_database_view_is_reconciled_step_by_step() {
     assert_eq!(view.cpu_ns, ms(2_260));
     assert_eq!(view.wait_ns, ms(1_900 + 1_500));
     assert_eq!(view.db_time_ns, ms(4_600));
-    let percent = view.percent_of_db_time().expect("there is DB time");
+    let percent = view.percent_of_db_time.expect("there is DB time");
     assert!((percent - 5_660.0 / 46.0).abs() < 1e-9, "{percent}");
     assert_eq!(
         view.steps(),
@@ -308,7 +308,7 @@ fn a_command_that_no_cpu_takes_up_is_db_time() {
     let saturation = report.saturation.expect("times");
     assert_eq!(saturation.run_queue_ns, ms(5_000));
     assert_eq!(
-        saturation.sentence().as_deref(),
+        saturation.sentence.as_deref(),
         Some(
             "1 CPU saturated: 5.000 s waiting for a CPU after a command came; 1.2 sessions in the run queue on \
              average."
@@ -431,7 +431,7 @@ fn a_session_shows_the_kernels_totals_beside_what_was_accounted() {
     assert_eq!(first.accounted_ns, ms(4_000));
     assert_eq!(first.on_cpu_ns, Some(ms(2_260)));
     assert_eq!(first.run_queue_ns, Some(ms(60)));
-    assert_eq!(first.blocked_ns(), Some(ms(1_680)));
+    assert_eq!(first.blocked_ns, Some(ms(1_680)));
     assert_eq!(first.active_ns, ms(3_100));
     assert_eq!(first.unsampled_ns, ms(100));
     assert_eq!(first.torn, 9);
@@ -439,10 +439,10 @@ fn a_session_shows_the_kernels_totals_beside_what_was_accounted() {
     // A counter that did not grow has no row: the kernel was asked, and it was nothing.
     let second = &sessions.0[1].totals;
     assert_eq!((second.on_cpu_ns, second.run_queue_ns), (Some(0), Some(0)));
-    assert_eq!(second.blocked_ns(), Some(ms(4_000)));
+    assert_eq!(second.blocked_ns, Some(ms(4_000)));
     // The checkpointer has no counters: not known is not zero.
     assert_eq!(sessions.0[2].totals.elapsed_ns, None);
-    assert_eq!(sessions.0[2].totals.blocked_ns(), None);
+    assert_eq!(sessions.0[2].totals.blocked_ns, None);
 }
 
 #[test]

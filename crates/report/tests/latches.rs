@@ -82,7 +82,7 @@ fn asked(filter: Filter) -> LatchReport {
 
 fn ms(latch: &Latch) -> [u128; 6] {
     let ns = [
-        latch.held_ns(),
+        latch.held_ns,
         latch.exclusive_ns,
         latch.shared_ns,
         latch.queued_ns,
@@ -108,7 +108,7 @@ fn holders_and_waiters_of_a_lock_stand_together() {
     assert_eq!(report.active_ns, 1_040 * u128::from(MS));
     assert_eq!(report.not_known_ns, 20 * u128::from(MS));
     let code: Vec<Vec<&str>> = [&write.holdings[0], &mapping.holdings[0]]
-        .map(|holding| holding.code[0].0.iter().map(AsRef::as_ref).collect())
+        .map(|holding| holding.code[0].functions.iter().map(AsRef::as_ref).collect())
         .into();
     // Code without a name stands there only where nothing else does.
     assert_eq!(
@@ -121,11 +121,11 @@ fn holders_and_waiters_of_a_lock_stand_together() {
     for latch in &report.latches {
         assert_eq!(
             latch.holdings.iter().map(|holding| holding.ns).sum::<u128>(),
-            latch.held_ns()
+            latch.held_ns
         );
         assert_eq!(
             latch.single.iter().map(|single| single.ns).sum::<u128>(),
-            latch.held_ns()
+            latch.held_ns
         );
     }
 }

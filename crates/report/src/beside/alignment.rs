@@ -5,6 +5,8 @@
 //! call, no more than keeps its begin before that of the call. Wrong matches allow ranges anywhere, right ones the same: the
 //! shift is the middle of what most matches allow, and may be off by half of its width.
 
+use serde::Serialize;
+
 use super::Event;
 
 /// Waits and calls that are held against each other.
@@ -45,7 +47,7 @@ const FEWEST: u64 = 3;
 const ZONE_NS: i64 = 900_000_000_000;
 
 /// How the times of waits were brought onto the clock of the calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Alignment {
     /// What was added to the times of the waits, nanoseconds.
     pub shift_ns: i64,

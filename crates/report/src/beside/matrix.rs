@@ -2,25 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Serialize, Serializer};
+
 use super::Event;
 use crate::number::counted;
 use crate::sums::percent;
 
 /// The time that both traces cover, nanoseconds.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Matrix {
-    /// All of it.
-    pub elapsed_ns: u64,
-    /// System calls, the longest time first: the columns.
-    pub calls: Vec<CallTime>,
     /// Wait events, the longest time first.
     pub waits: Vec<WaitCalls>,
     /// What was outside of all waits; its `count` is 0.
+    #[serde(rename = "outside_of_waits", serialize_with = "times")]
     pub outside: WaitCalls,
+    /// System calls, the longest time first: the columns.
+    pub calls: Vec<CallTime>,
 }
 
 /// Time in a system call.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CallTime {
     /// The call.
     pub name: String,
@@ -31,7 +32,7 @@ pub struct CallTime {
 }
 
 /// A wait event and the calls that were made in it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct WaitCalls {
     /// `class:event`.
     pub event: String,
@@ -43,23 +44,33 @@ pub struct WaitCalls {
     pub with_one_call: u64,
     /// Waits with none.
     pub without_call: u64,
-    /// Time by call, the longest first.
-    pub calls: Vec<CallTime>,
+    /// Waits with several calls inside.
+    pub with_more_calls: u64,
     /// Time in no traced call.
     pub in_none_ns: u64,
+    /// Time by call, the longest first.
+    pub calls: Vec<CallTime>,
+}
+
+fn times<S: Serializer>(outside: &WaitCalls, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Times<'a> {
+        ns: u64,
+        in_none_ns: u64,
+        calls: &'a [CallTime],
+    }
+    let times = Times {
+        ns: outside.ns,
+        in_none_ns: outside.in_none_ns,
+        calls: &outside.calls,
+    };
+    times.serialize(to)
 }
 
 impl WaitCalls {
     /// The same in percent of its time.
     pub fn in_none_percent(&self) -> Option<f64> {
         percent(self.in_none_ns.into(), self.ns.into())
-    }
-
-    /// Waits with several calls inside.
-    pub fn with_more_calls(&self) -> u64 {
-        self.count
-            .saturating_sub(self.with_one_call)
-            .saturating_sub(self.without_call)
     }
 
     /// Time in all calls but these.
@@ -170,7 +181,6 @@ pub(super) fn of(waits: &[Event], calls: &[Event], elapsed_ns: u64, names: &[Str
         .collect();
     waits.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.event.cmp(&b.event)));
     Matrix {
-        elapsed_ns,
         calls: call_times(of_calls, names),
         waits,
         outside: named("", outside, names),
@@ -184,6 +194,10 @@ fn named(event: &str, row: Row, names: &[String]) -> WaitCalls {
         ns: row.ns,
         with_one_call: row.with_one_call,
         without_call: row.without_call,
+        with_more_calls: row
+            .count
+            .saturating_sub(row.with_one_call)
+            .saturating_sub(row.without_call),
         calls: call_times(row.calls, names),
         in_none_ns: row.in_none_ns,
     }

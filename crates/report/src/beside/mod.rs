@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 
 use dbtime_model::{SpanRow, span};
 
+use serde::{Serialize, Serializer};
+
 pub use alignment::Alignment;
 pub use matrix::{CallTime, Matrix, WaitCalls};
 
@@ -28,35 +30,45 @@ use crate::filter::{Filter, SECOND_US};
 use crate::load::{Dimensions, Source};
 
 /// All processes of which there are both.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Beside {
     /// One for each process, in the order of their numbers.
     pub pairs: Vec<Pair>,
     /// Processes of which there are waits and no calls; 0 = a trace that does not say its process.
+    #[serde(rename = "pids_without_calls")]
     pub without_calls: Vec<u32>,
     /// Processes of which there are calls and no waits.
+    #[serde(rename = "pids_without_waits")]
     pub without_waits: Vec<u32>,
 }
 
 /// Waits and calls of one process.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pair {
     /// The process; 0 = neither says it.
     pub pid: u32,
     /// What does not say its process, if anything does not: both are taken for the same, because there are no others.
+    #[serde(rename = "is_pid_assumed", serialize_with = "is_some")]
     pub unnamed: Option<Unnamed>,
-    /// How the clocks were brought together.
-    pub alignment: Alignment,
     /// Begin of the time that both cover, nanoseconds since the Unix epoch by the clock of the calls.
     pub from_ns: i64,
     /// Its end.
     pub to_ns: i64,
+    /// From begin to end, nanoseconds.
+    pub elapsed_ns: u64,
+    /// How the clocks were brought together.
+    pub alignment: Alignment,
     /// Waits that are not wholly in it.
     pub waits_left_out: u64,
     /// Calls that are not wholly in it.
     pub calls_left_out: u64,
     /// Where the time was.
+    #[serde(flatten)]
     pub matrix: Matrix,
+}
+
+fn is_some<S: Serializer>(unnamed: &Option<Unnamed>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bool(unnamed.is_some())
 }
 
 /// Which traces do not say their process.
@@ -211,19 +223,16 @@ fn pair(pid: u32, unnamed: Option<Unnamed>, mut events: [Vec<Event>; 2], names: 
     };
     let (waits, waits_left_out) = within(waits);
     let (calls, calls_left_out) = within(calls);
+    let elapsed_ns = to_ns.saturating_sub(from_ns).unsigned_abs();
     Pair {
         pid,
         unnamed,
         alignment,
         from_ns,
         to_ns,
+        elapsed_ns,
         waits_left_out,
         calls_left_out,
-        matrix: matrix::of(
-            &waits,
-            &calls,
-            to_ns.saturating_sub(from_ns).unsigned_abs(),
-            names,
-        ),
+        matrix: matrix::of(&waits, &calls, elapsed_ns, names),
     }
 }

@@ -4,7 +4,10 @@ use std::fmt;
 
 use dbtime_model::{State, StateGroup, Wait, WaitKind};
 
+use serde::Serialize;
+
 use super::ranges::{RangeLedger, side_by_side};
+use crate::fields;
 
 /// What a part of a command's time is put down to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,9 +49,10 @@ impl Cause {
 }
 
 /// Time of a cause in two ranges, nanoseconds per command.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CauseTime {
     /// What it is.
+    #[serde(serialize_with = "fields::text")]
     pub cause: Cause,
     /// In the middle half.
     pub median_ns: f64,

@@ -15,9 +15,12 @@ use dbtime_model::latency::kind;
 use dbtime_model::recording::Meta;
 use dbtime_model::{LatencyRow, State, Wait};
 
+use serde::Serialize;
+
 pub use causes::{Cause, CauseTime};
 pub use ranges::{RangeLedger, RangeRow};
 
+use crate::fields;
 use crate::filter::Filter;
 use crate::histogram::Histogram;
 use crate::load::Source;
@@ -63,13 +66,15 @@ pub struct CommandReport {
 }
 
 /// Commands of one statement.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatementCommands {
     /// The database's id of it; 0 = not known.
+    #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub id: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
     /// They.
+    #[serde(flatten, serialize_with = "crate::json::commands")]
     pub commands: Commands,
 }
 

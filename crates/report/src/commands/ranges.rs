@@ -1,8 +1,12 @@
 //! Commands by latency, and the ledgers of ranges of them.
 
+use serde::Serialize;
+
 use std::collections::BTreeMap;
 
 use dbtime_model::{State, Wait};
+
+use crate::fields;
 
 /// With fewer commands there is no middle half and no slowest hundredth that are worth a comparison.
 const FEWEST: u64 = 20;
@@ -23,9 +27,10 @@ pub struct RangeLedger {
 }
 
 /// One line of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RangeRow {
     /// Wait event.
+    #[serde(serialize_with = "fields::text")]
     pub wait: Wait,
     /// What the operating system says.
     pub state: State,

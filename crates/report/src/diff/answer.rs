@@ -5,7 +5,10 @@ use std::sync::Arc;
 use dbtime_model::recording::Meta;
 use dbtime_model::{State, Wait};
 
+use serde::{Serialize, Serializer};
+
 use crate::causes::CausePart;
+use crate::fields;
 use crate::function::Function;
 use crate::histogram::Histogram;
 use crate::scan::Period;
@@ -61,15 +64,19 @@ pub enum Place {
 }
 
 /// A difference of time (of samples, where work is counted in them).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
     /// Where.
+    #[serde(flatten, serialize_with = "crate::json::place")]
     pub place: Place,
     /// Nanoseconds (samples) of both sides, as recorded.
+    #[serde(flatten, serialize_with = "recorded")]
     pub values: [u128; 2],
     /// Of these, those in the function, or at the end of the path, itself; the same where that says nothing.
+    #[serde(flatten, serialize_with = "self_recorded")]
     pub self_values: [u128; 2],
     /// `values` per unit of work.
+    #[serde(flatten, serialize_with = "good_and_bad")]
     pub per_unit: [f64; 2],
     /// Bad less good, per unit of work: of `self_values` for functions, else of `values`.
     pub difference: f64,
@@ -139,43 +146,49 @@ pub struct CauseChanges {
 }
 
 /// A difference of latencies of single events.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LatencyChange {
     /// Kind of event.
     pub kind: String,
     /// Name of the event.
     pub name: String,
     /// Events per unit of work.
+    #[serde(flatten, serialize_with = "per_unit")]
     pub per_unit: [f64; 2],
+    /// Time per unit of work: bad less good, nanoseconds.
+    #[serde(rename = "difference_ns_per_unit")]
+    pub difference: f64,
     /// Mean, p50, p95, p99.
     pub quantities: Vec<LatencyQuantity>,
     /// All events.
+    #[serde(flatten, serialize_with = "histograms")]
     pub histograms: [Histogram; 2],
-    /// Time per unit of work: bad less good, nanoseconds.
-    pub difference: f64,
 }
 
 /// A quantity of a distribution.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LatencyQuantity {
     /// `mean`, `p50`, `p95`, `p99`.
     pub name: &'static str,
     /// Nanoseconds; none without events.
+    #[serde(flatten, serialize_with = "ns")]
     pub ns: [Option<f64>; 2],
     /// Whether they differ.
     pub verdict: Verdict,
 }
 
 /// A difference of a counter.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CounterChange {
     /// Who counts.
     pub source: String,
     /// What.
     pub name: String,
     /// Growth on both sides.
+    #[serde(flatten, serialize_with = "recorded")]
     pub values: [i128; 2],
     /// The same per unit of work.
+    #[serde(flatten, serialize_with = "good_and_bad")]
     pub per_unit: [f64; 2],
     /// Whether they differ.
     pub verdict: Verdict,
@@ -197,11 +210,13 @@ pub struct DiffStack {
 }
 
 /// What is known of one side.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DiffSide {
     /// What the recording says about itself.
+    #[serde(serialize_with = "fields::meta")]
     pub meta: Meta,
     /// The time it covers.
+    #[serde(flatten, serialize_with = "fields::period")]
     pub period: Period,
     /// DB time in nanoseconds.
     pub db_time_ns: u128,
@@ -314,4 +329,29 @@ impl Diff {
         )
         .any(|change| change.verdict == Verdict::Significant)
     }
+}
+
+fn recorded<T: Serialize, S: Serializer>(values: &[T; 2], to: S) -> Result<S::Ok, S::Error> {
+    fields::pair(["good_recorded", "bad_recorded"], values, to)
+}
+
+fn self_recorded<S: Serializer>(values: &[u128; 2], to: S) -> Result<S::Ok, S::Error> {
+    fields::pair(["good_self_recorded", "bad_self_recorded"], values, to)
+}
+
+fn good_and_bad<S: Serializer>(values: &[f64; 2], to: S) -> Result<S::Ok, S::Error> {
+    fields::pair(["good", "bad"], values, to)
+}
+
+fn per_unit<S: Serializer>(values: &[f64; 2], to: S) -> Result<S::Ok, S::Error> {
+    fields::pair(["good_per_unit", "bad_per_unit"], values, to)
+}
+
+fn ns<S: Serializer>(values: &[Option<f64>; 2], to: S) -> Result<S::Ok, S::Error> {
+    fields::pair(["good_ns", "bad_ns"], values, to)
+}
+
+fn histograms<S: Serializer>(histograms: &[Histogram; 2], to: S) -> Result<S::Ok, S::Error> {
+    let buckets = [&histograms[0], &histograms[1]].map(Histogram::power_of_two_us);
+    fields::pair(["good_histogram", "bad_histogram"], &buckets, to)
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use dbtime_model::recording::KernelTrace;
 
+use serde::Serialize;
+
 use super::paths::Paths;
 use super::{known, named, read};
 use crate::filter::Filter;
@@ -26,7 +28,7 @@ pub struct DiveSide {
 }
 
 /// A function, or a call path, in both. Numbers are per call, first GOOD's, then BAD's.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DiveChange {
     /// The function, with its callers before it where it is a path.
     pub path: Vec<String>,

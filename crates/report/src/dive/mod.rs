@@ -12,12 +12,15 @@ mod summary;
 use dbtime_model::recording::{KernelTrace, Meta, Problem};
 use dbtime_model::{Fidelity, Frame, State};
 
+use serde::Serialize;
+
 pub use difference::{DiveChange, DiveDiff, DiveSide, dive_diff};
 pub use one_call::{CallChoice, SpanLine, TracedCall};
 pub use paths::{ChildOf, ChildrenOf, Durations, FunctionDurations, PathDurations, PathTree};
 pub use samples::{SampledFunction, SampledInterval, SampledPath, TimerSamples};
 pub use summary::{CallSummary, LayerPart};
 
+use crate::fields;
 use crate::filter::Filter;
 use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
@@ -64,28 +67,36 @@ pub struct DiveOptions {
 }
 
 /// What is asked of [`DiveView`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum DiveAnswer {
     /// [`DiveView::Summary`]: functions by their own time.
+    #[serde(rename = "functions")]
     Summary(Vec<FunctionDurations>),
     /// [`DiveView::Tree`]
+    #[serde(rename = "tree")]
     Tree(PathTree),
     /// [`DiveView::Functions`]
+    #[serde(rename = "functions")]
     Functions(Vec<FunctionDurations>),
     /// [`DiveView::Children`]
+    #[serde(untagged)]
     Children(ChildrenOf),
     /// [`DiveView::Call`]
+    #[serde(untagged)]
     Call(TracedCall),
 }
 
 /// A trace of the kernel.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DiveReport {
     /// What the recording says about itself.
+    #[serde(serialize_with = "fields::meta")]
     pub meta: Meta,
     /// Which rows count.
+    #[serde(skip)]
     pub filter: Filter,
     /// The time it covers.
+    #[serde(skip)]
     pub period: Period,
     /// What is known of the trace as a whole.
     pub trace: KernelTrace,
@@ -100,8 +111,10 @@ pub struct DiveReport {
     /// What a timer found the calls at; none when there was no timer.
     pub samples: Option<TimerSamples>,
     /// The answer.
+    #[serde(flatten)]
     pub answer: DiveAnswer,
     /// Functions or paths that are not shown.
+    #[serde(rename = "not_shown")]
     pub others: usize,
     /// What could not be read.
     pub problems: Vec<String>,

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use dbtime_model::recording::Problem;
 use dbtime_model::{SpanRow, State, span};
 
+use serde::Serialize;
+
 use super::samples::without_interval;
 use super::{DiveOptions, module_of};
 use crate::kernel_layers::is_foreign_root;
@@ -39,9 +41,10 @@ impl FromStr for CallChoice {
 }
 
 /// A call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedCall {
     /// Its number, from 1.
+    #[serde(rename = "call")]
     pub number: u64,
     /// Process number and name of the task that made it.
     pub pid: u32,
@@ -52,11 +55,12 @@ pub struct TracedCall {
     /// What happened in it, in order.
     pub spans: Vec<SpanLine>,
     /// Steps deeper than was asked for.
+    #[serde(skip)]
     pub deeper: usize,
 }
 
 /// A step of a call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SpanLine {
     /// Function, or the two tracepoints that it lies between.
     pub function: String,
@@ -71,8 +75,10 @@ pub struct SpanLine {
     /// Off CPU in this state; none = a function, or an interval.
     pub off: Option<State>,
     /// A timer sample found the task in this function: a moment.
+    #[serde(rename = "sample")]
     pub is_sample: bool,
     /// True for what an interrupt did, or preemption; of a sample, or the tracer.
+    #[serde(rename = "foreign")]
     pub is_foreign: bool,
 }
 

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::latency::kind;
 use dbtime_model::{ActivityRow, Frame, LatencyRow};
 
+use serde::{Serialize, Serializer};
+
 use super::{STATES, module_of};
 use crate::histogram::Histogram;
 use crate::kernel_layers::{is_call_root, is_foreign_root};
@@ -17,6 +19,32 @@ pub struct Durations {
     pub histogram: Histogram,
     /// The shortest, nanoseconds; none when it was not recorded.
     pub min_ns: Option<u64>,
+}
+
+impl Serialize for Durations {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Numbers {
+            count: u128,
+            total_ns: u128,
+            min_ns: Option<u64>,
+            avg_ns: Option<u128>,
+            p50_ns: Option<u64>,
+            p99_ns: Option<u64>,
+            max_ns: u64,
+        }
+        let all = &self.histogram;
+        let numbers = Numbers {
+            count: all.count(),
+            total_ns: all.sum_ns(),
+            min_ns: self.min_ns,
+            avg_ns: all.mean_ns(),
+            p50_ns: all.quantile(0.5),
+            p99_ns: all.quantile(0.99),
+            max_ns: all.max_ns(),
+        };
+        numbers.serialize(to)
+    }
 }
 
 impl Durations {
@@ -40,7 +68,7 @@ impl Durations {
 }
 
 /// A call path: a function under its callers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathDurations {
     /// Its function; `module` is empty for the kernel itself.
     pub function: String,
@@ -48,61 +76,69 @@ pub struct PathDurations {
     pub module: String,
     /// Callers above it.
     pub depth: usize,
-    /// How long its calls were.
-    pub durations: Durations,
-    /// All of them, or of what was called below where it is no function: nanoseconds.
-    pub total_ns: u128,
     /// On a CPU in the function itself, nanoseconds.
     pub own_ns: u128,
     /// Off CPU at this path, nanoseconds.
     pub off_ns: u128,
+    /// All of them, or of what was called below where it is no function: nanoseconds.
+    #[serde(rename = "inclusive_ns")]
+    pub total_ns: u128,
     /// Nanoseconds of callees that are not shown.
     pub hidden_ns: u128,
+    /// How long its calls were.
+    #[serde(flatten)]
+    pub durations: Durations,
 }
 
 /// All calls merged.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct PathTree {
     /// Callers before callees, the longest of these first.
     pub paths: Vec<PathDurations>,
     /// Call paths that are not shown.
+    #[serde(skip)]
     pub others: usize,
 }
 
 /// A function, whoever called it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FunctionDurations {
     /// Its name.
     pub function: String,
     /// Module it is in; empty for the kernel itself.
     pub module: String,
-    /// How long its calls were.
-    pub durations: Durations,
-    /// Time from its outermost calls to their returns, nanoseconds: recursion counts once.
-    pub total_ns: u128,
     /// On a CPU in the function itself, nanoseconds.
     pub own_ns: u128,
     /// Off CPU in the function itself, nanoseconds.
     pub off_ns: u128,
+    /// Time from its outermost calls to their returns, nanoseconds: recursion counts once.
+    #[serde(rename = "inclusive_ns")]
+    pub total_ns: u128,
+    /// How long its calls were.
+    #[serde(flatten)]
+    pub durations: Durations,
 }
 
 /// A function that another one calls directly.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChildOf {
     /// Its name.
     pub function: String,
     /// Module it is in; empty for the kernel itself.
     pub module: String,
     /// How long these calls were.
+    #[serde(flatten)]
     pub durations: Durations,
 }
 
 /// What a function calls directly. Its total is its own time, its time off CPU, and that of the children.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChildrenOf {
     /// The function.
     pub function: String,
     /// How long its calls were.
+    #[serde(flatten)]
     pub durations: Durations,
     /// On a CPU in the function itself, nanoseconds.
     pub own_ns: u128,

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use dbtime_model::recording::KernelTrace;
 use dbtime_model::{ActivityRow, Frame};
 
+use serde::Serialize;
+
 use super::paths::Paths;
 use crate::kernel_layers::{INTERRUPT_ROOT, PREEMPTION_ROOT, TRACING_ROOT, is_foreign_root};
 use crate::load::Dimensions;
@@ -14,7 +16,7 @@ use crate::load::Dimensions;
 const INTERVAL: &str = " → ";
 
 /// What a timer found the calls at, in samples.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TimerSamples {
     /// CPU time of the task from one to the next, nanoseconds.
     pub period_ns: u64,
@@ -29,19 +31,22 @@ pub struct TimerSamples {
     /// By function, of the calls' own work: the most own samples first.
     pub functions: Vec<SampledFunction>,
     /// Functions that are not shown.
+    #[serde(rename = "functions_not_shown")]
     pub other_functions: usize,
     /// By the two tracepoints between which they fell, of the calls' own work: the most first.
     pub intervals: Vec<SampledInterval>,
     /// Intervals that are not shown.
+    #[serde(rename = "intervals_not_shown")]
     pub other_intervals: usize,
     /// By call path, callers before callees, the most samples first.
     pub paths: Vec<SampledPath>,
     /// Call paths that are not shown.
+    #[serde(rename = "paths_not_shown")]
     pub other_paths: usize,
 }
 
 /// A function, whoever called it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SampledFunction {
     /// Its name.
     pub function: String,
@@ -54,7 +59,7 @@ pub struct SampledFunction {
 }
 
 /// What lies between two tracepoints.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SampledInterval {
     /// Both of them.
     pub interval: String,
@@ -63,7 +68,7 @@ pub struct SampledInterval {
 }
 
 /// A function under its callers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SampledPath {
     /// Its name.
     pub function: String,

@@ -4,23 +4,32 @@ use std::collections::BTreeMap;
 
 use dbtime_model::{Frame, State};
 
+use serde::{Serialize, Serializer};
+
 use super::STATES;
 use super::paths::{Durations, Paths};
 use crate::kernel_layers::{INTERRUPT_ROOT, KernelLayer, PREEMPTION_ROOT, is_call_root, kernel_layer};
 
 /// Calls that begin with the same function.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallSummary {
     /// The function.
     pub function: String,
     /// How long they were, without interrupts and preemption.
+    #[serde(flatten)]
     pub durations: Durations,
     /// By state: nanoseconds, states without any left out.
+    #[serde(serialize_with = "by_name")]
     pub states: Vec<(State, u128)>,
 }
 
+fn by_name<S: Serializer>(states: &[(State, u128)], to: S) -> Result<S::Ok, S::Error> {
+    let states = states.iter().map(|(state, ns)| (state.as_str(), ns));
+    states.collect::<BTreeMap<_, _>>().serialize(to)
+}
+
 /// A part of the time of calls.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerPart {
     /// Layer of the kernel, or `off CPU`.
     pub layer: String,

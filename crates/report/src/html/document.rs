@@ -160,7 +160,7 @@ impl<'a> Document<'a> {
         let report = &page.report;
         let meta = &report.meta;
         let mut sentences: Vec<String> = Vec::new();
-        sentences.extend(report.saturation.and_then(|saturation| saturation.sentence()));
+        sentences.extend(report.saturation.as_ref().and_then(|of| of.sentence.clone()));
         sentences.push(report.database_view.explanation.clone());
         let (sessions, names) = sessions(page);
         // Reports of traces have them elsewhere.

@@ -1,18 +1,17 @@
 //! Commands by statement, and what the slow ones did differently.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Head;
-use crate::commands::{CauseTime, CommandReport, Commands, RangeLedger, RangeRow, StatementCommands};
-use crate::group::known_query_id;
+use crate::commands::{CauseTime, CommandReport, Commands, RangeRow, StatementCommands};
 use crate::histogram::Histogram;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     #[serde(flatten)]
     head: Head<'a>,
-    all: CommandsJson,
-    statements: Vec<StatementJson<'a>>,
+    all: CommandsJson<'a>,
+    statements: &'a [StatementCommands],
     statements_not_shown: usize,
     not_shown: LatenciesJson,
     latencies_lost: u64,
@@ -20,22 +19,13 @@ pub(super) struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct StatementJson<'a> {
-    /// As PostgreSQL prints it: signed; none: no statement was known.
-    query: Option<String>,
-    text: Option<&'a str>,
-    #[serde(flatten)]
-    commands: CommandsJson,
-}
-
-#[derive(Serialize)]
-struct CommandsJson {
+struct CommandsJson<'a> {
     #[serde(flatten)]
     latencies: LatenciesJson,
     /// None of too few commands.
-    ledger: Option<LedgersJson>,
+    ledger: Option<LedgersJson<'a>>,
     /// What the slowest do more, the most first.
-    causes: Vec<CauseJson>,
+    causes: Vec<CauseTime>,
 }
 
 #[derive(Serialize)]
@@ -52,30 +42,15 @@ struct LatenciesJson {
 
 /// Each sums to its mean latency.
 #[derive(Serialize)]
-struct LedgersJson {
+struct LedgersJson<'a> {
     /// Commands of the middle half: a bucket at an end counts in part.
     median_commands: f64,
     median_mean_ns: f64,
-    median: Vec<RowJson>,
+    median: &'a [RangeRow],
     /// Of the slowest hundredth.
     slow_commands: f64,
     slow_mean_ns: f64,
-    slow: Vec<RowJson>,
-}
-
-#[derive(Serialize)]
-struct RowJson {
-    wait: String,
-    state: &'static str,
-    /// Mean per command.
-    ns: f64,
-}
-
-#[derive(Serialize)]
-struct CauseJson {
-    cause: String,
-    median_ns: f64,
-    slow_ns: f64,
+    slow: &'a [RangeRow],
 }
 
 impl<'a> From<&'a CommandReport> for Document<'a> {
@@ -83,7 +58,7 @@ impl<'a> From<&'a CommandReport> for Document<'a> {
         Document {
             head: Head::of(&report.meta, report.period),
             all: (&report.all).into(),
-            statements: report.statements.iter().map(StatementJson::from).collect(),
+            statements: &report.statements,
             statements_not_shown: report.others.0,
             not_shown: (&report.others.1).into(),
             latencies_lost: report.meta.quality.latencies_lost,
@@ -92,30 +67,25 @@ impl<'a> From<&'a CommandReport> for Document<'a> {
     }
 }
 
-impl<'a> From<&'a StatementCommands> for StatementJson<'a> {
-    fn from(of: &'a StatementCommands) -> StatementJson<'a> {
-        StatementJson {
-            query: known_query_id(of.id),
-            text: of.text.as_deref(),
-            commands: (&of.commands).into(),
-        }
-    }
+/// Latencies, both ledgers and causes of some commands.
+pub(crate) fn commands<S: Serializer>(commands: &Commands, to: S) -> Result<S::Ok, S::Error> {
+    CommandsJson::from(commands).serialize(to)
 }
 
-impl From<&Commands> for CommandsJson {
-    fn from(commands: &Commands) -> CommandsJson {
+impl<'a> From<&'a Commands> for CommandsJson<'a> {
+    fn from(commands: &'a Commands) -> CommandsJson<'a> {
         let ledger = commands.median.as_ref().zip(commands.slow.as_ref());
         CommandsJson {
             latencies: (&commands.latencies).into(),
             ledger: ledger.map(|(median, slow)| LedgersJson {
                 median_commands: median.commands,
                 median_mean_ns: median.mean_ns,
-                median: rows(median),
+                median: &median.rows,
                 slow_commands: slow.commands,
                 slow_mean_ns: slow.mean_ns,
-                slow: rows(slow),
+                slow: &slow.rows,
             }),
-            causes: commands.causes().iter().map(CauseJson::from).collect(),
+            causes: commands.causes(),
         }
     }
 }
@@ -133,23 +103,4 @@ impl From<&Histogram> for LatenciesJson {
             max_ns: (latencies.count() > 0).then(|| latencies.max_ns()),
         }
     }
-}
-
-impl From<&CauseTime> for CauseJson {
-    fn from(of: &CauseTime) -> CauseJson {
-        CauseJson {
-            cause: of.cause.to_string(),
-            median_ns: of.median_ns,
-            slow_ns: of.slow_ns,
-        }
-    }
-}
-
-fn rows(ledger: &RangeLedger) -> Vec<RowJson> {
-    let row = |row: &RangeRow| RowJson {
-        wait: row.wait.to_string(),
-        state: row.state.as_str(),
-        ns: row.ns,
-    };
-    ledger.rows.iter().map(row).collect()
 }

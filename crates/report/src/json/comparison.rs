@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::trace::CallViewJson;
-use super::{MetaJson, timestamp, us, us_if_known};
+use super::{MetaJson, us_if_known};
 use crate::comparison::{
     BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, Difference,
 };
+use crate::fields::{ns_as_us as us, timestamp};
 use crate::histogram::Histogram;
 use crate::sums::percent;
+use crate::trace::CallView;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -29,7 +30,7 @@ struct SourceJson<'a> {
     meta: MetaJson<'a>,
     from: Option<String>,
     to: Option<String>,
-    call_view: Option<CallViewJson>,
+    call_view: Option<CallView>,
     problems: &'a [String],
 }
 
@@ -120,7 +121,7 @@ impl<'a> From<&'a ComparedSource> for SourceJson<'a> {
             meta: (&source.meta).into(),
             from: timestamp(source.period.from_us),
             to: timestamp(source.period.to_us),
-            call_view: source.calls.as_ref().map(CallViewJson::from),
+            call_view: source.calls,
             problems: &source.problems,
         }
     }

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::diff_causes::CausesJson;
-use super::{MetaJson, timestamp};
 use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange};
 use crate::function::Function;
 use crate::group::known_query_id;
-use crate::histogram::Histogram;
 use crate::work::WorkUnit;
 
 #[derive(Serialize)]
@@ -28,23 +26,23 @@ pub(super) struct Document<'a> {
     per: &'static str,
     /// Unit of `good`, `bad` and `difference`: `ns` or `samples`.
     value: &'static str,
-    good: SideJson<'a>,
-    bad: SideJson<'a>,
+    good: &'a DiffSide,
+    bad: &'a DiffSide,
     warnings: &'a [String],
     common_factor: f64,
     noise: NoiseJson,
-    db_time: ChangeJson<'a>,
+    db_time: &'a Change,
     /// By what the statements are divided; null when one side knows none.
     statements_per: Option<&'static str>,
     statements: Vec<StatementJson<'a>>,
     causes: CausesJson<'a>,
-    cells: Vec<ChangeJson<'a>>,
-    waits: Vec<ChangeJson<'a>>,
-    functions: Vec<ChangeJson<'a>>,
-    paths: Vec<ChangeJson<'a>>,
-    modules: Vec<ChangeJson<'a>>,
-    latencies: Vec<LatencyJson<'a>>,
-    counters: Vec<CounterJson<'a>>,
+    cells: &'a [Change],
+    waits: &'a [Change],
+    functions: &'a [Change],
+    paths: &'a [Change],
+    modules: &'a [Change],
+    latencies: &'a [LatencyChange],
+    counters: &'a [CounterChange],
     problems: &'a [String],
 }
 
@@ -53,19 +51,6 @@ pub(super) struct Document<'a> {
 struct NewJson<'a> {
     name: &'a str,
     percent_of_bad: f64,
-}
-
-#[derive(Serialize)]
-struct SideJson<'a> {
-    meta: MetaJson<'a>,
-    from: Option<String>,
-    to: Option<String>,
-    elapsed_ns: u128,
-    db_time_ns: u128,
-    samples: u128,
-    work: f64,
-    slices: usize,
-    fidelity: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -79,28 +64,13 @@ struct NoiseJson {
 }
 
 #[derive(Serialize)]
-pub(super) struct ChangeJson<'a> {
-    #[serde(flatten)]
-    place: PlaceJson<'a>,
-    good_recorded: u128,
-    bad_recorded: u128,
-    good_self_recorded: u128,
-    bad_self_recorded: u128,
-    good: f64,
-    bad: f64,
-    difference: f64,
-    percent: f64,
-    verdict: &'static str,
-}
-
-#[derive(Serialize)]
 struct StatementJson<'a> {
     /// As PostgreSQL prints it: signed; null: what belongs to none.
     query: Option<String>,
     sql_id: Option<&'a str>,
     text: Option<&'a str>,
     #[serde(flatten)]
-    change: ChangeJson<'a>,
+    change: &'a Change,
     /// By wait event and state; without verdicts.
     cells: Vec<CellJson<'a>>,
 }
@@ -135,48 +105,8 @@ struct PlaceJson<'a> {
     path: Option<Vec<&'a str>>,
 }
 
-#[derive(Serialize)]
-struct LatencyJson<'a> {
-    kind: &'a str,
-    name: &'a str,
-    good_per_unit: f64,
-    bad_per_unit: f64,
-    difference_ns_per_unit: f64,
-    quantities: Vec<QuantityJson>,
-    good_histogram: Vec<BucketJson>,
-    bad_histogram: Vec<BucketJson>,
-}
-
-#[derive(Serialize)]
-struct QuantityJson {
-    name: &'static str,
-    good_ns: Option<f64>,
-    bad_ns: Option<f64>,
-    verdict: &'static str,
-}
-
-#[derive(Serialize)]
-struct BucketJson {
-    from_us: u64,
-    to_us: u64,
-    count: u128,
-    sum_ns: u128,
-}
-
-#[derive(Serialize)]
-struct CounterJson<'a> {
-    source: &'a str,
-    name: &'a str,
-    good_recorded: i128,
-    bad_recorded: i128,
-    good: f64,
-    bad: f64,
-    verdict: &'static str,
-}
-
 impl<'a> From<&'a Diff> for Document<'a> {
     fn from(diff: &'a Diff) -> Document<'a> {
-        let changes = |changes: &'a [Change]| changes.iter().map(ChangeJson::from).collect();
         Document {
             headline: &diff.headline,
             statement: diff.statements.as_ref().map_or("", |of| of.sentence.as_str()),
@@ -197,8 +127,8 @@ impl<'a> From<&'a Diff> for Document<'a> {
                 WorkUnit::Sample => "samples",
                 _ => "ns",
             },
-            good: (&diff.sides[0]).into(),
-            bad: (&diff.sides[1]).into(),
+            good: &diff.sides[0],
+            bad: &diff.sides[1],
             warnings: &diff.warnings,
             common_factor: diff.common_factor,
             noise: NoiseJson {
@@ -209,7 +139,7 @@ impl<'a> From<&'a Diff> for Document<'a> {
                 smallest_share: diff.noise.smallest_share,
                 tested: diff.noise.tested,
             },
-            db_time: (&diff.total).into(),
+            db_time: &diff.total,
             statements_per: diff.statements.as_ref().map(|of| of.per.as_str()),
             statements: diff
                 .statements
@@ -217,47 +147,14 @@ impl<'a> From<&'a Diff> for Document<'a> {
                 .flat_map(|of| of.changes.iter().map(StatementJson::from))
                 .collect(),
             causes: diff.into(),
-            cells: changes(&diff.cells),
-            waits: changes(&diff.waits),
-            functions: changes(&diff.functions),
-            paths: changes(&diff.paths),
-            modules: changes(&diff.modules),
-            latencies: diff.latencies.iter().map(LatencyJson::from).collect(),
-            counters: diff.counters.iter().map(CounterJson::from).collect(),
+            cells: &diff.cells,
+            waits: &diff.waits,
+            functions: &diff.functions,
+            paths: &diff.paths,
+            modules: &diff.modules,
+            latencies: &diff.latencies,
+            counters: &diff.counters,
             problems: &diff.problems,
-        }
-    }
-}
-
-impl<'a> From<&'a DiffSide> for SideJson<'a> {
-    fn from(side: &'a DiffSide) -> SideJson<'a> {
-        SideJson {
-            meta: (&side.meta).into(),
-            from: timestamp(side.period.from_us),
-            to: timestamp(side.period.to_us),
-            elapsed_ns: side.period.elapsed_ns(),
-            db_time_ns: side.db_time_ns,
-            samples: side.samples,
-            work: side.work,
-            slices: side.slices,
-            fidelity: side.fidelity.map(|fidelity| fidelity.as_str()),
-        }
-    }
-}
-
-impl<'a> From<&'a Change> for ChangeJson<'a> {
-    fn from(change: &'a Change) -> ChangeJson<'a> {
-        ChangeJson {
-            place: (&change.place).into(),
-            good_recorded: change.values[0],
-            bad_recorded: change.values[1],
-            good_self_recorded: change.self_values[0],
-            bad_self_recorded: change.self_values[1],
-            good: change.per_unit[0],
-            bad: change.per_unit[1],
-            difference: change.difference,
-            percent: change.percent,
-            verdict: change.verdict.as_str(),
         }
     }
 }
@@ -271,7 +168,7 @@ impl<'a> From<&'a StatementChange> for StatementJson<'a> {
             },
             sql_id: statement.sql_id.as_deref(),
             text: statement.text.as_deref(),
-            change: (&statement.change).into(),
+            change: &statement.change,
             cells: statement.cells.iter().map(CellJson::from).collect(),
         }
     }
@@ -288,6 +185,11 @@ impl<'a> From<&'a Change> for CellJson<'a> {
             difference: change.difference,
         }
     }
+}
+
+/// Names of what changed, beside the other fields.
+pub(crate) fn place<S: Serializer>(place: &Place, to: S) -> Result<S::Ok, S::Error> {
+    PlaceJson::from(place).serialize(to)
 }
 
 impl<'a> From<&'a Place> for PlaceJson<'a> {
@@ -321,55 +223,6 @@ impl<'a> From<&'a Place> for PlaceJson<'a> {
                 module: Some(name),
                 ..nowhere
             },
-        }
-    }
-}
-
-impl<'a> From<&'a LatencyChange> for LatencyJson<'a> {
-    fn from(change: &'a LatencyChange) -> LatencyJson<'a> {
-        let buckets = |histogram: &Histogram| {
-            let shown = histogram.power_of_two_us().into_iter();
-            shown
-                .map(|bucket| BucketJson {
-                    from_us: bucket.from_us,
-                    to_us: bucket.to_us,
-                    count: bucket.count,
-                    sum_ns: bucket.sum_ns,
-                })
-                .collect()
-        };
-        LatencyJson {
-            kind: &change.kind,
-            name: &change.name,
-            good_per_unit: change.per_unit[0],
-            bad_per_unit: change.per_unit[1],
-            difference_ns_per_unit: change.difference,
-            quantities: change
-                .quantities
-                .iter()
-                .map(|quantity| QuantityJson {
-                    name: quantity.name,
-                    good_ns: quantity.ns[0],
-                    bad_ns: quantity.ns[1],
-                    verdict: quantity.verdict.as_str(),
-                })
-                .collect(),
-            good_histogram: buckets(&change.histograms[0]),
-            bad_histogram: buckets(&change.histograms[1]),
-        }
-    }
-}
-
-impl<'a> From<&'a CounterChange> for CounterJson<'a> {
-    fn from(change: &'a CounterChange) -> CounterJson<'a> {
-        CounterJson {
-            source: &change.source,
-            name: &change.name,
-            good_recorded: change.values[0],
-            bad_recorded: change.values[1],
-            good: change.per_unit[0],
-            bad: change.per_unit[1],
-            verdict: change.verdict.as_str(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::causes::PartJson;
-use super::diff::{CellJson, ChangeJson};
+use super::diff::CellJson;
 use crate::diff::{CauseChange, CauseChanges, Change, Diff, Place, WaitingStatement};
 use crate::group::known_query_id;
 
@@ -12,7 +12,7 @@ pub(super) struct CausesJson<'a> {
     /// Sides that do not say who was waited for: then nothing is compared.
     not_recorded: &'a [&'static str],
     /// Blocked DB time; null when nothing is compared.
-    blocked: Option<ChangeJson<'a>>,
+    blocked: Option<&'a Change>,
     /// What grew most first, then what shrank most. They sum to `blocked`.
     changes: Vec<CauseJson<'a>>,
 }
@@ -21,7 +21,7 @@ pub(super) struct CausesJson<'a> {
 struct CauseJson<'a> {
     /// The wait event, and how much.
     #[serde(flatten)]
-    change: ChangeJson<'a>,
+    change: &'a Change,
     /// What it was for: of BAD, or of GOOD where BAD has none of it; the session is one of several that did the same.
     cause: PartJson<'a>,
     good_sessions: usize,
@@ -47,7 +47,7 @@ impl<'a> From<&'a Diff> for CausesJson<'a> {
         };
         CausesJson {
             not_recorded,
-            blocked: causes.map(|of| ChangeJson::from(&of.total)),
+            blocked: causes.map(|of| &of.total),
             changes: causes
                 .iter()
                 .flat_map(|of| of.changes.iter().map(CauseJson::from))
@@ -59,7 +59,7 @@ impl<'a> From<&'a Diff> for CausesJson<'a> {
 impl<'a> From<&'a CauseChange> for CauseJson<'a> {
     fn from(of: &'a CauseChange) -> CauseJson<'a> {
         CauseJson {
-            change: (&of.change).into(),
+            change: &of.change,
             cause: (&of.cause).into(),
             good_sessions: of.sessions[0],
             bad_sessions: of.sessions[1],

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{MetaJson, timestamp, us, us_if_known};
+use super::{MetaJson, us_if_known};
+use crate::fields::{ns_as_us as us, timestamp};
 use crate::io::{Guess, Guessed, IoReport, ReadCpu, ReadGroups, ReadParts, ReadSource, ReadSums, Reads};
 use crate::sums::{FidelityMix, percent};
 

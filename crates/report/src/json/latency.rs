@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{MetaJson, timestamp, us, us_if_known};
+use super::{MetaJson, us_if_known};
+use crate::fields::{ns_as_us as us, timestamp};
 use crate::histogram::Histogram;
 use crate::latency::{KindLatencies, LatencyGroup, LatencyReport, WaitUnit};
 

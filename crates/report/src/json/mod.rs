@@ -2,16 +2,12 @@
 //!
 //! Names of fields end in their unit. What is not known is `null`.
 
-mod beside;
 mod blockers;
 mod causes;
 mod commands;
 mod comparison;
-mod connecting;
-mod cost_of_looking;
 mod diff;
 mod diff_causes;
-mod dive;
 mod dive_diff;
 mod io;
 mod latches;
@@ -20,13 +16,17 @@ mod report;
 mod sched;
 mod snapshot;
 mod stack_views;
-mod system_calls;
 mod timeline;
-mod top_sql;
 mod trace;
 mod units;
 
 use std::io::Write;
+
+pub(crate) use commands::commands;
+pub(crate) use diff::place;
+pub(crate) use sched::{delays_by_event, sched_sums};
+pub(crate) use stack_views::modules;
+pub(crate) use trace::{CallViewJson, IntervalViewJson, whole_microseconds};
 
 use dbtime_model::calibration::Calibration;
 use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
@@ -37,6 +37,7 @@ use crate::commands::CommandReport;
 use crate::comparison::Comparison;
 use crate::diff::Diff;
 use crate::dive::{DiveDiff, DiveReport};
+use crate::fields::{ns_as_us, timestamp};
 use crate::io::IoReport;
 use crate::latches::LatchReport;
 use crate::latency::LatencyReport;
@@ -93,7 +94,7 @@ pub fn render_comparison(comparison: &Comparison) -> String {
 
 /// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
 pub fn render_stacks(report: &StackReport) -> String {
-    in_units(&stack_views::Document::from(report), &report.meta)
+    in_units(report, &report.meta)
 }
 
 /// Who was waited for as indented JSON, with a line feed at the end, in `causes`: what each wait was for stands in `by`, which sums
@@ -126,7 +127,7 @@ pub fn render_timeline(timeline: &Timeline) -> String {
 
 /// A trace of the kernel as indented JSON, with a line feed at the end: `functions`, `tree`, `children` or `spans`, as was asked.
 pub fn render_dive(report: &DiveReport) -> String {
-    pretty(&dive::document(report))
+    pretty(report)
 }
 
 /// What differs between two traces of the kernel, as indented JSON, with a line feed at the end.
@@ -136,15 +137,12 @@ pub fn render_dive_diff(diff: &DiveDiff) -> String {
 
 /// Context switches as a line of JSON, with a line feed at the end, in `sched`.
 pub fn render_sched(sched: &Sched) -> String {
-    line(&std::collections::BTreeMap::from([(
-        "sched",
-        sched::SchedJson::from(sched),
-    )]))
+    line(&std::collections::BTreeMap::from([("sched", sched)]))
 }
 
 /// A single switch as a line of JSON, with a line feed at the end.
 pub fn render_switch(switch: &SwitchLine) -> String {
-    line(&sched::SwitchJson::from(switch))
+    line(switch)
 }
 
 fn line(document: &impl Serialize) -> String {
@@ -190,7 +188,7 @@ fn pretty(document: &impl Serialize) -> String {
 
 /// What the recording says about itself.
 #[derive(Serialize)]
-struct MetaJson<'a> {
+pub(crate) struct MetaJson<'a> {
     dbtime: &'a str,
     schema: &'a str,
     host: &'a HostMeta,
@@ -229,11 +227,6 @@ impl<'a> From<&'a Meta> for MetaJson<'a> {
     }
 }
 
-/// RFC 3339 in UTC; none for a moment outside of the calendar.
-pub(crate) fn timestamp(us: i64) -> Option<String> {
-    jiff::Timestamp::from_microsecond(us).ok().map(|t| t.to_string())
-}
-
 /// What an answer about a part of a recording begins with.
 #[derive(Serialize)]
 struct Head<'a> {
@@ -263,12 +256,7 @@ fn time_of_day(meta: &Meta, us: i64) -> Option<String> {
     }
 }
 
-/// Nanoseconds as microseconds.
-fn us(ns: u128) -> f64 {
-    ns as f64 / 1e3
-}
-
 /// A quantile or a longest latency as microseconds.
 fn us_if_known(ns: Option<u64>) -> Option<f64> {
-    ns.map(|ns| us(ns.into()))
+    ns.map(|ns| ns_as_us(ns.into()))
 }

@@ -122,7 +122,7 @@ impl<'a> From<&'a DatabaseView> for ViewJson<'a> {
             cpu_ns: view.cpu_ns,
             wait_ns: view.wait_ns,
             cpu_inside_waits_ns: view.double_counted_ns,
-            percent_of_db_time: view.percent_of_db_time(),
+            percent_of_db_time: view.percent_of_db_time,
             explanation: &view.explanation,
         }
     }

@@ -1,14 +1,15 @@
 //! What an SQL trace says. Microseconds are whole numbers, because they are those of the trace.
 
+use dbtime_model::recording::UnknownLine;
 use dbtime_model::{BindSet, BoundExecution};
 use serde::{Serialize, Serializer};
 
-use super::timestamp;
+use crate::fields::timestamp;
 use crate::histogram::{Bucket, Histogram};
 use crate::trace::{
-    Application, CallSums, CallView, CallerCalls, EventGuess, FileGap, FileInFlight, PlanStepTime,
-    ProfileEvent, RecursiveCall, StatementError, StatementProfile, Throughput, Trace, TraceFile, TracedEvent,
-    TracedStatement, WaitPlace,
+    Application, CallSums, CallView, CallerCalls, EventGuess, FileGap, FileInFlight, IntervalView,
+    PlanStepTime, RecursiveCall, StatementError, StatementProfile, Throughput, Trace, TraceFile, TracedEvent,
+    TracedStatement, Transactions, WaitPlace,
 };
 
 #[derive(Serialize)]
@@ -20,24 +21,24 @@ pub(super) struct TraceJson<'a> {
     last_tim: Option<i64>,
     size_limited_files: Option<usize>,
     file_list: Vec<FileJson<'a>>,
-    call_view: CallViewJson,
+    call_view: CallView,
     /// None when a part of the trace was chosen: an interval cannot be cut.
-    interval_view: Option<IntervalViewJson>,
+    interval_view: Option<IntervalView>,
     cpu_inside_waits_ns: i128,
     cpu_beyond_calls_ns: i128,
     waits_beyond_calls_ns: i128,
     facts: Option<FactsJson>,
-    transactions: TransactionsJson,
-    errors: Vec<ErrorJson<'a>>,
-    events: Vec<EventJson<'a>>,
+    transactions: &'a Transactions,
+    errors: &'a [StatementError],
+    events: &'a [TracedEvent],
     io_sizes: Vec<IoSizeJson<'a>>,
     sources: SourcesJson<'a>,
     statements: Vec<StatementJson<'a>>,
-    statement_profiles: Vec<ProfileJson<'a>>,
-    objects: Vec<PlaceJson<'a>>,
-    database_files: Vec<PlaceJson<'a>>,
-    recursion: Vec<RecursionJson<'a>>,
-    by_application: Vec<ApplicationJson<'a>>,
+    statement_profiles: &'a [StatementProfile],
+    objects: &'a [WaitPlace],
+    database_files: &'a [WaitPlace],
+    recursion: &'a [RecursiveCall],
+    by_application: &'a [Application],
     throughput: ThroughputJson<'a>,
     gaps: Option<GapsJson<'a>>,
     in_flight: Option<Vec<InFlightJson<'a>>>,
@@ -56,89 +57,12 @@ struct FactsJson {
 }
 
 #[derive(Serialize)]
-struct TransactionsJson {
-    commits: i128,
-    rollbacks: i128,
-    read_only: i128,
-}
-
-#[derive(Serialize)]
-struct ErrorJson<'a> {
-    code: u64,
-    at_parse: bool,
-    count: i128,
-    id: Option<String>,
-    sql_id: Option<&'a str>,
-    hash_value: Option<u64>,
-    text: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ProfileJson<'a> {
-    id: Option<String>,
-    sql_id: Option<&'a str>,
-    hash_value: Option<u64>,
-    events: Vec<ProfileEventJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct ProfileEventJson<'a> {
-    name: &'a str,
-    is_wait: bool,
-    idle: bool,
-    count: u128,
-    us: u128,
-}
-
-#[derive(Serialize)]
-struct PlaceJson<'a> {
-    number: i64,
-    event: &'a str,
-    waits: i128,
-    us: i128,
-    blocks: i128,
-}
-
-#[derive(Serialize)]
-struct CallSumsJson {
-    calls: i128,
-    elapsed_us: i128,
-    cpu_us: i128,
-    rows: i128,
-    consistent_gets: i128,
-    current_gets: i128,
-    physical_reads: i128,
-    misses: i128,
-}
-
-#[derive(Serialize)]
-struct BoundExecutionJson<'a> {
-    time_us: i64,
-    elapsed_us: u64,
-    values: Vec<BoundValueJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct BoundValueJson<'a> {
-    position: u32,
-    value: &'a str,
-}
-
-#[derive(Serialize)]
-struct BindSetJson<'a> {
-    values: &'a [String],
-    executions: u64,
-    elapsed_us: u64,
-    rows: u64,
-}
-
-#[derive(Serialize)]
 struct FileJson<'a> {
     path: &'a str,
     format: &'a str,
     lines: u64,
     unknown_lines: u64,
-    first_unknown: Vec<UnknownLineJson<'a>>,
+    first_unknown: &'a [UnknownLine],
     first_tim: Option<i64>,
     last_tim: Option<i64>,
     begin_us: Option<i64>,
@@ -158,13 +82,7 @@ struct FileJson<'a> {
 }
 
 #[derive(Serialize)]
-struct UnknownLineJson<'a> {
-    number: u64,
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-pub(super) struct CallViewJson {
+pub(crate) struct CallViewJson {
     elapsed_us: i128,
     cpu_us: i128,
     wait_us: i128,
@@ -174,20 +92,11 @@ pub(super) struct CallViewJson {
 }
 
 #[derive(Serialize)]
-struct IntervalViewJson {
+pub(crate) struct IntervalViewJson {
     duration_us: i128,
     cpu_us: i128,
     wait_us: i128,
     unaccounted_us: i128,
-}
-
-#[derive(Serialize)]
-struct EventJson<'a> {
-    name: &'a str,
-    class: &'a str,
-    idle: bool,
-    #[serde(flatten)]
-    latency: LatencyJson,
 }
 
 #[derive(Serialize)]
@@ -245,14 +154,14 @@ struct StatementJson<'a> {
     variants: usize,
     user_id: Option<u32>,
     depth: Option<u32>,
-    parse: CallSumsJson,
-    execute: CallSumsJson,
-    fetch: CallSumsJson,
+    parse: CallSums,
+    execute: CallSums,
+    fetch: CallSums,
     own_elapsed_us: i128,
     own_cpu_us: i128,
     assumed_wait_us: i128,
-    binds: Vec<BindSetJson<'a>>,
-    bound_executions: Vec<BoundExecutionJson<'a>>,
+    binds: &'a [BindSet],
+    bound_executions: &'a [BoundExecution],
     bound_execution_count: u64,
     calls: i128,
     executions: i128,
@@ -267,16 +176,8 @@ struct StatementJson<'a> {
     physical_reads: i128,
     misses: i128,
     called_us: i128,
-    callers: Vec<CallerJson<'a>>,
+    callers: &'a [CallerCalls],
     plan: Vec<PlanStepJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct CallerJson<'a> {
-    id: String,
-    sql_id: Option<&'a str>,
-    calls: u64,
-    elapsed_us: u64,
 }
 
 #[derive(Serialize)]
@@ -292,27 +193,6 @@ struct PlanStepJson<'a> {
     physical_writes: u64,
     elapsed_us: u64,
     own_us: i128,
-}
-
-#[derive(Serialize)]
-struct RecursionJson<'a> {
-    depth: usize,
-    id: String,
-    sql_id: Option<&'a str>,
-    hash_value: Option<u64>,
-    calls: i128,
-    elapsed_us: i128,
-}
-
-#[derive(Serialize)]
-struct ApplicationJson<'a> {
-    service: &'a str,
-    module: &'a str,
-    action: &'a str,
-    client_id: &'a str,
-    calls: i128,
-    #[serde(flatten)]
-    call_view: CallViewJson,
 }
 
 #[derive(Serialize)]
@@ -392,13 +272,8 @@ impl<'a> From<&'a Trace> for TraceJson<'a> {
             last_tim: facts.and_then(|facts| facts.last_tim_us),
             size_limited_files: facts.map(|facts| facts.size_limited),
             file_list: trace.files.iter().map(FileJson::from).collect(),
-            call_view: (&trace.call_view).into(),
-            interval_view: trace.interval_view.map(|view| IntervalViewJson {
-                duration_us: view.duration_us,
-                cpu_us: view.cpu_us,
-                wait_us: view.wait_us,
-                unaccounted_us: view.unaccounted_us(),
-            }),
+            call_view: trace.call_view,
+            interval_view: trace.interval_view,
             cpu_inside_waits_ns: trace.double_counted.cpu_inside_waits_ns,
             cpu_beyond_calls_ns: trace.double_counted.cpu_beyond_calls_ns,
             waits_beyond_calls_ns: trace.double_counted.waits_beyond_calls_ns,
@@ -412,13 +287,9 @@ impl<'a> From<&'a Trace> for TraceJson<'a> {
                 calls_without_outer: facts.calls_without_outer,
                 calls_without_outer_us: facts.calls_without_outer_us,
             }),
-            transactions: TransactionsJson {
-                commits: trace.transactions.commits,
-                rollbacks: trace.transactions.rollbacks,
-                read_only: trace.transactions.read_only,
-            },
-            errors: trace.errors.iter().map(ErrorJson::from).collect(),
-            events: trace.events.iter().map(EventJson::from).collect(),
+            transactions: &trace.transactions,
+            errors: &trace.errors,
+            events: &trace.events,
             io_sizes: trace
                 .io_sizes
                 .iter()
@@ -436,11 +307,11 @@ impl<'a> From<&'a Trace> for TraceJson<'a> {
                 events: trace.guesses.iter().map(EventSourcesJson::from).collect(),
             },
             statements: trace.statements.iter().map(StatementJson::from).collect(),
-            statement_profiles: trace.profiles.iter().map(ProfileJson::from).collect(),
-            objects: trace.objects.iter().map(PlaceJson::from).collect(),
-            database_files: trace.database_files.iter().map(PlaceJson::from).collect(),
-            recursion: trace.recursion.iter().map(RecursionJson::from).collect(),
-            by_application: trace.applications.iter().map(ApplicationJson::from).collect(),
+            statement_profiles: &trace.profiles,
+            objects: &trace.objects,
+            database_files: &trace.database_files,
+            recursion: &trace.recursion,
+            by_application: &trace.applications,
             throughput: (&trace.throughput).into(),
             gaps: facts.map(|facts| GapsJson {
                 count: facts.gaps,
@@ -459,14 +330,7 @@ impl<'a> From<&'a TraceFile> for FileJson<'a> {
             format: &file.format,
             lines: file.lines,
             unknown_lines: file.unknown_lines,
-            first_unknown: file
-                .first_unknown
-                .iter()
-                .map(|line| UnknownLineJson {
-                    number: line.number,
-                    text: &line.text,
-                })
-                .collect(),
+            first_unknown: &file.first_unknown,
             first_tim: trace.first_tim_us,
             last_tim: trace.last_tim_us,
             begin_us: trace.begin_us,
@@ -487,8 +351,8 @@ impl<'a> From<&'a TraceFile> for FileJson<'a> {
     }
 }
 
-impl From<&CallView> for CallViewJson {
-    fn from(view: &CallView) -> CallViewJson {
+impl From<CallView> for CallViewJson {
+    fn from(view: CallView) -> CallViewJson {
         CallViewJson {
             elapsed_us: view.elapsed_us,
             cpu_us: view.cpu_us,
@@ -500,15 +364,20 @@ impl From<&CallView> for CallViewJson {
     }
 }
 
-impl<'a> From<&'a TracedEvent> for EventJson<'a> {
-    fn from(event: &'a TracedEvent) -> EventJson<'a> {
-        EventJson {
-            name: &event.name,
-            class: &event.class,
-            idle: event.idle,
-            latency: (&event.latency).into(),
+impl From<IntervalView> for IntervalViewJson {
+    fn from(view: IntervalView) -> IntervalViewJson {
+        IntervalViewJson {
+            duration_us: view.duration_us,
+            cpu_us: view.cpu_us,
+            wait_us: view.wait_us,
+            unaccounted_us: view.unaccounted_us(),
         }
     }
+}
+
+/// Sums and bounds in the whole microseconds of a trace.
+pub(crate) fn whole_microseconds<S: Serializer>(latency: &Histogram, to: S) -> Result<S::Ok, S::Error> {
+    LatencyJson::from(latency).serialize(to)
 }
 
 impl From<&Histogram> for LatencyJson {
@@ -560,18 +429,14 @@ impl<'a> From<&'a TracedStatement> for StatementJson<'a> {
             variants: statement.variants,
             user_id: statement.user_id,
             depth: statement.depth,
-            parse: statement.parse.into(),
-            execute: statement.exec().into(),
-            fetch: statement.fetch.into(),
+            parse: statement.parse,
+            execute: statement.exec(),
+            fetch: statement.fetch,
             own_elapsed_us: statement.own_elapsed_us,
             own_cpu_us: statement.own_cpu_us,
             assumed_wait_us: statement.assumed_wait_us,
-            binds: statement.binds.iter().map(BindSetJson::from).collect(),
-            bound_executions: statement
-                .bound_executions
-                .iter()
-                .map(BoundExecutionJson::from)
-                .collect(),
+            binds: &statement.binds,
+            bound_executions: &statement.bound_executions,
             bound_execution_count: statement.bound_execution_count,
             calls: statement.all.calls,
             executions: statement.executions,
@@ -586,106 +451,8 @@ impl<'a> From<&'a TracedStatement> for StatementJson<'a> {
             physical_reads: statement.all.physical_reads,
             misses: statement.all.misses,
             called_us: statement.called_us,
-            callers: statement.callers.iter().map(CallerJson::from).collect(),
+            callers: &statement.callers,
             plan: statement.plan.steps.iter().map(PlanStepJson::from).collect(),
-        }
-    }
-}
-
-impl From<CallSums> for CallSumsJson {
-    fn from(sums: CallSums) -> CallSumsJson {
-        CallSumsJson {
-            calls: sums.calls,
-            elapsed_us: sums.elapsed_us,
-            cpu_us: sums.cpu_us,
-            rows: sums.rows,
-            consistent_gets: sums.consistent_gets,
-            current_gets: sums.current_gets,
-            physical_reads: sums.physical_reads,
-            misses: sums.misses,
-        }
-    }
-}
-
-impl<'a> From<&'a BoundExecution> for BoundExecutionJson<'a> {
-    fn from(execution: &'a BoundExecution) -> BoundExecutionJson<'a> {
-        BoundExecutionJson {
-            time_us: execution.time_us,
-            elapsed_us: execution.elapsed_us,
-            values: execution
-                .values
-                .iter()
-                .map(|of| BoundValueJson {
-                    position: of.position,
-                    value: &of.value,
-                })
-                .collect(),
-        }
-    }
-}
-
-impl<'a> From<&'a BindSet> for BindSetJson<'a> {
-    fn from(set: &'a BindSet) -> BindSetJson<'a> {
-        BindSetJson {
-            values: &set.values,
-            executions: set.executions,
-            elapsed_us: set.elapsed_us,
-            rows: set.rows,
-        }
-    }
-}
-
-impl<'a> From<&'a StatementError> for ErrorJson<'a> {
-    fn from(error: &'a StatementError) -> ErrorJson<'a> {
-        ErrorJson {
-            code: error.code,
-            at_parse: error.at_parse,
-            count: error.count,
-            id: (error.id != 0).then(|| error.id.to_string()),
-            sql_id: error.sql_id.as_deref(),
-            hash_value: (error.hash_value != 0).then_some(error.hash_value),
-            text: error.text.as_deref(),
-        }
-    }
-}
-
-impl<'a> From<&'a StatementProfile> for ProfileJson<'a> {
-    fn from(profile: &'a StatementProfile) -> ProfileJson<'a> {
-        let event = |event: &'a ProfileEvent| ProfileEventJson {
-            name: &event.name,
-            is_wait: event.is_wait,
-            idle: event.idle,
-            count: event.count,
-            us: event.us,
-        };
-        ProfileJson {
-            id: (profile.id != 0).then(|| profile.id.to_string()),
-            sql_id: profile.sql_id.as_deref(),
-            hash_value: (profile.hash_value != 0).then_some(profile.hash_value),
-            events: profile.events.iter().map(event).collect(),
-        }
-    }
-}
-
-impl<'a> From<&'a WaitPlace> for PlaceJson<'a> {
-    fn from(place: &'a WaitPlace) -> PlaceJson<'a> {
-        PlaceJson {
-            number: place.number,
-            event: &place.event,
-            waits: place.waits,
-            us: place.us,
-            blocks: place.blocks,
-        }
-    }
-}
-
-impl<'a> From<&'a CallerCalls> for CallerJson<'a> {
-    fn from(caller: &'a CallerCalls) -> CallerJson<'a> {
-        CallerJson {
-            id: caller.id.to_string(),
-            sql_id: caller.sql_id.as_deref(),
-            calls: caller.calls,
-            elapsed_us: caller.elapsed_us,
         }
     }
 }
@@ -704,32 +471,6 @@ impl<'a> From<&'a PlanStepTime> for PlanStepJson<'a> {
             physical_writes: step.physical_writes,
             elapsed_us: step.elapsed_us,
             own_us: *own_us,
-        }
-    }
-}
-
-impl<'a> From<&'a RecursiveCall> for RecursionJson<'a> {
-    fn from(call: &'a RecursiveCall) -> RecursionJson<'a> {
-        RecursionJson {
-            depth: call.depth,
-            id: call.id.to_string(),
-            sql_id: call.sql_id.as_deref(),
-            hash_value: (call.hash_value != 0).then_some(call.hash_value),
-            calls: call.calls,
-            elapsed_us: call.elapsed_us,
-        }
-    }
-}
-
-impl<'a> From<&'a Application> for ApplicationJson<'a> {
-    fn from(application: &'a Application) -> ApplicationJson<'a> {
-        ApplicationJson {
-            service: &application.service,
-            module: &application.module,
-            action: &application.action,
-            client_id: &application.client_id,
-            calls: application.time.calls,
-            call_view: (&application.time.call_view).into(),
         }
     }
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use dbtime_model::{HeldLockRow, State, Wait};
 
+use serde::Serialize;
+
+use crate::fields;
 use crate::load::Dimensions;
 use crate::stacks::frames;
 
@@ -13,25 +16,36 @@ use crate::stacks::frames;
 const DEPTH: usize = 3;
 
 /// Time in which sessions had a lock while they executed the same statement and did the same.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Holding {
     /// Pids of these sessions.
     pub pids: BTreeSet<u32>,
     /// What they are.
     pub backend_type: String,
     /// What they executed; 0 = not known, or nothing.
+    #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
     /// Nobody else could have it at the time.
     pub exclusive: bool,
     /// The wait event they were in.
+    #[serde(serialize_with = "fields::text")]
     pub wait: Wait,
     /// What the operating system says of them.
     pub state: State,
     /// Where in the code they were, by its innermost functions outside of the kernel (the outermost of these first), that with the most
     /// time first. Of time without a stack it is not known.
-    pub code: Vec<(Vec<Arc<str>>, u128)>,
+    pub code: Vec<CodeTime>,
+    /// Nanoseconds.
+    pub ns: u128,
+}
+
+/// Time at a place in the code.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CodeTime {
+    /// The outermost first.
+    pub functions: Vec<Arc<str>>,
     /// Nanoseconds.
     pub ns: u128,
 }
@@ -79,8 +93,11 @@ impl Holdings {
     /// The longest first.
     pub(super) fn finish(self, dimensions: &Dimensions) -> Vec<Holding> {
         let holdings = self.0.into_iter().map(|(key, sum)| {
-            let mut code = Vec::from_iter(sum.code);
-            code.sort_by(|(one, ns), (other, other_ns)| other_ns.cmp(ns).then_with(|| one.cmp(other)));
+            let code = sum.code.into_iter();
+            let mut code: Vec<CodeTime> = code.map(|(functions, ns)| CodeTime { functions, ns }).collect();
+            code.sort_by(|one, other| {
+                (Reverse(one.ns), &one.functions).cmp(&(Reverse(other.ns), &other.functions))
+            });
             Holding {
                 pids: sum.pids,
                 backend_type: key.backend_type,

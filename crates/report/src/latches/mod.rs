@@ -13,13 +13,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use dbtime_model::recording::Meta;
 use dbtime_model::{Fidelity, HeldLockRow, SessionId, StateGroup, Wait};
 
+use serde::{Serialize, Serializer};
+
 use crate::filter::Filter;
 use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub use column::LatchColumn;
-pub use holding::Holding;
 use holding::Holdings;
+pub use holding::{CodeTime, Holding};
 
 /// Class of the waits for such a lock.
 const CLASS: &str = "LWLock";
@@ -82,45 +84,47 @@ pub struct ProfileRow {
 }
 
 /// Locks of the same name.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Latch {
     /// As the wait event of who waits for it.
     pub name: String,
+    /// Time in which sessions had them in whatever way, nanoseconds.
+    pub held_ns: u128,
     /// Time in which sessions had them so that nobody else could, nanoseconds. Of several at the same time it sums, also of those that
     /// one session has.
     pub exclusive_ns: u128,
     /// Time in which sessions had them to read, nanoseconds. Of several sessions at the same time it sums.
     pub shared_ns: u128,
     /// Of both, time in which those who had them waited for a CPU, nanoseconds.
+    #[serde(rename = "run_queue_ns")]
     pub queued_ns: u128,
     /// Of both, time in which those who had them were blocked, nanoseconds.
     pub blocked_ns: u128,
-    /// Single locks of this name that somebody was seen to have, that which was had longest first.
-    pub single: Vec<SingleLatch>,
     /// Time of sessions in the wait event of this name, nanoseconds.
     pub waited_ns: u128,
     /// Sessions that waited.
     pub waiters: usize,
+    /// Single locks of this name that somebody was seen to have, that which was had longest first.
+    pub single: Vec<SingleLatch>,
     /// Who had them and did what, the longest first. They sum to [`Latch::held_ns`].
+    #[serde(rename = "holders")]
     pub holdings: Vec<Holding>,
 }
 
-impl Latch {
-    /// Time in which sessions had them in whatever way, nanoseconds.
-    pub fn held_ns(&self) -> u128 {
-        self.exclusive_ns + self.shared_ns
-    }
-}
-
 /// One lock of several of the same name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SingleLatch {
     /// Which of them, where the database numbers them.
     pub number: Option<u32>,
     /// Where it lies in the server's memory; 0 = not known.
+    #[serde(serialize_with = "hexadecimal")]
     pub address: u64,
     /// For how long somebody had it, nanoseconds.
     pub ns: u128,
+}
+
+fn hexadecimal<S: Serializer>(address: &u64, to: S) -> Result<S::Ok, S::Error> {
+    (*address != 0).then(|| format!("{address:#x}")).serialize(to)
 }
 
 impl SingleLatch {
@@ -284,6 +288,7 @@ impl Builder {
             single.sort_by_key(|latch| (Reverse(latch.ns), latch.number, latch.address));
             Latch {
                 name,
+                held_ns: sums.exclusive_ns + sums.shared_ns,
                 exclusive_ns: sums.exclusive_ns,
                 shared_ns: sums.shared_ns,
                 queued_ns: sums.queued_ns,
@@ -295,7 +300,7 @@ impl Builder {
             }
         });
         let mut latches: Vec<Latch> = latches.collect();
-        latches.sort_by_key(|latch| Reverse(latch.waited_ns.max(latch.held_ns())));
+        latches.sort_by_key(|latch| Reverse(latch.waited_ns.max(latch.held_ns)));
         latches
     }
 }

@@ -12,10 +12,13 @@ use dbtime_model::latency::kind;
 use dbtime_model::recording::{Meta, Problem, Scheduling};
 use dbtime_model::{CounterRow, LatencyRow, SessionId, SwitchRow, counter};
 
+use serde::Serialize;
+
 use crate::filter::{Filter, SECOND_US};
 use crate::histogram::Histogram;
 use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
+use crate::sums::percent;
 pub use switch::SwitchLine;
 pub(crate) use switch::{priority as priority_words, task as task_words};
 pub use task::{SchedSums, SchedTask};
@@ -24,29 +27,33 @@ pub use task::{SchedSums, SchedTask};
 const MAX_NAMES: usize = 65_536;
 
 /// Context switches of the tasks that were recorded. Exact; quantiles are good to 1 %.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sched {
     /// What the recording says of itself.
     pub facts: Scheduling,
     /// By task, the largest scheduling delay first.
     pub tasks: Vec<SchedTask>,
     /// All tasks.
+    #[serde(serialize_with = "crate::json::sched_sums")]
     pub total: SchedSums,
     /// Scheduling delay by the wait event in which the task had left its CPU (`Class:Event`, `CPU` = in none), the largest
     /// sum first.
+    #[serde(serialize_with = "crate::json::delays_by_event")]
     pub by_event: Vec<(String, Histogram)>,
     /// Who had the CPU during scheduling delays, the longest first.
+    #[serde(rename = "ran_instead")]
     pub instead: Vec<Party>,
     /// Scheduling delay of which nobody was seen to have had the CPU, nanoseconds.
     pub not_seen_ns: u128,
     /// Who ended sleeps, the most first.
     pub wakers: Vec<Party>,
     /// The longest scheduling delays of the switches that were kept, the longest first.
+    #[serde(rename = "longest_delays")]
     pub longest: Vec<SwitchLine>,
 }
 
 /// Somebody who ran instead, or woke.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Party {
     /// Name and pid; `idle`, `interrupt`.
     pub name: String,
@@ -54,6 +61,8 @@ pub struct Party {
     pub count: u128,
     /// How much of them, nanoseconds.
     pub ns: u128,
+    /// That in percent of all delays, of all sleeps.
+    pub percent: Option<f64>,
 }
 
 /// True when a recording was made of context switches.
@@ -184,17 +193,18 @@ impl SchedBuilder {
         });
         let mut by_event: Vec<(String, Histogram)> = self.by_event.into_iter().collect();
         by_event.sort_by(|(a_name, a), (b_name, b)| (b.sum_ns(), a_name).cmp(&(a.sum_ns(), b_name)));
-        let instead = parties(self.instead, |party| party.ns);
-        let seen_ns: u128 = instead.iter().map(|party| party.ns).sum();
+        let delay_ns = total.delay.sum_ns();
+        let seen_ns: u128 = self.instead.values().map(|(_, ns)| ns).sum();
+        let slept_ns = self.wakers.values().map(|(_, ns)| ns).sum();
         let longest = self.longest.into_sorted_vec();
         Sched {
             facts: facts.clone(),
-            not_seen_ns: total.delay.sum_ns().saturating_sub(seen_ns),
+            not_seen_ns: delay_ns.saturating_sub(seen_ns),
             tasks,
             total,
             by_event,
-            instead,
-            wakers: parties(self.wakers, |party| party.count),
+            instead: parties(self.instead, delay_ns, |party| party.ns),
+            wakers: parties(self.wakers, slept_ns, |party| party.count),
             longest: longest
                 .into_iter()
                 .map(|Reverse(long)| SwitchLine::of(&long.row, dimensions.session(long.row.session)))
@@ -217,10 +227,19 @@ fn add_party(parties: &mut BTreeMap<String, (u128, u128)>, row: &LatencyRow) {
     *ns += u128::from(row.sum_ns);
 }
 
-fn parties(of: BTreeMap<String, (u128, u128)>, weight: impl Fn(&Party) -> u128) -> Vec<Party> {
+fn parties(
+    of: BTreeMap<String, (u128, u128)>,
+    whole_ns: u128,
+    weight: impl Fn(&Party) -> u128,
+) -> Vec<Party> {
     let mut parties: Vec<Party> = of
         .into_iter()
-        .map(|(name, (count, ns))| Party { name, count, ns })
+        .map(|(name, (count, ns))| Party {
+            name,
+            count,
+            ns,
+            percent: percent(ns, whole_ns),
+        })
         .collect();
     parties.sort_by_key(|party| Reverse(weight(party)));
     parties

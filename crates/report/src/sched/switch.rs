@@ -2,12 +2,17 @@
 
 use dbtime_model::{Session, SessionId, State, SwitchRow, Wait};
 
+use serde::{Serialize, Serializer};
+
+use super::priority_words;
 use super::task::name_of;
+use crate::fields;
 
 /// A turn of a task that ended with this switch. Times in nanoseconds; none = not known, where perf shows 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SwitchLine {
     /// Identity of the task in the recording.
+    #[serde(skip)]
     pub id: SessionId,
     /// See [`SwitchRow::time_ns`].
     pub time_ns: i64,
@@ -18,8 +23,10 @@ pub struct SwitchLine {
     /// Its number.
     pub tid: u32,
     /// Its process, where it is a thread of another one.
+    #[serde(rename = "pid")]
     pub process: Option<u32>,
     /// Off CPU before, scheduling delay included: perf's wait time.
+    #[serde(rename = "wait_ns")]
     pub off_cpu_ns: Option<u64>,
     /// Of that, ready to run.
     pub delay_ns: Option<u64>,
@@ -30,13 +37,29 @@ pub struct SwitchLine {
     /// What it was in before.
     pub wait_state: State,
     /// Wait event in which it had left its CPU before.
+    #[serde(flatten, serialize_with = "fields::wait")]
     pub wait: Wait,
     /// Who ended its sleep; empty = nobody, or not known.
+    #[serde(serialize_with = "fields::known")]
     pub waker: String,
     /// It came onto another CPU than the one it had left.
     pub migrated: bool,
     /// See [`SwitchRow::priority`].
+    #[serde(flatten, serialize_with = "priority_number_and_words")]
     pub priority: Option<i32>,
+}
+
+fn priority_number_and_words<S: Serializer>(number: &Option<i32>, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Priority {
+        priority_number: Option<i32>,
+        priority: Option<String>,
+    }
+    let priority = Priority {
+        priority_number: *number,
+        priority: number.map(priority_words),
+    };
+    priority.serialize(to)
 }
 
 impl SwitchLine {

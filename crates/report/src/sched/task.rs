@@ -2,20 +2,26 @@
 
 use dbtime_model::{BackendType, LatencyRow, Session, SessionId, State};
 
+use serde::Serialize;
+
+use crate::fields;
 use crate::histogram::Histogram;
 
 /// A task.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SchedTask {
     /// Identity in the recording.
+    #[serde(serialize_with = "fields::session_id")]
     pub id: SessionId,
     /// What it is called: its name, or what kind of server process it is.
     pub name: String,
     /// Its number.
     pub tid: u32,
     /// Its process, where it is a thread of another one.
+    #[serde(rename = "pid")]
     pub process: Option<u32>,
     /// Its switches.
+    #[serde(flatten, serialize_with = "crate::json::sched_sums")]
     pub sums: SchedSums,
 }
 

@@ -13,7 +13,7 @@ use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, 
 use crate::database_view::DatabaseViewBuilder;
 use crate::ledger::Section;
 use crate::scan::{Activity, Period};
-use crate::sums::Sums;
+use crate::sums::{Sums, percent};
 
 /// What is told per call, by what it is divided, and how that is called.
 const AVERAGES: [(&str, &str, &str); 2] = [
@@ -239,7 +239,8 @@ impl Sessional {
         if self.is_told {
             // By the file itself, which says nothing of what the operating system saw.
             view.db_time_ns = active;
-            view.explanation = match view.percent_of_db_time() {
+            view.percent_of_db_time = percent(view.cpu_and_waits_ns(), active);
+            view.explanation = match view.percent_of_db_time {
                 Some(percent) => {
                     format!("by what the database says, CPU and waits add up to {percent:.0} % of DB time.")
                 }

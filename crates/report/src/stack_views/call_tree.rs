@@ -3,14 +3,17 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap};
 
+use serde::Serialize;
+
 use super::CallPaths;
 use crate::function::{Function, FunctionId, Functions};
 use crate::sums::percent;
 
 /// A call path: a function under its callers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallTreeNode {
     /// The function.
+    #[serde(flatten)]
     pub function: Function,
     /// Callers above it; 0 = a root.
     pub depth: usize,
@@ -29,13 +32,16 @@ pub struct CallTreeNode {
 }
 
 /// Call paths.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallTree {
     /// Every caller before its callees, the hottest of these first.
+    #[serde(rename = "tree")]
     pub nodes: Vec<CallTreeNode>,
     /// Call paths that are not shown.
+    #[serde(rename = "other_call_paths")]
     pub others: usize,
     /// Roots that are not shown, nanoseconds.
+    #[serde(skip)]
     pub hidden_roots_ns: u128,
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use super::CallPaths;
 use crate::function::{Function, FunctionId};
 use crate::sums::percent;
 
 /// Time of equal stacks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CountedStack {
     /// Root first, offsets stripped.
     pub functions: Vec<Function>,
@@ -22,13 +24,15 @@ pub struct CountedStack {
 }
 
 /// The hottest stacks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CountedStacks {
     /// The hottest last.
     pub stacks: Vec<CountedStack>,
     /// Distinct stacks that are not among them.
+    #[serde(rename = "other_stacks")]
     pub others: usize,
     /// Their time in nanoseconds.
+    #[serde(rename = "other_stacks_ns")]
     pub others_ns: u128,
 }
 

@@ -3,14 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use super::{CallPaths, Sort};
 use crate::function::{Function, FunctionId, Functions};
 use crate::sums::percent;
 
 /// Time of one function.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FunctionTime {
     /// Which one.
+    #[serde(flatten)]
     pub function: Function,
     /// Nanoseconds in it; without a CPU, too, when it was pushed off.
     pub self_ns: u128,
@@ -25,15 +28,18 @@ pub struct FunctionTime {
 }
 
 /// Functions, by the time in them or by [`Sort::Total`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FunctionTimes {
     /// Those with the most of it first.
     pub functions: Vec<FunctionTime>,
     /// Part of everything that is spent in code without a name, in percent.
+    #[serde(skip)]
     pub without_name_percent: f64,
     /// Functions that are not among them.
+    #[serde(rename = "other_functions")]
     pub others: usize,
     /// Time in themselves of those, nanoseconds.
+    #[serde(rename = "other_functions_self_ns")]
     pub others_self_ns: u128,
 }
 

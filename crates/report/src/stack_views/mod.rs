@@ -10,12 +10,15 @@ use std::collections::HashMap;
 use dbtime_model::recording::Meta;
 use dbtime_model::{StackId, State};
 
+use serde::{Serialize, Serializer};
+
 pub use call_tree::{CallTree, CallTreeNode};
 pub use counted::{CountedStack, CountedStacks};
 pub(crate) use functions::function_keys;
 pub use functions::{FunctionTime, FunctionTimes};
 pub use modules::{ModuleTime, ModuleTimes};
 
+use crate::fields;
 use crate::filter::Filter;
 use crate::function::{FunctionId, Functions};
 use crate::ledger::Section;
@@ -65,26 +68,45 @@ pub struct StackOptions {
 }
 
 /// Stacks of DB time, or of the part of it that was chosen.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackReport {
     /// What the recording says about itself.
+    #[serde(serialize_with = "fields::meta")]
     pub meta: Meta,
     /// Which rows count.
+    #[serde(skip)]
     pub filter: Filter,
     /// The time it covers.
+    #[serde(flatten, serialize_with = "fields::period")]
     pub period: Period,
     /// Sum of all stacks.
+    #[serde(flatten, serialize_with = "db_time")]
     pub total: Sums,
     /// How the times came to be.
     pub fidelity: Option<FidelityMix>,
     /// The answer.
+    #[serde(flatten)]
     pub answer: StackAnswer,
     /// What could not be read.
     pub problems: Vec<String>,
 }
 
+fn db_time<S: Serializer>(total: &Sums, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct DbTime {
+        db_time_ns: u128,
+        samples: u128,
+    }
+    let db_time = DbTime {
+        db_time_ns: total.total_ns(),
+        samples: total.samples,
+    };
+    db_time.serialize(to)
+}
+
 /// One answer per [`StackView`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum StackAnswer {
     /// [`StackView::Stacks`]
     Stacks(CountedStacks),
@@ -93,6 +115,7 @@ pub enum StackAnswer {
     /// [`StackView::Functions`]
     Functions(FunctionTimes),
     /// [`StackView::Modules`]
+    #[serde(serialize_with = "crate::json::modules")]
     Modules(Box<ModuleTimes>),
 }
 

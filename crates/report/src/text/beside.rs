@@ -44,7 +44,7 @@ fn one(pair: &Pair, page: &mut Page) {
     page.heading(&format!(
         "Waits beside system calls, process {}: {} s that both traces cover (milliseconds, exact)",
         pair.pid,
-        seconds(matrix.elapsed_ns.into())
+        seconds(pair.elapsed_ns.into())
     ));
     if let Some(unnamed) = pair.unnamed {
         page.paragraph(match unnamed {
@@ -155,7 +155,7 @@ fn inside(matrix: &Matrix) -> Table {
             wait.count.to_string(),
             wait.with_one_call.to_string(),
             wait.without_call.to_string(),
-            wait.with_more_calls().to_string(),
+            wait.with_more_calls.to_string(),
         ]);
     }
     table

@@ -86,7 +86,7 @@ pub(super) fn cost(cost: &CostOfLooking, page: &mut Page) {
         look::CALLS => "the recorder",
         _ => "strace",
     };
-    if !cost.is_measurable() {
+    if !cost.is_measurable {
         page.paragraph(&format!(
             "  {whose} looked at {calls} system calls; what that cost is below the noise of the calibration of {when} UTC ({} a call)",
             duration(cost.noise_ns.into())

@@ -13,7 +13,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     let Some(connecting) = &report.connecting else {
         return;
     };
-    if connecting.percent().is_none_or(|percent| percent < MATTERS) {
+    if connecting.percent.is_none_or(|percent| percent < MATTERS) {
         return;
     }
     let sessions = match connecting.sessions {

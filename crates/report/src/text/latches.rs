@@ -6,7 +6,7 @@ use super::causes::of_statement;
 use super::page::{Page, Table, percent};
 use super::{header, quality};
 use crate::group::NOT_KNOWN;
-use crate::latches::{Holding, Latch, LatchReport, why_not_recorded};
+use crate::latches::{CodeTime, Holding, Latch, LatchReport, why_not_recorded};
 use crate::number::{counted, seconds};
 use crate::sums::percent as percent_of;
 
@@ -35,7 +35,7 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
     } else {
         overview(report, page);
     }
-    let matters = |latch: &&Latch| latch.waited_ns.max(latch.held_ns()) * LEAST >= report.active_ns;
+    let matters = |latch: &&Latch| latch.waited_ns.max(latch.held_ns) * LEAST >= report.active_ns;
     let held = report.latches.iter().filter(|latch| !latch.holdings.is_empty());
     for latch in held.take(report.top).filter(matters) {
         holdings(latch, report.top, page);
@@ -97,11 +97,11 @@ fn overview(report: &LatchReport, page: &mut Page) {
         table.row(vec![
             latch.name.clone(),
             longest(latch),
-            seconds(latch.held_ns()),
+            seconds(latch.held_ns),
             seconds(latch.exclusive_ns),
             seconds(latch.queued_ns),
             seconds(latch.blocked_ns),
-            format!("{:.2}", latch.held_ns() as f64 / elapsed.max(1) as f64),
+            format!("{:.2}", latch.held_ns as f64 / elapsed.max(1) as f64),
             seconds(latch.waited_ns),
             latch.waiters.to_string(),
         ]);
@@ -112,7 +112,7 @@ fn overview(report: &LatchReport, page: &mut Page) {
         page.line(&format!(
             "{}: held {} s, waited {} s",
             counted(rest.len(), "other lock"),
-            seconds(rest.iter().map(Latch::held_ns).sum()),
+            seconds(rest.iter().map(|latch| latch.held_ns).sum()),
             seconds(rest.iter().map(|latch| latch.waited_ns).sum()),
         ));
     }
@@ -130,7 +130,7 @@ fn longest(latch: &Latch) -> String {
         [first, ..] => format!(
             "{} ({} %; {} seen)",
             first.label(),
-            percent(percent_of(first.ns, latch.held_ns())),
+            percent(percent_of(first.ns, latch.held_ns)),
             latch.single.len(),
         ),
     }
@@ -148,10 +148,10 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
     page.heading(&format!(
         "{}  held {} s, {waited}",
         latch.name,
-        seconds(latch.held_ns())
+        seconds(latch.held_ns)
     ));
     let mut table = Table::new(&["held by", "while", "in the code"], &["s", "%"]);
-    let all = latch.held_ns();
+    let all = latch.held_ns;
     for holding in latch.holdings.iter().take(top) {
         table.row(vec![
             who(holding),
@@ -197,7 +197,7 @@ fn what(holding: &Holding) -> String {
 }
 
 fn code(holding: &Holding) -> String {
-    let Some((functions, _)) = holding.code.first() else {
+    let Some(CodeTime { functions, .. }) = holding.code.first() else {
         return String::new();
     };
     let names: Vec<&str> = functions.iter().map(AsRef::as_ref).collect();

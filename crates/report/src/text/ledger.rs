@@ -52,8 +52,8 @@ fn db_time(report: &Report, amounts: Amounts, page: &mut Page) {
             false => String::new(),
         },
     ));
-    if let Some(sentence) = report.saturation.and_then(|saturation| saturation.sentence()) {
-        page.paragraph(&sentence);
+    if let Some(sentence) = report.saturation.as_ref().and_then(|of| of.sentence.as_ref()) {
+        page.paragraph(sentence);
     }
 }
 

@@ -215,7 +215,7 @@ fn instead(sched: &Sched, page: &mut Page) {
     page.heading("Who ran instead: who had the CPU during these delays");
     let mut table = Table::new(&["who"], &["delays", "ms", "% of delay"]);
     for party in sched.instead.iter().take(SHOWN) {
-        table.row(party_cells(party, delay_ns));
+        table.row(party_cells(party));
     }
     if sched.not_seen_ns > 0 {
         table.row(vec![
@@ -234,21 +234,20 @@ fn wakers(sched: &Sched, page: &mut Page) {
         return;
     }
     page.heading("Who woke them (sleeps, and how long they lasted)");
-    let all = sched.wakers.iter().map(|waker| waker.ns).sum();
     let mut table = Table::new(&["waker"], &["sleeps", "ms", "% of sleep"]);
     for waker in sched.wakers.iter().take(SHOWN) {
-        table.row(party_cells(waker, all));
+        table.row(party_cells(waker));
     }
     page.table(&table);
     others(sched.wakers.len(), "wakers", page);
 }
 
-fn party_cells(party: &Party, whole_ns: u128) -> Vec<String> {
+fn party_cells(party: &Party) -> Vec<String> {
     vec![
         party.name.clone(),
         party.count.to_string(),
         milliseconds(party.ns),
-        percent(sums::percent(party.ns, whole_ns)),
+        percent(party.percent),
     ]
 }
 

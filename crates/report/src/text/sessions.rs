@@ -36,7 +36,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             cells.extend([
                 time_if_known(totals.on_cpu_ns),
                 time_if_known(totals.run_queue_ns),
-                time_if_known(totals.blocked_ns()),
+                time_if_known(totals.blocked_ns),
                 time_if_known(totals.elapsed_ns),
             ]);
         }

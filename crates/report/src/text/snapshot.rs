@@ -157,7 +157,7 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
 /// The database says more than there is.
 fn is_anomalous(one: &SessionSnapshot) -> bool {
     one.view
-        .percent_of_db_time()
+        .percent_of_db_time
         .is_some_and(|percent| percent >= 100.0 + WORTH_MENTIONING)
 }
 

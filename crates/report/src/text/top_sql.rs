@@ -52,8 +52,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     };
     let (shown, rest) = top.statements.split_at(top.statements.len().min(STATEMENTS));
     for statement in shown {
-        let (wait, ns) = &statement.main_wait;
-        let share = percent(percent_of(*ns, statement.sums.total_ns()));
+        let wait = &statement.main_wait;
+        let share = percent(percent_of(statement.main_wait_ns, statement.sums.total_ns()));
         let text = cell(statement.id, statement.text.as_deref(), TEXT);
         let mut cells = vec![id(statement), text, format!("{wait} {share} %")];
         cells.extend(numbers(&statement.sums));

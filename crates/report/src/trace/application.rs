@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::counter::oracle;
 use dbtime_model::{CounterRow, SessionId};
 
+use serde::Serialize;
+
 use super::CallView;
 use crate::load::Dimensions;
 
 /// Sessions that say the same of themselves; what they do not say is empty.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Application {
     /// What they connected to.
     pub service: String,
@@ -21,15 +23,17 @@ pub struct Application {
     /// For whom.
     pub client_id: String,
     /// Its part.
+    #[serde(flatten)]
     pub time: ApplicationTime,
 }
 
 /// The part of an application. Parts add up to the whole trace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ApplicationTime {
     /// PARSE, EXEC and FETCH calls of whatever depth.
     pub calls: i128,
     /// Its time.
+    #[serde(flatten)]
     pub call_view: CallView,
 }
 

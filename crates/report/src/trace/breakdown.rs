@@ -3,10 +3,13 @@
 use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
 
+use serde::Serialize;
+
 use super::TraceFile;
 
 /// Time by calls, as parsetrc.pl has it: the elapsed time and CPU of calls that no other traced call made, and all waits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "crate::json::CallViewJson")]
 pub struct CallView {
     /// Elapsed time of the calls.
     pub elapsed_us: i128,
@@ -48,7 +51,8 @@ impl CallView {
 }
 
 /// Time by the rule of TVD$XTAT: from the earliest begin of a call or wait to the last moment, file by file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "crate::json::IntervalViewJson")]
 pub struct IntervalView {
     /// Length of the interval; 0 for a file without calls and waits.
     pub duration_us: i128,

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::LatencyRow;
 
+use serde::Serialize;
+
 use crate::histogram::Histogram;
 use crate::io::Guessed;
 
@@ -54,15 +56,16 @@ pub fn parsetrc_counts(latency: &Histogram) -> [u128; PARSETRC_LABELS.len()] {
 }
 
 /// A wait event.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedEvent {
-    /// Its class, in Oracle's words; empty when it has none.
-    pub class: String,
     /// Its name.
     pub name: String,
+    /// Its class, in Oracle's words; empty when it has none.
+    pub class: String,
     /// The session waited for work.
     pub idle: bool,
     /// All of them.
+    #[serde(flatten, serialize_with = "crate::json::whole_microseconds")]
     pub latency: Histogram,
 }
 

@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
 
+use serde::Serialize;
+
+use crate::fields;
 use crate::load::Dimensions;
 
 /// Transactions that ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Transactions {
     /// Committed, something was changed.
     pub commits: i128,
@@ -20,7 +23,7 @@ pub struct Transactions {
 }
 
 /// An error of a statement.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StatementError {
     /// Its number: `ORA-00942` is 942.
     pub code: u64,
@@ -29,10 +32,12 @@ pub struct StatementError {
     /// How often.
     pub count: i128,
     /// See [`super::TracedStatement::id`].
+    #[serde(serialize_with = "fields::id_if_known")]
     pub id: u64,
     /// Its name in the database.
     pub sql_id: Option<String>,
     /// See [`super::TracedStatement::hash_value`].
+    #[serde(serialize_with = "fields::known")]
     pub hash_value: u64,
     /// Its text.
     pub text: Option<String>,

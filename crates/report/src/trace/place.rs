@@ -1,5 +1,7 @@
 //! Waits by the object and the file that they were about. All times in microseconds.
 
+use serde::Serialize;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -7,7 +9,7 @@ use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
 
 /// Waits of one event for one object or file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct WaitPlace {
     /// `obj#` or `file#`; of an object −1 = none, 0 = undo.
     pub number: i64,

@@ -5,25 +5,30 @@ use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::{Wait, WaitKind};
 
+use serde::Serialize;
+
 use crate::alike_statements::AlikeStatements;
+use crate::fields;
 use crate::load::Dimensions;
 use crate::scan::Activity;
 
 /// A statement and where its own time went.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StatementProfile {
     /// See [`super::TracedStatement::id`].
+    #[serde(serialize_with = "fields::id_if_known")]
     pub id: u64,
     /// Its name in the database.
     pub sql_id: Option<String>,
     /// See [`super::TracedStatement::hash_value`].
+    #[serde(serialize_with = "fields::known")]
     pub hash_value: u64,
     /// CPU, what is unaccounted, and waits, the longest first.
     pub events: Vec<ProfileEvent>,
 }
 
 /// Time of a statement in one event.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProfileEvent {
     /// Name of the event; `CPU`; `unaccounted`.
     pub name: String,

@@ -3,29 +3,36 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use serde::Serialize;
+
 use super::TracedStatement;
+use crate::fields;
 
 /// Deeper calls are shown at this depth.
 const MAX_DEPTH: usize = 32;
 
 /// A line of the tree: a statement below the one that called it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RecursiveCall {
     /// Calls above it; 0 = it was called by the client, or by nobody who is known.
     pub depth: usize,
     /// See [`TracedStatement::id`].
+    #[serde(serialize_with = "fields::text")]
     pub id: u64,
     /// Its name in the database.
     pub sql_id: Option<String>,
     /// See [`TracedStatement::hash_value`].
+    #[serde(serialize_with = "fields::known")]
     pub hash_value: u64,
     /// Its text.
+    #[serde(skip)]
     pub text: Option<String>,
     /// Calls: at depth 0 all of its calls, below those on behalf of the line above.
     pub calls: i128,
     /// Their elapsed time, microseconds.
     pub elapsed_us: i128,
     /// What it called stands elsewhere: it is shown once.
+    #[serde(skip)]
     pub is_continued: bool,
 }
 

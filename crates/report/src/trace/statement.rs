@@ -7,12 +7,15 @@ use dbtime_model::counter::oracle;
 use dbtime_model::literals::without_literals;
 use dbtime_model::{BindSet, BoundExecution, CounterRow, StatementRow};
 
+use serde::Serialize;
+
 use super::plan::StatementPlan;
 use crate::alike_statements::AlikeStatements;
+use crate::fields;
 use crate::load::Dimensions;
 
 /// Sums of calls of one kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CallSums {
     /// Calls.
     pub calls: i128,
@@ -119,9 +122,10 @@ pub struct TracedStatement {
 }
 
 /// Calls made on behalf of another statement.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallerCalls {
     /// The other one, see [`TracedStatement::id`].
+    #[serde(serialize_with = "fields::text")]
     pub id: u64,
     /// Its name in the database.
     pub sql_id: Option<String>,

@@ -278,7 +278,7 @@ fn sql(answers: &Answers, rate: Rate, order: usize) -> Table {
                 rate.cell(statement.sums.total_ns()),
                 rate.cell(statement.sums.on_cpu_ns()),
                 rate.cell(statement.sums.state_ns(State::Disk)),
-                statement.main_wait.0.to_string(),
+                statement.main_wait.to_string(),
                 name,
                 cell(statement.id, statement.text.as_deref(), TEXT),
             ];

@@ -16,7 +16,7 @@ const WORTH_NAMING: f64 = 20.0;
 pub(super) fn sentence(run: &Run) -> String {
     let view = &run.report.database_view;
     let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
-    let sum = view.percent_of_db_time().unwrap_or(0.0);
+    let sum = view.percent_of_db_time.unwrap_or(0.0);
     let begin = match run.from {
         ReadFrom::PageCache => {
             format!("With reads from the page cache, CPU and waits add up to {sum:.0} % of DB time: ")
