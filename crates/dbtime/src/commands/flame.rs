@@ -49,8 +49,8 @@ pub struct FlameArguments {
     #[arg(long)]
     causes: bool,
     /// File to write; its extension chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); -
-    /// writes folded
-    /// stacks to standard output [default: next to the recording, slow.svg for slow.dbt; - if standard output is not a terminal]
+    /// writes folded stacks to standard output [default: next to the recording, slow.svg for slow.dbt; - if standard output is
+    /// not a terminal]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
