@@ -25,7 +25,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use dbtime_model::{Wait, WaitKind};
-
 use serde::Serialize;
 
 use crate::explanation::explain;

@@ -20,7 +20,7 @@ pub(crate) fn meta<S: Serializer>(meta: &Meta, to: S) -> Result<S::Ok, S::Error>
     MetaJson::from(meta).serialize(to)
 }
 
-/// From when to when, and how long, beside the other fields.
+/// From when to when, and how long, beside the other fields. Of answers that say moments whatever the recording's clock is.
 pub(crate) fn period<S: Serializer>(period: &Period, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Bounds {

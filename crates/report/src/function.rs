@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dbtime_model::{Frame, NO_STACK, StackId, State};
-
 use serde::Serialize;
 
 use crate::load::Dimensions;

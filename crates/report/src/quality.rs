@@ -2,7 +2,6 @@
 
 use dbtime_model::recording::{Meta, Note, Problem, ProgramCost};
 use dbtime_model::{CounterRow, counter};
-
 use serde::{Serialize, Serializer};
 
 use crate::sums::percent;

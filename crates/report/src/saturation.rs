@@ -1,7 +1,6 @@
 //! Sessions that stood in the run queue: whether the CPUs were saturated, and how long commands waited to be taken up.
 
 use dbtime_model::recording::Meta;
-
 use serde::Serialize;
 
 use crate::ledger::Section;

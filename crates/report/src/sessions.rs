@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use dbtime_model::{BackendType, CounterRow, Session, SessionId, counter};
-
 use serde::{Serialize, Serializer};
 
 use crate::fields;

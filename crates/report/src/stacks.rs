@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dbtime_model::{NO_STACK, StackId, State, Wait};
-
 use serde::Serialize;
 
 use crate::fields;

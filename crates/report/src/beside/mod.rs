@@ -20,7 +20,6 @@ mod matrix;
 use std::collections::BTreeMap;
 
 use dbtime_model::{SpanRow, span};
-
 use serde::{Serialize, Serializer};
 
 pub use alignment::Alignment;

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use dbtime_model::{State, StateGroup, Wait, WaitKind};
-
 use serde::Serialize;
 
 use super::ranges::{RangeLedger, side_by_side};

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::latency::kind;
 use dbtime_model::recording::Meta;
 use dbtime_model::{LatencyRow, State, Wait};
-
 use serde::Serialize;
 
 pub use causes::{Cause, CauseTime};

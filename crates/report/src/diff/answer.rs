@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{State, Wait};
-
 use serde::{Serialize, Serializer};
 
 use crate::causes::CausePart;

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use dbtime_model::recording::KernelTrace;
-
 use serde::Serialize;
 
 use super::paths::Paths;

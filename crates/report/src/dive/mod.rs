@@ -11,7 +11,6 @@ mod summary;
 
 use dbtime_model::recording::{KernelTrace, Meta, Problem};
 use dbtime_model::{Fidelity, Frame, State};
-
 use serde::Serialize;
 
 pub use difference::{DiveChange, DiveDiff, DiveSide, dive_diff};

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use dbtime_model::recording::Problem;
 use dbtime_model::{SpanRow, State, span};
-
 use serde::Serialize;
 
 use super::samples::without_interval;

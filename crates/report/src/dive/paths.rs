@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::latency::kind;
 use dbtime_model::{ActivityRow, Frame, LatencyRow};
-
 use serde::{Serialize, Serializer};
 
 use super::{STATES, module_of};

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use dbtime_model::recording::KernelTrace;
 use dbtime_model::{ActivityRow, Frame};
-
 use serde::Serialize;
 
 use super::paths::Paths;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use dbtime_model::{Frame, State};
-
 use serde::{Serialize, Serializer};
 
 use super::STATES;

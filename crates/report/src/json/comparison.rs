@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{MetaJson, us_if_known};
+use super::MetaJson;
 use crate::comparison::{
     BucketDifference, ComparedEvent, ComparedSize, ComparedSource, Comparison, Difference,
 };
@@ -151,10 +151,10 @@ fn latencies<'a>(latencies: &[Histogram], sources: &'a [ComparedSource]) -> Vec<
         label: &source.label,
         count: latency.count(),
         total_us: us(latency.sum_ns()),
-        mean_us: latency.mean_ns().map(us),
-        p50_us: us_if_known(latency.quantile(0.5)),
-        p99_us: us_if_known(latency.quantile(0.99)),
-        max_us: us_if_known((latency.count() > 0).then(|| latency.max_ns())),
+        mean_us: latency.mean_us(),
+        p50_us: latency.quantile_us(0.5),
+        p99_us: latency.quantile_us(0.99),
+        max_us: latency.longest_us(),
         histogram: latency
             .power_of_two_us()
             .into_iter()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{MetaJson, us_if_known};
+use super::MetaJson;
 use crate::fields::{ns_as_us as us, timestamp};
 use crate::io::{Guess, Guessed, IoReport, ReadCpu, ReadGroups, ReadParts, ReadSource, ReadSums, Reads};
 use crate::sums::{FidelityMix, percent};
@@ -240,10 +240,10 @@ fn sums(sums: &ReadSums, total: &ReadSums) -> ReadSumsJson {
         reads: latency.count(),
         bytes: sums.bytes,
         sum_us: us(latency.sum_ns()),
-        mean_us: latency.mean_ns().map(us),
-        p50_us: us_if_known(latency.quantile(0.5)),
-        p99_us: us_if_known(latency.quantile(0.99)),
-        max_us: us_if_known((latency.count() > 0).then(|| latency.max_ns())),
+        mean_us: latency.mean_us(),
+        p50_us: latency.quantile_us(0.5),
+        p99_us: latency.quantile_us(0.99),
+        max_us: latency.longest_us(),
         percent_of_reads: percent(latency.count(), total.latency.count()),
         percent_of_time: percent(latency.sum_ns(), total.latency.sum_ns()),
     }
@@ -330,9 +330,9 @@ fn cpu(cpu: &ReadCpu) -> CpuJson<'_> {
                 source: call.source.as_str(),
                 reads: call.cpu.count(),
                 sum_us: us(call.cpu.sum_ns()),
-                mean_us: call.cpu.mean_ns().map(us),
-                p50_us: us_if_known(call.cpu.quantile(0.5)),
-                p99_us: us_if_known(call.cpu.quantile(0.99)),
+                mean_us: call.cpu.mean_us(),
+                p50_us: call.cpu.quantile_us(0.5),
+                p99_us: call.cpu.quantile_us(0.99),
             })
             .collect(),
         calls_not_shown: cpu.calls_not_shown,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{MetaJson, us_if_known};
+use super::MetaJson;
 use crate::fields::{ns_as_us as us, timestamp};
 use crate::histogram::Histogram;
 use crate::latency::{KindLatencies, LatencyGroup, LatencyReport, WaitUnit};
@@ -111,12 +111,12 @@ fn numbers(report: &LatencyReport, histogram: &Histogram) -> NumbersJson {
         count: histogram.count(),
         per_second: report.per_second(histogram.count()),
         sum_us: us(histogram.sum_ns()),
-        mean_us: histogram.mean_ns().map(us),
-        p50_us: us_if_known(histogram.quantile(0.5)),
-        p95_us: us_if_known(histogram.quantile(0.95)),
-        p99_us: us_if_known(histogram.quantile(0.99)),
-        p999_us: us_if_known(histogram.quantile(0.999)),
-        max_us: us_if_known((histogram.count() > 0).then(|| histogram.max_ns())),
+        mean_us: histogram.mean_us(),
+        p50_us: histogram.quantile_us(0.5),
+        p95_us: histogram.quantile_us(0.95),
+        p99_us: histogram.quantile_us(0.99),
+        p999_us: histogram.quantile_us(0.999),
+        max_us: histogram.longest_us(),
         histogram: histogram
             .power_of_two_us()
             .into_iter()

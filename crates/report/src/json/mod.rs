@@ -1,6 +1,8 @@
 //! Answers as JSON. Field names are stable: new ones may come, those here keep their meaning.
 //!
 //! Names of fields end in their unit. What is not known is `null`.
+//!
+//! Answers serialise themselves. Here is what differs from them: what stands around them, and forms of a histogram or a sum.
 
 mod blockers;
 mod causes;
@@ -22,22 +24,22 @@ mod units;
 
 use std::io::Write;
 
+use dbtime_model::calibration::Calibration;
+use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
+use serde::Serialize;
+
 pub(crate) use commands::commands;
 pub(crate) use diff::place;
 pub(crate) use sched::{delays_by_event, sched_sums};
 pub(crate) use stack_views::modules;
 pub(crate) use trace::{CallViewJson, IntervalViewJson, whole_microseconds};
 
-use dbtime_model::calibration::Calibration;
-use dbtime_model::recording::{Clock, Cost, DatabaseMeta, HostMeta, Meta, Unit};
-use serde::Serialize;
-
 use crate::causes::CauseReport;
 use crate::commands::CommandReport;
 use crate::comparison::Comparison;
 use crate::diff::Diff;
 use crate::dive::{DiveDiff, DiveReport};
-use crate::fields::{ns_as_us, timestamp};
+use crate::fields::timestamp;
 use crate::io::IoReport;
 use crate::latches::LatchReport;
 use crate::latency::LatencyReport;
@@ -254,9 +256,4 @@ fn time_of_day(meta: &Meta, us: i64) -> Option<String> {
         Clock::Utc => timestamp(us),
         Clock::Relative | Clock::None => None,
     }
-}
-
-/// A quantile or a longest latency as microseconds.
-fn us_if_known(ns: Option<u64>) -> Option<f64> {
-    ns.map(|ns| ns_as_us(ns.into()))
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use dbtime_model::{HeldLockRow, State, Wait};
-
 use serde::Serialize;
 
 use crate::fields;

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{Fidelity, HeldLockRow, SessionId, StateGroup, Wait};
-
 use serde::{Serialize, Serializer};
 
 use crate::filter::Filter;

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Meta, Problem, Scheduling};
 use dbtime_model::{CounterRow, LatencyRow, SessionId, SwitchRow, counter};
-
 use serde::Serialize;
 
 use crate::filter::{Filter, SECOND_US};

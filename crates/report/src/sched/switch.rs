@@ -1,7 +1,6 @@
 //! One switch, as `perf sched timehist` shows it, with what dbtime knows beside.
 
 use dbtime_model::{Session, SessionId, State, SwitchRow, Wait};
-
 use serde::{Serialize, Serializer};
 
 use super::priority_words;

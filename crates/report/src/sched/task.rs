@@ -1,7 +1,6 @@
 //! Context switches of a task, added up.
 
 use dbtime_model::{BackendType, LatencyRow, Session, SessionId, State};
-
 use serde::Serialize;
 
 use crate::fields;

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{StackId, State};
-
 use serde::{Serialize, Serializer};
 
 pub use call_tree::{CallTree, CallTreeNode};

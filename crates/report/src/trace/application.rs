@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::counter::oracle;
 use dbtime_model::{CounterRow, SessionId};
-
 use serde::Serialize;
 
 use super::CallView;

@@ -2,7 +2,6 @@
 
 use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
-
 use serde::Serialize;
 
 use super::TraceFile;

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::LatencyRow;
-
 use serde::Serialize;
 
 use crate::histogram::Histogram;

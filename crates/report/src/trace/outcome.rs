@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
-
 use serde::Serialize;
 
 use crate::fields;

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use dbtime_model::counter::oracle;
 use dbtime_model::literals::without_literals;
 use dbtime_model::{BindSet, BoundExecution, CounterRow, StatementRow};
-
 use serde::Serialize;
 
 use super::plan::StatementPlan;
