@@ -148,7 +148,7 @@ fn full_pipe() -> (File, File) {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
     };
-    let set = |flags| {
+    let set = |flags: libc::c_int| {
         // SAFETY: a plain call on a descriptor of ours.
         assert_eq!(unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, flags) }, 0);
     };

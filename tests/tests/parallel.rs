@@ -2,6 +2,7 @@
 //! server's own I/O times.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -37,12 +38,12 @@ fn watch(cluster: &Cluster, stop: &AtomicBool) -> BTreeMap<u32, Workers> {
         looked = Instant::now();
         let mut now: BTreeMap<u32, SchedStat> = BTreeMap::new();
         for pid in children(cluster.postmaster_pid()) {
-            if !leaders.contains_key(&pid) {
+            if let Entry::Vacant(unknown) = leaders.entry(pid) {
                 let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
                 let leader = title.split_once("parallel worker for PID ").map(|(_, pid)| pid);
                 if let Some(leader) = leader.and_then(|leader| leader.split([' ', '\0']).next()?.parse().ok())
                 {
-                    leaders.insert(pid, leader);
+                    unknown.insert(leader);
                 }
             }
             if let (true, Some(stat)) = (leaders.contains_key(&pid), schedstat(pid)) {

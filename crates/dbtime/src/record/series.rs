@@ -76,6 +76,8 @@ struct Open {
     missing: Described,
     /// The recording before it.
     known: Option<Known>,
+    /// Nothing has come since the next one was begun.
+    is_new: bool,
 }
 
 /// A recording in which descriptions can be looked up.
@@ -226,6 +228,7 @@ impl Series {
             described,
             missing: Described::default(),
             known: rotation.known.replace(known),
+            is_new: true,
         }));
         rotation.told = false;
         rotation.until_us = next_multiple(now_us, rotation.every_us);
@@ -273,6 +276,10 @@ impl Series {
                 ..Rows::default()
             };
             open.take(rows, &timeless);
+            // Rows of its last seconds come later than what describes them.
+            if std::mem::take(&mut open.is_new) {
+                open.describe(&timeless);
+            }
             open.segments.write(open.meta.clone(), tell)?;
             rows = timeless;
             rows.append(later);
@@ -377,6 +384,14 @@ impl Open {
         self.described.add(descriptions.describes());
         self.segments.pending.append(rows);
         self.segments.pending.append(descriptions);
+    }
+
+    /// Takes sessions, stacks and statements that were seen in its time, whether a row has named them by now or not.
+    fn describe(&mut self, seen: &Rows) {
+        let mut new = seen.describes();
+        new.subtract(&self.described);
+        self.described.add(new.clone());
+        self.segments.pending.append(seen.descriptions_of(&new));
     }
 }
 
@@ -496,6 +511,7 @@ mod tests {
             described: Described::default(),
             missing: Described::default(),
             known: Some(known),
+            is_new: false,
         };
         let rows = |id| Rows {
             latency: vec![LatencyRow {
