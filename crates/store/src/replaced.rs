@@ -249,7 +249,7 @@ fn a_manifest_that_names_a_file_twice_or_none_that_there_can_be_is_refused() {
         let first = files[0].clone();
         files.extend(std::iter::repeat_n(first, 1 << 18));
     });
-    assert!(many.contains("files, where"), "{many}");
+    assert!(many.contains("files, and"), "{many}");
     assert!(many.contains("put its recording again"), "{many}");
 }
 

@@ -43,7 +43,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         ),
         (
             quality.stood_in,
-            "samples of waits that were over before the session could be looked at: their state is known, their wait event is that of another wait of the session",
+            "samples with another wait event of their session, theirs was over too soon",
         ),
         (
             quality.waits_not_read,

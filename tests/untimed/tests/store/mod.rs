@@ -249,7 +249,7 @@ fn what_is_wrong_is_said_and_what_to_do() {
     for (part, word) in [
         ("from=12s", "12s"),
         ("hosts=db1", "host="),
-        ("to=2026-10-10T12:00", "moment"),
+        ("to=2026-10-10T12:00", "is not a time"),
     ] {
         dbtime(&["report", &format!("{}?{part}", plain(&store))])
             .expect_code(2)
