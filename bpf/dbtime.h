@@ -134,7 +134,8 @@ struct dbt_slot {
 	struct dbt_note note;
 	struct dbt_shared shared;
 	__u32 was_awake;       /* it ran between the last two looks */
-	__u32 pad;
+	__u32 ended_switches;  /* context switches up to which who woke the session last has ended the wait of the row that this pass
+				* found, lower half, and 1; 0 = somebody else may have */
 	__u32 came_blocked;    /* how often, lately, it came onto a CPU between note and look, and was blocked at the note, */
 	__u32 came_queued;     /* or in the run queue */
 	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen to end before the sampler could look */

@@ -299,6 +299,7 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
 	take_note(slot, TASK_RAN_SINCE, 0, &activity);
+	slot->ended_switches = (__u32)switches_of(task) + 1;
 	take_locks(task, slot);
 }
 
@@ -463,10 +464,13 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
 		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
+		if (is_off_cpu(state) && state != TASK_RUNNING)
+			slot->ended_switches = (__u32)switches + 1;
 	} else if (is_still_in_it) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now);
+		slot->ended_switches = (__u32)switches + 1;
 	} else {
 		learn_from_end(slot, &nothing, false);
 		stand_in(slot, &now);
@@ -477,7 +481,7 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 {
 	__u64 turns = task_field(task, sched_info.pcount);
 
-	slot->is_new = slot->has_run_since = 0;
+	slot->is_new = slot->has_run_since = slot->ended_switches = 0;
 	if (note_moments && visit->announced && slot->note.moment == visit->announced)
 		look_by_note(task, slot);
 	else
@@ -546,7 +550,10 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user);
-	if (slot->state != TASK_RUNNING && (slot->has_run_since || slot->state == TASK_WAKING))
+	/* Not where another wait stands in, or the session has slept again: who ended that wait is not known. */
+	if (slot->state == TASK_WAKING && !slot->has_run_since)
+		slot->ended_switches = (__u32)slot->switches + 1;
+	if (slot->ended_switches == (__u32)switches_of(task) + 1)
 		tell_last_waker(task);
 }
 

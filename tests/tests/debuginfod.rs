@@ -160,7 +160,7 @@ fn a_server_is_told_build_ids_only_and_what_it_answers_costs_names_at_most() {
         let recorded = record(&format!("http://127.0.0.1:{port}"), running.pid());
         assert_eq!(samples_in_outer(&recorded, running.pid()), 0);
         assert!(recorded.session(running.pid()).samples() > 50);
-        assert_told(&recorded, "no debug file of stripped could be fetched");
+        assert_told(&recorded, "no debug file for stripped could be fetched");
         let requests: Vec<Vec<String>> = requests.try_iter().collect();
         let asked = format!("GET /buildid/{build_id}/debuginfo ");
         assert!(
@@ -180,7 +180,7 @@ fn a_server_is_told_build_ids_only_and_what_it_answers_costs_names_at_most() {
     }
     // Nobody there.
     let recorded = record("http://127.0.0.1:9", running.pid());
-    assert_told(&recorded, "no debug file of stripped could be fetched");
+    assert_told(&recorded, "no debug file for stripped could be fetched");
     assert!(recorded.session(running.pid()).samples() > 50);
 }
 

@@ -99,7 +99,7 @@ fn dive(
         workload::PREAD => "pread64",
         _ => "nanosleep",
     };
-    let child = this_program("looking into ", stop, |command| {
+    let child = this_program("tracing ", stop, |command| {
         command
             .args(["dive", "-p", &pid.to_string(), "--call", call, "--engine", engine])
             .args(["-d", LONGER, "--raw"])
