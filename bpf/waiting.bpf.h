@@ -466,11 +466,13 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
 		if (is_off_cpu(state) && state != TASK_RUNNING)
 			slot->ended_switches = (__u32)switches + 1;
+		take_locks(task, slot);
 	} else if (is_still_in_it) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now);
 		slot->ended_switches = (__u32)switches + 1;
+		take_locks(task, slot);
 	} else {
 		learn_from_end(slot, &nothing, false);
 		stand_in(slot, &now);

@@ -338,7 +338,7 @@ fn at_a_terminal_a_flame_graph_is_a_picture_beside_the_recording() {
     let home = Home::new();
     home.import("x.dbt", "f", Duration::ZERO);
     let shown = home.at_terminal("./dbtime flame x.dbt").expect_code(0);
-    assert!(shown.stdout.contains("written x.svg"), "{shown:#?}");
+    assert!(shown.stdout.contains("wrote x.svg"), "{shown:#?}");
     assert!(
         fs::read_to_string(home.path("x.svg"))
             .expect("it is there")
