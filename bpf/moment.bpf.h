@@ -40,9 +40,8 @@ struct {
 	__type(value, struct dbt_announced);
 } announced SEC(".maps");
 
-/* Moments that were noted, how late, and how long that took. */
+/* Moments that were noted, and how long that took. */
 __u64 notes = 0;
-__u64 notes_late_ns = 0;
 __u64 notes_ns = 0;
 
 static __always_inline bool is_off_cpu(__u32 state)
@@ -250,7 +249,6 @@ static int note_moment(void *map, int *key, struct dbt_announced *pass)
 	look_at_interrupted(&noting, bpf_get_current_task_btf());
 	bpf_loop(pass->slots, note_slot_in_time, &noting, 0);
 	notes++;
-	notes_late_ns += begin - pass->moment;
 	notes_ns += bpf_ktime_get_ns() - begin;
 	return 0;
 }
