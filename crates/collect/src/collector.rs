@@ -386,7 +386,6 @@ impl Collector {
         for session in self.sessions.values_mut() {
             session.look_for_title(now);
         }
-        self.tell_leaders();
         if now >= self.next_check_ns {
             self.next_check_ns = now + 1_000_000_000;
             self.note_standstill();
@@ -821,30 +820,24 @@ impl Collector {
         }
     }
 
-    /// Whom parallel workers work for, as far as their titles have been read.
-    fn tell_leaders(&mut self) {
-        let Some(causes) = &mut self.causes else {
+    /// A parallel worker works for its leader's client, as long as the leader is there, and the leader waits for it.
+    fn follow_leader(&mut self, session: &mut LiveSession) {
+        let is_known = |causes: &Causes| causes.knows_leader(session.pid);
+        if session.has_client() && self.causes.as_ref().is_none_or(is_known) {
+            return;
+        }
+        let Some(leader) = session.leader_pid().and_then(|pid| self.sessions.get(&pid)) else {
             return;
         };
-        for session in self.sessions.values() {
-            if let Some(leader) = session.leader_pid()
-                && !causes.is_told(session.pid)
-                // In a namespace of its own the database numbers processes otherwise.
-                && process::innermost_pid(session.pid) == Some(session.pid)
-            {
-                causes.works_for(session.pid, leader);
-            }
+        // In a namespace of its own the database numbers processes otherwise.
+        if process::innermost_pid(leader.pid) != Some(leader.pid) {
+            return;
         }
-    }
-
-    /// A parallel worker works for its leader's client, as long as the leader is there.
-    fn take_client_of_leader(&self, session: &mut LiveSession) {
-        if let Some(leader) = session.leader_pid().and_then(|pid| self.sessions.get(&pid))
-            // In a namespace of its own the database numbers processes otherwise.
-            && !session.has_client()
-            && process::innermost_pid(leader.pid) == Some(leader.pid)
-        {
+        if !session.has_client() {
             session.take_client_of(leader);
+        }
+        if let Some(causes) = &mut self.causes {
+            causes.works_for(session.pid, leader.pid);
         }
     }
 
@@ -859,7 +852,7 @@ impl Collector {
             .collect();
         for pid in workers {
             if let Some(mut session) = self.sessions.remove(&pid) {
-                self.take_client_of_leader(&mut session);
+                self.follow_leader(&mut session);
                 self.sessions.insert(pid, session);
             }
         }
@@ -893,7 +886,7 @@ impl Collector {
         if let Some(name) = name.take_if(|_| !settles) {
             session.set_application(name, &mut self.next_id);
         }
-        self.take_client_of_leader(session);
+        self.follow_leader(session);
         if let Some(latencies) = &mut self.latencies {
             latencies.know(session.pid, start_ns, session.id);
             if ended {

@@ -115,7 +115,7 @@ impl Causes {
     }
 
     /// Whether it is known whose worker it is.
-    pub(crate) fn is_told(&self, pid: u32) -> bool {
+    pub(crate) fn knows_leader(&self, pid: u32) -> bool {
         self.tracks.get(&pid).is_some_and(|track| track.leader.is_some())
     }
 
