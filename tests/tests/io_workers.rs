@@ -140,9 +140,9 @@ fn a_statement_waits_for_the_io_worker_that_reads_for_it() {
                 // Of waits of some ten microseconds, as for pages that are in the page cache, more is over before it is looked at. Of
                 // a sample in which another wait stands in it is not known who ended it.
                 let least = match (is_cold, recorded.meta.collector.tier.as_str()) {
-                    (true, "sampled") => 0.6,
-                    (true, _) => 0.8,
-                    (false, _) => 0.4,
+                    (true, "sampled") => 0.45,
+                    (true, _) => 0.6,
+                    (false, _) => 0.2,
                 };
                 assert!(workers > least * waited, "{of:#?}");
             }
