@@ -98,7 +98,9 @@ struct dbt_note {
 	__u32 state;    /* raw __state, or what moment.bpf.h has beside */
 	__u32 in_iowait;
 	__u32 woken_by_session; /* since, by one of its server */
-	__u32 pad;
+	__u32 has_come;         /* it was blocked in this state, and had a CPU already when this was noted */
+	__u64 woken_ns; /* when the sleep ended in which it was; 0 = has not been seen */
+	struct dbt_task_id waker; /* who ended it */
 };
 
 enum dbt_ended {
@@ -136,11 +138,10 @@ struct dbt_slot {
 	__u32 was_awake;       /* it ran between the last two looks */
 	__u32 ended_switches;  /* context switches up to which who woke the session last has ended the wait of the row that this pass
 				* found, lower half, and 1; 0 = somebody else may have */
-	__u32 came_blocked;    /* how often, lately, it came onto a CPU between note and look, and was blocked at the note, */
-	__u32 came_queued;     /* or in the run queue */
+	__u32 ender_is_noted;  /* the note says who ended the wait of the row that this pass found */
 	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen to end before the sampler could look */
-	__u32 ended_state;     /* raw __state of the last of them that was blocked; 0 = none */
 	__u32 ended_known;     /* bit n: ended[n] is one */
+	__u32 pad;
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */

@@ -14,6 +14,8 @@
 #define TASK_DISPLACED 0x80000002 /* was on a CPU at the moment, and is not any more */
 #define TASK_CAME 0x80000003      /* in the run queue at the moment, and came onto a CPU since */
 #define TASK_RUNNING 0
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
 #define TASK_WAKING 0x200
 #define PF_EXITING 0x00000004 /* include/linux/sched.h */
 
@@ -72,21 +74,23 @@ static __always_inline __u64 departure_of(struct task_struct *task)
 	       task_field(task, se.prev_sum_exec_runtime);
 }
 
-/* So many arrivals on a CPU between note and look tell what others were; where there are none, they are taken to be as long in the
- * run queue as the session was in its turns since the last look, give or take. */
-#define ENOUGH_TO_JUDGE 16
-
-/* Whether a task that came onto a CPU `since` nanoseconds after the moment was blocked then, rather than in the run queue already. How
- * long it was in the queue for this turn the kernel does not note: decided by lot, so that many are right on average. */
-static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, __u64 since)
+/* Whether a task that came onto a CPU `since` nanoseconds after the moment was blocked then, rather than in the run queue already.
+ * `switches`: so many it had made before it came. Woken on another CPU it is in no queue before that CPU has taken the waker's interrupt, and
+ * until then the kernel counts it as blocked. How long it was in the queue in this turn is not noted: as long as in its turns since
+ * the last look. */
+static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, __u64 moment, __u64 since, __u64 switches)
 {
-	__u32 lately = slot->came_blocked + slot->came_queued;
+	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, 0);
 	__u64 turns = task_field(task, sched_info.pcount) - slot->turns;
 	__u64 queued = task_field(task, sched_info.run_delay) - slot->run_delay;
 
-	if (lately >= ENOUGH_TO_JUDGE)
-		return bpf_get_prandom_u32() % lately < slot->came_blocked;
-	return turns && bpf_get_prandom_u32() % (since + queued / turns + 1) < since;
+	if (mark && mark->woken_ns) {
+		if (mark->slept_switches != switches)
+			return false; /* it came out of no sleep: it had been pushed off its CPU */
+		if ((__s64)(mark->woken_ns - arrival_clock_offset - moment) >= 0)
+			return true;
+	}
+	return turns && since > queued / turns;
 }
 
 /* In which state was it at the moment? What happened since is undone, as far as the kernel's notes tell. */
@@ -99,7 +103,7 @@ static __always_inline __u32 state_at(struct task_struct *task, struct dbt_slot 
 	if (task_field(task, on_cpu)) {
 		if (!has_come)
 			return TASK_ON_A_CPU;
-		return was_blocked(task, slot, since) ? TASK_RAN_SINCE : TASK_CAME;
+		return was_blocked(task, slot, moment, since, switches_of(task)) ? TASK_RAN_SINCE : TASK_CAME;
 	}
 	state = task_field(task, __state);
 	if (state == TASK_RUNNING && task_field(task, sched_info.last_queued) >= moment)
@@ -109,7 +113,7 @@ static __always_inline __u32 state_at(struct task_struct *task, struct dbt_slot 
 	/* It ran at the moment, or since. */
 	if (!has_come)
 		return TASK_DISPLACED;
-	if (!was_blocked(task, slot, since))
+	if (!was_blocked(task, slot, moment, since, switches_of(task) - 1))
 		return TASK_CAME;
 	/* It was blocked, ran, and is blocked again: in which wait it was then nobody has noted. The one that it is in now stands
 	 * for it: a wait begins as often as it ends. Left out, naps would be lost that are not much longer than the look is
@@ -163,6 +167,25 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 	}
 }
 
+/* The kernel keeps what a task slept in no longer than it sleeps; the mark does. */
+static __always_inline void note_sleep(struct dbt_note *note, struct dbt_mark *mark, __u32 i)
+{
+	if (note->state == TASK_RAN_SINCE && mark->woken_ns) {
+		note->has_come = 1;
+		note->state = mark->state;
+		note->in_iowait = mark->in_iowait;
+		note->waker = mark->waker;
+		note->woken_ns = mark->woken_ns;
+	} else if (note->state == TASK_WAKING && mark->woken_ns) {
+		note->in_iowait = mark->in_iowait || mark->state & TASK_UNINTERRUPTIBLE;
+		note->waker = mark->waker;
+		note->woken_ns = mark->woken_ns;
+	} else if (is_off_cpu(note->state) && note->state != TASK_RUNNING) {
+		mark->slot = i + 1;
+		mark->noted = note->switches + 1;
+	}
+}
+
 static __always_inline void note_session(struct task_struct *task, struct dbt_slot *slot, __u32 i, struct dbt_noting *noting)
 {
 	struct dbt_note *note = &slot->note;
@@ -172,7 +195,8 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 	for (int looks = 0; looks < LOOKS && is_torn; looks++) {
 		note->switches = switches_of(task);
 		note->turns = task_field(task, sched_info.pcount);
-		note->woken_by_session = 0;
+		note->woken_by_session = note->has_come = 0;
+		note->woken_ns = 0;
 		note->state = state_at(task, slot, noting->since);
 		note->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 		note_activity(slot, noting);
@@ -180,13 +204,9 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 	}
 	if (is_torn)
 		return; /* it is looked at as if there were no timer */
-	if (is_off_cpu(note->state) && note->state != TASK_RUNNING) {
-		mark = bpf_task_storage_get(&marks, task, 0, 0);
-		if (mark) {
-			mark->slot = i + 1;
-			mark->noted = note->switches + 1;
-		}
-	}
+	mark = bpf_task_storage_get(&marks, task, 0, 0);
+	if (mark)
+		note_sleep(note, mark, i);
 	ordered();
 	note->moment = noting->moment;
 }
@@ -215,8 +235,9 @@ static long note_slot_in_time(__u32 i, struct dbt_noting *noting)
 	return 0;
 }
 
-/* A session is woken that was noted: the last chance to learn what it waits for. Where another one wakes it, they have it in common. */
-static __always_inline void note_waking(struct task_struct *task, struct task_struct *waker, struct dbt_mark *mark)
+/* A session is woken that was noted, as the mark says by now: the last chance to learn what it waits for. Where another one wakes it,
+ * they have it in common. */
+static __always_inline void note_waking(struct task_struct *task, struct task_struct *current, struct dbt_mark *mark)
 {
 	__u32 index = mark->slot - 1;
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &index);
@@ -226,7 +247,9 @@ static __always_inline void note_waking(struct task_struct *task, struct task_st
 	mark->noted = 0;
 	if (!slot || slot->task.pid != task->pid || switches != switches_of(task))
 		return;
-	look_at_interrupted(&noting, waker);
+	slot->note.waker = mark->waker;
+	slot->note.woken_ns = mark->woken_ns;
+	look_at_interrupted(&noting, current);
 	if (!is_of_its_server(slot, &noting))
 		return;
 	slot->note.woken_by_session = 1;

@@ -347,8 +347,6 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 	slot->switches = NO_ROW;
 }
 
-#define TASK_INTERRUPTIBLE 1
-#define TASK_UNINTERRUPTIBLE 2
 
 static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
 {
@@ -375,28 +373,10 @@ __noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activi
 	kind = ended_in(slot->note.state, slot->note.in_iowait);
 	if (kind >= ENDED_STATES)
 		return 0;
-	if (kind != ENDED_RUNNABLE)
-		slot->ended_state = slot->note.state;
 	if (activity->wait == WAIT_NOT_READ || (!by_chance && slot->ended_known & 1 << kind))
 		return 0;
 	slot->ended[kind] = *activity;
 	slot->ended_known |= 1 << kind;
-	return 0;
-}
-
-/* Whether a session has come onto a CPU since the note, after so many turns by now, and as what. The older half is forgotten. */
-__noinline int count_arrival(struct dbt_slot *slot, __u64 turns)
-{
-	if (!slot || !is_off_cpu(slot->note.state) || turns == slot->note.turns)
-		return 0;
-	if (slot->note.state == TASK_RUNNING || slot->note.state == TASK_WAKING)
-		slot->came_queued++;
-	else
-		slot->came_blocked++;
-	if (slot->came_blocked + slot->came_queued > 4 * ENOUGH_TO_JUDGE) {
-		slot->came_blocked /= 2;
-		slot->came_queued /= 2;
-	}
 	return 0;
 }
 
@@ -411,8 +391,6 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	state = slot->note.state;
 	if (state == TASK_CAME)
 		state = TASK_RUNNING;
-	else if (state == TASK_RAN_SINCE)
-		state = slot->ended_state ? slot->ended_state : TASK_ON_A_CPU;
 	kind = ended_in(state, slot->note.in_iowait);
 	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
 		return 0;
@@ -425,6 +403,17 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	return 0;
 }
 
+/* Whether the wait event that a session is in now is the one in which it was noted. Out of a sleep of the network or of a lock it comes
+ * to its next wait about as quickly as to its next look; a wait for the disk has work of the kernel's behind it. */
+static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activity *now)
+{
+	__u32 kind = ended_in(slot->note.state, slot->note.in_iowait);
+
+	if (!slot->note.has_come || kind == ENDED_DISK)
+		return true;
+	return kind < ENDED_STATES && slot->ended_known & 1 << kind && slot->ended[kind].wait == now->wait;
+}
+
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
  * if it could be read before that. Who had come onto a CPU by the time of the note may have left its wait: no wait event tells
  * nothing there. */
@@ -434,6 +423,8 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 	struct dbt_activity now, nothing = { .wait = WAIT_NOT_READ };
 	__u64 switches = note->switches;
 	__u32 state = note->state;
+	bool had_come = note->has_come || !is_off_cpu(state);
+	bool had_left = had_come && !note->activity.wait;
 	bool is_still_in_it;
 
 	if (state == TASK_ON_A_CPU)
@@ -442,7 +433,6 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->displaced++;
 		return;
 	}
-	count_arrival(slot, task_field(task, sched_info.pcount));
 	if (switches == slot->switches && state == slot->state) {
 		slot->repeats++;
 		if (has_run(task, switches))
@@ -450,7 +440,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		return;
 	}
 	now = read_activity(task, slot);
-	is_still_in_it = switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ;
+	is_still_in_it = !had_left && switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ;
 	if (is_off_cpu(state) && !has_run(task, switches)) {
 		slot->looked_ns = bpf_ktime_get_ns();
 		mark_sampled_sleep(task, switches, state, now.wait);
@@ -459,15 +449,18 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->switches = switches;
 		slot->state = state;
 		slot->is_new = 1;
+		learn_from_end(slot, &now, false);
 		take_locks(task, slot);
-	} else if (note->activity.wait != WAIT_NOT_READ && (is_off_cpu(state) || note->activity.wait)) {
+	} else if (note->activity.wait != WAIT_NOT_READ && !had_left) {
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
 		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
-		if (is_off_cpu(state) && state != TASK_RUNNING)
+		if (is_off_cpu(state) && state != TASK_RUNNING) {
+			slot->ender_is_noted = note->woken_ns != 0;
 			slot->ended_switches = (__u32)switches + 1;
+		}
 		take_locks(task, slot);
-	} else if (is_still_in_it) {
+	} else if (is_still_in_it && is_of_note(slot, &now)) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now);
@@ -483,7 +476,7 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 {
 	__u64 turns = task_field(task, sched_info.pcount);
 
-	slot->is_new = slot->has_run_since = slot->ended_switches = 0;
+	slot->is_new = slot->has_run_since = slot->ended_switches = slot->ender_is_noted = 0;
 	if (note_moments && visit->announced && slot->note.moment == visit->announced)
 		look_by_note(task, slot);
 	else
@@ -555,7 +548,9 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	/* Not where another wait stands in, or the session has slept again: who ended that wait is not known. */
 	if (slot->state == TASK_WAKING && !slot->has_run_since)
 		slot->ended_switches = (__u32)slot->switches + 1;
-	if (slot->ended_switches == (__u32)switches_of(task) + 1)
+	if (slot->ender_is_noted)
+		tell_waker(task, slot->note.woken_ns, &slot->note.waker);
+	else if (slot->ended_switches == (__u32)switches_of(task) + 1)
 		tell_last_waker(task);
 }
 

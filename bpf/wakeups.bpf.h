@@ -10,10 +10,13 @@
 /* Of a task. */
 struct dbt_mark {
 	__u64 switches; /* its context switches while it sleeps, and 1: a sleep is known by them; 0 = none is marked */
-	__u64 woken_ns; /* when it was woken last; 0 = not seen yet */
+	__u64 slept_switches; /* its context switches in the sleep that ended last */
+	__u64 woken_ns; /* when it was woken last, CLOCK_MONOTONIC; 0 = not seen yet */
 	struct dbt_task_id waker; /* by whom; pid 0 = an interrupt */
 	__u64 noted;    /* as `switches`, of the sleep in which it was noted at a moment */
 	__u32 slot;     /* then: where the sampler keeps it, counted from 1 */
+	__u32 state;    /* raw __state of the sleep that ended last */
+	__u32 in_iowait; /* it slept for block I/O then */
 	__u32 pad;
 };
 
@@ -34,13 +37,13 @@ static __always_inline void mark_sleep(struct task_struct *task, __u64 switches)
 		mark->switches = switches + 1;
 }
 
-static __always_inline void tell_waker(struct task_struct *task, struct dbt_mark *mark)
+static __always_inline void tell_waker(struct task_struct *task, __u64 woken_ns, struct dbt_task_id *waker)
 {
 	struct dbt_woken woken = {};
 
 	fill_event(&woken.event, EVENT_WOKEN, task_field(task, pid), task_field(task, start_time));
-	woken.event.time_ns = mark->woken_ns;
-	woken.waker = mark->waker;
+	woken.event.time_ns = woken_ns;
+	woken.waker = *waker;
 	emit(&woken, sizeof(woken), BPF_RB_NO_WAKEUP);
 }
 
@@ -50,11 +53,11 @@ static __always_inline void tell_last_waker(struct task_struct *task)
 	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (mark && mark->woken_ns)
-		tell_waker(task, mark);
+		tell_waker(task, mark->woken_ns, &mark->waker);
 }
 
 /* moment.bpf.h */
-static __always_inline void note_waking(struct task_struct *task, struct task_struct *waker, struct dbt_mark *mark);
+static __always_inline void note_waking(struct task_struct *task, struct task_struct *current, struct dbt_mark *mark);
 
 /* In the context of whoever wakes, or of the interrupt. */
 SEC("tp_btf/sched_waking")
@@ -66,8 +69,6 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 
 	if (!mark)
 		return 0;
-	if (note_moments && mark->noted)
-		note_waking(task, waker, mark);
 	marked = mark->switches;
 	mark->switches = 0;
 	mark->waker.pid = 0;
@@ -76,9 +77,14 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 		mark->waker.pid = waker->tgid;
 		mark->waker.start_ns = waker->group_leader->start_time;
 	}
+	mark->slept_switches = switches_of(task);
+	mark->state = task_field(task, __state);
+	mark->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 	mark->woken_ns = bpf_ktime_get_ns();
+	if (note_moments && mark->noted)
+		note_waking(task, waker, mark);
 	if (marked && marked - 1 == switches_of(task))
-		tell_waker(task, mark);
+		tell_waker(task, mark->woken_ns, &mark->waker);
 	return 0;
 }
 

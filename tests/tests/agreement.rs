@@ -2,7 +2,7 @@
 
 use dbtime::throwaway::Options;
 use dbtime_model::State;
-use dbtime_tests::{Recorder, distribution, needs_recording, pgbench};
+use dbtime_tests::{Recorder, distribution, needs_recording, pgbench, say};
 
 const SYNC: &str = "IO:WALSync";
 
@@ -21,6 +21,9 @@ fn short_waits_for_the_disk_have_their_time() {
         [&sampled, &exact].map(|recorded| recorded.clients_ns(SYNC, &[State::Disk]) as f64 / 1e9);
     assert!(truth > 0.3, "there was hardly any wait for the disk: {truth} s");
     let ratio = of_samples / truth;
+    say(&format!(
+        "{SYNC}: sampled {of_samples:.3} s, exact {truth:.3} s: {ratio:.2}"
+    ));
     assert!(
         (0.6..1.6).contains(&ratio),
         "sampled {of_samples} s, exact {truth} s: {ratio:.2}"
@@ -28,6 +31,7 @@ fn short_waits_for_the_disk_have_their_time() {
     let clients = sampled.clients();
     let samples: u64 = clients.iter().map(|session| session.samples()).sum();
     let torn: u64 = clients.iter().map(|session| session.torn).sum();
+    say(&format!("{torn} torn rows for {samples} samples"));
     assert!(samples > 1_000, "{samples} samples are too few to judge");
     assert!(torn * 200 <= samples, "{torn} torn rows for {samples} samples");
 }
