@@ -7,7 +7,8 @@ use dbtime_tests::{Recorder, distribution, needs_recording, pgbench, say};
 const SYNC: &str = "IO:WALSync";
 
 /// A session that syncs its commits waits for the disk for some 0.1 ms at a time, and leaves its CPU idle: that is when a timer
-/// comes latest. Sampled at moments that depend on it, such waits had between half and more than twice their time.
+/// comes latest. Sampled at moments that depend on it, or where what it slept in is guessed by what it does when it is looked at, such
+/// waits had between half and twice their time. Now 1.01 to 1.15 (eight runs, 300 samples of them in each).
 #[test]
 fn short_waits_for_the_disk_have_their_time() {
     needs_recording!();
@@ -25,7 +26,7 @@ fn short_waits_for_the_disk_have_their_time() {
         "{SYNC}: sampled {of_samples:.3} s, exact {truth:.3} s: {ratio:.2}"
     ));
     assert!(
-        (0.6..1.6).contains(&ratio),
+        (0.7..1.4).contains(&ratio),
         "sampled {of_samples} s, exact {truth} s: {ratio:.2}"
     );
     let clients = sampled.clients();
