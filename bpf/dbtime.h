@@ -141,7 +141,7 @@ struct dbt_slot {
 	__u32 ender_is_noted;  /* the note says who ended the wait of the row that this pass found */
 	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen to end before the sampler could look */
 	__u32 ended_known;     /* bit n: ended[n] is one */
-	__u32 pad;
+	__u32 ended_by_chance; /* bit n: and was known whatever it was */
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */

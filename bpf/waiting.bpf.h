@@ -373,10 +373,11 @@ __noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activi
 	kind = ended_in(slot->note.state, slot->note.in_iowait);
 	if (kind >= ENDED_STATES)
 		return 0;
-	if (activity->wait == WAIT_NOT_READ || (!by_chance && slot->ended_known & 1 << kind))
+	if (activity->wait == WAIT_NOT_READ || (!by_chance && slot->ended_by_chance & 1 << kind))
 		return 0;
 	slot->ended[kind] = *activity;
 	slot->ended_known |= 1 << kind;
+	slot->ended_by_chance |= by_chance << kind;
 	return 0;
 }
 
@@ -409,9 +410,9 @@ static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activit
 {
 	__u32 kind = ended_in(slot->note.state, slot->note.in_iowait);
 
-	if (!slot->note.has_come || kind == ENDED_DISK)
+	if (kind != ENDED_SLEEP)
 		return true;
-	return kind < ENDED_STATES && slot->ended_known & 1 << kind && slot->ended[kind].wait == now->wait;
+	return slot->ended_known & 1 << ENDED_SLEEP && slot->ended[ENDED_SLEEP].wait == now->wait;
 }
 
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
