@@ -450,7 +450,9 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->switches = switches;
 		slot->state = state;
 		slot->is_new = 1;
-		learn_from_end(slot, &now, false);
+		/* Not in the run queue: the sampler itself pushes sessions there, and they come back at once. */
+		if (state != TASK_RUNNING)
+			learn_from_end(slot, &now, false);
 		take_locks(task, slot);
 	} else if (note->activity.wait != WAIT_NOT_READ && !had_left) {
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
