@@ -93,7 +93,6 @@ struct dbt_shared {
 struct dbt_note {
 	__u64 moment;   /* CLOCK_MONOTONIC; written last */
 	__u64 switches; /* context switches */
-	__u64 turns;    /* on a CPU */
 	struct dbt_activity activity;
 	__u32 state;    /* raw __state, or what moment.bpf.h has beside */
 	__u32 in_iowait;
@@ -139,7 +138,7 @@ struct dbt_slot {
 	__u32 ended_switches;  /* context switches up to which who woke the session last has ended the wait of the row that this pass
 				* found, lower half, and 1; 0 = somebody else may have */
 	__u32 ender_is_noted;  /* the note says who ended the wait of the row that this pass found */
-	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen to end before the sampler could look */
+	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen, and may have to stand for another */
 	__u32 ended_known;     /* bit n: ended[n] is one */
 	__u32 ended_by_chance; /* bit n: and was known whatever it was */
 };

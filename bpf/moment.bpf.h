@@ -167,6 +167,12 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 	}
 }
 
+static __always_inline void note_ender(struct dbt_note *note, struct dbt_mark *mark)
+{
+	note->waker = mark->waker;
+	note->woken_ns = mark->woken_ns;
+}
+
 /* The kernel keeps what a task slept in no longer than it sleeps; the mark does. */
 static __always_inline void note_sleep(struct dbt_note *note, struct dbt_mark *mark, __u32 i)
 {
@@ -174,12 +180,10 @@ static __always_inline void note_sleep(struct dbt_note *note, struct dbt_mark *m
 		note->has_come = 1;
 		note->state = mark->state;
 		note->in_iowait = mark->in_iowait;
-		note->waker = mark->waker;
-		note->woken_ns = mark->woken_ns;
+		note_ender(note, mark);
 	} else if (note->state == TASK_WAKING && mark->woken_ns) {
 		note->in_iowait = mark->in_iowait || mark->state & TASK_UNINTERRUPTIBLE;
-		note->waker = mark->waker;
-		note->woken_ns = mark->woken_ns;
+		note_ender(note, mark);
 	} else if (is_off_cpu(note->state) && note->state != TASK_RUNNING) {
 		mark->slot = i + 1;
 		mark->noted = note->switches + 1;
@@ -194,7 +198,6 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 
 	for (int looks = 0; looks < LOOKS && is_torn; looks++) {
 		note->switches = switches_of(task);
-		note->turns = task_field(task, sched_info.pcount);
 		note->woken_by_session = note->has_come = 0;
 		note->woken_ns = 0;
 		note->state = state_at(task, slot, noting->since);
@@ -247,8 +250,7 @@ static __always_inline void note_waking(struct task_struct *task, struct task_st
 	mark->noted = 0;
 	if (!slot || slot->task.pid != task->pid || switches != switches_of(task))
 		return;
-	slot->note.waker = mark->waker;
-	slot->note.woken_ns = mark->woken_ns;
+	note_ender(&slot->note, mark);
 	look_at_interrupted(&noting, current);
 	if (!is_of_its_server(slot, &noting))
 		return;

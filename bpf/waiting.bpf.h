@@ -347,7 +347,6 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 	slot->switches = NO_ROW;
 }
 
-
 static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
 {
 	if (!is_off_cpu(state))
@@ -421,11 +420,10 @@ static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activit
 static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
-	struct dbt_activity now, nothing = { .wait = WAIT_NOT_READ };
+	struct dbt_activity now;
 	__u64 switches = note->switches;
 	__u32 state = note->state;
-	bool had_come = note->has_come || !is_off_cpu(state);
-	bool had_left = had_come && !note->activity.wait;
+	bool had_left = (note->has_come || !is_off_cpu(state)) && !note->activity.wait;
 	bool is_still_in_it;
 
 	if (state == TASK_ON_A_CPU)
@@ -470,7 +468,6 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->ended_switches = (__u32)switches + 1;
 		take_locks(task, slot);
 	} else {
-		learn_from_end(slot, &nothing, false);
 		stand_in(slot, &now);
 	}
 }

@@ -83,7 +83,7 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 	mark->woken_ns = bpf_ktime_get_ns();
 	if (note_moments && mark->noted)
 		note_waking(task, waker, mark);
-	if (marked && marked - 1 == switches_of(task))
+	if (marked && marked - 1 == mark->slept_switches)
 		tell_waker(task, mark->woken_ns, &mark->waker);
 	return 0;
 }
