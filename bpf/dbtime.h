@@ -100,11 +100,14 @@ struct dbt_note {
 	__u32 has_come;         /* it was blocked in this state, and had a CPU already when this was noted */
 	__u64 woken_ns; /* when the sleep ended in which it was; 0 = has not been seen */
 	struct dbt_task_id waker; /* who ended it */
+	__u64 waker_stack; /* as `stack` of dbt_shared, of who ended it; 0 = it has none */
 };
 
 enum dbt_ended {
 	ENDED_RUNNABLE,
 	ENDED_SLEEP,
+	ENDED_SLEEP_FOR_CLIENT, /* of these the last in a wait for the client */
+	ENDED_SLEEP_FOR_SERVER, /* and in another one */
 	ENDED_DISK,
 	ENDED_STATES
 };

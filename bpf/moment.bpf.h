@@ -170,6 +170,7 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 static __always_inline void note_ender(struct dbt_note *note, struct dbt_mark *mark)
 {
 	note->waker = mark->waker;
+	note->waker_stack = mark->waker_stack;
 	note->woken_ns = mark->woken_ns;
 }
 

@@ -360,6 +360,35 @@ static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
 	return state & TASK_UNINTERRUPTIBLE ? ENDED_DISK : ENDED_STATES;
 }
 
+static __always_inline bool is_wait_for_client(__u32 wait)
+{
+	__u32 zero = 0;
+	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
+
+	return config && config->client_wait && wait >> 24 == config->client_wait >> 24;
+}
+
+/* Sleeps that a process of the same server has ended were no waits for the client, and those that another one has were. Interrupts
+ * and threads of the kernel end both. */
+static __always_inline __u64 ended_by(struct dbt_slot *slot)
+{
+	struct dbt_note *note = &slot->note;
+	__u64 kind = ended_in(note->state, note->in_iowait);
+
+	if (kind != ENDED_SLEEP || !note->woken_ns || !note->waker_stack || !slot->shared.stack)
+		return kind;
+	return note->waker_stack == slot->shared.stack ? ENDED_SLEEP_FOR_SERVER : ENDED_SLEEP_FOR_CLIENT;
+}
+
+static __always_inline void learn(struct dbt_slot *slot, __u64 kind, struct dbt_activity *activity, bool by_chance)
+{
+	if (!by_chance && slot->ended_by_chance & 1 << kind)
+		return;
+	slot->ended[kind] = *activity;
+	slot->ended_known |= 1 << kind;
+	slot->ended_by_chance |= by_chance << kind;
+}
+
 /* Learns from what a session did at the moment and does no longer. What ends between moments and looks are waits by their number,
  * not by their length, and one may have to stand for another. `activity`: what it did, if that is known; `by_chance`: it is known whatever
  * it was. */
@@ -372,11 +401,13 @@ __noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activi
 	kind = ended_in(slot->note.state, slot->note.in_iowait);
 	if (kind >= ENDED_STATES)
 		return 0;
-	if (activity->wait == WAIT_NOT_READ || (!by_chance && slot->ended_by_chance & 1 << kind))
+	if (activity->wait == WAIT_NOT_READ)
 		return 0;
-	slot->ended[kind] = *activity;
-	slot->ended_known |= 1 << kind;
-	slot->ended_by_chance |= by_chance << kind;
+	learn(slot, kind, activity, by_chance);
+	if (kind == ENDED_SLEEP) {
+		kind = is_wait_for_client(activity->wait) ? ENDED_SLEEP_FOR_CLIENT : ENDED_SLEEP_FOR_SERVER;
+		learn(slot, kind, activity, by_chance);
+	}
 	return 0;
 }
 
@@ -389,9 +420,9 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	if (!slot || !now)
 		return 0;
 	state = slot->note.state;
+	kind = state == TASK_CAME ? ENDED_RUNNABLE : ended_by(slot);
 	if (state == TASK_CAME)
 		state = TASK_RUNNING;
-	kind = ended_in(state, slot->note.in_iowait);
 	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
 		return 0;
 	activity = slot->ended[kind];
@@ -399,19 +430,22 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	if (now->wait != WAIT_NOT_READ && now->session_state == activity.session_state)
 		activity.statement = now->statement;
 	take_note(slot, state, slot->note.in_iowait, &activity);
+	/* Of disk waits it is the same whoever they stand for: who ended the one that was noted. */
+	if (kind == ENDED_DISK)
+		slot->ender_is_noted = slot->note.woken_ns != 0;
 	slot->stood_in++;
 	return 0;
 }
 
-/* Whether the wait event that a session is in now is the one in which it was noted. Out of a sleep of the network or of a lock it comes
+/* Whether a wait event that a session was in after it had come onto a CPU is the one in which it had slept. Out of a sleep of the network or of a lock it comes
  * to its next wait about as quickly as to its next look; a wait for the disk has work of the kernel's behind it. */
 static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activity *now)
 {
-	__u32 kind = ended_in(slot->note.state, slot->note.in_iowait);
+	__u32 kind = ended_by(slot);
 
-	if (kind != ENDED_SLEEP)
+	if (kind < ENDED_SLEEP || kind > ENDED_SLEEP_FOR_SERVER)
 		return true;
-	return slot->ended_known & 1 << ENDED_SLEEP && slot->ended[ENDED_SLEEP].wait == now->wait;
+	return slot->ended_known & 1 << kind && slot->ended[kind].wait == now->wait;
 }
 
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
@@ -452,7 +486,8 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		if (state != TASK_RUNNING)
 			learn_from_end(slot, &now, false);
 		take_locks(task, slot);
-	} else if (note->activity.wait != WAIT_NOT_READ && !had_left) {
+	} else if (note->activity.wait != WAIT_NOT_READ && !had_left &&
+		   (!note->has_come || is_of_note(slot, &note->activity))) {
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
 		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
@@ -545,7 +580,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user);
-	/* Not where another wait stands in, or the session has slept again: who ended that wait is not known. */
+	/* Not where another sleep stands in, or the session has slept again: who ended that wait is not known. */
 	if (slot->state == TASK_WAKING && !slot->has_run_since)
 		slot->ended_switches = (__u32)slot->switches + 1;
 	if (slot->ender_is_noted)

@@ -13,6 +13,7 @@ struct dbt_mark {
 	__u64 slept_switches; /* its context switches in the sleep that ended last */
 	__u64 woken_ns; /* when it was woken last, CLOCK_MONOTONIC; 0 = not seen yet */
 	struct dbt_task_id waker; /* by whom; pid 0 = an interrupt */
+	__u64 waker_stack; /* where that one's stack begins: processes of one server have that in common; 0 = it has none */
 	__u64 noted;    /* as `switches`, of the sleep in which it was noted at a moment */
 	__u32 slot;     /* then: where the sampler keeps it, counted from 1 */
 	__u32 state;    /* raw __state of the sleep that ended last */
@@ -72,10 +73,11 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 	marked = mark->switches;
 	mark->switches = 0;
 	mark->waker.pid = 0;
-	mark->waker.start_ns = 0;
+	mark->waker.start_ns = mark->waker_stack = 0;
 	if (!in_interrupt(ctx, waker)) {
 		mark->waker.pid = waker->tgid;
 		mark->waker.start_ns = waker->group_leader->start_time;
+		mark->waker_stack = BPF_CORE_READ(waker, mm, start_stack);
 	}
 	mark->slept_switches = switches_of(task);
 	mark->state = task_field(task, __state);
