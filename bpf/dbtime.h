@@ -98,16 +98,22 @@ struct dbt_note {
 	__u32 in_iowait;
 	__u32 woken_by_session; /* since, by one of its server */
 	__u32 has_come;         /* it was blocked in this state, and had a CPU already when this was noted */
-	__u64 woken_ns; /* when the sleep ended in which it was; 0 = has not been seen */
+	__u64 woken_ns; /* when the sleep ended in which it was, or out of which it came into the run queue; 0 = has not been seen, or it
+			 * had been pushed off its CPU */
 	struct dbt_task_id waker; /* who ended it */
 	__u64 waker_stack; /* as `stack` of dbt_shared, of who ended it; 0 = it has none */
 };
 
+/* What one wait that is over can stand for another one in. */
 enum dbt_ended {
-	ENDED_RUNNABLE,
+	ENDED_RUNNABLE,           /* in the run queue, however it came there */
+	ENDED_PREEMPTED,          /* of these: pushed off its CPU */
+	ENDED_WOKEN_BY_INTERRUPT, /* woken, by an interrupt or the kernel */
+	ENDED_WOKEN_BY_SERVER,    /* by a process of its server */
+	ENDED_WOKEN_BY_OTHER,     /* by another process */
 	ENDED_SLEEP,
-	ENDED_SLEEP_FOR_CLIENT, /* of these the last in a wait for the client */
-	ENDED_SLEEP_FOR_SERVER, /* and in another one */
+	ENDED_SLEEP_FOR_CLIENT,   /* of these: in a wait for the client */
+	ENDED_SLEEP_FOR_SERVER,   /* in another one */
 	ENDED_DISK,
 	ENDED_STATES
 };

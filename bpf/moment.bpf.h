@@ -174,9 +174,22 @@ static __always_inline void note_ender(struct dbt_note *note, struct dbt_mark *m
 	note->woken_ns = mark->woken_ns;
 }
 
-/* The kernel keeps what a task slept in no longer than it sleeps; the mark does. */
-static __always_inline void note_sleep(struct dbt_note *note, struct dbt_mark *mark, __u32 i)
+/* Whether a task that was in the run queue had come there out of the sleep that the mark is of. */
+static __always_inline bool was_woken(struct task_struct *task, struct dbt_note *note, struct dbt_mark *mark)
 {
+	bool has_left = note->state == TASK_CAME && !task_field(task, on_cpu);
+
+	return mark->woken_ns && mark->slept_switches == note->switches - has_left;
+}
+
+/* The kernel keeps what a task slept in no longer than it sleeps; the mark does. */
+static __always_inline void note_sleep(struct task_struct *task, struct dbt_note *note, struct dbt_mark *mark, __u32 i)
+{
+	if (note->state == TASK_RUNNING || note->state == TASK_CAME) {
+		if (was_woken(task, note, mark))
+			note_ender(note, mark);
+		return;
+	}
 	if (note->state == TASK_RAN_SINCE && mark->woken_ns) {
 		note->has_come = 1;
 		note->state = mark->state;
@@ -185,7 +198,7 @@ static __always_inline void note_sleep(struct dbt_note *note, struct dbt_mark *m
 	} else if (note->state == TASK_WAKING && mark->woken_ns) {
 		note->in_iowait = mark->in_iowait || mark->state & TASK_UNINTERRUPTIBLE;
 		note_ender(note, mark);
-	} else if (is_off_cpu(note->state) && note->state != TASK_RUNNING) {
+	} else if (is_off_cpu(note->state)) {
 		mark->slot = i + 1;
 		mark->noted = note->switches + 1;
 	}
@@ -210,7 +223,7 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 		return; /* it is looked at as if there were no timer */
 	mark = bpf_task_storage_get(&marks, task, 0, 0);
 	if (mark)
-		note_sleep(note, mark, i);
+		note_sleep(task, note, mark, i);
 	ordered();
 	note->moment = noting->moment;
 }

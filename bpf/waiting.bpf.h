@@ -368,16 +368,37 @@ static __always_inline bool is_wait_for_client(__u32 wait)
 	return config && config->client_wait && wait >> 24 == config->client_wait >> 24;
 }
 
-/* Sleeps that a process of the same server has ended were no waits for the client, and those that another one has were. Interrupts
- * and threads of the kernel end both. */
-static __always_inline __u64 ended_by(struct dbt_slot *slot)
+/* By how it came into the run queue. */
+static __always_inline __u64 ended_in_run_queue(struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
-	__u64 kind = ended_in(note->state, note->in_iowait);
 
-	if (kind != ENDED_SLEEP || !note->woken_ns || !note->waker_stack || !slot->shared.stack)
-		return kind;
+	if (!note->woken_ns)
+		return ENDED_PREEMPTED;
+	if (!note->waker_stack)
+		return ENDED_WOKEN_BY_INTERRUPT;
+	return note->waker_stack == slot->shared.stack ? ENDED_WOKEN_BY_SERVER : ENDED_WOKEN_BY_OTHER;
+}
+
+/* Sleeps that a process of the same server has ended were no waits for the client, and those that another one has were. Interrupts
+ * and threads of the kernel end both. */
+static __always_inline __u64 ended_in_sleep(struct dbt_slot *slot)
+{
+	struct dbt_note *note = &slot->note;
+
+	if (!note->woken_ns || !note->waker_stack || !slot->shared.stack)
+		return ENDED_SLEEP;
 	return note->waker_stack == slot->shared.stack ? ENDED_SLEEP_FOR_SERVER : ENDED_SLEEP_FOR_CLIENT;
+}
+
+/* What of those that have ended can stand for the one in which a session was noted. */
+static __always_inline __u64 ended_as_noted(struct dbt_slot *slot)
+{
+	__u64 kind = ended_in(slot->note.state, slot->note.in_iowait);
+
+	if (kind == ENDED_RUNNABLE)
+		return ended_in_run_queue(slot);
+	return kind == ENDED_SLEEP ? ended_in_sleep(slot) : kind;
 }
 
 static __always_inline void learn(struct dbt_slot *slot, __u64 kind, struct dbt_activity *activity, bool by_chance)
@@ -404,10 +425,11 @@ __noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activi
 	if (activity->wait == WAIT_NOT_READ)
 		return 0;
 	learn(slot, kind, activity, by_chance);
-	if (kind == ENDED_SLEEP) {
-		kind = is_wait_for_client(activity->wait) ? ENDED_SLEEP_FOR_CLIENT : ENDED_SLEEP_FOR_SERVER;
-		learn(slot, kind, activity, by_chance);
-	}
+	if (kind == ENDED_RUNNABLE)
+		learn(slot, ended_in_run_queue(slot), activity, by_chance);
+	else if (kind == ENDED_SLEEP)
+		learn(slot, is_wait_for_client(activity->wait) ? ENDED_SLEEP_FOR_CLIENT : ENDED_SLEEP_FOR_SERVER, activity,
+		      by_chance);
 	return 0;
 }
 
@@ -419,10 +441,10 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 
 	if (!slot || !now)
 		return 0;
-	state = slot->note.state;
-	kind = state == TASK_CAME ? ENDED_RUNNABLE : ended_by(slot);
-	if (state == TASK_CAME)
-		state = TASK_RUNNING;
+	state = slot->note.state == TASK_CAME ? TASK_RUNNING : slot->note.state;
+	kind = ended_as_noted(slot);
+	if (kind < ENDED_SLEEP && !(slot->ended_known & 1 << kind))
+		kind = ENDED_RUNNABLE;
 	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
 		return 0;
 	activity = slot->ended[kind];
@@ -437,13 +459,14 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	return 0;
 }
 
-/* Whether a wait event that a session was in after it had come onto a CPU is the one in which it had slept. Out of a sleep of the network or of a lock it comes
- * to its next wait about as quickly as to its next look; a wait for the disk has work of the kernel's behind it. */
+/* Whether a wait event that a session was in after it had come onto a CPU is the one in which it was noted. Out of a sleep of the
+ * network or of a lock it comes to its next wait about as quickly as to its next look; a wait for the disk has work of the kernel's
+ * behind it. */
 static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activity *now)
 {
-	__u32 kind = ended_by(slot);
+	__u32 kind = ended_as_noted(slot);
 
-	if (kind < ENDED_SLEEP || kind > ENDED_SLEEP_FOR_SERVER)
+	if (kind == ENDED_DISK || kind == ENDED_WOKEN_BY_INTERRUPT || kind >= ENDED_STATES)
 		return true;
 	return slot->ended_known & 1 << kind && slot->ended[kind].wait == now->wait;
 }
