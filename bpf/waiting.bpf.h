@@ -349,10 +349,10 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 
 static __always_inline __u32 ended_in(__u32 state, __u32 in_iowait)
 {
+	if (state == TASK_RUNNING || state == TASK_CAME)
+		return ENDED_RUNNABLE;
 	if (!is_off_cpu(state))
 		return ENDED_STATES;
-	if (state == TASK_RUNNING)
-		return ENDED_RUNNABLE;
 	if (state & TASK_WAKING)
 		return in_iowait ? ENDED_DISK : ENDED_SLEEP;
 	if (state & TASK_INTERRUPTIBLE)
