@@ -466,9 +466,11 @@ static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activit
 {
 	__u32 kind = ended_as_noted(slot);
 
-	if (kind == ENDED_DISK || kind == ENDED_WOKEN_BY_INTERRUPT || kind >= ENDED_STATES)
+	if (kind == ENDED_DISK || kind >= ENDED_STATES)
 		return true;
-	return slot->ended_known & 1 << kind && slot->ended[kind].wait == now->wait;
+	if (!(slot->ended_known & 1 << kind))
+		return kind < ENDED_SLEEP;
+	return slot->ended[kind].wait == now->wait;
 }
 
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
@@ -480,7 +482,8 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 	struct dbt_activity now;
 	__u64 switches = note->switches;
 	__u32 state = note->state;
-	bool had_left = (note->has_come || !is_off_cpu(state)) && !note->activity.wait;
+	bool had_come = note->has_come || !is_off_cpu(state);
+	bool had_left = had_come && !note->activity.wait;
 	bool is_still_in_it;
 
 	if (state == TASK_ON_A_CPU)
@@ -510,7 +513,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 			learn_from_end(slot, &now, false);
 		take_locks(task, slot);
 	} else if (note->activity.wait != WAIT_NOT_READ && !had_left &&
-		   (!note->has_come || is_of_note(slot, &note->activity))) {
+		   (!had_come || is_of_note(slot, &note->activity))) {
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
 		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
