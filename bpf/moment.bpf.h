@@ -13,6 +13,7 @@
 #define TASK_ON_A_CPU 0x80000001  /* the timer takes it */
 #define TASK_DISPLACED 0x80000002 /* was on a CPU at the moment, and is not any more */
 #define TASK_CAME 0x80000003      /* in the run queue at the moment, and came onto a CPU since */
+#define TASK_SLEPT_AGAIN 0x80000004 /* blocked at the moment, ran since, and is blocked again */
 #define TASK_RUNNING 0
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
@@ -115,10 +116,7 @@ static __always_inline __u32 state_at(struct task_struct *task, struct dbt_slot 
 		return TASK_DISPLACED;
 	if (!was_blocked(task, slot, moment, since, switches_of(task) - 1))
 		return TASK_CAME;
-	/* It was blocked, ran, and is blocked again: in which wait it was then nobody has noted. The one that it is in now stands
-	 * for it: a wait begins as often as it ends. Left out, naps would be lost that are not much longer than the look is
-	 * late. */
-	return state == TASK_RUNNING || state == TASK_WAKING ? TASK_RAN_SINCE : state;
+	return state == TASK_RUNNING || state == TASK_WAKING ? TASK_RAN_SINCE : TASK_SLEPT_AGAIN;
 }
 
 /* One look of the timer at all sessions. */
@@ -182,6 +180,13 @@ static __always_inline bool was_woken(struct task_struct *task, struct dbt_note 
 	return mark->woken_ns && mark->slept_switches == note->switches - has_left;
 }
 
+/* Whether it sleeps again as it did before, in a disk wait or in none. Then the wait that it is in now stands for that one: a wait
+ * begins as often as it ends. */
+static __always_inline bool sleeps_alike(struct task_struct *task, struct dbt_mark *mark)
+{
+	return !mark->woken_ns || !((mark->state ^ task_field(task, __state)) & TASK_UNINTERRUPTIBLE);
+}
+
 /* The kernel keeps what a task slept in no longer than it sleeps; the mark does. */
 static __always_inline void note_sleep(struct task_struct *task, struct dbt_note *note, struct dbt_mark *mark, __u32 i)
 {
@@ -190,11 +195,18 @@ static __always_inline void note_sleep(struct task_struct *task, struct dbt_note
 			note_ender(note, mark);
 		return;
 	}
+	if (note->state == TASK_SLEPT_AGAIN)
+		note->state = sleeps_alike(task, mark) ? task_field(task, __state) : TASK_RAN_SINCE;
 	if (note->state == TASK_RAN_SINCE && mark->woken_ns) {
 		note->has_come = 1;
 		note->state = mark->state;
 		note->in_iowait = mark->in_iowait;
 		note_ender(note, mark);
+		/* It has left its CPU since, and what it says of itself by now is of what came then. */
+		if (note->switches != mark->slept_switches) {
+			note->switches = mark->slept_switches;
+			note->activity.wait = 0;
+		}
 	} else if (note->state == TASK_WAKING && mark->woken_ns) {
 		note->in_iowait = mark->in_iowait || mark->state & TASK_UNINTERRUPTIBLE;
 		note_ender(note, mark);
@@ -224,6 +236,8 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 	mark = bpf_task_storage_get(&marks, task, 0, 0);
 	if (mark)
 		note_sleep(task, note, mark, i);
+	else if (note->state == TASK_SLEPT_AGAIN)
+		note->state = task_field(task, __state);
 	ordered();
 	note->moment = noting->moment;
 }

@@ -326,6 +326,10 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 			look_at_runner(task, slot);
 			return;
 		}
+		/* In which wait it was then nobody has noted. The one that it is in now stands for it: a wait begins as often as it
+		 * ends. Left out, naps would be lost that are not much longer than the look is late. */
+		if (state == TASK_SLEPT_AGAIN)
+			state = task_field(task, __state);
 		if (switches == slot->switches && state == slot->state) {
 			slot->repeats++; /* it has not run since the last row: the row still holds */
 			return;
