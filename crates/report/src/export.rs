@@ -7,6 +7,7 @@ use crate::firefox::Firefox;
 use crate::flame::Folded;
 use crate::folded::FoldedText;
 use crate::group::Dimension;
+use crate::otlp::Otlp;
 use crate::perfetto::Perfetto;
 use crate::pprof::Pprof;
 use crate::speedscope::Speedscope;
@@ -29,7 +30,7 @@ pub trait Exporter: Sync {
     fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()>;
 }
 
-const EXPORTERS: [&dyn Exporter; 6] = [&Svg, &FoldedText, &Pprof, &Speedscope, &Firefox, &Perfetto];
+const EXPORTERS: [&dyn Exporter; 7] = [&Svg, &FoldedText, &Pprof, &Speedscope, &Firefox, &Perfetto, &Otlp];
 
 /// Why stacks were not exported.
 #[derive(Debug, thiserror::Error)]

@@ -67,6 +67,7 @@ mod load;
 mod next_step;
 mod number;
 mod numbered;
+mod otlp;
 mod palette;
 mod perfetto;
 mod pprof;

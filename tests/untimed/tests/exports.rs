@@ -186,6 +186,66 @@ fn perfettos_own_protos_decode_its_export() {
 }
 
 #[test]
+fn opentelemetrys_own_protos_decode_its_export() {
+    let Some(python) = installed("target/venv/bin/python", "scripts/python-env.sh") else {
+        return;
+    };
+    let home = scratch();
+    let open = |file: &Path| {
+        let script = repository().join("tests/readers/otlp_profiles.py");
+        json(&run(Command::new(&python).arg(script).arg(file)))
+    };
+    let found = open(&export(&home, PERF, "otlp"));
+    assert_eq!(
+        found["resource"],
+        serde_json::json!({"service.name": "unknown_service", "os.type": "linux"})
+    );
+    assert_eq!(
+        found["profiles"]["time"]["stacks"],
+        serde_json::json!({
+            "dbtime.program=a;dbtime.state=kernel;dbtime.session=7;main;f;k_[k]": 1_000_000,
+            "dbtime.program=a;dbtime.state=user;dbtime.session=7;main;f": 6_000_000,
+            "dbtime.program=b;dbtime.state=user;dbtime.session=8;g": 500_000,
+        })
+    );
+    let samples = found["profiles"]["samples"]["stacks"].as_object().expect("stacks");
+    let count: u64 = samples.values().filter_map(Value::as_u64).sum();
+    assert_eq!((count, &found["profiles"]["time"]["unit"]), (4, &Value::from("ns")));
+    // What counts samples has no time of day.
+    let found = open(&export(&home, SAMPLES, "otlp"));
+    assert_eq!(found["profiles"]["samples"]["seconds"], serde_json::json!({}));
+    let samples = found["profiles"]["samples"]["stacks"].as_object().expect("stacks");
+    assert_eq!(samples.values().collect::<Vec<_>>(), [&Value::from(3)]);
+    assert_eq!(found["profiles"].as_object().map(|of| of.len()), Some(1));
+
+    // Of what was recorded: who and when, and each second as the report has it.
+    let recording = repository().join("tests/untimed/tests/unchanged/recordings/sampled.dbt");
+    let recording = recording.to_str().expect("a plain path");
+    let out = home.path().join("recorded.otlp");
+    let by = ["--by", "wait,database,statement"];
+    let flame = ["flame", recording, "-o", out.to_str().expect("a plain path")];
+    dbtime(&[&flame[..], &by].concat()).expect_code(0);
+    let found = open(&out);
+    let meta: Value = json(&fs::read_to_string(Path::new(recording).join("meta.json")).expect("its header"));
+    for (key, value) in [
+        ("service.name", &Value::from("postgresql")),
+        ("db.system.name", &Value::from("postgresql")),
+        ("service.version", &meta["database"]["version"]),
+        ("host.name", &meta["host"]["name"]),
+    ] {
+        assert_eq!(&found["resource"][key], value, "{key}");
+    }
+    let report = dbtime(&["report", recording, "--by", "second", "--format", "json"]).expect_code(0);
+    let report = json(&report.stdout);
+    let seconds = found["profiles"]["time"]["seconds"].as_object().expect("seconds");
+    let sum: u64 = seconds.values().filter_map(Value::as_u64).sum();
+    assert_eq!(Some(sum), report["db_time_ns"].as_u64());
+    assert!(seconds.len() > 1, "{seconds:?}");
+    let stacks = found["profiles"]["time"]["stacks"].as_object().expect("stacks");
+    assert!(stacks.keys().any(|stack| stack.contains("db.namespace=postgres;db.query.text=")), "{stacks:?}");
+}
+
+#[test]
 fn the_tables_of_the_firefox_export_lead_to_the_stacks() {
     let home = scratch();
     let text = fs::read_to_string(export(&home, PERF, "firefox.json")).expect("text");
@@ -293,6 +353,7 @@ fn an_ending_that_is_no_format_lists_those_there_are() {
                 ".speedscope.json",
                 ".firefox.json",
                 ".pftrace",
+                ".otlp",
             ]);
         }
         assert!(!out.exists());
@@ -508,6 +569,16 @@ fn hostile_names_are_names_to_every_reader() {
             }
         }
         check_hostile("perfetto", stacks);
+        let script = repository().join("tests/readers/otlp_profiles.py");
+        let found = json(&run(Command::new(&python).arg(script).arg(export("otlp"))));
+        let stacks = found["profiles"]["time"]["stacks"].as_object().expect("stacks");
+        check_hostile(
+            "otlp",
+            stacks.iter().map(|(stack, ns)| {
+                let at = stack.rfind(";main;n").expect("a function");
+                (stack[at + 6..].to_string(), ns.as_u64().expect("nanoseconds"))
+            }),
+        );
     }
     let profile = json(&read(&export("firefox.json")));
     check_hostile(

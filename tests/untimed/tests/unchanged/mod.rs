@@ -90,13 +90,14 @@ const QUESTIONS: [&str; 37] = [
 ];
 
 /// Endings that choose the format of an export.
-const EXPORTS: [&str; 6] = [
+const EXPORTS: [&str; 7] = [
     "folded",
     "svg",
     "pb.gz",
     "speedscope.json",
     "firefox.json",
     "perfetto-trace",
+    "otlp",
 ];
 
 /// Two recordings or files each.

@@ -1,0 +1,311 @@
+//! A profile for OpenTelemetry: the request that a collector takes at `/v1development/profiles` (OTLP over HTTP, binary).
+//!
+//! The protocol of profiles is still in development: this is what the crate `opentelemetry-proto` has of it. As for pprof, the stack is frames of code alone; what time is told apart by are attributes of a sample. A profile has one kind of value, so
+//! there are two, of time and of samples, or the one that the recording counts. Each value has the second that it is of.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io::{self, Write};
+
+use dbtime_model::recording::{Clock, Meta, Unit};
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::profiles::v1development::{
+    Function, KeyValueAndUnit, Line, Link, Location, Mapping, Profile, ProfilesDictionary, ResourceProfiles,
+    Sample, ScopeProfiles, Stack, ValueType,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message;
+
+use crate::export::Exporter;
+use crate::flame::{Folded, FoldedStack};
+use crate::group::Dimension;
+use crate::lanes;
+use crate::printable::printable;
+
+/// Writes a request of profiles.
+pub(crate) struct Otlp;
+
+impl Exporter for Otlp {
+    fn endings(&self) -> &'static [&'static str] {
+        &["otlp"]
+    }
+
+    fn dimensions(&self) -> &'static [Dimension] {
+        lanes::DIMENSIONS
+    }
+
+    fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&request(folded).encode_to_vec())
+    }
+}
+
+/// Entries of a table of the dictionary, each once. The first stands for none.
+struct Table<T> {
+    numbers: HashMap<T, i32>,
+}
+
+impl<T: Clone + Default + Eq + Hash> Table<T> {
+    fn new() -> Table<T> {
+        Table {
+            numbers: HashMap::from([(T::default(), 0)]),
+        }
+    }
+
+    fn number(&mut self, entry: T) -> i32 {
+        // There are as many frames and stacks as fit into memory: fewer than that.
+        let next = i32::try_from(self.numbers.len()).unwrap_or(i32::MAX);
+        *self.numbers.entry(entry).or_insert(next)
+    }
+
+    fn into_entries(self) -> Vec<T> {
+        let mut entries: Vec<(i32, T)> = self.numbers.into_iter().map(|(entry, n)| (n, entry)).collect();
+        entries.sort_unstable_by_key(|(n, _)| *n);
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
+
+/// An attribute as it can be told from others: key and value.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+struct Attribute {
+    key: i32,
+    value: String,
+}
+
+struct Dictionary {
+    strings: Table<String>,
+    attributes: Table<Attribute>,
+    /// By name, and whether it is the kernel's.
+    functions: Table<(bool, i32)>,
+    /// Locations: function by function, they have the same numbers. Leaf first.
+    stacks: Table<Vec<i32>>,
+}
+
+impl Dictionary {
+    fn new() -> Dictionary {
+        Dictionary {
+            strings: Table::new(),
+            attributes: Table::new(),
+            functions: Table::new(),
+            stacks: Table::new(),
+        }
+    }
+
+    fn string(&mut self, text: &str) -> i32 {
+        self.strings.number(printable(text).into_owned())
+    }
+
+    fn value_type(&mut self, kind: &str, unit: &str) -> Option<ValueType> {
+        Some(ValueType {
+            type_strindex: self.string(kind),
+            unit_strindex: self.string(unit),
+        })
+    }
+
+    fn attribute(&mut self, key: &str, value: &str) -> i32 {
+        let attribute = Attribute {
+            key: self.string(key),
+            value: printable(value).into_owned(),
+        };
+        self.attributes.number(attribute)
+    }
+
+    fn stack(&mut self, stack: &FoldedStack) -> i32 {
+        let mut locations: Vec<i32> = stack
+            .frames()
+            .map(|(is_kernel, name)| {
+                let name = self.string(name);
+                self.functions.number((is_kernel, name))
+            })
+            .collect();
+        locations.reverse();
+        self.stacks.number(locations)
+    }
+
+    fn attributes(&mut self, folded: &Folded, stack: &FoldedStack) -> Vec<i32> {
+        let levels = folded.by.iter().zip(stack.levels.iter());
+        levels
+            .filter(|(dimension, value)| **dimension != Dimension::Second && !value.is_empty())
+            .map(|(dimension, value)| self.attribute(&key_of(*dimension), value))
+            .collect()
+    }
+
+    fn into_message(mut self) -> ProfilesDictionary {
+        let kinds = ["native", "kernel"].map(|kind| self.attribute("profile.frame.type", kind));
+        let functions = self.functions.into_entries();
+        let locations = functions.iter().zip(0..).map(|((is_kernel, _), n)| match n {
+            0 => Location::default(),
+            n => Location {
+                lines: vec![Line {
+                    function_index: n,
+                    ..Line::default()
+                }],
+                attribute_indices: vec![kinds[usize::from(*is_kernel)]],
+                ..Location::default()
+            },
+        });
+        let attributes = self.attributes.into_entries().into_iter().map(|attribute| {
+            let is_none = attribute.key == 0;
+            KeyValueAndUnit {
+                key_strindex: attribute.key,
+                value: (!is_none).then(|| text(attribute.value)),
+                unit_strindex: 0,
+            }
+        });
+        ProfilesDictionary {
+            mapping_table: vec![Mapping::default()],
+            location_table: locations.collect(),
+            link_table: vec![Link::default()],
+            attribute_table: attributes.collect(),
+            stack_table: self
+                .stacks
+                .into_entries()
+                .into_iter()
+                .map(|location_indices| Stack { location_indices })
+                .collect(),
+            function_table: functions
+                .into_iter()
+                .map(|(_, name)| Function {
+                    name_strindex: name,
+                    system_name_strindex: name,
+                    ..Function::default()
+                })
+                .collect(),
+            string_table: self.strings.into_entries(),
+        }
+    }
+}
+
+fn request(folded: &Folded) -> ExportProfilesServiceRequest {
+    let mut dictionary = Dictionary::new();
+    let time = |stack: &FoldedStack| stack.ns;
+    let samples = |stack: &FoldedStack| stack.samples;
+    let profiles = match folded.meta.collector.unit {
+        Unit::Time => vec![
+            profile(folded, &mut dictionary, ("time", "ns"), time),
+            profile(folded, &mut dictionary, ("samples", "{sample}"), samples),
+        ],
+        Unit::Samples => vec![profile(folded, &mut dictionary, ("samples", "{sample}"), time)],
+        Unit::Counts => vec![profile(folded, &mut dictionary, ("counts", "{count}"), time)],
+    };
+    ExportProfilesServiceRequest {
+        resource_profiles: vec![ResourceProfiles {
+            resource: Some(resource(&folded.meta)),
+            scope_profiles: vec![ScopeProfiles {
+                scope: Some(InstrumentationScope {
+                    name: "dbtime".to_string(),
+                    version: printable(&folded.meta.dbtime).into_owned(),
+                    ..InstrumentationScope::default()
+                }),
+                profiles,
+                ..ScopeProfiles::default()
+            }],
+            ..ResourceProfiles::default()
+        }],
+        dictionary: Some(dictionary.into_message()),
+    }
+}
+
+fn profile(
+    folded: &Folded,
+    dictionary: &mut Dictionary,
+    (kind, unit): (&str, &str),
+    amount: impl Fn(&FoldedStack) -> u128,
+) -> Profile {
+    let has_times = folded.meta.collector.clock == Clock::Utc;
+    let mut numbers: HashMap<(i32, Vec<i32>), usize> = HashMap::new();
+    let mut profile = Profile {
+        sample_type: dictionary.value_type(kind, unit),
+        duration_nano: u64::try_from(folded.period.elapsed_ns()).unwrap_or(u64::MAX),
+        ..Profile::default()
+    };
+    for stack in &folded.stacks {
+        let value = i64::try_from(amount(stack)).unwrap_or(i64::MAX);
+        if value == 0 {
+            continue;
+        }
+        let of = (dictionary.stack(stack), dictionary.attributes(folded, stack));
+        let number = *numbers.entry(of).or_insert_with_key(|(stack_index, attributes)| {
+            profile.samples.push(Sample {
+                stack_index: *stack_index,
+                attribute_indices: attributes.clone(),
+                ..Sample::default()
+            });
+            profile.samples.len() - 1
+        });
+        let Some(sample) = profile.samples.get_mut(number) else {
+            continue;
+        };
+        match sample.values.first_mut() {
+            Some(sum) if !has_times => *sum = sum.saturating_add(value),
+            _ => sample.values.push(value),
+        }
+        if has_times {
+            sample.timestamps_unix_nano.push(nanoseconds(stack.second_us.unwrap_or(0)));
+        }
+    }
+    if has_times {
+        profile.time_unix_nano = nanoseconds(folded.period.from_us);
+    }
+    let rate = i64::from(folded.meta.collector.rate_hz);
+    if rate > 0 {
+        profile.period_type = dictionary.value_type("time", "ns");
+        profile.period = 1_000_000_000 / rate;
+    }
+    profile
+}
+
+/// Of microseconds since the Unix epoch.
+fn nanoseconds(us: i64) -> u64 {
+    u64::try_from(us).unwrap_or(0).saturating_mul(1_000)
+}
+
+/// Who was recorded, in the names of OpenTelemetry's conventions.
+fn resource(meta: &Meta) -> Resource {
+    let product = meta.database.product.to_lowercase();
+    let system = match product.as_str() {
+        "oracle" => "oracle.db",
+        other => other,
+    };
+    let service = if product.is_empty() {
+        "unknown_service"
+    } else {
+        product.as_str()
+    };
+    let known = [
+        ("service.name", service),
+        ("service.version", &meta.database.version),
+        ("db.system.name", system),
+        ("host.name", &meta.host.name),
+        ("host.arch", &meta.host.arch),
+        ("os.type", "linux"),
+        ("os.version", &meta.host.kernel),
+    ];
+    let attributes = known.into_iter().filter(|(_, value)| !value.is_empty());
+    Resource {
+        attributes: attributes
+            .map(|(key, value)| KeyValue {
+                key: key.to_string(),
+                value: Some(text(printable(value).into_owned())),
+                ..KeyValue::default()
+            })
+            .collect(),
+        ..Resource::default()
+    }
+}
+
+/// Key of an attribute: by the conventions where they have one, else with our name before it.
+fn key_of(dimension: Dimension) -> String {
+    match dimension {
+        Dimension::Database => "db.namespace".to_string(),
+        Dimension::Statement => "db.query.text".to_string(),
+        other => format!("dbtime.{}", other.as_str()),
+    }
+}
+
+fn text(value: String) -> AnyValue {
+    AnyValue {
+        value: Some(Value::StringValue(value)),
+    }
+}
