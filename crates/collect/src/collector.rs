@@ -11,7 +11,7 @@ use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
-use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, StackEnd, Tier, Visit, Wanted};
+use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, StackEnd, Tier, SamplerKind, Wanted};
 use crate::causes::Causes;
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
@@ -74,7 +74,7 @@ pub enum Target {
 
 /// What looks at the sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Means {
+pub enum Mechanism {
     /// Programs in the kernel.
     #[default]
     Bpf,
@@ -90,7 +90,7 @@ pub struct Options {
     /// Samples per second and session, in [`RATES_HZ`].
     pub rate_hz: u32,
     /// What looks at the sessions.
-    pub means: Means,
+    pub mechanism: Mechanism,
     /// How exact the times are.
     pub tier: Tier,
     /// Note who ends a sleep; in the exact tiers only.
@@ -115,7 +115,7 @@ impl Options {
         Options {
             target,
             rate_hz,
-            means: Means::Bpf,
+            mechanism: Mechanism::Bpf,
             tier: Tier::Sampled,
             wakers: false,
             uprobes: false,
@@ -225,30 +225,30 @@ impl Collector {
     /// Missing privileges or kernel features, no such server or session; the message says what to do.
     pub fn start(options: &Options, ending: &Ending) -> Result<Collector, CollectError> {
         let options = options.clone();
-        match options.means {
-            Means::Bpf => privilege::check().map_err(or_without_programs)?,
-            Means::Proc => privilege::check_processes()?,
+        match options.mechanism {
+            Mechanism::Bpf => privilege::check().map_err(or_without_programs)?,
+            Mechanism::Proc => privilege::check_processes()?,
         }
         let raised = Priority::raise(priority::BEGINNING);
         let cpu_at_start_ns = host::process_cpu_ns();
         let database = database_of(&options.target)?;
         // Its process is started while there are no threads.
         let mut symbolizer = Symbolizer::new(ending);
-        let mut unwinding = match options.means {
-            Means::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
-            Means::Proc => None,
+        let mut unwinding = match options.mechanism {
+            Mechanism::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
+            Mechanism::Proc => None,
         };
         if let Some(parent) = database.parent() {
             symbolizer.set_parent(parent);
         }
         let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
-        let engine: Box<dyn Engine> = match options.means {
-            Means::Bpf => Box::new(
+        let engine: Box<dyn Engine> = match options.mechanism {
+            Mechanism::Bpf => Box::new(
                 start_programs(&options, clock, &mut reasons, unwinding.as_mut())
                     .map_err(or_without_programs)?,
             ),
-            Means::Proc => {
+            Mechanism::Proc => {
                 let (engine, not_known) = ProcEngine::start(options.rate_hz, options.task_counts, clock)?;
                 reasons.extend(not_known);
                 Box::new(engine)
@@ -263,7 +263,7 @@ impl Collector {
             }
             false => None,
         };
-        if options.means == Means::Bpf {
+        if options.mechanism == Mechanism::Bpf {
             reasons.extend(host::too_few_samples(options.rate_hz));
         }
         let first_window_us = clock.wall_us(monotonic_ns() + WHOLE_SECONDS.as_nanos() as u64);
@@ -275,11 +275,11 @@ impl Collector {
             names: database.names(),
             titles: Rc::default(),
             held_locks: Rc::default(),
-            lists_locks: database.describe().held_locks && options.means == Means::Bpf,
+            lists_locks: database.describe().held_locks && options.mechanism == Mechanism::Bpf,
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             told_of_statements: false,
-            causes: (options.means == Means::Bpf).then(|| Causes::new(options.rate_hz)),
+            causes: (options.mechanism == Mechanism::Bpf).then(|| Causes::new(options.rate_hz)),
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),
             told_of_files: false,
@@ -343,7 +343,7 @@ impl Collector {
         if gives_away {
             kept |= privilege::GIVES_AWAY;
         }
-        if self.options.means == Means::Proc {
+        if self.options.mechanism == Mechanism::Proc {
             kept |= privilege::READS_KERNEL_STACKS;
         }
         privilege::keep_only(kept)
@@ -650,11 +650,11 @@ impl Collector {
                     unwinding.look_again(sample.pid, Instant::now());
                 }
                 let name = |lock| self.database.lock_name(lock);
-                let held = match (&sample.locks, self.options.means) {
-                    (Some(locks), Means::Bpf) => self.held_locks.number(locks, name),
-                    (None, Means::Bpf) => HeldId::NOT_READ,
+                let held = match (&sample.locks, self.options.mechanism) {
+                    (Some(locks), Mechanism::Bpf) => self.held_locks.number(locks, name),
+                    (None, Mechanism::Bpf) => HeldId::NOT_READ,
                     // They are not looked for: the recording says so as a whole.
-                    (_, Means::Proc) => HeldId::NONE,
+                    (_, Mechanism::Proc) => HeldId::NONE,
                 };
                 let found = session.sample(&sample, (kernel, user), held);
                 if let Some(causes) = &mut self.causes {
@@ -1273,7 +1273,7 @@ fn start_programs(
     reasons: &mut Vec<String>,
     unwinding: Option<&mut Unwinding>,
 ) -> Result<BpfEngine, CollectError> {
-    let only = options.task_iterator.then_some(Visit::Iterator);
+    let only = options.task_iterator.then_some(SamplerKind::Iterator);
     let wanted = Wanted {
         rate_hz: options.rate_hz,
         tier: options.tier,

@@ -115,7 +115,7 @@ pub(crate) struct BpfEngine {
 
 impl Engine for BpfEngine {
     fn describe(&self) -> &'static str {
-        self.programs.visit.describe()
+        self.programs.sampler_kind.describe()
     }
 
     fn sees_births(&self) -> bool {

@@ -134,7 +134,7 @@ fn read(
         }
     };
     let options = dbtime_import::Options {
-        beside: lie_beside(files),
+        keeps_spans: lie_beside(files),
         summed: detail == Detail::Sums,
         ..about.options()?
     };

@@ -87,7 +87,7 @@ pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
 ///
 /// # Errors
 /// Standard input has no name.
-pub fn beside(path: &Path, ending: &str) -> Result<PathBuf, String> {
+pub fn sibling(path: &Path, ending: &str) -> Result<PathBuf, String> {
     if descriptor(path).is_some() || path == Path::new("/dev/stdin") {
         return Err("input from a pipe has no name: choose one for the output with -o".to_string());
     }
@@ -266,10 +266,10 @@ mod tests {
             ("/data/slow.dbt/", "/data/slow.html"),
             ("db_ora_7.trc.gz", "db_ora_7.trc.gz.html"),
         ] {
-            assert_eq!(beside(Path::new(recording), "html"), Ok(PathBuf::from(page)));
+            assert_eq!(sibling(Path::new(recording), "html"), Ok(PathBuf::from(page)));
         }
         for pipe in ["-", "/dev/stdin", "/dev/fd/3"] {
-            assert!(beside(Path::new(pipe), "html").is_err(), "{pipe}");
+            assert!(sibling(Path::new(pipe), "html").is_err(), "{pipe}");
         }
     }
 

@@ -40,7 +40,7 @@ pub fn write_difference(answer: Diff, output: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// Standard input has no name.
 pub fn beside_two(good: &Path, bad: &Path) -> Result<PathBuf, String> {
-    let [good, bad] = [output::beside(good, "html")?, output::beside(bad, "html")?];
+    let [good, bad] = [output::sibling(good, "html")?, output::sibling(bad, "html")?];
     let mut name = OsString::from(bad.file_stem().unwrap_or_default());
     name.push("-against-");
     name.push(good.file_stem().unwrap_or_default());

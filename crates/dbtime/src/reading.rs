@@ -84,9 +84,9 @@ fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source>
 ///
 /// # Errors
 /// A pipe and a store have no place beside them.
-pub fn beside(path: &Path, ending: &str) -> anyhow::Result<PathBuf> {
+pub fn sibling(path: &Path, ending: &str) -> anyhow::Result<PathBuf> {
     has_place(path)?;
-    Ok(output::beside(path, ending).map_err(Usage)?)
+    Ok(output::sibling(path, ending).map_err(Usage)?)
 }
 
 /// The name of what is made of two: see [`page::beside_two`].

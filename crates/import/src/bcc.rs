@@ -22,7 +22,7 @@ use crate::import::unknown_line;
 use crate::lines::Line;
 use crate::samples::{FrameNumber, Place, Process, Samples, Weight, sampled};
 use crate::text::{decimal, trim_start, without_offset};
-use crate::{Import, ImportError, Importer, Lines, Nature};
+use crate::{Import, ImportError, Importer, Lines, Measure};
 
 const OFF_CPU: &[u8] = b"Tracing off-CPU time (us)";
 const SAMPLING: &[u8] = b"Sampling at ";
@@ -212,9 +212,9 @@ impl Reader<'_> {
             ));
         }
         let options = self.into.options();
-        let nature = match self.values {
+        let measure = match self.values {
             Values::NotKnown => sampled(Unit::Counts, Clock::None, options),
-            Values::Microseconds => Nature {
+            Values::Microseconds => Measure {
                 sampled: false,
                 unit: Unit::Time,
                 clock: Clock::None,
@@ -231,7 +231,7 @@ impl Reader<'_> {
                  (--interval 1us)",
             );
         }
-        self.samples.finish(nature, self.file, self.into);
+        self.samples.finish(measure, self.file, self.into);
     }
 }
 

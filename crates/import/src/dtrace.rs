@@ -104,8 +104,8 @@ impl Importer for Dtrace {
                 file.lines
             ));
         }
-        let nature = sampled(Unit::Counts, Clock::None, into.options());
-        samples.finish(nature, file, into);
+        let measure = sampled(Unit::Counts, Clock::None, into.options());
+        samples.finish(measure, file, into);
         Ok(())
     }
 }

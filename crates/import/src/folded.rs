@@ -103,8 +103,8 @@ impl Importer for Folded {
             samples.add(place, Weight::counts(value, into.options()));
         }
         file.lines = lines.number();
-        let nature = sampled(Unit::Counts, Clock::None, into.options());
-        samples.finish(nature, file, into);
+        let measure = sampled(Unit::Counts, Clock::None, into.options());
+        samples.finish(measure, file, into);
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ pub struct Imported {
 
 /// What the rows of a file are: those of files that differ in it cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Nature {
+pub struct Measure {
     /// Samples, not what was measured from begin to end.
     pub sampled: bool,
     /// What they count.
@@ -45,10 +45,10 @@ pub struct Nature {
     pub clock: Clock,
 }
 
-impl Default for Nature {
+impl Default for Measure {
     /// Exact times of day.
-    fn default() -> Nature {
-        Nature {
+    fn default() -> Measure {
+        Measure {
             sampled: false,
             unit: Unit::Time,
             clock: Clock::Utc,
@@ -67,13 +67,13 @@ pub struct Import {
     frames: usize,
     spans: u64,
     to: SyncSender<Rows>,
-    about: About,
+    description: Description,
 }
 
 /// What is known of one or several files beside activity, latencies, counters and stacks.
 #[derive(Debug, Default)]
-pub(crate) struct About {
-    nature: Nature,
+pub(crate) struct Description {
+    measure: Measure,
     rate_hz: Option<u32>,
     reasons: Vec<String>,
     sessions: HashMap<SessionId, SessionRow>,
@@ -97,7 +97,7 @@ impl Import {
             frames: 0,
             spans: 0,
             to,
-            about: About::default(),
+            description: Description::default(),
         }
     }
 
@@ -118,18 +118,18 @@ impl Import {
     }
 
     /// Says what the rows of the file are; exact times of day when an importer does not say.
-    pub(crate) fn set_nature(&mut self, nature: Nature) {
-        self.about.nature = nature;
+    pub(crate) fn set_measure(&mut self, measure: Measure) {
+        self.description.measure = measure;
     }
 
     /// Samples per second of the file; files that differ leave none.
     pub(crate) fn rate(&mut self, hz: u32) {
-        self.about.rate(hz);
+        self.description.rate(hz);
     }
 
     /// Something that a reader of the numbers should know, once.
     pub(crate) fn reason(&mut self, reason: &str) {
-        self.about.reason(reason);
+        self.description.reason(reason);
     }
 
     /// Adds a stack, root first, once.
@@ -147,7 +147,7 @@ impl Import {
     pub(crate) fn session(&mut self, identity: &str, mut row: SessionRow) -> SessionId {
         let id = session_id(identity);
         row.id = id;
-        self.about.session(row);
+        self.description.session(row);
         id
     }
 
@@ -159,7 +159,7 @@ impl Import {
 
     /// The file has context switches.
     pub(crate) fn scheduling(&mut self, scheduling: Scheduling) {
-        self.about.scheduling = Some(scheduling);
+        self.description.scheduling = Some(scheduling);
     }
 
     /// Adds a row of activity.
@@ -191,34 +191,34 @@ impl Import {
 
     /// Adds a statement, or what another file says of it.
     pub(crate) fn statement(&mut self, row: StatementRow) {
-        self.about.statement(row);
+        self.description.statement(row);
     }
 
     /// The host that the file speaks of.
     pub(crate) fn host(&mut self) -> &mut HostMeta {
-        &mut self.about.host
+        &mut self.description.host
     }
 
     /// The database that the file speaks of.
     pub(crate) fn database(&mut self, product: &str, version: &str) {
-        self.about.database.product = product.to_string();
-        self.about.database.version = version.to_string();
+        self.description.database.product = product.to_string();
+        self.description.database.version = version.to_string();
     }
 
     /// When the last thing that the file tells of ended, exactly; else it is the end of the last second of its rows.
     pub(crate) fn ends(&mut self, us: i64) {
-        self.about.ends_us.push(us);
+        self.description.ends_us.push(us);
     }
 
     /// What the file was.
     pub(crate) fn file(&mut self, file: ImportedFile) {
-        self.about.problems.extend(problems(&file));
-        self.about.files.push(file);
+        self.description.problems.extend(problems(&file));
+        self.description.files.push(file);
     }
 
     /// Something could not be read.
     pub(crate) fn problem(&mut self, problem: String) {
-        self.about.problems.push(problem);
+        self.description.problems.push(problem);
     }
 
     fn hand_on(&mut self, at_least: usize) {
@@ -230,20 +230,20 @@ impl Import {
     }
 
     /// Ends with the file, which was of this format.
-    pub(crate) fn finish(mut self, format: &str) -> About {
+    pub(crate) fn finish(mut self, format: &str) -> Description {
         let left_out = self.spans.saturating_sub(MAX_SPANS);
         if left_out > 0 {
-            let path = self.about.path();
-            self.about.problems.push(format!(
+            let path = self.description.path();
+            self.description.problems.push(format!(
                 "{}: {left_out} single events beyond the first {MAX_SPANS} are not matched with those of other files",
                 path.display()
             ));
         }
         self.hand_on(1);
-        for file in &mut self.about.files {
+        for file in &mut self.description.files {
             file.format = format.to_string();
         }
-        self.about
+        self.description
     }
 }
 
@@ -271,7 +271,7 @@ fn together(one: &Scheduling, other: &Scheduling) -> Scheduling {
     }
 }
 
-impl About {
+impl Description {
     fn rate(&mut self, hz: u32) {
         let known = *self.rate_hz.get_or_insert(hz);
         self.rate_hz = Some(if known == hz { hz } else { 0 });
@@ -292,13 +292,13 @@ impl About {
     }
 
     /// True when the rows of both can be added.
-    pub(crate) fn goes_with(&self, other: &About) -> bool {
-        self.files.is_empty() || self.nature == other.nature
+    pub(crate) fn goes_with(&self, other: &Description) -> bool {
+        self.files.is_empty() || self.measure == other.measure
     }
 
     /// The same of several files, in the order of the files.
-    pub(crate) fn append(&mut self, other: About) {
-        self.nature = other.nature;
+    pub(crate) fn append(&mut self, other: Description) {
+        self.measure = other.measure;
         if let Some(hz) = other.rate_hz {
             self.rate(hz);
         }
@@ -410,7 +410,7 @@ impl About {
         } else {
             begin_us.div_euclid(SECOND_US) * SECOND_US
         };
-        let end_us = match self.nature.clock {
+        let end_us = match self.measure.clock {
             Clock::None => start_us,
             Clock::Utc | Clock::Relative if is_exact => {
                 self.ends_us.iter().copied().max().unwrap_or(start_us)
@@ -436,12 +436,12 @@ impl About {
                 ..self.database
             },
             collector: CollectorMeta {
-                tier: if self.nature.sampled { "sampled" } else { "exact" }.to_string(),
+                tier: if self.measure.sampled { "sampled" } else { "exact" }.to_string(),
                 rate_hz: self.rate_hz.unwrap_or(0),
                 engine: format!("imported: {engine}"),
                 reasons: self.reasons,
-                unit: self.nature.unit,
-                clock: self.nature.clock,
+                unit: self.measure.unit,
+                clock: self.measure.clock,
                 ..CollectorMeta::default()
             },
             notes: self.problems.iter().map(note).collect(),

@@ -47,7 +47,7 @@ use std::path::Path;
 
 pub use error::ImportError;
 pub use event_names::{EventNames, EventNamesError};
-pub use import::{Import, Imported, Nature};
+pub use import::{Import, Imported, Measure};
 pub use lines::{Line, Lines, MAX_LINE};
 pub use options::{CallOptions, Options, parse_interval};
 pub use parallel::{Reading, lie_beside};

@@ -17,7 +17,7 @@ pub struct Options {
     pub calls: CallOptions,
     /// Files of one session are laid beside each other: waits and system calls are kept as spans too, and the time of traces of
     /// system calls, which is the same time once more, is left out of `activity`.
-    pub beside: bool,
+    pub keeps_spans: bool,
     /// Nobody asks for single seconds: an importer that adds up may do so over all of them. I/O on files of the database stays
     /// where it was.
     pub summed: bool,

@@ -206,8 +206,8 @@ impl Reader<'_> {
                 self.file.path
             ));
         }
-        let nature = sampled(Unit::Samples, Clock::None, self.into.options());
-        self.samples.finish(nature, self.file, self.into);
+        let measure = sampled(Unit::Samples, Clock::None, self.into.options());
+        self.samples.finish(measure, self.file, self.into);
     }
 }
 

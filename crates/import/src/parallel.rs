@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dbtime_model::Rows;
 
-use crate::import::About;
+use crate::import::Description;
 use crate::inputs::Inputs;
 use crate::oracle_trace::OracleTrace;
 use crate::strace::Strace;
@@ -188,7 +188,7 @@ impl Seen {
 }
 
 /// What became of one file.
-pub(crate) type Done = Result<(About, &'static str), ImportError>;
+pub(crate) type Done = Result<(Description, &'static str), ImportError>;
 
 /// Imports what one file says. `has_idle_cpu`: another thread may help the one that reads lines.
 pub(crate) fn import_one<'a>(
@@ -233,23 +233,23 @@ fn together(
     mut take: impl FnMut(Rows) -> io::Result<()>,
 ) -> Result<Imported, ImportError> {
     done.sort_by_key(|(at, _)| *at);
-    let mut about = About::default();
-    problems.into_iter().for_each(|problem| about.problem(problem));
+    let mut description = Description::default();
+    problems.into_iter().for_each(|problem| description.problem(problem));
     let mut engines: Vec<&str> = Vec::new();
     let mut failed = None;
     for (_, done) in done {
         match done {
-            Ok((of_file, _)) if !about.goes_with(&of_file) => {
+            Ok((of_file, _)) if !description.goes_with(&of_file) => {
                 return Err(ImportError::Mixed(of_file.path()));
             }
             Ok((of_file, engine)) => {
-                about.append(of_file);
+                description.append(of_file);
                 if !engines.contains(&engine) {
                     engines.push(engine);
                 }
             }
             Err(e) => {
-                about.problem(format!("{e}; skipped"));
+                description.problem(format!("{e}; skipped"));
                 failed.get_or_insert(e);
             }
         }
@@ -257,8 +257,8 @@ fn together(
     if let (true, Some(e)) = (engines.is_empty(), failed) {
         return Err(e);
     }
-    let rows = about.take_rows();
-    let imported = about.finish(&rows.sessions, seen.last_us, &engines.join(", "));
+    let rows = description.take_rows();
+    let imported = description.finish(&rows.sessions, seen.last_us, &engines.join(", "));
     take(rows).map_err(ImportError::Output)?;
     Ok(imported)
 }

@@ -322,8 +322,8 @@ impl<'a> Reader<'a> {
         if unit == Unit::Samples && !event.is_empty() {
             self.into.reason(&format!("samples of the event {event}"));
         }
-        let nature = sampled(unit, clock, self.into.options());
-        self.samples.finish(nature, self.file, self.into);
+        let measure = sampled(unit, clock, self.into.options());
+        self.samples.finish(measure, self.file, self.into);
     }
 }
 

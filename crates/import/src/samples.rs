@@ -12,7 +12,7 @@ use dbtime_model::{ActivityRow, BackendType, Fidelity, Frame, SessionId, Session
 use foldhash::fast::FixedState;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::{Import, Nature, Options};
+use crate::{Import, Measure, Options};
 
 /// Microseconds of a second.
 const SECOND_US: i64 = 1_000_000;
@@ -204,8 +204,8 @@ impl Samples {
     }
 
     /// Turns all into rows.
-    pub(crate) fn finish(self, nature: Nature, file: ImportedFile, into: &mut Import) {
-        into.set_nature(nature);
+    pub(crate) fn finish(self, measure: Measure, file: ImportedFile, into: &mut Import) {
+        into.set_measure(measure);
         let mut ids = vec![StackId(0); self.stacks.len()];
         let mut stacks: Vec<_> = self.stacks.into_iter().collect();
         // In the order of the file: a hash table has none.
@@ -229,7 +229,7 @@ impl Samples {
                 place.kernel,
             )
         });
-        let fidelity = if nature.sampled {
+        let fidelity = if measure.sampled {
             Fidelity::Sampled
         } else {
             Fidelity::Exact
@@ -282,8 +282,8 @@ pub(crate) fn identity(process: &Process, path: &str) -> String {
 }
 
 /// Samples, in time when the file or the caller says how far apart they are.
-pub(crate) fn sampled(unit_of_file: Unit, clock: Clock, options: &Options) -> Nature {
-    Nature {
+pub(crate) fn sampled(unit_of_file: Unit, clock: Clock, options: &Options) -> Measure {
+    Measure {
         sampled: true,
         unit: match options.interval_ns {
             Some(_) => Unit::Time,

@@ -8,7 +8,7 @@ use crate::text::{decimal, trim_start};
 
 /// A task in a switch.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Party<'a> {
+pub(crate) struct SwitchedTask<'a> {
     pub(crate) comm: &'a [u8],
     pub(crate) tid: u32,
     pub(crate) priority: i32,
@@ -16,9 +16,9 @@ pub(crate) struct Party<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Switch<'a> {
-    pub(crate) prev: Party<'a>,
+    pub(crate) prev: SwitchedTask<'a>,
     pub(crate) state: State,
-    pub(crate) next: Party<'a>,
+    pub(crate) next: SwitchedTask<'a>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -41,9 +41,9 @@ fn raw_switch(fields: &[u8]) -> Option<Switch<'_>> {
     let (prev, next) = cut(fields.strip_prefix(b"prev_comm=")?, b" next_comm=")?;
     let (prev, state) = cut(prev, b" prev_state=")?;
     Some(Switch {
-        prev: named_party(prev, b" prev_pid=", b" prev_prio=")?,
+        prev: named_task(prev, b" prev_pid=", b" prev_prio=")?,
         state: state_of_bits(decimal(state)?),
-        next: named_party(next, b" next_pid=", b" next_prio=")?,
+        next: named_task(next, b" next_pid=", b" next_prio=")?,
     })
 }
 
@@ -64,17 +64,17 @@ fn switch_between<'a>(prev: &'a [u8], next: &'a [u8]) -> Option<Switch<'a>> {
         Some(prev) => {
             let (prev, state) = cut(prev, b" prev_state=")?;
             Some(Switch {
-                prev: named_party(prev, b" prev_pid=", b" prev_prio=")?,
+                prev: named_task(prev, b" prev_pid=", b" prev_prio=")?,
                 state: state_of(state),
-                next: named_party(next.strip_prefix(b"next_comm=")?, b" next_pid=", b" next_prio=")?,
+                next: named_task(next.strip_prefix(b"next_comm=")?, b" next_pid=", b" next_prio=")?,
             })
         }
         None => {
             let (prev, state) = cut(prev, b" ")?;
             Some(Switch {
-                prev: short_party(prev)?.0,
+                prev: short_task(prev)?.0,
                 state: state_of(state),
-                next: short_party(next)?.0,
+                next: short_task(next)?.0,
             })
         }
     }
@@ -95,11 +95,11 @@ pub(crate) fn woken(fields: &[u8]) -> Option<Woken<'_>> {
             })
         }
         None => {
-            let (party, rest) = short_party(fields)?;
+            let (task, rest) = short_task(fields)?;
             let cpu = cut(rest, b"CPU:").and_then(|(_, cpu)| number(cpu.trim_ascii()));
             Some(Woken {
-                comm: party.comm,
-                tid: party.tid,
+                comm: task.comm,
+                tid: task.tid,
                 cpu,
             })
         }
@@ -123,10 +123,10 @@ fn cut<'a>(text: &'a [u8], word: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
 }
 
 /// `comm PID number PRIO number`
-fn named_party<'a>(text: &'a [u8], pid: &[u8], prio: &[u8]) -> Option<Party<'a>> {
+fn named_task<'a>(text: &'a [u8], pid: &[u8], prio: &[u8]) -> Option<SwitchedTask<'a>> {
     let (text, priority) = cut(text, prio)?;
     let (comm, tid) = cut(text, pid)?;
-    Some(Party {
+    Some(SwitchedTask {
         comm,
         tid: u32::try_from(decimal(tid)?).ok()?,
         priority: signed(priority)?,
@@ -134,16 +134,16 @@ fn named_party<'a>(text: &'a [u8], pid: &[u8], prio: &[u8]) -> Option<Party<'a>>
 }
 
 /// `comm:tid [prio]`, and what follows.
-fn short_party(text: &[u8]) -> Option<(Party<'_>, &[u8])> {
+fn short_task(text: &[u8]) -> Option<(SwitchedTask<'_>, &[u8])> {
     let close = memchr::memchr(b']', text)?;
     let (comm_and_tid, priority) = cut(&text[..close], b" [")?;
     let (comm, tid) = cut(comm_and_tid, b":")?;
-    let party = Party {
+    let task = SwitchedTask {
         comm,
         tid: u32::try_from(decimal(tid)?).ok()?,
         priority: signed(priority)?,
     };
-    Some((party, trim_start(&text[close + 1..])))
+    Some((task, trim_start(&text[close + 1..])))
 }
 
 fn signed(text: &[u8]) -> Option<i32> {
@@ -161,13 +161,13 @@ mod tests {
     fn both_ways_of_writing_a_switch_are_read() {
         let long = b"prev_comm=a b] ==x prev_pid=7 prev_prio=120 prev_state=R+ ==> next_comm=swapper/0 next_pid=0 next_prio=120";
         let short = b"a b] ==x:7 [120] R+ ==> swapper/0:0 [120]";
-        let party = |comm, tid| Party {
+        let task = |comm, tid| SwitchedTask {
             comm,
             tid,
             priority: 120,
         };
-        assert_eq!(switch(long).expect("a switch").prev, party(&b"a b] ==x"[..], 7));
-        assert_eq!(switch(long).expect("a switch").next, party(&b"swapper/0"[..], 0));
+        assert_eq!(switch(long).expect("a switch").prev, task(&b"a b] ==x"[..], 7));
+        assert_eq!(switch(long).expect("a switch").next, task(&b"swapper/0"[..], 0));
         assert_eq!(switch(long).expect("a switch").state, State::Runnable);
         // A name with a bracket cannot be told from the priority in the short form.
         assert_eq!(switch(short), None);

@@ -93,8 +93,8 @@ impl Importer for ShortStack {
         }
         file.lines = lines.number();
         into.database("Oracle Database", "");
-        let nature = sampled(Unit::Samples, Clock::None, into.options());
-        samples.finish(nature, file, into);
+        let measure = sampled(Unit::Samples, Clock::None, into.options());
+        samples.finish(measure, file, into);
         Ok(())
     }
 }

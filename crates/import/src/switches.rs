@@ -6,7 +6,7 @@ use dbtime_model::recording::{Clock, ImportedFile, Scheduling, Unit};
 use dbtime_model::{BackendType, SessionId, SessionRow, State, Turn, Turns};
 
 use crate::import::session_id;
-use crate::{Import, Nature};
+use crate::{Import, Measure};
 
 /// Rows that are added up before they are handed on.
 const ROWS: usize = 100_000;
@@ -156,7 +156,7 @@ impl<'a> Switches<'a> {
     }
 
     pub(crate) fn finish(mut self, lines: u64) {
-        self.into.set_nature(Nature {
+        self.into.set_measure(Measure {
             sampled: false,
             unit: Unit::Time,
             clock: Clock::Relative,

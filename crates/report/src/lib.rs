@@ -28,7 +28,7 @@
 //! and folded stacks make them safe when they are written.
 
 mod alike_statements;
-mod beside;
+mod waits_in_calls;
 mod block_io;
 mod block_io_json;
 mod causes;
@@ -101,7 +101,7 @@ pub mod tui;
 mod work;
 mod xml;
 
-pub use beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
+pub use waits_in_calls::{Alignment, WaitsInCalls, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use causes::{
@@ -158,7 +158,7 @@ pub use recent::{MoreTables, Recent};
 pub use report::{Options, Report, ReportError, report};
 pub use saturation::Saturation;
 pub use scan::Period;
-pub use sched::{Party, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
+pub use sched::{OtherTask, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
 pub use session_work::{SessionWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use snapshot::{

@@ -6,7 +6,7 @@ use dbtime_model::State;
 use dbtime_model::recording::{BytesRead, Meta};
 
 use crate::alike_statements::AlikeStatements;
-use crate::beside::{Beside, beside};
+use crate::waits_in_calls::{WaitsInCalls, waits_in_calls};
 use crate::connecting::{Connecting, ConnectingBuilder};
 use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
@@ -214,7 +214,7 @@ pub struct Report {
     /// What traces of system calls say; none when the recording was made of something else.
     pub system_calls: Option<SystemCalls>,
     /// Waits and system calls beside each other; none when the files were not traces of both.
-    pub beside: Option<Beside>,
+    pub waits_in_calls: Option<WaitsInCalls>,
     /// How much of it is the tool that recorded it; none when there is no calibration that says it.
     pub cost_of_looking: Option<CostOfLooking>,
     /// How far to trust it.
@@ -334,7 +334,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     });
     let are_times = Amounts::of(source.meta()).are_times();
     let system_calls = system_calls.map(|calls| calls.finish(&dimensions, are_times));
-    let beside = beside(source, &mut dimensions, &options.filter);
+    let waits_in_calls = waits_in_calls(source, &mut dimensions, &options.filter);
     let sched = source.meta().scheduling.as_ref().map(|facts| {
         let mut sched = SchedBuilder::new(options.longest_delays);
         let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
@@ -392,7 +392,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         trace,
         sched,
         system_calls,
-        beside,
+        waits_in_calls,
         cost_of_looking: cost.and_then(|cost| cost.finish(quality.accounted_ns)),
         quality,
     })

@@ -2,7 +2,7 @@
 
 use dbtime_model::recording::ImportedFile;
 use dbtime_model::{NO_STACK, Rows, SessionId, SessionRow, SpanRow, State, span};
-use dbtime_report::{Beside, Filter, Options, Report, Source, Unnamed, WaitCalls, json, report, text};
+use dbtime_report::{WaitsInCalls, Filter, Options, Report, Source, Unnamed, WaitCalls, json, report, text};
 use proptest::prelude::*;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -54,7 +54,7 @@ fn of(pids: [u32; 2], spans: Vec<SpanRow>, filter: Filter) -> Report {
     report(&Source::memory(meta, rows), &options).expect("a report")
 }
 
-fn beside(pids: [u32; 2], spans: Vec<SpanRow>) -> Beside {
+fn beside(pids: [u32; 2], spans: Vec<SpanRow>) -> WaitsInCalls {
     of(pids, spans, Filter::default()).beside.expect("both")
 }
 
@@ -161,7 +161,7 @@ fn hostile_names_and_times_are_shown_and_break_nothing() {
         span(2, span::kind::SYSCALL, name, START_NS, 5),
     ];
     let report = of([7, 7], spans, Filter::default());
-    assert!(report.beside.is_some());
+    assert!(report.waits_in_calls.is_some());
     assert!(!text::render(&report, 120).contains('\u{1b}'));
     assert!(json::render(&report).contains("\"beside\""));
 }

@@ -1,7 +1,7 @@
 //! Reports of rows that are made by hand: one program, which is linked once.
 
 mod answers;
-mod beside;
+mod waits_in_calls;
 mod causes;
 mod chains;
 mod commands;

@@ -113,18 +113,18 @@ const CALL_CONNECTS: u8 = 128;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Visit {
+pub(crate) enum SamplerKind {
     /// One program over the list of sessions (bpf_task_from_pid, Linux 6.2).
     PidList,
     /// An iterator over all tasks of the host (Linux 5.18): dearer where many tasks are not the database's.
     Iterator,
 }
 
-impl Visit {
+impl SamplerKind {
     pub(crate) fn describe(self) -> &'static str {
         match self {
-            Visit::PidList => "perf_event timer and pid-list sampler",
-            Visit::Iterator => "perf_event timer and task-iterator sampler",
+            SamplerKind::PidList => "perf_event timer and pid-list sampler",
+            SamplerKind::Iterator => "perf_event timer and task-iterator sampler",
         }
     }
 }
@@ -154,7 +154,7 @@ impl Tier {
 
 /// The loaded programs. Dropping it detaches and unloads them: nothing stays in the kernel.
 pub(crate) struct Programs {
-    pub(crate) visit: Visit,
+    pub(crate) sampler_kind: SamplerKind,
     pub(crate) events: MapHandle,
     targets: MapHandle,
     slots: MapHandle,
@@ -213,16 +213,16 @@ impl Programs {
     /// not taken.
     pub(crate) fn load(
         wanted: Wanted,
-        only: Option<Visit>,
+        only: Option<SamplerKind>,
     ) -> Result<(Programs, Option<String>), CollectError> {
         match only {
-            Some(Visit::Iterator) => {
-                Programs::load_engine(Visit::Iterator, wanted, false).map(|programs| (programs, None))
+            Some(SamplerKind::Iterator) => {
+                Programs::load_engine(SamplerKind::Iterator, wanted, false).map(|programs| (programs, None))
             }
-            Some(Visit::PidList) => Programs::load_pid_list(wanted).map(|programs| (programs, None)),
+            Some(SamplerKind::PidList) => Programs::load_pid_list(wanted).map(|programs| (programs, None)),
             None => match Programs::load_pid_list(wanted) {
                 Ok(programs) => Ok((programs, None)),
-                Err(first) => match Programs::load_engine(Visit::Iterator, wanted, false) {
+                Err(first) => match Programs::load_engine(SamplerKind::Iterator, wanted, false) {
                     Ok(programs) => Ok((programs, Some(verdict(&first.to_string())))),
                     Err(second) => Err(CollectError::Kernel(format!(
                         "{first}\nand with the engine of older kernels: {second}"
@@ -235,10 +235,10 @@ impl Programs {
     /// With the timer that notes the moments of passes, where they count and the kernel takes it.
     fn load_pid_list(wanted: Wanted) -> Result<Programs, CollectError> {
         if wanted.tier != Tier::Sampled {
-            return Programs::load_engine(Visit::PidList, wanted, false);
+            return Programs::load_engine(SamplerKind::PidList, wanted, false);
         }
-        Programs::load_engine(Visit::PidList, wanted, true).or_else(|refused| {
-            let programs = Programs::load_engine(Visit::PidList, wanted, false)?;
+        Programs::load_engine(SamplerKind::PidList, wanted, true).or_else(|refused| {
+            let programs = Programs::load_engine(SamplerKind::PidList, wanted, false)?;
             Ok(Programs {
                 announcements: Err(verdict(&refused.to_string())),
                 ..programs
@@ -246,15 +246,15 @@ impl Programs {
         })
     }
 
-    fn load_engine(engine: Visit, wanted: Wanted, notes: bool) -> Result<Programs, CollectError> {
+    fn load_engine(engine: SamplerKind, wanted: Wanted, notes: bool) -> Result<Programs, CollectError> {
         let Wanted { rate_hz, tier, .. } = wanted;
         let failed = refusals("the kernel rejected dbtime's BPF programs");
         let mut storage = MaybeUninit::uninit();
         let mut open = RecorderSkelBuilder::default()
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
-        open.progs.sampler_pass.set_autoload(engine == Visit::PidList);
-        open.progs.sampler_iterate.set_autoload(engine == Visit::Iterator);
+        open.progs.sampler_pass.set_autoload(engine == SamplerKind::PidList);
+        open.progs.sampler_iterate.set_autoload(engine == SamplerKind::Iterator);
         open.progs.announce_moment.set_autoload(notes);
         open.maps
             .announced
@@ -377,11 +377,11 @@ impl Programs {
                 .map_err(|e| CollectError::Kernel(e.to_string()))?;
         }
         let pass = match engine {
-            Visit::PidList => {
+            SamplerKind::PidList => {
                 let fd = skel.progs.sampler_pass.as_fd().try_clone_to_owned();
                 PassHandle::Program(fd.map_err(|e| CollectError::Kernel(e.to_string()))?)
             }
-            Visit::Iterator => PassHandle::Iterator(
+            SamplerKind::Iterator => PassHandle::Iterator(
                 attach_iterator(&skel.progs.sampler_iterate).map_err(|e| failed("iterator", e))?,
             ),
         };
@@ -398,7 +398,7 @@ impl Programs {
             false => Err(String::new()),
         };
         let mut programs = Programs {
-            visit: engine,
+            sampler_kind: engine,
             announcements,
             events: handle(&skel.maps.events)?,
             targets: handle(&skel.maps.targets)?,

@@ -29,11 +29,11 @@ pub(crate) use events::{Event, ExactState, ExactSums, Listed, SampleEvent, Stack
 pub(crate) use kernel_functions::KernelFunctions;
 pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
-pub(crate) use load::{Losses, Programs, READY_SLOTS, Visit, Wanted};
+pub(crate) use load::{Losses, Programs, READY_SLOTS, SamplerKind, Wanted};
 pub(crate) use oracle::OracleProbes;
 pub(crate) use ring::Ring;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, make_real_time, thread_cpu_ns};
-pub(crate) use sched::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
+pub(crate) use sched::{LeftAs, SchedEvent, SchedPrograms, NamedTask, TurnEvent};
 pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
 pub(crate) use recorder::types::{

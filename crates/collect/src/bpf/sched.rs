@@ -49,7 +49,7 @@ pub(crate) struct LeftAs {
 
 /// Somebody, by number and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Somebody {
+pub(crate) struct NamedTask {
     pub(crate) pid: u32,
     pub(crate) comm: String,
 }
@@ -74,9 +74,9 @@ pub(crate) struct TurnEvent {
     /// Switches in between that were not seen.
     pub(crate) missed: u32,
     /// Who woke it, if it was woken; pid 0 = an interrupt.
-    pub(crate) waker: Option<Somebody>,
+    pub(crate) waker: Option<NamedTask>,
     /// Who had the CPU during the delay; none = others, for which there was no room. Pid 0 = nobody.
-    pub(crate) occupants: Vec<(Option<Somebody>, u64)>,
+    pub(crate) occupants: Vec<(Option<NamedTask>, u64)>,
 }
 
 /// What the programs send.
@@ -251,7 +251,7 @@ fn decode(bytes: &[u8]) -> Option<SchedEvent> {
                 return None;
             }
             let is = |flag: u32| turn.flags & flag != 0;
-            let somebody = |pid: u32, comm: &[libc::c_char]| Somebody {
+            let somebody = |pid: u32, comm: &[libc::c_char]| NamedTask {
                 pid,
                 comm: name(comm),
             };

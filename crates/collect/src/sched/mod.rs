@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
 use dbtime_model::{BackendType, Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
 
-use crate::bpf::{LeftAs, SchedEvent, SchedPrograms, Somebody, TurnEvent};
+use crate::bpf::{LeftAs, SchedEvent, SchedPrograms, NamedTask, TurnEvent};
 use crate::clock::{Clock, monotonic_ns};
 use crate::collector::{Status, Target, database_of};
 use crate::database::{Database, Member, WaitNames};
@@ -267,7 +267,7 @@ impl SwitchCollector {
         for (who, ns) in &event.occupants {
             let name = match who {
                 None => OTHERS.into(),
-                Some(Somebody { pid: 0, .. }) => IDLE.into(),
+                Some(NamedTask { pid: 0, .. }) => IDLE.into(),
                 Some(who) => named(wakers, who),
             };
             match instead.iter_mut().find(|(known, _)| *known == name) {
@@ -453,6 +453,6 @@ fn state_of(left: LeftAs) -> State {
 }
 
 /// A task with its pid, by what kind of server process it is where it is one.
-fn named(wakers: &mut Wakers, who: &Somebody) -> Arc<str> {
+fn named(wakers: &mut Wakers, who: &NamedTask) -> Arc<str> {
     wakers.name_of(who.pid, &who.comm)
 }

@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     let output = match &arguments.output {
         Some(output) => output.clone(),
         // A picture is for who looks at a terminal; a program that reads the next pipe takes folded stacks.
-        None if io::stdout().is_terminal() => reading::beside(&recording, "svg")?,
+        None if io::stdout().is_terminal() => reading::sibling(&recording, "svg")?,
         None => PathBuf::from("-"),
     };
     // The format first: a wrong ending shows before a large recording is read.

@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
     let recording = newest::or_named(arguments.recordings.first().map(PathBuf::as_path), "page")?;
     let output = match &arguments.output {
         Some(output) => output.clone(),
-        None => reading::beside(&recording, "html")?,
+        None => reading::sibling(&recording, "html")?,
     };
     let source = open(&recording)?;
     if !page::write(&source, &arguments.selection.filter(&source)?, &output)? {

@@ -16,7 +16,7 @@ use crate::exit_code::NOTHING_RECORDED;
 use crate::memory;
 use crate::options::time::{parse_resolution, parse_rotation};
 use crate::options::{Precision, StopAfter, TargetOptions, TextKind, any_rate};
-use crate::output::{self, ProgressLine, beside, say};
+use crate::output::{self, ProgressLine, say, sibling};
 use crate::page;
 use crate::record::{Measure, Outcome, Output, Plan, Progress, Standing, Watched, record};
 use crate::remains::mend;
@@ -98,7 +98,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
         collect: Options {
             target: arguments.target.target(),
             rate_hz: arguments.rate_hz,
-            means: arguments.precision.means().map_err(Usage)?,
+            mechanism: arguments.precision.mechanism().map_err(Usage)?,
             tier: arguments.precision.tier(),
             wakers: arguments.wakers,
             uprobes: arguments.uprobes,
@@ -227,7 +227,7 @@ fn show(outcome: Outcome, with_page: bool) -> anyhow::Result<()> {
         + &dbtime_report::text::render_next_steps(&next_steps(&report), &name);
     output::print(&text)?;
     if with_page {
-        let page = beside(&path, "html").map_err(Usage)?;
+        let page = sibling(&path, "html").map_err(Usage)?;
         if page::write(&source, &Filter::default(), &page)? {
             page::say_where(&page);
         }

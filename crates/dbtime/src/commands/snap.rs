@@ -109,7 +109,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     let wanted = who::parse(&arguments.who).map_err(Usage)?;
     let plan = Plan {
         collect: Options {
-            means: arguments.precision.means().map_err(Usage)?,
+            mechanism: arguments.precision.mechanism().map_err(Usage)?,
             tier: arguments.precision.tier(),
             texts: arguments.texts.text.into(),
             task_counts: true,

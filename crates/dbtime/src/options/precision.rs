@@ -1,7 +1,7 @@
 //! How sessions are looked at: with what, and how exactly.
 
 use clap::{Args, ValueEnum};
-use dbtime_collect::{Means, Tier};
+use dbtime_collect::{Mechanism, Tier};
 
 /// What sessions are looked at with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -12,11 +12,11 @@ pub enum CollectorKind {
     Proc,
 }
 
-impl From<CollectorKind> for Means {
-    fn from(kind: CollectorKind) -> Means {
+impl From<CollectorKind> for Mechanism {
+    fn from(kind: CollectorKind) -> Mechanism {
         match kind {
-            CollectorKind::Bpf => Means::Bpf,
-            CollectorKind::Proc => Means::Proc,
+            CollectorKind::Bpf => Mechanism::Bpf,
+            CollectorKind::Proc => Mechanism::Proc,
         }
     }
 }
@@ -55,7 +55,7 @@ impl Precision {
     ///
     /// # Errors
     /// Exact times need programs in the kernel.
-    pub fn means(&self) -> Result<Means, String> {
+    pub fn mechanism(&self) -> Result<Mechanism, String> {
         match (self.collector, self.exact) {
             (CollectorKind::Proc, Some(_)) => {
                 Err("--exact needs BPF programs in the kernel: leave out --collector proc".to_string())

@@ -40,7 +40,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) paths: Paths,
-    pub(super) about: KernelTrace,
+    pub(super) summary: KernelTrace,
     pub(super) tasks: Tasks,
     second: Option<i64>,
     spans: u64,
@@ -62,7 +62,7 @@ impl Calls {
 
     /// Events of this CPU are missing (of all when it is not known): calls that are open there are cut.
     pub(super) fn lost(&mut self, cpu: Option<u32>, events: Option<u64>) {
-        self.about.lost_events = self.about.lost_events.saturating_add(events.unwrap_or(0));
+        self.summary.lost_events = self.summary.lost_events.saturating_add(events.unwrap_or(0));
         for task in self.tasks.iter_mut() {
             if !task.open.is_empty() && (cpu.is_none() || task.cpu.is_none() || task.cpu == cpu) {
                 task.is_cut = true;
@@ -72,7 +72,7 @@ impl Calls {
 
     /// A task that is not seen to leave its CPU does not.
     pub(super) fn switches_are_traced(&mut self) {
-        self.about.has_switches = true;
+        self.summary.has_switches = true;
         self.saw_switches = true;
     }
 
@@ -236,7 +236,7 @@ impl Calls {
                 }
             }
             // The end of something whose begin is not there.
-            _ if task.open.is_empty() && place.indent <= 2 => self.about.cut_calls += 1,
+            _ if task.open.is_empty() && place.indent <= 2 => self.summary.cut_calls += 1,
             _ => {}
         }
     }
@@ -368,8 +368,8 @@ impl Calls {
     pub(super) fn note_sampling(&mut self, sampling: &[u8]) -> Option<()> {
         let period_ns = decimal(argument(sampling, b"period_ns")?).filter(|ns| *ns > 0)?;
         let missing = decimal(argument(sampling, b"missing")?)?;
-        self.about.sample_period_ns = period_ns;
-        self.about.samples_missing = self.about.samples_missing.saturating_add(missing);
+        self.summary.sample_period_ns = period_ns;
+        self.summary.samples_missing = self.summary.samples_missing.saturating_add(missing);
         Some(())
     }
 
@@ -469,7 +469,7 @@ impl Calls {
         task.last_leaf = None;
         if std::mem::take(&mut task.is_cut) {
             task.forget_call();
-            self.about.cut_calls += u64::from(is_call(root.role));
+            self.summary.cut_calls += u64::from(is_call(root.role));
             return;
         }
         if !self.is_wanted(root, into) {
@@ -500,7 +500,7 @@ impl Calls {
             }
         }
         if is_call(root.role) {
-            self.about.calls += 1;
+            self.summary.calls += 1;
             self.tasks[at].calls += 1;
             self.count_samples(at);
             self.keep(at, ns, into);
@@ -510,8 +510,8 @@ impl Calls {
 
     fn count_samples(&mut self, at: usize) {
         let sampled = &self.tasks[at].sampled;
-        self.about.samples += sampled.len() as u64;
-        self.about.sampled_calls += u64::from(!sampled.is_empty());
+        self.summary.samples += sampled.len() as u64;
+        self.summary.sampled_calls += u64::from(!sampled.is_empty());
         for (_, path) in sampled {
             self.paths.add_sample(*path);
         }
@@ -524,7 +524,7 @@ impl Calls {
         let is_of_wait = |wanted: &String| self.paths.wait_of(root.path).is_called(wanted);
         wanted.name.as_deref().is_none_or(|wanted| name() == Some(wanted))
             && wanted.wait.as_ref().is_none_or(is_of_wait)
-            && wanted.most.is_none_or(|most| self.about.calls < most)
+            && wanted.most.is_none_or(|most| self.summary.calls < most)
     }
 
     /// Keeps the steps of a call, where there is room, or where it is longer than every one before.
@@ -537,9 +537,9 @@ impl Calls {
             return;
         }
         self.spans += steps;
-        self.about.kept_calls += 1;
+        self.summary.kept_calls += 1;
         let task = &self.tasks[at];
-        let number = self.about.calls;
+        let number = self.summary.calls;
         let mut span = |kind: &str, path, depth, start_ns, ns, state| {
             let stack: StackId = self.paths.stack(path, into);
             into.span(SpanRow {
@@ -558,7 +558,7 @@ impl Calls {
         for (place, step) in task.steps.iter().enumerate() {
             let kind = match step.off {
                 Some(_) => span::kind::OFF_CPU,
-                None if step.depth > 0 && self.about.tracer == TRACEPOINTS => span::kind::INTERVAL,
+                None if step.depth > 0 && self.summary.tracer == TRACEPOINTS => span::kind::INTERVAL,
                 None => span::kind::FUNCTION,
             };
             let state = step.off.unwrap_or(State::Kernel);
@@ -577,7 +577,7 @@ impl Calls {
         task.forget_call();
         task.open.clear();
         task.is_cut = false;
-        self.about.cut_calls += 1;
+        self.summary.cut_calls += 1;
     }
 
     fn root_of_call(&mut self, at: usize, start: Option<i64>) -> u32 {
@@ -619,10 +619,10 @@ impl Calls {
             let mut calls = task.open.iter().filter(|open| open.role != Role::Dispatcher);
             calls.next().is_some_and(|open| is_call(open.role))
         };
-        self.about.cut_calls += self.tasks.iter().filter(|task| is_open(task)).count() as u64;
+        self.summary.cut_calls += self.tasks.iter().filter(|task| is_open(task)).count() as u64;
         let samples = &self.tasks.samples;
-        self.about.samples_elsewhere = samples.noted().saturating_sub(self.about.samples);
-        self.about.samples_missing = self.about.samples_missing.saturating_add(samples.left_out());
+        self.summary.samples_elsewhere = samples.noted().saturating_sub(self.summary.samples);
+        self.summary.samples_missing = self.summary.samples_missing.saturating_add(samples.left_out());
         self.hand_on(into);
     }
 }

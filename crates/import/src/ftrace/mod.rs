@@ -33,7 +33,7 @@ use self::intervals::Intervals;
 use self::line::{OWN, Said, said};
 use crate::import::unknown_line;
 use crate::text::decimal;
-use crate::{Import, ImportError, Importer, Lines, Nature};
+use crate::{Import, ImportError, Importer, Lines, Measure};
 
 /// The importer of this format.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Importer for Ftrace {
             intervals: Intervals::default(),
             into,
         };
-        reader.calls.about.tracer = match reader.has_functions {
+        reader.calls.summary.tracer = match reader.has_functions {
             true => FUNCTION_GRAPH,
             false => TRACEPOINTS,
         }
@@ -123,7 +123,7 @@ impl Reader<'_> {
             // Functions say more: what tracepoints had told until now stays.
             self.intervals.lost(&mut self.calls, into);
             self.has_functions = true;
-            self.calls.about.tracer = FUNCTION_GRAPH.to_string();
+            self.calls.summary.tracer = FUNCTION_GRAPH.to_string();
         }
         match said {
             Said::Entry { place, name } => {
@@ -212,7 +212,7 @@ impl Reader<'_> {
                 "{path}: there are more call paths than can be kept apart: calls at later ones count for their callers"
             ));
         }
-        self.into.set_nature(Nature {
+        self.into.set_measure(Measure {
             sampled: false,
             unit: Unit::Time,
             clock: match self.calls.has_time() {
@@ -220,7 +220,7 @@ impl Reader<'_> {
                 false => Clock::None,
             },
         });
-        self.file.kernel_trace = Some(self.calls.about);
+        self.file.kernel_trace = Some(self.calls.summary);
         self.into.file(self.file);
     }
 }

@@ -31,7 +31,7 @@ use dbtime_model::recording::ImportedFile;
 
 use crate::import::unknown_line;
 use crate::lines::Line;
-use crate::{Import, ImportError, Importer, Lines, Nature};
+use crate::{Import, ImportError, Importer, Lines, Measure};
 use reading::Readings;
 use record::{Record, record};
 
@@ -108,7 +108,7 @@ impl Reader<'_> {
     fn finish(mut self, lines: u64) {
         self.file.lines = lines;
         self.into.database("Oracle Database", &self.version);
-        self.into.set_nature(Nature::default());
+        self.into.set_measure(Measure::default());
         if let Some(version) = &self.other_version {
             self.into.problem(format!(
                 "{}: this dbtime does not know version {version} of the format: nothing is read",

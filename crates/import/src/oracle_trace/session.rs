@@ -316,7 +316,7 @@ impl TracedSession {
             view.wait_outside_us = view.wait_outside_us.saturating_add(signed(wait.ela));
         }
         *self.cursors.get(number).places.wait(wait.event) = place;
-        if wait.tim.is_some() && out.into.options().beside {
+        if wait.tim.is_some() && out.into.options().keeps_spans {
             self.span(wait, out);
         }
     }

@@ -31,7 +31,7 @@ use crate::names::Names;
 use crate::oracle_trace::events::Events;
 use crate::oracle_trace::wall_clock;
 use crate::session_growth::Interval;
-use crate::{Import, ImportError, Importer, Lines, Nature};
+use crate::{Import, ImportError, Importer, Lines, Measure};
 use columns::{Columns, Meaning, seconds_ns};
 use snapshot::Snapshot;
 
@@ -349,9 +349,9 @@ impl Reader<'_> {
             }
             None => Clock::None,
         };
-        self.into.set_nature(Nature {
+        self.into.set_measure(Measure {
             clock,
-            ..Nature::default()
+            ..Measure::default()
         });
         self.into.file(self.file);
     }

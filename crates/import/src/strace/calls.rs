@@ -16,7 +16,7 @@ use dbtime_model::{CounterRow, LatencyRow, SessionId, SessionRow, SpanRow, State
 
 use super::line::Digits;
 use crate::samples::{FrameNumber, Place, Process, Samples, Stack, Table, Weight, identity};
-use crate::{Import, Nature};
+use crate::{Import, Measure};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -200,7 +200,7 @@ impl<'a> Calls<'a> {
             Some(duration) => {
                 self.has_durations = true;
                 self.timed(task, process, second, call.name, duration);
-                if let (true, Some(start)) = (self.into.options().beside, call.start) {
+                if let (true, Some(start)) = (self.into.options().keeps_spans, call.start) {
                     self.into.span(SpanRow {
                         session: id,
                         kind: span::kind::SYSCALL.to_string(),
@@ -281,7 +281,7 @@ impl<'a> Calls<'a> {
     }
 
     fn activity(&mut self, process: u32, second: i64, user: Stack, kernel: Stack, ns: u64, count: u64) {
-        if self.into.options().beside {
+        if self.into.options().keeps_spans {
             return;
         }
         let place = Place {
@@ -378,12 +378,12 @@ impl<'a> Calls<'a> {
             let row = counter(self.source, second, self.tasks[task].id, name, count);
             self.into.counter(row);
         }
-        let nature = Nature {
+        let measure = Measure {
             sampled: false,
             unit,
             clock,
         };
-        self.samples.finish(nature, file, self.into);
+        self.samples.finish(measure, file, self.into);
     }
 }
 

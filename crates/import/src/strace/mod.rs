@@ -286,8 +286,8 @@ impl<'a> Reader<'a> {
     /// What a reader of the numbers should know.
     fn reasons(&self) -> Vec<&'static str> {
         let mut reasons = Vec::new();
-        let is_beside = self.calls.into.options().beside;
-        if is_beside {
+        let keeps_spans = self.calls.into.options().keeps_spans;
+        if keeps_spans {
             reasons.push(
                 "the strace file covers the same time as the SQL trace: it is shown next to it, not added to it",
             );
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
             );
             if !self.calls.has_durations() {
                 reasons.push("strace ran without -T: calls are counted, but how long they took is not known");
-            } else if is_beside {
+            } else if keeps_spans {
             } else if self.calls.has_outside() {
                 reasons.push(
                     "time between two calls is what the process did outside of system calls and strace's own stops, which \

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Head;
 use super::trace::TraceJson;
-use crate::beside::Beside;
+use crate::waits_in_calls::WaitsInCalls;
 use crate::connecting::Connecting;
 use crate::cost_of_looking::CostOfLooking;
 use crate::database_view::DatabaseView;
@@ -57,7 +57,8 @@ pub(super) struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_calls: Option<&'a SystemCalls>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    beside: Option<&'a Beside>,
+    #[serde(rename = "beside")]
+    waits_in_calls: Option<&'a WaitsInCalls>,
     /// How much of it is the tool that recorded it, by a calibration of the host.
     cost_of_looking: Option<&'a CostOfLooking>,
     quality: &'a Quality,
@@ -136,7 +137,7 @@ impl<'a> From<&'a Report> for Document<'a> {
             trace: report.trace.as_ref().map(TraceJson::from),
             sched: report.sched.as_ref(),
             system_calls: report.system_calls.as_ref(),
-            beside: report.beside.as_ref(),
+            waits_in_calls: report.waits_in_calls.as_ref(),
             cost_of_looking: report.cost_of_looking.as_ref(),
             quality: &report.quality,
         }

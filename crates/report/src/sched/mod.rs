@@ -41,11 +41,11 @@ pub struct Sched {
     pub by_event: Vec<(String, Histogram)>,
     /// Who had the CPU during scheduling delays, the longest first.
     #[serde(rename = "ran_instead")]
-    pub instead: Vec<Party>,
+    pub instead: Vec<OtherTask>,
     /// Scheduling delay of which nobody was seen to have had the CPU, nanoseconds.
     pub not_seen_ns: u128,
     /// Who ended sleeps, the most first.
-    pub wakers: Vec<Party>,
+    pub wakers: Vec<OtherTask>,
     /// The longest scheduling delays of the switches that were kept, the longest first.
     #[serde(rename = "longest_delays")]
     pub longest: Vec<SwitchLine>,
@@ -53,7 +53,7 @@ pub struct Sched {
 
 /// Somebody who ran instead, or woke.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Party {
+pub struct OtherTask {
     /// Name and pid; `idle`, `interrupt`.
     pub name: String,
     /// How often: delays, sleeps.
@@ -129,11 +129,11 @@ impl SchedBuilder {
                 sums.add_run(row);
                 &mut sums.run
             }
-            kind::INSTEAD => return add_party(&mut self.instead, row),
+            kind::INSTEAD => return add_other_task(&mut self.instead, row),
             kind::WAKER => {
                 let sums = self.tasks.entry(row.session).or_default();
                 sums.slept_ns += u128::from(row.sum_ns);
-                return add_party(&mut self.wakers, row);
+                return add_other_task(&mut self.wakers, row);
             }
             _ => return,
         };
@@ -202,8 +202,8 @@ impl SchedBuilder {
             tasks,
             total,
             by_event,
-            instead: parties(self.instead, delay_ns, |party| party.ns),
-            wakers: parties(self.wakers, slept_ns, |party| party.count),
+            instead: other_tasks(self.instead, delay_ns, |task| task.ns),
+            wakers: other_tasks(self.wakers, slept_ns, |task| task.count),
             longest: longest
                 .into_iter()
                 .map(|Reverse(long)| SwitchLine::of(&long.row, dimensions.session(long.row.session)))
@@ -216,32 +216,32 @@ fn add(histogram: &mut Histogram, row: &LatencyRow) {
     histogram.add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
 }
 
-fn add_party(parties: &mut BTreeMap<String, (u128, u128)>, row: &LatencyRow) {
-    let name = match parties.contains_key(&*row.name) || parties.len() < MAX_NAMES {
+fn add_other_task(tasks: &mut BTreeMap<String, (u128, u128)>, row: &LatencyRow) {
+    let name = match tasks.contains_key(&*row.name) || tasks.len() < MAX_NAMES {
         true => row.name.to_string(),
         false => "others".into(),
     };
-    let (count, ns) = parties.entry(name).or_default();
+    let (count, ns) = tasks.entry(name).or_default();
     *count += u128::from(row.count);
     *ns += u128::from(row.sum_ns);
 }
 
-fn parties(
+fn other_tasks(
     of: BTreeMap<String, (u128, u128)>,
     whole_ns: u128,
-    weight: impl Fn(&Party) -> u128,
-) -> Vec<Party> {
-    let mut parties: Vec<Party> = of
+    weight: impl Fn(&OtherTask) -> u128,
+) -> Vec<OtherTask> {
+    let mut tasks: Vec<OtherTask> = of
         .into_iter()
-        .map(|(name, (count, ns))| Party {
+        .map(|(name, (count, ns))| OtherTask {
             name,
             count,
             ns,
             percent: percent(ns, whole_ns),
         })
         .collect();
-    parties.sort_by_key(|party| Reverse(weight(party)));
-    parties
+    tasks.sort_by_key(|task| Reverse(weight(task)));
+    tasks
 }
 
 /// True when a switch is in the period and of the sessions.

@@ -1,6 +1,6 @@
 //! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
-mod beside;
+mod waits_in_calls;
 mod block_io;
 mod blockers;
 mod calibration;
@@ -70,8 +70,8 @@ pub fn render(report: &Report, width: usize) -> String {
     if let Some(calls) = &report.system_calls {
         system_calls::render(calls, &mut page);
     }
-    if let Some(answer) = &report.beside {
-        beside::render(answer, &mut page);
+    if let Some(answer) = &report.waits_in_calls {
+        waits_in_calls::render(answer, &mut page);
     }
     sessions::render(report, &mut page);
     if let Some(sched) = &report.sched {

@@ -7,7 +7,7 @@ use super::page::{Page, Table, percent};
 use crate::histogram::Histogram;
 use crate::number::{microseconds, milliseconds};
 use crate::printable::printable;
-use crate::sched::{Party, Sched, SwitchLine, priority_words, task_words};
+use crate::sched::{OtherTask, Sched, SwitchLine, priority_words, task_words};
 use crate::sums;
 
 /// Columns of a task in a line of a switch, as perf's.
@@ -214,8 +214,8 @@ fn instead(sched: &Sched, page: &mut Page) {
     }
     page.heading("Who ran instead: who had the CPU during these delays");
     let mut table = Table::new(&["who"], &["delays", "ms", "% of delay"]);
-    for party in sched.instead.iter().take(SHOWN) {
-        table.row(party_cells(party));
+    for task in sched.instead.iter().take(SHOWN) {
+        table.row(task_cells(task));
     }
     if sched.not_seen_ns > 0 {
         table.row(vec![
@@ -236,18 +236,18 @@ fn wakers(sched: &Sched, page: &mut Page) {
     page.heading("Who woke them (sleeps, and how long they lasted)");
     let mut table = Table::new(&["waker"], &["sleeps", "ms", "% of sleep"]);
     for waker in sched.wakers.iter().take(SHOWN) {
-        table.row(party_cells(waker));
+        table.row(task_cells(waker));
     }
     page.table(&table);
     others(sched.wakers.len(), "wakers", page);
 }
 
-fn party_cells(party: &Party) -> Vec<String> {
+fn task_cells(task: &OtherTask) -> Vec<String> {
     vec![
-        party.name.clone(),
-        party.count.to_string(),
-        milliseconds(party.ns),
-        percent(party.percent),
+        task.name.clone(),
+        task.count.to_string(),
+        milliseconds(task.ns),
+        percent(task.percent),
     ]
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dbtime_collect::Means;
+use dbtime_collect::Mechanism;
 use dbtime_model::recording::{Cost, Quality};
 use dbtime_model::{SessionState, State, Wait};
 use dbtime_report::{Dimension, LedgerRow, Options, Report, Section, printable, report};
@@ -32,7 +32,7 @@ const OTHER_CLASSES: &str = "other";
 /// See the module.
 pub(super) struct Counters {
     registry: Registry,
-    means: Means,
+    mechanism: Mechanism,
     db_time: CounterVec,
     idle: CounterVec,
     background: CounterVec,
@@ -64,7 +64,7 @@ struct Before {
 impl Counters {
     /// # Errors
     /// Two are called alike, which tests would show.
-    pub(super) fn new(means: Means) -> prometheus::Result<Counters> {
+    pub(super) fn new(mechanism: Mechanism) -> prometheus::Result<Counters> {
         let registry = Registry::new_custom(Some("dbtime".to_string()), None)?;
         let times = |name: &str, help: &str, labels: &[&str]| -> prometheus::Result<CounterVec> {
             let counter = CounterVec::new(Opts::new(name, help), labels)?;
@@ -156,7 +156,7 @@ impl Counters {
             },
             before: Mutex::default(),
             registry,
-            means,
+            mechanism,
         })
     }
 
@@ -202,15 +202,15 @@ impl Counters {
         if wait_classes.iter().all(|class| classes.contains(class)) && !classes.is_empty() {
             return;
         }
-        let states: &[State] = match self.means {
-            Means::Bpf => &[
+        let states: &[State] = match self.mechanism {
+            Mechanism::Bpf => &[
                 State::User,
                 State::Kernel,
                 State::Runnable,
                 State::Disk,
                 State::Sleep,
             ],
-            Means::Proc => &[State::Cpu, State::Runnable, State::Disk, State::Sleep],
+            Mechanism::Proc => &[State::Cpu, State::Runnable, State::Disk, State::Sleep],
         };
         let begin = |counter: &CounterVec, class: &str, states: &[State]| {
             for state in states {
@@ -373,7 +373,7 @@ mod tests {
                 .map(str::to_string)
                 .collect(),
         };
-        let counters = Counters::new(Means::Bpf).expect("names that differ");
+        let counters = Counters::new(Mechanism::Bpf).expect("names that differ");
         counters.add(&second).expect("a second");
         counters.add(&second).expect("a second");
         counters

@@ -58,11 +58,11 @@ pub(super) fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
     memory::give_back();
     // Before anything is attached: an address that is in use is noticed at once.
     let endpoint = Endpoint::bind(arguments.listen)?;
-    let means = arguments.collector.into();
-    let counters = Arc::new(Counters::new(means)?);
+    let mechanism = arguments.collector.into();
+    let counters = Arc::new(Counters::new(mechanism)?);
     let plan = Plan {
         collect: Options {
-            means,
+            mechanism,
             at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },

@@ -117,7 +117,7 @@ impl Seen {
                 from: arguments.from.clone(),
             },
             None => Seen::Server(Options {
-                means: arguments.precision.means().map_err(Usage)?,
+                mechanism: arguments.precision.mechanism().map_err(Usage)?,
                 tier: arguments.precision.tier(),
                 texts: arguments.text.into(),
                 ..Options::sampled(arguments.target.target(), arguments.rate_hz)

@@ -1,7 +1,7 @@
 //! Waits and system calls of the same session, beside each other.
 
 use super::page::{Page, Table, percent};
-use crate::beside::{Alignment, Beside, CallTime, Matrix, Pair, Unnamed, WaitCalls};
+use crate::waits_in_calls::{Alignment, WaitsInCalls, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 use crate::number::{duration, milliseconds, seconds};
 
 /// System calls with a column of their own.
@@ -11,8 +11,8 @@ const OUTSIDE: usize = 15;
 /// System calls that are named for each event.
 const NAMED: usize = 4;
 
-pub(super) fn render(beside: &Beside, page: &mut Page) {
-    for pair in &beside.pairs {
+pub(super) fn render(answer: &WaitsInCalls, page: &mut Page) {
+    for pair in &answer.pairs {
         one(pair, page);
     }
     let list = |pids: &[u32]| -> String {
@@ -25,16 +25,16 @@ pub(super) fn render(beside: &Beside, page: &mut Page) {
             .collect();
         names.join(", ")
     };
-    if !beside.without_calls.is_empty() {
+    if !answer.without_calls.is_empty() {
         page.heading(&format!(
             "No system calls were traced of these processes of the SQL trace: {}.",
-            list(&beside.without_calls)
+            list(&answer.without_calls)
         ));
     }
-    if !beside.without_waits.is_empty() {
+    if !answer.without_waits.is_empty() {
         page.heading(&format!(
             "No waits were traced of these processes of strace: {}.",
-            list(&beside.without_waits)
+            list(&answer.without_waits)
         ));
     }
 }

@@ -30,7 +30,7 @@ use crate::load::{Dimensions, Source};
 
 /// All processes of which there are both.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Beside {
+pub struct WaitsInCalls {
     /// One for each process, in the order of their numbers.
     pub pairs: Vec<Pair>,
     /// Processes of which there are waits and no calls; 0 = a trace that does not say its process.
@@ -125,7 +125,7 @@ struct Events {
 }
 
 /// Lays waits and calls beside each other; none when there are not both.
-pub(crate) fn beside(source: &Source, dimensions: &mut Dimensions, filter: &Filter) -> Option<Beside> {
+pub(crate) fn waits_in_calls(source: &Source, dimensions: &mut Dimensions, filter: &Filter) -> Option<WaitsInCalls> {
     // Only files have both: a recording of our own has them in its rows.
     if source.meta().files.is_empty() {
         return None;
@@ -162,7 +162,7 @@ pub(crate) fn beside(source: &Source, dimensions: &mut Dimensions, filter: &Filt
         (1, Some((key, _))) if calls.len() == 1 => Some(*key),
         _ => None,
     };
-    let mut answer = Beside {
+    let mut answer = WaitsInCalls {
         pairs: Vec::new(),
         without_calls: Vec::new(),
         without_waits: Vec::new(),
