@@ -432,7 +432,7 @@ fn times_of_day_pass_midnight_and_relative_ones_add_up() {
 #[test]
 fn laid_beside_another_file_the_calls_are_single_events_and_no_time_of_their_own() {
     let options = Options {
-        beside: true,
+        keeps_spans: true,
         ..Options::default()
     };
     let imported = of_text_with(&options, fixture()).expect("strace");

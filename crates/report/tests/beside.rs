@@ -55,7 +55,7 @@ fn of(pids: [u32; 2], spans: Vec<SpanRow>, filter: Filter) -> Report {
 }
 
 fn beside(pids: [u32; 2], spans: Vec<SpanRow>) -> WaitsInCalls {
-    of(pids, spans, Filter::default()).beside.expect("both")
+    of(pids, spans, Filter::default()).waits_in_calls.expect("both")
 }
 
 /// Events one behind the other: gap and length of each, microseconds.
@@ -133,20 +133,20 @@ fn a_report_of_a_part_lays_only_that_part_beside() {
         .map(|at| span(2, span::kind::SYSCALL, "getpid", START_NS + at, US))
         .to_vec();
     let all = [waits, calls, around].concat();
-    let whole = of([7, 7], all.clone(), Filter::default()).beside.expect("both");
+    let whole = of([7, 7], all.clone(), Filter::default()).waits_in_calls.expect("both");
     assert_eq!(whole.pairs[0].matrix.waits[0].count, 3);
     let filter = Filter {
         from_us: Some(START_NS / 1_000 + 1_000_000),
         ..Filter::default()
     };
-    let part = of([7, 7], all.clone(), filter).beside.expect("both");
+    let part = of([7, 7], all.clone(), filter).waits_in_calls.expect("both");
     assert_eq!(part.pairs[0].matrix.waits[0].count, 2);
     // One kind alone is nothing to lay beside.
     let waits_only: Vec<SpanRow> = all
         .into_iter()
         .filter(|span| span.kind == span::kind::WAIT)
         .collect();
-    assert!(of([7, 7], waits_only, Filter::default()).beside.is_none());
+    assert!(of([7, 7], waits_only, Filter::default()).waits_in_calls.is_none());
 }
 
 #[test]
