@@ -1,4 +1,4 @@
-//! Which SQL where the server gives statements no ids: by fingerprint, against the server's own clock and against the ids that it
+//! Which SQL where the server computes no query ids: by fingerprint, against the server's own clock and against the ids that it
 //! gives when it is asked to.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -48,7 +48,7 @@ pub fn sessions(words: &[String]) -> Result<Filter, String> {
             others.push(word.clone());
         } else if word != "all" {
             return Err(format!(
-                "'{word}' selects nobody: give all, pids, or NAME=VALUE as in user=bob"
+                "'{word}' selects no session: give all, pids, or NAME=VALUE as in user=bob"
             ));
         }
     }

@@ -119,7 +119,7 @@ pub fn parse_moment(text: &str, start_us: i64) -> Result<i64, String> {
         .map(|timestamp| timestamp.as_microsecond())
         .map_err(|_| {
             format!(
-                "'{text}' is no moment: give seconds since the start (12, +12s, 90s, 2m, 1h) \
+                "'{text}' is not a time: give seconds since the start (12, +12s, 90s, 2m, 1h) \
                  or a timestamp such as 2026-10-10T12:00:00Z"
             )
         })

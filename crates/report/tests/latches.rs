@@ -165,7 +165,7 @@ fn what_is_said_is_what_was_found() {
     for part in [
         "For 1.9 %",
         "WALWrite  held 0.500 s, waited for 0.200 s by 1 session",
-        "BufferMapping  held 0.070 s, nobody waited",
+        "BufferMapping  held 0.070 s, no session waited",
         "[3] (57.1 %; 2 seen)",
         "XLogFlush > XLogWrite > fdatasync",
         "IO:WALSync, disk",

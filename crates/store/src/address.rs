@@ -222,7 +222,7 @@ impl Choice {
     /// The same less what these leave out, as they are typed.
     ///
     /// # Errors
-    /// What is typed is no moment.
+    /// What is typed is not a time.
     pub fn narrowed(
         mut self,
         hosts: &[String],

@@ -229,7 +229,7 @@ fn not_sampled(group: StateGroup) -> Cell {
     let state = match group {
         StateGroup::OnCpu => State::Cpu,
         StateGroup::RunQueue => State::Runnable,
-        // On disk or asleep: nobody looked.
+        // On disk or asleep: it was not sampled.
         StateGroup::Blocked => State::Unknown,
     };
     Cell {

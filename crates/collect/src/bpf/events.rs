@@ -162,7 +162,7 @@ impl ExactState {
     /// The state of time that was not sampled.
     pub(crate) fn of_time(self) -> State {
         match self {
-            // In user code most likely, but nobody looked.
+            // In user code most likely; it was not sampled.
             ExactState::Outside => State::Cpu,
             ExactState::Call => State::Kernel,
             ExactState::Runnable => State::Runnable,

@@ -40,7 +40,7 @@ pub(super) fn findings(pid: u32, is_allowed: bool) -> ServerFindings {
     }
 }
 
-/// Whether the server gives statements ids; none when that cannot be read.
+/// Whether the server computes query ids; none when that cannot be read.
 fn query_ids(pid: u32) -> Option<Finding> {
     let executable = Executable::of(pid).ok()?;
     Some(match gives_query_ids(pid, &executable)? {

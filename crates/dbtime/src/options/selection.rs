@@ -40,7 +40,7 @@ impl Selection {
     /// The rows of a source that are chosen.
     ///
     /// # Errors
-    /// What was typed is no moment.
+    /// What was typed is not a time.
     pub fn filter(&self, source: &Source) -> anyhow::Result<Filter> {
         if let Some(part) = source.part() {
             let begin = |moment: Option<i64>| moment.map(|moment| window_at(moment, source).0);
@@ -78,7 +78,7 @@ impl Selection {
 /// Begin and end of the window that a moment is in, microseconds since the Unix epoch.
 ///
 /// # Errors
-/// What was typed is no moment.
+/// What was typed is not a time.
 pub fn window_of(option: &str, text: &str, source: &Source) -> anyhow::Result<(i64, i64)> {
     let moment = parse_moment(text, source.meta().start_us).map_err(|e| Usage(format!("{option}: {e}")))?;
     Ok(window_at(moment, source))

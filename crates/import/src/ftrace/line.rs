@@ -313,7 +313,7 @@ fn comment(text: &[u8]) -> Option<&[u8]> {
     Some(inside)
 }
 
-/// `20.949637`: seconds as nanoseconds. A number without a point is no moment.
+/// `20.949637`: seconds as nanoseconds. A number without a point is not a time.
 pub(super) fn seconds(text: &[u8]) -> Option<i64> {
     memchr::memchr(b'.', text).and_then(|_| billionths(text))
 }

@@ -60,7 +60,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
     let statements_match = good.database.has_fingerprints() == bad.database.has_fingerprints();
     if !statements_match && sides.iter().all(Side::knows_statements) {
         warnings.push(
-            "one server gives statements ids, of the other they have fingerprints: statements are not compared".to_string(),
+            "one recording has the server's query ids, the other has fingerprints: statements are not compared".to_string(),
         );
     }
     warnings.extend(differ("the host", &good.host.name, &bad.host.name));

@@ -51,7 +51,7 @@ pub struct DiffOptions {
     pub transactions: Option<[f64; 2]>,
     /// How many of each kind of change to show.
     pub top: usize,
-    /// Compare what cannot be compared well.
+    /// Compare in spite of what speaks against it.
     pub force: bool,
 }
 

@@ -200,7 +200,7 @@ impl<'a> Document<'a> {
             no_statements: report.top_sql.as_ref().err().filter(|_| !has_statements).map(|why| match why {
                 NoStatements::NotRecorded => "The recording does not know statements, or none was executed.",
                 NoStatements::WithoutIds => {
-                    "Which SQL is not known: the server gives statements no ids (compute_query_id = on makes it do so)."
+                    "Which SQL is not known: the server does not compute query ids (compute_query_id = on makes it do so)."
                 }
             }),
             left_out_ns: u64::try_from(page.left_out_ns).unwrap_or(u64::MAX),

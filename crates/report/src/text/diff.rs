@@ -238,7 +238,7 @@ fn statements(diff: &Diff, page: &mut Page) {
     }
     let counted = match unit {
         WorkUnit::Transaction if unit != diff.unit => {
-            ", all of them, as they were counted in the sessions' memory: nobody counts executions of each statement"
+            ", all of them, as they were counted in the sessions' memory: executions of single statements are not counted"
         }
         _ => "",
     };

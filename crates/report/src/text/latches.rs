@@ -138,7 +138,7 @@ fn longest(latch: &Latch) -> String {
 
 fn holdings(latch: &Latch, top: usize, page: &mut Page) {
     let waited = match latch.waiters {
-        0 => "nobody waited".to_string(),
+        0 => "no session waited".to_string(),
         waiters => format!(
             "waited for {} s by {}",
             seconds(latch.waited_ns),

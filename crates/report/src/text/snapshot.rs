@@ -33,7 +33,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     ));
     chosen(&snapshot.filter, page);
     if snapshot.sessions.is_empty() {
-        page.paragraph("Nothing of these sessions grew.");
+        page.paragraph("No statistic of these sessions changed.");
     }
     let shown = snapshot.sessions.get(..top).unwrap_or(&snapshot.sessions);
     if !shown.is_empty() {

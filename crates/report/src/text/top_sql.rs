@@ -20,7 +20,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         Err(NoStatements::NotRecorded) => return,
         Err(NoStatements::WithoutIds) => {
             page.paragraph(
-                "Which SQL is not known: the server gives statements no ids. 'compute_query_id = on' makes it do so (a reload is \
+                "Which SQL is not known: the server does not compute query ids. 'compute_query_id = on' makes it do so (a reload is \
                  enough), and so does pg_stat_statements.",
             );
             return;
