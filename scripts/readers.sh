@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs into target/readers what opens the exports in the tests: pprof from the Go module proxy, speedscope from npm;
-# and from npm, too, what drives a browser (Chromium itself is installed by deps.sh).
+# and from npm, too, what drives a browser (Chromium itself is installed by deps.sh), and Azurite, Microsoft's emulator of Azure's
+# object store.
 # From Debian, a Prometheus without the service that its package starts.
 # (Perfetto's protos come with the Python environment, see python-env.sh.) Does nothing when they are there.
 set -euo pipefail
@@ -30,6 +31,15 @@ npm_package() {
 
 npm_package speedscope "$SPEEDSCOPE"
 npm_package playwright-core "$PLAYWRIGHT"
+
+# Azurite and all that it needs, as its lock file in tests/azurite says.
+if ! cmp -s tests/azurite/package-lock.json "$READERS/azurite/package-lock.json"; then
+    rm -rf "$READERS/azurite"
+    mkdir -p "$READERS/unpack"
+    cp tests/azurite/package*.json "$READERS/unpack"
+    (cd "$READERS/unpack" && npm ci --silent --no-audit --no-fund)
+    mv "$READERS/unpack" "$READERS/azurite"
+fi
 
 if [ ! -x "$READERS/prometheus/usr/bin/prometheus" ]; then
     mkdir -p "$READERS/unpack"

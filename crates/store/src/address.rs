@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::cloud::Bucket;
+use crate::cloud::{Bucket, Cloud};
 use crate::error::StoreError;
 use crate::folder::Folder;
 use crate::layout::{MARK, StateName};
@@ -27,8 +27,12 @@ pub struct Address {
 enum Place {
     /// A directory, by its path or as `file://…`.
     Folder(PathBuf),
-    /// `s3://BUCKET/PREFIX`.
-    Bucket { bucket: String, prefix: String },
+    /// `s3://BUCKET/PREFIX`, `gs://…`, `az://CONTAINER/PREFIX`.
+    Bucket {
+        cloud: Cloud,
+        bucket: String,
+        prefix: String,
+    },
 }
 
 /// Part of a store. All of it, as long as nothing is said.
@@ -114,7 +118,11 @@ impl Address {
                 Err(e) => Err(StoreError::io(address, e)),
                 Ok(folder) => Ok(Box::new(folder)),
             },
-            Place::Bucket { bucket, prefix } => match Bucket::open(bucket, prefix, &address) {
+            Place::Bucket {
+                cloud,
+                bucket,
+                prefix,
+            } => match Bucket::open(*cloud, bucket, prefix, &address) {
                 Err(e) => Err(StoreError::io(address, e)),
                 Ok(bucket) => Ok(Box::new(bucket)),
             },
@@ -163,8 +171,14 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Folder(path) => path.display().fmt(f),
-            Place::Bucket { bucket, prefix } if prefix.is_empty() => write!(f, "s3://{bucket}"),
-            Place::Bucket { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+            Place::Bucket {
+                cloud,
+                bucket,
+                prefix,
+            } => {
+                let slash = if prefix.is_empty() { "" } else { "/" };
+                write!(f, "{}://{bucket}{slash}{prefix}", cloud.scheme())
+            }
         }
     }
 }
@@ -174,22 +188,24 @@ impl Place {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Ok(Place::Folder(text.into()));
         };
-        match scheme {
-            "file" if rest.starts_with('/') => Ok(Place::Folder(rest.into())),
-            "file" => Err(StoreError::Address(format!("{text}: write file:///PATH"))),
-            "s3" => {
+        let cloud = Cloud::ALL.into_iter().find(|cloud| cloud.scheme() == scheme);
+        match (scheme, cloud) {
+            ("file", _) if rest.starts_with('/') => Ok(Place::Folder(rest.into())),
+            ("file", _) => Err(StoreError::Address(format!("{text}: write file:///PATH"))),
+            (_, Some(cloud)) => {
                 let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
                 if bucket.is_empty() || !bucket.chars().all(is_plain) {
-                    return Err(StoreError::Address(format!("{text}: write s3://BUCKET/PREFIX")));
+                    return Err(StoreError::Address(format!("{text}: write {scheme}://BUCKET/PREFIX")));
                 }
                 Ok(Place::Bucket {
+                    cloud,
                     bucket: bucket.to_string(),
                     prefix: prefix.trim_matches('/').to_string(),
                 })
             }
             _ => Err(StoreError::Address(format!(
-                "{text}: a store is a directory, file:///PATH or s3://BUCKET/PREFIX"
+                "{text}: a store is a directory, file:///PATH, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
             ))),
         }
     }

@@ -20,7 +20,6 @@ mod catalog;
 mod cloud;
 mod combined;
 mod copies;
-mod credentials;
 mod error;
 mod flights;
 mod folder;

@@ -46,7 +46,7 @@ enum StoreCommand {
 #[command(after_help = "Example: dbtime store put slow.dbt s3://bucket/fleet\n\n\
     The credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY …) or from ~/.aws/credentials.")]
 struct StorePutArguments {
-    /// Recordings, followed by the store: a directory, file:///PATH or s3://BUCKET/PREFIX; created if it does not exist
+    /// Recordings, followed by the store: a directory, file:///PATH, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; created if it does not exist
     #[arg(value_names = ["RECORDING", "STORE"], num_args = 2.., required = true)]
     paths: Vec<PathBuf>,
     /// Name of the host in the store [default: as the recording says]

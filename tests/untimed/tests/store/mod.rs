@@ -1,5 +1,6 @@
 //! A store of recordings: what is put into it comes out of it, to the nanosecond, whatever happens on the way.
 
+mod clouds;
 mod faults;
 mod made;
 mod queries;

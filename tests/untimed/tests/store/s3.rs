@@ -8,7 +8,7 @@ use std::time::Instant;
 use dbtime_tests::{Outcome, dbtime_binary, repository, skip};
 use serde_json::Value;
 
-use super::made::{HOUR_S, Made, START_S, as_json, moment, plain, scratch};
+use super::made::{Made, as_json, plain, scratch};
 
 /// A server of its own, on a port of its own; ends when dropped.
 pub(crate) struct Server {
@@ -51,13 +51,6 @@ impl Server {
     pub(crate) fn dbtime(&self, arguments: &[&str]) -> Outcome {
         dbtime_with(&self.endpoint, &CREDENTIALS, arguments)
     }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let answer = self
-            .dbtime(&[arguments, &["--format", "json"]].concat())
-            .expect_code(0);
-        serde_json::from_str(&answer.stdout).expect("JSON")
-    }
 }
 
 impl Drop for Server {
@@ -95,49 +88,7 @@ fn dbtime_with(endpoint: &str, variables: &[(&str, &str)], arguments: &[&str]) -
 #[test]
 fn a_store_in_s3_is_as_one_in_a_directory() {
     let Some(server) = Server::start() else { return };
-    let home = scratch();
-    let made = Made::two_hosts(&home);
-    let [one, other] = made.recordings().map(|(_, path)| plain(path));
-    let store = "s3://fleet/some/where";
-    server
-        .dbtime(&["report", store])
-        .expect_code(1)
-        .expect_stderr(&[store, "store put"]);
-    for said in ["5 hours", "already"] {
-        let put = server.dbtime(&["store", "put", one, other, store]).expect_code(0);
-        assert!(
-            said == "5 hours" || put.stderr.matches(said).count() == 2,
-            "{put:?}"
-        );
-    }
-    let [from, to] = [START_S + HOUR_S, START_S + 2 * HOUR_S].map(moment);
-    for (host, recording) in made.recordings() {
-        for part in [&[][..], &["--from", &from, "--to", &to]] {
-            let truth = as_json(&[&["report", plain(recording)], part].concat());
-            let mut found = server.json(&[&["report", store, "--host", host], part].concat());
-            let read = found
-                .as_object_mut()
-                .expect("an object")
-                .remove("store")
-                .expect("it was counted");
-            assert_eq!(found, truth);
-            assert!(read["read_bytes"].as_u64() < read["bytes"].as_u64(), "{read}");
-        }
-    }
-    // The same objects as in a directory, byte by byte.
-    let local = made.put(&home);
-    let listed = |listing: Value| listing["hosts"].clone();
-    assert_eq!(
-        listed(server.json(&["store", "list", store])),
-        listed(as_json(&["store", "list", plain(&local)]))
-    );
-    let page = home.path().join("page.html");
-    let address = format!("{store}?host=db1");
-    server
-        .dbtime(&["html", &address, "-o", plain(&page)])
-        .expect_code(0);
-    let diff = server.json(&["diff", &address, &format!("{store}?host=db2")]);
-    assert_eq!(diff, as_json(&["diff", one, other]));
+    super::clouds::is_as_one_in_a_directory("s3://fleet/some/where", &|arguments| server.dbtime(arguments));
     // A prefix of the name of a store is another store.
     server.dbtime(&["report", "s3://fleet/some"]).expect_code(1);
     server.dbtime(&["report", "s3://other/x"]).expect_code(1);

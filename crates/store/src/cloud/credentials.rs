@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a file of credentials.
 const LARGEST: u64 = 1 << 20;
 
-/// Variables that say who we are, or where that is to be asked.
+/// Amazon's variables that say who we are, or where that is to be asked.
 const VARIABLES: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -18,7 +18,7 @@ const VARIABLES: [&str; 5] = [
 ];
 
 /// Where they come from.
-pub(crate) enum Credentials {
+pub(super) enum Credentials {
     /// The environment says it.
     Environment,
     /// A file says it.
@@ -31,8 +31,8 @@ pub(crate) enum Credentials {
     Host,
 }
 
-/// What is known.
-pub(crate) fn known() -> io::Result<Credentials> {
+/// What is known of who we are to Amazon's store.
+pub(super) fn of_amazon() -> io::Result<Credentials> {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
         return Ok(Credentials::Environment);
     }
@@ -59,8 +59,42 @@ pub(crate) fn known() -> io::Result<Credentials> {
     })
 }
 
-/// Reads a file that is for its owner only.
+/// Refuses files of credentials that others can read: those that variables name, else that of the home directory. Whether there is
+/// one.
+pub(super) fn check_files(variables: &[&str], usual: &str) -> io::Result<bool> {
+    let named: Vec<PathBuf> = variables
+        .iter()
+        .filter_map(|name| std::env::var_os(name))
+        .map(PathBuf::from)
+        .collect();
+    let check = |path: &Path| {
+        open_own(path)
+            .map(drop)
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    };
+    for path in &named {
+        check(path)?;
+    }
+    if !named.is_empty() {
+        return Ok(true);
+    }
+    let Some(home) = std::env::var_os("HOME") else {
+        return Ok(false);
+    };
+    match check(&PathBuf::from(home).join(usual)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        checked => checked.map(|()| true),
+    }
+}
+
 fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_own(path)?.take(LARGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Opens a file that is for its owner only.
+fn open_own(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     let own = [0, rustix::process::geteuid().as_raw()];
@@ -74,9 +108,7 @@ fn read(path: &Path) -> io::Result<String> {
     if metadata.mode() & 0o077 != 0 {
         return refused("other users can read it: 'chmod 600' it first");
     }
-    let mut text = String::new();
-    file.take(LARGEST).read_to_string(&mut text)?;
-    Ok(text)
+    Ok(file)
 }
 
 fn of_profile(text: &str, profile: &str) -> Option<Credentials> {

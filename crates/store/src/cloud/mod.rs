@@ -1,4 +1,10 @@
-//! A store in an object store that speaks S3. The only place that knows of HTTP, and of code that waits in another way than others.
+//! A store in an object store of a cloud: S3 and what speaks it, Google's, Azure's. The only place that knows of HTTP, and of code that
+//! waits in another way than others. What is the same in all clouds is here; how each is opened, in a file of its own.
+
+mod azure;
+mod credentials;
+mod google;
+mod s3;
 
 use std::fmt;
 use std::future::Future;
@@ -8,14 +14,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path;
 use object_store::{ClientConfigKey, Error, ObjectStore, ObjectStoreExt, RetryConfig};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::credentials::{self, Credentials};
 use crate::objects::{Entry, Objects, too_large};
 
 /// Nobody answers.
@@ -31,12 +35,41 @@ const TRIES: usize = 4;
 /// After that it is not asked again.
 const TRIED_FOR: Duration = Duration::from_secs(30);
 
+/// Whose object store it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cloud {
+    /// Amazon's, and all that speak S3.
+    S3,
+    Google,
+    Azure,
+}
+
+impl Cloud {
+    pub(crate) const ALL: [Cloud; 3] = [Cloud::S3, Cloud::Google, Cloud::Azure];
+
+    /// What addresses begin with.
+    pub(crate) fn scheme(self) -> &'static str {
+        match self {
+            Cloud::S3 => "s3",
+            Cloud::Google => "gs",
+            Cloud::Azure => "az",
+        }
+    }
+}
+
+/// A way to a bucket, before anything is asked.
+struct Opened {
+    /// Asks: a server that is silent is given up soon.
+    store: Box<dyn ObjectStore>,
+    /// Puts: as long as an object is sent, a server says nothing.
+    uploads: Box<dyn ObjectStore>,
+    /// Where credentials would have been, if there are none.
+    missing_credentials: Option<&'static str>,
+}
+
 /// Objects in a bucket.
 pub(crate) struct Bucket {
-    /// Asks: a server that is silent is given up soon.
-    store: AmazonS3,
-    /// Puts: as long as an object is sent, a server says nothing.
-    uploads: AmazonS3,
+    cloud: Opened,
     /// Names of all objects of the store begin so.
     prefix: String,
     address: String,
@@ -44,7 +77,6 @@ pub(crate) struct Bucket {
     /// Dropped first: ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    has_credentials: bool,
 }
 
 /// Nothing of what it is opened with is ever printed.
@@ -56,27 +88,14 @@ impl fmt::Debug for Bucket {
 
 impl Bucket {
     /// Nothing is asked of the server yet.
-    pub(crate) fn open(bucket: &str, prefix: &str, address: &str) -> io::Result<Bucket> {
+    pub(crate) fn open(cloud: Cloud, bucket: &str, prefix: &str, address: &str) -> io::Result<Bucket> {
         // That somebody else has chosen one is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = with_times(AmazonS3Builder::from_env(), None)
-            .with_bucket_name(bucket)
-            .with_retry(RetryConfig {
-                max_retries: TRIES,
-                retry_timeout: TRIED_FOR,
-                ..RetryConfig::default()
-            });
-        let known = credentials::known()?;
-        let has_credentials = !matches!(known, Credentials::Host);
-        if let Credentials::File { key, secret, token } = known {
-            builder = builder.with_access_key_id(key).with_secret_access_key(secret);
-            if let Some(token) = token {
-                builder = builder.with_token(token);
-            }
-        }
-        let store = with_times(builder.clone(), Some(SILENCE));
-        let store = store.build().map_err(io_error)?;
-        let uploads = builder.build().map_err(io_error)?;
+        let cloud = match cloud {
+            Cloud::S3 => s3::open(bucket),
+            Cloud::Google => google::open(bucket),
+            Cloud::Azure => azure::open(bucket),
+        }?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -87,30 +106,23 @@ impl Bucket {
                 let _ = runtime.block_on(stopped);
             })?;
         Ok(Bucket {
-            store,
-            uploads,
+            cloud,
             prefix: prefix.to_string(),
             address: address.to_string(),
             handle,
             stop: Some(stop),
             thread: Some(thread),
-            has_credentials,
         })
     }
 
     /// Several threads may wait at a time.
     fn wait<T>(&self, work: impl Future<Output = Result<T, Error>>) -> io::Result<T> {
         let done = self.handle.block_on(work);
-        done.map_err(io_error).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => e,
-            _ if self.has_credentials => e,
-            kind => io::Error::new(
-                kind,
-                format!(
-                    "{e}; no credentials are in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or in ~/.aws/credentials"
-                ),
-            ),
-        })
+        done.map_err(io_error)
+            .map_err(|e| match (e.kind(), self.cloud.missing_credentials) {
+                (io::ErrorKind::NotFound, _) | (_, None) => e,
+                (kind, Some(places)) => io::Error::new(kind, format!("{e}; no credentials are in {places}")),
+            })
     }
 
     fn path(&self, path: &str) -> io::Result<Path> {
@@ -144,7 +156,7 @@ impl Drop for Bucket {
 impl Objects for Bucket {
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
         let prefix = self.path(folder)?;
-        let listed: Vec<_> = self.wait(self.store.list(Some(&prefix)).try_collect())?;
+        let listed: Vec<_> = self.wait(self.cloud.store.list(Some(&prefix)).try_collect())?;
         let entry = |meta: object_store::ObjectMeta| {
             Some(Entry {
                 path: self.without_prefix(&meta.location)?,
@@ -158,7 +170,7 @@ impl Objects for Bucket {
 
     fn folders(&self, folder: &str) -> io::Result<Vec<String>> {
         let prefix = self.path(folder)?;
-        let listed = self.wait(self.store.list_with_delimiter(Some(&prefix)))?;
+        let listed = self.wait(self.cloud.store.list_with_delimiter(Some(&prefix)))?;
         let mut names: Vec<String> = listed
             .common_prefixes
             .iter()
@@ -170,7 +182,7 @@ impl Objects for Bucket {
 
     fn length(&self, path: &str) -> io::Result<Option<u64>> {
         let path = self.path(path)?;
-        match self.wait(self.store.head(&path)) {
+        match self.wait(self.cloud.store.head(&path)) {
             Ok(meta) => Ok(Some(meta.size)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
@@ -180,7 +192,7 @@ impl Objects for Bucket {
     fn get(&self, path: &str, most: u64) -> io::Result<Bytes> {
         let path = self.path(path)?;
         let read = async {
-            let found = self.store.get(&path).await?;
+            let found = self.cloud.store.get(&path).await?;
             let length = found.meta.size;
             if length > most {
                 return Ok(Err(length));
@@ -203,7 +215,7 @@ impl Objects for Bucket {
         let path = self.path(path)?;
         let longest = TRIED_FOR + Duration::from_secs(bytes.len() as u64 / SLOWEST);
         self.wait(async {
-            let put = self.uploads.put(&path, bytes.into());
+            let put = self.cloud.uploads.put(&path, bytes.into());
             match tokio::time::timeout(longest, put).await {
                 Ok(put) => put.map(Ok),
                 Err(_) => Ok(Err(longest)),
@@ -221,7 +233,7 @@ impl Objects for Bucket {
 
     fn remove(&self, path: &str) -> io::Result<()> {
         let path = self.path(path)?;
-        match self.wait(self.store.delete(&path)) {
+        match self.wait(self.cloud.store.delete(&path)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         }
@@ -236,17 +248,26 @@ impl Objects for Bucket {
     }
 }
 
-/// A client that waits so long, and for so long while nothing comes.
-fn with_times(builder: AmazonS3Builder, silence: Option<Duration>) -> AmazonS3Builder {
-    let set = |builder: AmazonS3Builder, key, time: Duration| {
-        let time = format!("{} seconds", time.as_secs());
-        builder.with_config(AmazonS3ConfigKey::Client(key), time)
-    };
-    let builder = set(builder, ClientConfigKey::ConnectTimeout, NO_CONNECTION);
-    let builder = set(builder, ClientConfigKey::Timeout, LONGEST_REQUEST);
-    match silence {
-        Some(silence) => set(builder, ClientConfigKey::ReadTimeout, silence),
-        None => builder,
+/// Lets a client wait so long; `set` sets an option of the builder.
+fn with_times<B>(builder: B, set: impl Fn(B, ClientConfigKey, String) -> B) -> B {
+    let builder = set(builder, ClientConfigKey::ConnectTimeout, seconds(NO_CONNECTION));
+    set(builder, ClientConfigKey::Timeout, seconds(LONGEST_REQUEST))
+}
+
+/// And so long while nothing comes.
+fn with_silence<B>(builder: B, set: impl Fn(B, ClientConfigKey, String) -> B) -> B {
+    set(builder, ClientConfigKey::ReadTimeout, seconds(SILENCE))
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} seconds", time.as_secs())
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig {
+        max_retries: TRIES,
+        retry_timeout: TRIED_FOR,
+        ..RetryConfig::default()
     }
 }
 
