@@ -11,7 +11,7 @@ use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
-use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, StackEnd, Tier, SamplerKind, Wanted};
+use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, SamplerKind, StackEnd, Tier, Wanted};
 use crate::causes::Causes;
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};

@@ -234,7 +234,9 @@ fn together(
 ) -> Result<Imported, ImportError> {
     done.sort_by_key(|(at, _)| *at);
     let mut description = Description::default();
-    problems.into_iter().for_each(|problem| description.problem(problem));
+    problems
+        .into_iter()
+        .for_each(|problem| description.problem(problem));
     let mut engines: Vec<&str> = Vec::new();
     let mut failed = None;
     for (_, done) in done {

@@ -28,7 +28,6 @@
 //! and folded stacks make them safe when they are written.
 
 mod alike_statements;
-mod waits_in_calls;
 mod block_io;
 mod block_io_json;
 mod causes;
@@ -98,10 +97,10 @@ pub mod timeline_svg;
 mod top_sql;
 mod trace;
 pub mod tui;
+mod waits_in_calls;
 mod work;
 mod xml;
 
-pub use waits_in_calls::{Alignment, WaitsInCalls, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use causes::{
@@ -183,4 +182,5 @@ pub use trace::{
     TraceFacts, TraceFile, TraceOptions, TracedEvent, TracedStatement, Transactions, WaitPlace,
     parsetrc_counts,
 };
+pub use waits_in_calls::{Alignment, CallTime, Matrix, Pair, Unnamed, WaitCalls, WaitsInCalls};
 pub use work::WorkUnit;

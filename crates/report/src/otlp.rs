@@ -242,7 +242,9 @@ fn profile(
             _ => sample.values.push(value),
         }
         if has_times {
-            sample.timestamps_unix_nano.push(nanoseconds(stack.second_us.unwrap_or(0)));
+            // The first second began before the recording did.
+            let second_us = stack.second_us.unwrap_or(0).max(folded.period.from_us);
+            sample.timestamps_unix_nano.push(nanoseconds(second_us));
         }
     }
     if has_times {

@@ -6,7 +6,6 @@ use dbtime_model::State;
 use dbtime_model::recording::{BytesRead, Meta};
 
 use crate::alike_statements::AlikeStatements;
-use crate::waits_in_calls::{WaitsInCalls, waits_in_calls};
 use crate::connecting::{Connecting, ConnectingBuilder};
 use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
@@ -26,6 +25,7 @@ use crate::system_calls::{SystemCalls, SystemCallsBuilder, has_system_calls};
 use crate::timeline::WidthError;
 use crate::top_sql::{NoStatements, TopSql, TopSqlBuilder};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
+use crate::waits_in_calls::{WaitsInCalls, waits_in_calls};
 
 /// What a report is about.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,6 @@
 //! Reports of rows that are made by hand: one program, which is linked once.
 
 mod answers;
-mod waits_in_calls;
 mod causes;
 mod chains;
 mod commands;
@@ -20,3 +19,4 @@ mod sched;
 mod stack_views;
 mod timeline;
 mod trace;
+mod waits_in_calls;

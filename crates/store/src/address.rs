@@ -196,7 +196,9 @@ impl Place {
                 let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
                 if bucket.is_empty() || !bucket.chars().all(is_plain) {
-                    return Err(StoreError::Address(format!("{text}: write {scheme}://BUCKET/PREFIX")));
+                    return Err(StoreError::Address(format!(
+                        "{text}: write {scheme}://BUCKET/PREFIX"
+                    )));
                 }
                 Ok(Place::Bucket {
                     cloud,

@@ -203,18 +203,25 @@ fn opentelemetrys_own_protos_decode_its_export() {
     assert_eq!(
         found["profiles"]["time"]["stacks"],
         serde_json::json!({
-            "dbtime.program=a;dbtime.state=kernel;dbtime.session=7;main;f;k_[k]": 1_000_000,
-            "dbtime.program=a;dbtime.state=user;dbtime.session=7;main;f": 6_000_000,
-            "dbtime.program=b;dbtime.state=user;dbtime.session=8;g": 500_000,
+            "dbtime.session=7;dbtime.program=a;dbtime.state=kernel;main;f;k_[k]": 1_000_000,
+            "dbtime.session=7;dbtime.program=a;dbtime.state=user;main;f": 6_000_000,
+            "dbtime.session=8;dbtime.program=b;dbtime.state=user;g": 500_000,
         })
     );
-    let samples = found["profiles"]["samples"]["stacks"].as_object().expect("stacks");
+    let samples = found["profiles"]["samples"]["stacks"]
+        .as_object()
+        .expect("stacks");
     let count: u64 = samples.values().filter_map(Value::as_u64).sum();
-    assert_eq!((count, &found["profiles"]["time"]["unit"]), (4, &Value::from("ns")));
+    assert_eq!(
+        (count, &found["profiles"]["time"]["unit"]),
+        (4, &Value::from("ns"))
+    );
     // What counts samples has no time of day.
     let found = open(&export(&home, SAMPLES, "otlp"));
     assert_eq!(found["profiles"]["samples"]["seconds"], serde_json::json!({}));
-    let samples = found["profiles"]["samples"]["stacks"].as_object().expect("stacks");
+    let samples = found["profiles"]["samples"]["stacks"]
+        .as_object()
+        .expect("stacks");
     assert_eq!(samples.values().collect::<Vec<_>>(), [&Value::from(3)]);
     assert_eq!(found["profiles"].as_object().map(|of| of.len()), Some(1));
 
@@ -242,7 +249,12 @@ fn opentelemetrys_own_protos_decode_its_export() {
     assert_eq!(Some(sum), report["db_time_ns"].as_u64());
     assert!(seconds.len() > 1, "{seconds:?}");
     let stacks = found["profiles"]["time"]["stacks"].as_object().expect("stacks");
-    assert!(stacks.keys().any(|stack| stack.contains("db.namespace=postgres;db.query.text=")), "{stacks:?}");
+    assert!(
+        stacks
+            .keys()
+            .any(|stack| stack.contains("db.namespace=postgres;db.query.text=")),
+        "{stacks:?}"
+    );
 }
 
 #[test]

@@ -253,8 +253,12 @@ impl Programs {
         let mut open = RecorderSkelBuilder::default()
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
-        open.progs.sampler_pass.set_autoload(engine == SamplerKind::PidList);
-        open.progs.sampler_iterate.set_autoload(engine == SamplerKind::Iterator);
+        open.progs
+            .sampler_pass
+            .set_autoload(engine == SamplerKind::PidList);
+        open.progs
+            .sampler_iterate
+            .set_autoload(engine == SamplerKind::Iterator);
         open.progs.announce_moment.set_autoload(notes);
         open.maps
             .announced

@@ -33,7 +33,7 @@ pub(crate) use load::{Losses, Programs, READY_SLOTS, SamplerKind, Wanted};
 pub(crate) use oracle::OracleProbes;
 pub(crate) use ring::Ring;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, make_real_time, thread_cpu_ns};
-pub(crate) use sched::{LeftAs, SchedEvent, SchedPrograms, NamedTask, TurnEvent};
+pub(crate) use sched::{LeftAs, NamedTask, SchedEvent, SchedPrograms, TurnEvent};
 pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
 
 pub(crate) use recorder::types::{

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
 use dbtime_model::{BackendType, Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
 
-use crate::bpf::{LeftAs, SchedEvent, SchedPrograms, NamedTask, TurnEvent};
+use crate::bpf::{LeftAs, NamedTask, SchedEvent, SchedPrograms, TurnEvent};
 use crate::clock::{Clock, monotonic_ns};
 use crate::collector::{Status, Target, database_of};
 use crate::database::{Database, Member, WaitNames};

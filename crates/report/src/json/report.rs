@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::Head;
 use super::trace::TraceJson;
-use crate::waits_in_calls::WaitsInCalls;
 use crate::connecting::Connecting;
 use crate::cost_of_looking::CostOfLooking;
 use crate::database_view::DatabaseView;
@@ -22,6 +21,7 @@ use crate::stacks::StackTime;
 use crate::sums::FidelityMix;
 use crate::system_calls::SystemCalls;
 use crate::top_sql::StatementTime;
+use crate::waits_in_calls::WaitsInCalls;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {

@@ -1,6 +1,5 @@
 //! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
 
-mod waits_in_calls;
 mod block_io;
 mod blockers;
 mod calibration;
@@ -32,6 +31,7 @@ mod system_calls;
 mod timeline;
 mod top_sql;
 mod trace;
+mod waits_in_calls;
 
 use dbtime_model::recording::Clock;
 

@@ -1,8 +1,8 @@
 //! Waits and system calls of the same session, beside each other.
 
 use super::page::{Page, Table, percent};
-use crate::waits_in_calls::{Alignment, WaitsInCalls, CallTime, Matrix, Pair, Unnamed, WaitCalls};
 use crate::number::{duration, milliseconds, seconds};
+use crate::waits_in_calls::{Alignment, CallTime, Matrix, Pair, Unnamed, WaitCalls, WaitsInCalls};
 
 /// System calls with a column of their own.
 const COLUMNS: usize = 4;

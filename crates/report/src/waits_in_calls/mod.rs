@@ -125,7 +125,11 @@ struct Events {
 }
 
 /// Lays waits and calls beside each other; none when there are not both.
-pub(crate) fn waits_in_calls(source: &Source, dimensions: &mut Dimensions, filter: &Filter) -> Option<WaitsInCalls> {
+pub(crate) fn waits_in_calls(
+    source: &Source,
+    dimensions: &mut Dimensions,
+    filter: &Filter,
+) -> Option<WaitsInCalls> {
     // Only files have both: a recording of our own has them in its rows.
     if source.meta().files.is_empty() {
         return None;

@@ -41,10 +41,6 @@ pub(super) fn open(bucket: &str) -> io::Result<Opened> {
     })
 }
 
-fn set(
-    builder: GoogleCloudStorageBuilder,
-    key: ClientConfigKey,
-    value: String,
-) -> GoogleCloudStorageBuilder {
+fn set(builder: GoogleCloudStorageBuilder, key: ClientConfigKey, value: String) -> GoogleCloudStorageBuilder {
     builder.with_config(GoogleConfigKey::Client(key), value)
 }

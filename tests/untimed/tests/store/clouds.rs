@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use dbtime_tests::{Outcome, dbtime_binary, repository, skip};
 use serde_json::Value;
 
-use super::made::{HOUR_S, Made, START_S, as_json, moment, plain, scratch};
+use super::made::{HOUR_S, Made, START_S, as_json, moment, plain, record, scratch};
 use super::s3;
 
 /// What is put into a store comes out of it, and it has the same objects as one in a directory.
@@ -57,10 +57,12 @@ pub(crate) fn is_as_one_in_a_directory(store: &str, dbtime: &dyn Fn(&[&str]) -> 
     let diff = json(&["diff", &address, &format!("{store}?host=db2")]);
     assert_eq!(diff, as_json(&["diff", one, other]));
     // What is removed is gone, and nothing else.
-    dbtime(&["store", "prune", store, "--host", "db1", "--older-than", "0d"]).expect_code(0);
-    let left = json(&["store", "list", store]);
-    let hosts: Vec<&Value> = left["hosts"].as_array().expect("hosts").iter().map(|host| &host["host"]).collect();
-    assert_eq!(hosts, ["db2"]);
+    let before = json(&["store", "list", store]);
+    let older = record(&home, "older.dbt", "db1", START_S - 24 * HOUR_S, 2, true);
+    dbtime(&["store", "put", plain(&older), store]).expect_code(0);
+    assert_ne!(json(&["store", "list", store]), before);
+    dbtime(&["store", "prune", store, "--host", "db1", "--older-than", "1h"]).expect_code(0);
+    assert_eq!(json(&["store", "list", store]), before);
 }
 
 /// Runs the command with these variables and no others of clouds.
@@ -68,7 +70,11 @@ fn dbtime_with(variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
     let mut command = Command::new(dbtime_binary());
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|of| text.starts_with(of)) || text == "HOME" {
+        if ["AWS_", "AZURE_", "GOOGLE_"]
+            .iter()
+            .any(|of| text.starts_with(of))
+            || text == "HOME"
+        {
             command.env_remove(name);
         }
     }
@@ -86,9 +92,11 @@ fn a_store_in_googles_cloud_is_as_one_in_a_directory() {
     let variables = [
         ("GOOGLE_BASE_URL", server.endpoint.as_str()),
         ("GOOGLE_ALLOW_HTTP", "true"),
-        ("GOOGLE_SKIP_SIGNATURE", "true"),
+        ("GOOGLE_BEARER_TOKEN", "stand-in"),
     ];
-    is_as_one_in_a_directory("gs://fleet/some/where", &|arguments| dbtime_with(&variables, arguments));
+    is_as_one_in_a_directory("gs://fleet/some/where", &|arguments| {
+        dbtime_with(&variables, arguments)
+    });
 }
 
 #[test]
@@ -97,7 +105,9 @@ fn googles_credentials_that_others_can_read_are_refused() {
     let made = Made::two_hosts(&home);
     let secret = "very-secret-0123456789";
     let key = format!("{{\"type\": \"authorized_user\", \"client_secret\": \"{secret}\"}}");
-    let usual = home.path().join(".config/gcloud/application_default_credentials.json");
+    let usual = home
+        .path()
+        .join(".config/gcloud/application_default_credentials.json");
     std::fs::create_dir_all(usual.parent().expect("a folder")).expect("a folder");
     for path in [home.path().join("key.json"), usual] {
         std::fs::write(&path, &key).expect("a file");
@@ -147,7 +157,7 @@ impl Azurite {
         }
         let mut child = Command::new(program)
             .args(["--blobHost", "127.0.0.1", "--blobPort", "0"])
-            .args(["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"])
+            .args(["--inMemoryPersistence", "--skipApiVersionCheck"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -155,7 +165,7 @@ impl Azurite {
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let endpoint = loop {
             let line = lines.next().expect("it says where it is").expect("text");
-            if let Some((_, endpoint)) = line.split_once("listening at ") {
+            if let Some((_, endpoint)) = line.split_once("listens on ") {
                 break format!("{}/devstoreaccount1", endpoint.trim());
             }
         };
@@ -186,16 +196,28 @@ fn a_store_in_azure_is_as_one_in_a_directory() {
         ("AZURE_STORAGE_ENDPOINT", server.endpoint.as_str()),
         ("AZURE_ALLOW_HTTP", "true"),
     ];
-    is_as_one_in_a_directory("az://fleet/some/where", &|arguments| dbtime_with(&variables, arguments));
+    is_as_one_in_a_directory("az://fleet/some/where", &|arguments| {
+        dbtime_with(&variables, arguments)
+    });
     // Who is somebody else is told so, and sees no secret.
     let wrong = KEY.replacen('E', "F", 1);
-    let stranger = [&variables[..1], &[("AZURE_STORAGE_ACCOUNT_KEY", wrong.as_str())], &variables[2..]].concat();
+    let stranger = [
+        &variables[..1],
+        &[("AZURE_STORAGE_ACCOUNT_KEY", wrong.as_str())],
+        &variables[2..],
+    ]
+    .concat();
     let refused = dbtime_with(&stranger, &["report", "az://fleet/some/where"])
         .expect_code(1)
         .expect_stderr(&["az://fleet/some/where/dbtime-store.json"]);
     assert!(!refused.stderr.contains(&wrong), "{refused:?}");
     // Without a key it says where one would be.
-    let nobody = [variables[0], variables[2], variables[3], ("AZURE_MSI_ENDPOINT", "http://127.0.0.1:1")];
+    let nobody = [
+        variables[0],
+        variables[2],
+        variables[3],
+        ("AZURE_MSI_ENDPOINT", "http://127.0.0.1:1"),
+    ];
     dbtime_with(&nobody, &["report", "az://fleet/some/where"])
         .expect_code(1)
         .expect_stderr(&["AZURE_STORAGE_ACCOUNT_KEY"]);

@@ -2,7 +2,7 @@
 
 use dbtime_model::recording::ImportedFile;
 use dbtime_model::{NO_STACK, Rows, SessionId, SessionRow, SpanRow, State, span};
-use dbtime_report::{WaitsInCalls, Filter, Options, Report, Source, Unnamed, WaitCalls, json, report, text};
+use dbtime_report::{Filter, Options, Report, Source, Unnamed, WaitCalls, WaitsInCalls, json, report, text};
 use proptest::prelude::*;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -133,7 +133,9 @@ fn a_report_of_a_part_lays_only_that_part_beside() {
         .map(|at| span(2, span::kind::SYSCALL, "getpid", START_NS + at, US))
         .to_vec();
     let all = [waits, calls, around].concat();
-    let whole = of([7, 7], all.clone(), Filter::default()).waits_in_calls.expect("both");
+    let whole = of([7, 7], all.clone(), Filter::default())
+        .waits_in_calls
+        .expect("both");
     assert_eq!(whole.pairs[0].matrix.waits[0].count, 3);
     let filter = Filter {
         from_us: Some(START_NS / 1_000 + 1_000_000),
