@@ -64,7 +64,7 @@ pub(super) fn of_amazon() -> io::Result<Credentials> {
 pub(super) fn check_files(variables: &[&str], usual: &str) -> io::Result<bool> {
     let named: Vec<PathBuf> = variables
         .iter()
-        .filter_map(|name| std::env::var_os(name))
+        .filter_map(std::env::var_os)
         .map(PathBuf::from)
         .collect();
     let check = |path: &Path| {
