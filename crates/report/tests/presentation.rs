@@ -353,7 +353,7 @@ fn a_format_is_chosen_by_ending_and_unknown_endings_list_those_there_are() {
             error.to_string(),
             format!(
                 "{name}: no output format has this ending; choose one of .svg, .folded, .txt, \
-             .pb.gz, .pprof, .speedscope.json, .firefox.json, .pftrace, .perfetto-trace"
+             .pb.gz, .pprof, .speedscope.json, .firefox.json, .pftrace, .perfetto-trace, .otlp"
             )
         );
     }

@@ -260,7 +260,7 @@ fn what_is_wrong_is_said_and_what_to_do() {
         .expect_code(2)
         .expect_stderr(&["--host", plain(recording)]);
     dbtime(&["report", plain(&store), plain(&store)]).expect_code(2);
-    dbtime(&["report", "gs://bucket/x"])
+    dbtime(&["report", "ftp://bucket/x"])
         .expect_code(2)
         .expect_stderr(&["s3://"]);
     // A directory of something else is not made a store, a recording least of all.
