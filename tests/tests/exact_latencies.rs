@@ -66,7 +66,7 @@ fn calls_bytes_and_block_reads_are_the_kernels() {
     let cluster = cluster();
     let table = TableOfBlocks::create(&cluster, "wide", BLOCKS);
     page_cache::evict(&table.files).expect("its own files");
-    let (_recorded, session, kernel) = recorded_between_idle_moments(&cluster, "--exact=calls", |session| {
+    let (recorded, session, kernel) = recorded_between_idle_moments(&cluster, "--exact=calls", |session| {
         session.run("SELECT count(*) FROM wide"); // with the kernel's readahead
         session.run(&table.read_singly(1000)); // without
     });
@@ -86,6 +86,9 @@ fn calls_bytes_and_block_reads_are_the_kernels() {
         kernel.rchar,
         "bytes that reads returned"
     );
+    // Whose they are and whether any were lost, should some be missing.
+    say(&format!("{} events lost", recorded.meta.quality.lost));
+    say(&recorded.text(&["--latency", "--kind", "block", "--by", "session,io_size"]));
     assert_seen(
         "bytes asked of devices",
         latencies.kind("block").name("read").bytes(),
