@@ -22,6 +22,7 @@ use crate::export::Exporter;
 use crate::flame::{Folded, FoldedStack};
 use crate::group::Dimension;
 use crate::lanes;
+use crate::numbered::Numbered;
 use crate::printable::printable;
 
 /// Writes a request of profiles.
@@ -41,59 +42,46 @@ impl Exporter for Otlp {
     }
 }
 
-/// Entries of a table of the dictionary, each once. The first stands for none.
-struct Table<T> {
-    numbers: HashMap<T, i32>,
+/// A table of the dictionary: the first entry stands for none.
+fn table<T: Default + Eq + Hash>() -> Numbered<T> {
+    let mut table = Numbered::default();
+    table.number(T::default());
+    table
 }
 
-impl<T: Clone + Default + Eq + Hash> Table<T> {
-    fn new() -> Table<T> {
-        Table {
-            numbers: HashMap::from([(T::default(), 0)]),
-        }
-    }
-
-    fn number(&mut self, entry: T) -> i32 {
-        // There are as many frames and stacks as fit into memory: fewer than that.
-        let next = i32::try_from(self.numbers.len()).unwrap_or(i32::MAX);
-        *self.numbers.entry(entry).or_insert(next)
-    }
-
-    fn into_entries(self) -> Vec<T> {
-        let mut entries: Vec<(i32, T)> = self.numbers.into_iter().map(|(entry, n)| (n, entry)).collect();
-        entries.sort_unstable_by_key(|(n, _)| *n);
-        entries.into_iter().map(|(_, entry)| entry).collect()
-    }
+/// Where an entry stands in its table. There are fewer than that: as many frames and stacks as fit into memory.
+fn index<T: Eq + Hash>(table: &mut Numbered<T>, entry: T) -> i32 {
+    i32::try_from(table.number(entry)).unwrap_or(i32::MAX)
 }
 
 /// An attribute as it can be told from others: key and value.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Default, PartialEq, Eq, Hash)]
 struct Attribute {
     key: i32,
     value: String,
 }
 
 struct Dictionary {
-    strings: Table<String>,
-    attributes: Table<Attribute>,
+    strings: Numbered<String>,
+    attributes: Numbered<Attribute>,
     /// By name, and whether it is the kernel's.
-    functions: Table<(bool, i32)>,
+    functions: Numbered<(bool, i32)>,
     /// Locations: function by function, they have the same numbers. Leaf first.
-    stacks: Table<Vec<i32>>,
+    stacks: Numbered<Vec<i32>>,
 }
 
 impl Dictionary {
     fn new() -> Dictionary {
         Dictionary {
-            strings: Table::new(),
-            attributes: Table::new(),
-            functions: Table::new(),
-            stacks: Table::new(),
+            strings: table(),
+            attributes: table(),
+            functions: table(),
+            stacks: table(),
         }
     }
 
     fn string(&mut self, text: &str) -> i32 {
-        self.strings.number(printable(text).into_owned())
+        index(&mut self.strings, printable(text).into_owned())
     }
 
     fn value_type(&mut self, kind: &str, unit: &str) -> Option<ValueType> {
@@ -108,7 +96,7 @@ impl Dictionary {
             key: self.string(key),
             value: printable(value).into_owned(),
         };
-        self.attributes.number(attribute)
+        index(&mut self.attributes, attribute)
     }
 
     fn stack(&mut self, stack: &FoldedStack) -> i32 {
@@ -116,11 +104,11 @@ impl Dictionary {
             .frames()
             .map(|(is_kernel, name)| {
                 let name = self.string(name);
-                self.functions.number((is_kernel, name))
+                index(&mut self.functions, (is_kernel, name))
             })
             .collect();
         locations.reverse();
-        self.stacks.number(locations)
+        index(&mut self.stacks, locations)
     }
 
     fn attributes(&mut self, folded: &Folded, stack: &FoldedStack) -> Vec<i32> {
@@ -131,9 +119,17 @@ impl Dictionary {
             .collect()
     }
 
+    /// Stack and attributes of each of the folded stacks.
+    fn places(&mut self, folded: &Folded) -> Vec<(i32, Vec<i32>)> {
+        let stacks = folded.stacks.iter();
+        stacks
+            .map(|stack| (self.stack(stack), self.attributes(folded, stack)))
+            .collect()
+    }
+
     fn into_message(mut self) -> ProfilesDictionary {
         let kinds = ["native", "kernel"].map(|kind| self.attribute("profile.frame.type", kind));
-        let functions = self.functions.into_entries();
+        let functions = self.functions.into_values();
         let locations = functions.iter().zip(0..).map(|((is_kernel, _), n)| match n {
             0 => Location::default(),
             n => Location {
@@ -145,7 +141,7 @@ impl Dictionary {
                 ..Location::default()
             },
         });
-        let attributes = self.attributes.into_entries().into_iter().map(|attribute| {
+        let attributes = self.attributes.into_values().into_iter().map(|attribute| {
             let is_none = attribute.key == 0;
             KeyValueAndUnit {
                 key_strindex: attribute.key,
@@ -160,7 +156,7 @@ impl Dictionary {
             attribute_table: attributes.collect(),
             stack_table: self
                 .stacks
-                .into_entries()
+                .into_values()
                 .into_iter()
                 .map(|location_indices| Stack { location_indices })
                 .collect(),
@@ -172,23 +168,36 @@ impl Dictionary {
                     ..Function::default()
                 })
                 .collect(),
-            string_table: self.strings.into_entries(),
+            string_table: self.strings.into_values(),
         }
     }
 }
 
+/// How much of a stack there is.
+type Amount = fn(&FoldedStack) -> u128;
+
 fn request(folded: &Folded) -> ExportProfilesServiceRequest {
     let mut dictionary = Dictionary::new();
-    let time = |stack: &FoldedStack| stack.ns;
-    let samples = |stack: &FoldedStack| stack.samples;
-    let profiles = match folded.meta.collector.unit {
-        Unit::Time => vec![
-            profile(folded, &mut dictionary, ("time", "ns"), time),
-            profile(folded, &mut dictionary, ("samples", "{sample}"), samples),
-        ],
-        Unit::Samples => vec![profile(folded, &mut dictionary, ("samples", "{sample}"), time)],
-        Unit::Counts => vec![profile(folded, &mut dictionary, ("counts", "{count}"), time)],
+    let time: Amount = |stack| stack.ns;
+    let samples: Amount = |stack| stack.samples;
+    let kinds = match folded.meta.collector.unit {
+        Unit::Time => vec![("time", "ns", time), ("samples", "{sample}", samples)],
+        Unit::Samples => vec![("samples", "{sample}", time)],
+        Unit::Counts => vec![("counts", "{count}", time)],
     };
+    let mut places = Vec::new();
+    let mut profiles = Vec::new();
+    for (kind, unit, amount) in kinds {
+        let sample_type = dictionary.value_type(kind, unit);
+        if places.is_empty() {
+            places = dictionary.places(folded);
+        }
+        profiles.push(Profile {
+            sample_type,
+            samples: samples_of(folded, &places, amount),
+            ..profile(folded, &mut dictionary)
+        });
+    }
     ExportProfilesServiceRequest {
         resource_profiles: vec![ResourceProfiles {
             resource: Some(resource(&folded.meta)),
@@ -207,34 +216,41 @@ fn request(folded: &Folded) -> ExportProfilesServiceRequest {
     }
 }
 
-fn profile(
-    folded: &Folded,
-    dictionary: &mut Dictionary,
-    (kind, unit): (&str, &str),
-    amount: impl Fn(&FoldedStack) -> u128,
-) -> Profile {
-    let has_times = folded.meta.collector.clock == Clock::Utc;
-    let mut numbers: HashMap<(i32, Vec<i32>), usize> = HashMap::new();
+/// A profile without its samples.
+fn profile(folded: &Folded, dictionary: &mut Dictionary) -> Profile {
     let mut profile = Profile {
-        sample_type: dictionary.value_type(kind, unit),
         duration_nano: u64::try_from(folded.period.elapsed_ns()).unwrap_or(u64::MAX),
         ..Profile::default()
     };
-    for stack in &folded.stacks {
+    if folded.meta.collector.clock == Clock::Utc {
+        profile.time_unix_nano = nanoseconds(folded.period.from_us);
+    }
+    let rate = i64::from(folded.meta.collector.rate_hz);
+    if rate > 0 {
+        profile.period_type = dictionary.value_type("time", "ns");
+        profile.period = 1_000_000_000 / rate;
+    }
+    profile
+}
+
+fn samples_of(folded: &Folded, places: &[(i32, Vec<i32>)], amount: Amount) -> Vec<Sample> {
+    let has_times = folded.meta.collector.clock == Clock::Utc;
+    let mut numbers: HashMap<&(i32, Vec<i32>), usize> = HashMap::new();
+    let mut samples: Vec<Sample> = Vec::new();
+    for (stack, place) in folded.stacks.iter().zip(places) {
         let value = i64::try_from(amount(stack)).unwrap_or(i64::MAX);
         if value == 0 {
             continue;
         }
-        let of = (dictionary.stack(stack), dictionary.attributes(folded, stack));
-        let number = *numbers.entry(of).or_insert_with_key(|(stack_index, attributes)| {
-            profile.samples.push(Sample {
-                stack_index: *stack_index,
-                attribute_indices: attributes.clone(),
+        let number = *numbers.entry(place).or_insert_with(|| {
+            samples.push(Sample {
+                stack_index: place.0,
+                attribute_indices: place.1.clone(),
                 ..Sample::default()
             });
-            profile.samples.len() - 1
+            samples.len() - 1
         });
-        let Some(sample) = profile.samples.get_mut(number) else {
+        let Some(sample) = samples.get_mut(number) else {
             continue;
         };
         match sample.values.first_mut() {
@@ -247,15 +263,7 @@ fn profile(
             sample.timestamps_unix_nano.push(nanoseconds(second_us));
         }
     }
-    if has_times {
-        profile.time_unix_nano = nanoseconds(folded.period.from_us);
-    }
-    let rate = i64::from(folded.meta.collector.rate_hz);
-    if rate > 0 {
-        profile.period_type = dictionary.value_type("time", "ns");
-        profile.period = 1_000_000_000 / rate;
-    }
-    profile
+    samples
 }
 
 /// Of microseconds since the Unix epoch.

@@ -5,7 +5,7 @@ use std::io;
 use object_store::ClientConfigKey;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
-use super::{Opened, io_error, retries, with_silence, with_times};
+use super::{Opened, retries};
 
 /// Variables that are credentials, or say where they come from.
 const VARIABLES: [&str; 7] = [
@@ -20,17 +20,13 @@ const VARIABLES: [&str; 7] = [
 
 pub(super) fn open(container: &str) -> io::Result<Opened> {
     let has_credentials = VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
-    let builder = with_times(MicrosoftAzureBuilder::from_env(), set)
+    let builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(container)
         .with_retry(retries());
-    let store = with_silence(builder.clone(), set).build().map_err(io_error)?;
-    Ok(Opened {
-        store: Box::new(store),
-        uploads: Box::new(builder.build().map_err(io_error)?),
-        missing_credentials: (!has_credentials).then_some(
+    let missing = (!has_credentials).then_some(
             "the environment (AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_KEY, for AZURE_STORAGE_ACCOUNT_NAME)",
-        ),
-    })
+        );
+    Opened::new(builder, set, MicrosoftAzureBuilder::build, missing)
 }
 
 fn set(builder: MicrosoftAzureBuilder, key: ClientConfigKey, value: String) -> MicrosoftAzureBuilder {

@@ -5,7 +5,7 @@ use std::io;
 use object_store::ClientConfigKey;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 
-use super::{Opened, credentials, io_error, retries, with_silence, with_times};
+use super::{Opened, credentials, retries};
 
 /// Variables that name a file of credentials.
 const FILES: [&str; 4] = [
@@ -27,18 +27,14 @@ pub(super) fn open(bucket: &str) -> io::Result<Opened> {
     // The library reads them itself, whoever else may.
     let has_file = credentials::check_files(&FILES, USUAL)?;
     let has_credentials = has_file || VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
-    let builder = with_times(GoogleCloudStorageBuilder::from_env(), set)
+    let builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(bucket)
         .with_retry(retries());
-    let store = with_silence(builder.clone(), set).build().map_err(io_error)?;
-    Ok(Opened {
-        store: Box::new(store),
-        uploads: Box::new(builder.build().map_err(io_error)?),
-        missing_credentials: (!has_credentials).then_some(
-            "the environment (GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SERVICE_ACCOUNT_KEY) or in \
-             ~/.config/gcloud/application_default_credentials.json",
-        ),
-    })
+    let missing = (!has_credentials).then_some(
+        "the environment (GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SERVICE_ACCOUNT_KEY) or in \
+         ~/.config/gcloud/application_default_credentials.json",
+    );
+    Opened::new(builder, set, GoogleCloudStorageBuilder::build, missing)
 }
 
 fn set(builder: GoogleCloudStorageBuilder, key: ClientConfigKey, value: String) -> GoogleCloudStorageBuilder {

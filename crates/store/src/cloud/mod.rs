@@ -67,6 +67,29 @@ struct Opened {
     missing_credentials: Option<&'static str>,
 }
 
+/// Sets an option of a client's builder.
+type Set<B> = fn(B, ClientConfigKey, String) -> B;
+
+impl Opened {
+    /// By a builder that has all but how long a client waits.
+    fn new<B: Clone, S: ObjectStore>(
+        builder: B,
+        set: Set<B>,
+        build: fn(B) -> Result<S, Error>,
+        missing_credentials: Option<&'static str>,
+    ) -> io::Result<Opened> {
+        let seconds = |time: Duration| format!("{} seconds", time.as_secs());
+        let builder = set(builder, ClientConfigKey::ConnectTimeout, seconds(NO_CONNECTION));
+        let builder = set(builder, ClientConfigKey::Timeout, seconds(LONGEST_REQUEST));
+        let with_silence = set(builder.clone(), ClientConfigKey::ReadTimeout, seconds(SILENCE));
+        Ok(Opened {
+            store: Box::new(build(with_silence).map_err(io_error)?),
+            uploads: Box::new(build(builder).map_err(io_error)?),
+            missing_credentials,
+        })
+    }
+}
+
 /// Objects in a bucket.
 pub(crate) struct Bucket {
     cloud: Opened,
@@ -246,21 +269,6 @@ impl Objects for Bucket {
     fn address(&self) -> &str {
         &self.address
     }
-}
-
-/// Lets a client wait so long; `set` sets an option of the builder.
-fn with_times<B>(builder: B, set: impl Fn(B, ClientConfigKey, String) -> B) -> B {
-    let builder = set(builder, ClientConfigKey::ConnectTimeout, seconds(NO_CONNECTION));
-    set(builder, ClientConfigKey::Timeout, seconds(LONGEST_REQUEST))
-}
-
-/// And so long while nothing comes.
-fn with_silence<B>(builder: B, set: impl Fn(B, ClientConfigKey, String) -> B) -> B {
-    set(builder, ClientConfigKey::ReadTimeout, seconds(SILENCE))
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{} seconds", time.as_secs())
 }
 
 fn retries() -> RetryConfig {

@@ -6,10 +6,10 @@ use object_store::ClientConfigKey;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
 use super::credentials::{self, Credentials};
-use super::{Opened, io_error, retries, with_silence, with_times};
+use super::{Opened, retries};
 
 pub(super) fn open(bucket: &str) -> io::Result<Opened> {
-    let mut builder = with_times(AmazonS3Builder::from_env(), set)
+    let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_retry(retries());
     let known = credentials::of_amazon()?;
@@ -20,13 +20,9 @@ pub(super) fn open(bucket: &str) -> io::Result<Opened> {
             builder = builder.with_token(token);
         }
     }
-    let store = with_silence(builder.clone(), set).build().map_err(io_error)?;
-    Ok(Opened {
-        store: Box::new(store),
-        uploads: Box::new(builder.build().map_err(io_error)?),
-        missing_credentials: (!has_credentials)
-            .then_some("the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or in ~/.aws/credentials"),
-    })
+    let missing = (!has_credentials)
+        .then_some("the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or in ~/.aws/credentials");
+    Opened::new(builder, set, AmazonS3Builder::build, missing)
 }
 
 fn set(builder: AmazonS3Builder, key: ClientConfigKey, value: String) -> AmazonS3Builder {

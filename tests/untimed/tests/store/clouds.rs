@@ -1,15 +1,15 @@
 //! Stores in other clouds than Amazon's. Azure's is Azurite, Microsoft's own emulator. Of Google's there is none that the package
 //! registries have: its XML interface is S3's in all that dbtime asks, so moto stands in for it.
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use dbtime_tests::{Outcome, dbtime_binary, repository, skip};
 use serde_json::Value;
 
 use super::made::{HOUR_S, Made, START_S, as_json, moment, plain, record, scratch};
 use super::s3;
+use super::server::Server;
 
 /// What is put into a store comes out of it, and it has the same objects as one in a directory.
 pub(crate) fn is_as_one_in_a_directory(store: &str, dbtime: &dyn Fn(&[&str]) -> Outcome) {
@@ -66,7 +66,7 @@ pub(crate) fn is_as_one_in_a_directory(store: &str, dbtime: &dyn Fn(&[&str]) -> 
 }
 
 /// Runs the command with these variables and no others of clouds.
-fn dbtime_with(variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
+pub(crate) fn dbtime_with(variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
     let mut command = Command::new(dbtime_binary());
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -127,7 +127,7 @@ fn googles_credentials_that_others_can_read_are_refused() {
 
 /// Azurite on a port of its own; ends when dropped.
 struct Azurite {
-    child: Child,
+    _server: Server,
     endpoint: String,
 }
 
@@ -155,35 +155,22 @@ impl Azurite {
             skip("no azurite: run scripts/readers.sh");
             return None;
         }
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["--blobHost", "127.0.0.1", "--blobPort", "0"])
             .args(["--inMemoryPersistence", "--skipApiVersionCheck"])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the server can be run");
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let endpoint = loop {
-            let line = lines.next().expect("it says where it is").expect("text");
-            if let Some((_, endpoint)) = line.split_once("listens on ") {
-                break format!("{}/devstoreaccount1", endpoint.trim());
-            }
+            .stderr(Stdio::null());
+        let (server, address) = Server::start(&mut command, |child| child.stdout.take(), "listens on ");
+        let server = Azurite {
+            _server: server,
+            endpoint: format!("{address}/devstoreaccount1"),
         };
-        // Somebody has to read what it says.
-        std::thread::spawn(move || lines.for_each(drop));
-        let server = Azurite { child, endpoint };
         let made = Command::new("python3")
             .args(["-c", MAKE_CONTAINER, &server.endpoint, KEY])
             .status();
         assert!(made.expect("python runs").success());
         Some(server)
-    }
-}
-
-impl Drop for Azurite {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

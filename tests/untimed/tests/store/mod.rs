@@ -5,6 +5,7 @@ mod faults;
 mod made;
 mod queries;
 mod s3;
+mod server;
 
 use std::fs;
 use std::path::Path;

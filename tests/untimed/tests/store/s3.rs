@@ -1,18 +1,19 @@
 //! A store in S3, spoken to over HTTP: the server is moto, which Amazon's own clients are tested with.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use dbtime_tests::{Outcome, dbtime_binary, repository, skip};
+use dbtime_tests::{Outcome, repository, skip};
 use serde_json::Value;
 
 use super::made::{Made, as_json, plain, scratch};
+use super::{clouds, server};
 
 /// A server of its own, on a port of its own; ends when dropped.
 pub(crate) struct Server {
-    child: Child,
+    _server: server::Server,
     pub(crate) endpoint: String,
 }
 
@@ -23,22 +24,17 @@ impl Server {
             skip("no moto_server: run scripts/python-env.sh");
             return None;
         }
-        let mut child = Command::new(moto)
+        let mut command = Command::new(moto);
+        command
             .args(["-H", "127.0.0.1", "-p", "0"])
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server can be run");
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let endpoint = loop {
-            let line = lines.next().expect("it says where it is").expect("text");
-            if let Some((_, endpoint)) = line.split_once("Running on ") {
-                break endpoint.trim().to_string();
-            }
+            .stderr(Stdio::piped());
+        let (server, endpoint) =
+            server::Server::start(&mut command, |child| child.stderr.take(), "Running on ");
+        let server = Server {
+            _server: server,
+            endpoint,
         };
-        // Somebody has to read what it says.
-        std::thread::spawn(move || lines.for_each(drop));
-        let server = Server { child, endpoint };
         let made = Command::new(repository().join("target/venv/bin/python"))
             .args(["-c", "import boto3, sys; boto3.client('s3', endpoint_url=sys.argv[1]).create_bucket(Bucket='fleet')"])
             .arg(&server.endpoint)
@@ -53,13 +49,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 const SECRET: &str = "very-secret-0123456789";
 pub(crate) const CREDENTIALS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "somebody"),
@@ -67,28 +56,21 @@ pub(crate) const CREDENTIALS: [(&str, &str); 3] = [
     ("AWS_DEFAULT_REGION", "us-east-1"),
 ];
 
-/// Runs the command with these variables and no others that it might look at.
+/// Runs the command with this server and these variables.
 fn dbtime_with(endpoint: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
-    let mut command = Command::new(dbtime_binary());
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("AWS_") || name == "HOME" {
-            command.env_remove(name);
-        }
-    }
-    command
-        .env("AWS_ALLOW_HTTP", "true")
-        .envs(variables.iter().copied())
-        .env("AWS_ENDPOINT", endpoint)
-        .args(arguments)
-        .output()
-        .expect("the command can be run")
-        .into()
+    let all = [
+        &[("AWS_ALLOW_HTTP", "true")],
+        variables,
+        &[("AWS_ENDPOINT", endpoint)],
+    ]
+    .concat();
+    clouds::dbtime_with(&all, arguments)
 }
 
 #[test]
 fn a_store_in_s3_is_as_one_in_a_directory() {
     let Some(server) = Server::start() else { return };
-    super::clouds::is_as_one_in_a_directory("s3://fleet/some/where", &|arguments| server.dbtime(arguments));
+    clouds::is_as_one_in_a_directory("s3://fleet/some/where", &|arguments| server.dbtime(arguments));
     // A prefix of the name of a store is another store.
     server.dbtime(&["report", "s3://fleet/some"]).expect_code(1);
     server.dbtime(&["report", "s3://other/x"]).expect_code(1);
