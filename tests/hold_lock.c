@@ -87,7 +87,7 @@ __attribute__((noinline)) int64_t hold_for(int64_t us, bool spins)
 
 	while (now_us() - begin < us)
 		if (!spins)
-			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+			nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 	return now_us() - begin;
 }
 

@@ -75,6 +75,20 @@ impl Recorded {
         }
     }
 
+    /// Every row is of a second that the recording covers: one before or after would make the elapsed time a second longer.
+    ///
+    /// # Panics
+    /// When one is not.
+    #[track_caller]
+    pub fn expect_rows_within(&self) {
+        let (start, end) = (self.meta.start_us, self.meta.end_us);
+        let row_us = i64::from(self.meta.collector.resolution_s.max(1)) * 1_000_000;
+        let covered = start.div_euclid(row_us) * row_us..=end;
+        for row in &self.activity {
+            assert!(covered.contains(&row.time), "outside of {start} to {end}: {row:#?}");
+        }
+    }
+
     /// What it says about the one session with this process id.
     ///
     /// # Panics

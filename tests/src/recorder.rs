@@ -144,6 +144,7 @@ impl Recorder {
         let outcome = outcome.expect_code(0);
         let mut recorded = Recorded::open(&path, outcome.stderr, home);
         recorded.stolen = stolen.as_secs_f64();
+        recorded.expect_rows_within();
         recorded
     }
 

@@ -313,11 +313,12 @@ impl Collector {
             database,
             options,
         };
+        // No row is of an earlier second: the accounts of sessions are opened from here on, all of them within some milliseconds.
+        collector.start_ns = monotonic_ns();
         collector.take_up_database()?;
         // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
         collector.count_transactions(monotonic_ns(), true);
         collector.wait_for_first_pass();
-        collector.start_ns = monotonic_ns();
         drop(raised);
         Ok(collector)
     }
