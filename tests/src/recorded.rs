@@ -85,7 +85,10 @@ impl Recorded {
         let row_us = i64::from(self.meta.collector.resolution_s.max(1)) * 1_000_000;
         let covered = start.div_euclid(row_us) * row_us..=end;
         for row in &self.activity {
-            assert!(covered.contains(&row.time), "outside of {start} to {end}: {row:#?}");
+            assert!(
+                covered.contains(&row.time),
+                "outside of {start} to {end}: {row:#?}"
+            );
         }
     }
 

@@ -53,6 +53,11 @@ impl Snapping {
         Snapping { child, output }
     }
 
+    /// Of `dbtime snap`.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends them the way Ctrl-C does.
     #[track_caller]
     pub fn stop(self) -> Vec<Value> {

@@ -41,6 +41,7 @@ mod reads;
 mod rotation;
 mod safety;
 mod sched;
+mod server_statistics;
 mod session_states;
 mod short_sessions;
 mod snap;

@@ -21,8 +21,9 @@ use crate::held_locks::{HeldId, HeldLocks};
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
 use crate::oracle::Instance;
+use crate::postgres::statistics::{ServerStatistics, Told};
 use crate::postgres::titles::Titles;
-use crate::postgres::{PostgresDatabase, Server};
+use crate::postgres::{Connect, PostgresDatabase, Server};
 use crate::priority::{self, Priority};
 use crate::proc_engine::ProcEngine;
 use crate::seconds::middle;
@@ -101,6 +102,8 @@ pub struct Options {
     pub texts: Texts,
     /// Count what the kernel counts for every task: switches, faults, calls, bytes.
     pub task_counts: bool,
+    /// Ask the server for what it counts itself; none: no connection is made.
+    pub connect: Option<Connect>,
     /// Time stays in its second, whatever is known of it by then: it does not wait for the session's next sample.
     pub at_once: bool,
     /// Rows of windows of so many seconds, after the first minutes ([`WHOLE_SECONDS`]).
@@ -121,6 +124,7 @@ impl Options {
             uprobes: false,
             texts: Texts::None,
             task_counts: false,
+            connect: None,
             at_once: false,
             resolution_s: 1,
             task_iterator: false,
@@ -201,6 +205,8 @@ pub struct Collector {
     /// End of the last standstill that was noted, CLOCK_MONOTONIC.
     stood_still_until: u64,
     counted_transactions_ns: u64,
+    /// What the server counts, where it is asked.
+    statistics: Option<ServerStatistics>,
 }
 
 /// The database of a target.
@@ -266,6 +272,14 @@ impl Collector {
         if options.mechanism == Mechanism::Bpf {
             reasons.extend(host::too_few_samples(options.rate_hz));
         }
+        let statistics = match &options.connect {
+            Some(connect) => Some(
+                database
+                    .statistics(connect, clock)
+                    .map_err(CollectError::Statistics)?,
+            ),
+            None => None,
+        };
         let first_window_us = clock.wall_us(monotonic_ns() + WHOLE_SECONDS.as_nanos() as u64);
         let mut collector = Collector {
             clock,
@@ -310,6 +324,7 @@ impl Collector {
             reported_ns: 0,
             stood_still_until: 0,
             counted_transactions_ns: monotonic_ns(),
+            statistics,
             database,
             options,
         };
@@ -414,6 +429,8 @@ impl Collector {
         if now >= self.clock.next_second(self.counted_transactions_ns) {
             self.count_transactions(now, false);
         }
+        let told: Vec<Told> = self.statistics.iter().flat_map(ServerStatistics::take).collect();
+        self.take_statistics(told);
         self.look_at_database()?;
         let outlives = self.database.outlives_its_sessions();
         Ok(match (outlives, self.gone, self.sessions.is_empty()) {
@@ -434,6 +451,9 @@ impl Collector {
         // All that is counted ends with the accounts; what waits in the ring may take a while.
         let end = monotonic_ns();
         self.count_transactions(end, true);
+        if let Some(mut statistics) = self.statistics.take() {
+            self.take_statistics(statistics.finish());
+        }
         self.take_latencies(end)?;
         let mut last = std::mem::take(&mut self.waiting);
         last.extend(self.engine.wait(Duration::ZERO)?);
@@ -1182,6 +1202,34 @@ impl Collector {
                     value: grown.into(),
                     ..CounterRow::default()
                 });
+            }
+        }
+    }
+
+    /// What the server counts, of itself and of sessions that are recorded.
+    fn take_statistics(&mut self, told: Vec<Told>) {
+        for told in told {
+            let (from, to, grown) = match told {
+                Told::Grown(from, to, grown) => (from, to, grown),
+                Told::Note(text) => {
+                    self.note(text);
+                    continue;
+                }
+            };
+            let time = self.clock.second_us(middle(from, to));
+            for growth in grown {
+                let session = match growth.pid {
+                    None => Some(SessionId::RECORDER),
+                    Some(pid) => self.sessions.get(&pid).map(|session| session.id),
+                };
+                self.rows.counters.extend(session.map(|session| CounterRow {
+                    time,
+                    session,
+                    source: counter::SERVER_STATISTICS.to_string(),
+                    name: growth.name,
+                    value: growth.value,
+                    ..CounterRow::default()
+                }));
             }
         }
     }

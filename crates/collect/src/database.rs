@@ -6,7 +6,10 @@ use std::rc::Rc;
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait};
 
+use crate::clock::Clock;
 use crate::held_locks::{LockName, RawLock};
+use crate::postgres::Connect;
+use crate::postgres::statistics::ServerStatistics;
 use crate::session::Role;
 
 /// Where a session says what it is doing: addresses in its own memory.
@@ -192,6 +195,14 @@ pub(crate) trait Database {
     /// counted from now on. None: it does not say.
     fn transactions(&mut self, _clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
         None
+    }
+
+    /// Asks the server for what it counts itself, from now on.
+    ///
+    /// # Errors
+    /// It cannot be asked; the message says why.
+    fn statistics(&self, _connect: &Connect, _clock: Clock) -> Result<ServerStatistics, String> {
+        Err("only PostgreSQL servers are asked for their statistics".to_string())
     }
 
     /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database

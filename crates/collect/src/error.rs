@@ -69,6 +69,9 @@ pub enum CollectError {
     /// The kernel lacks something.
     #[error("{0}")]
     Kernel(String),
+    /// The server cannot be asked.
+    #[error("--connect: the server's statistics cannot be read: {0}")]
+    Statistics(String),
     /// The MAP of an Oracle instance has nothing to record.
     #[error(
         "{path}: no session can be recorded; make the MAP with the script of 'dbtime oracle-map'{problems}"

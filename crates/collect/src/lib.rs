@@ -63,7 +63,7 @@ pub use doctor::{Examination, Finding, ServerFindings, Verdict, examine};
 pub use ending::Ending;
 pub use error::CollectError;
 pub use host::description as host_description;
-pub use postgres::{RunningServer, running_servers};
+pub use postgres::{Connect, RunningServer, running_servers};
 pub use privilege::give_up_all_privileges;
 pub use sched::SwitchCollector;
 pub use scratch::{Scratch, lock_folder, mend_scratch};

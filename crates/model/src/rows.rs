@@ -369,6 +369,9 @@ pub mod counter {
     pub const TRANSACTIONS: &str = "transactions";
     /// Source of [`TRANSACTIONS`] that are read from the memory of PostgreSQL's sessions.
     pub const SESSION_MEMORY: &str = "PostgreSQL, session memory";
+    /// Source of what PostgreSQL counts itself, by the names of its views: of no session in particular where it counts for the whole
+    /// server.
+    pub const SERVER_STATISTICS: &str = "PostgreSQL, statistics";
     /// A database's: executions of statements that clients asked for.
     pub const EXECUTIONS: &str = "executions";
     /// `kernel`: calls in a trace of the kernel that are there from begin to end.

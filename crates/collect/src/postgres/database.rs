@@ -10,12 +10,15 @@ use dbtime_model::{SessionState, Wait, counter};
 
 use super::Server;
 use super::backend_status::BackendStatus;
+use super::connection::Connect;
 use super::held_locks::ServerLocks;
 use super::locks::LockTable;
 use super::normal::normalised;
+use super::statistics::ServerStatistics;
 use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
+use crate::clock::Clock;
 use crate::database::{Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
@@ -254,6 +257,13 @@ impl Database for PostgresDatabase {
             counter::SESSION_MEMORY,
             self.places.as_mut()?.transactions.as_mut()?.count(clients),
         ))
+    }
+
+    fn statistics(&self, connect: &Connect, clock: Clock) -> Result<ServerStatistics, String> {
+        match self.server.has_waits() {
+            true => ServerStatistics::start(connect, &self.server, clock),
+            false => Err("it is no PostgreSQL server".to_string()),
+        }
     }
 
     fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<String> {

@@ -1,18 +1,21 @@
-//! PostgreSQL, as far as the host can see it: no SQL connection is made.
+//! PostgreSQL, as far as the host can see it; only where the user wants it, a connection is made and its own statistics are asked for.
 
 mod backend_status;
+mod connection;
 mod database;
 mod held_locks;
 mod locks;
 mod normal;
 mod query_ids;
 pub(crate) mod server;
+pub(crate) mod statistics;
 pub(crate) mod title;
 pub(crate) mod titles;
 mod transactions;
 pub(crate) mod wait_events;
 mod wait_symbol;
 
+pub use connection::Connect;
 pub(crate) use database::PostgresDatabase;
 pub(crate) use query_ids::gives_query_ids;
 pub(crate) use server::Server;

@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use crate::exit_code::NOTHING_RECORDED;
 use crate::memory;
 use crate::options::time::{parse_resolution, parse_rotation};
-use crate::options::{Precision, StopAfter, TargetOptions, TextKind, any_rate};
+use crate::options::{Precision, ServerStatistics, StopAfter, TargetOptions, TextKind, any_rate};
 use crate::output::{self, ProgressLine, say, sibling};
 use crate::page;
 use crate::record::{Measure, Outcome, Output, Plan, Progress, Standing, Watched, record};
@@ -54,6 +54,9 @@ pub struct RecordArguments {
     /// Also count the switches, faults, calls and bytes of each session: 'dbtime report --snapshot' shows them
     #[arg(long)]
     statistics: bool,
+    /// What the server counts
+    #[command(flatten)]
+    server: ServerStatistics,
     /// Length of a row after the first five minutes: 10s, 1m. For recordings that run for hours
     #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
     resolution_s: u32,
@@ -104,6 +107,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             uprobes: arguments.uprobes,
             texts: arguments.text.into(),
             task_counts: arguments.statistics,
+            connect: arguments.server.connect.clone(),
             at_once: false,
             resolution_s: arguments.resolution_s,
             task_iterator: arguments.task_iterator,

@@ -11,7 +11,7 @@ use crate::exit_code::NOTHING_RECORDED;
 use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::options::time::parse_whole_seconds;
-use crate::options::{LiveRate, Precision, ShownTexts, TargetOptions};
+use crate::options::{LiveRate, Precision, ServerStatistics, ShownTexts, TargetOptions};
 use crate::output::{self, say};
 use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
@@ -22,7 +22,7 @@ use crate::who;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  sudo dbtime snap 5 1 all\n  sudo dbtime snap 10 6 fg user=bob ash=query,wait\n  \
-    sudo dbtime snap end 1 4711 --exact=calls\n\n\
+    sudo dbtime snap end 1 4711 --exact=calls\n  sudo dbtime snap 10 1 all --connect include=pg_stat_io\n\n\
     WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
     all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
     4711  4711,4712             pids\n  \
@@ -48,6 +48,9 @@ pub struct SnapArguments {
     /// How
     #[command(flatten)]
     precision: Precision,
+    /// What the server counts
+    #[command(flatten)]
+    statistics: ServerStatistics,
     /// How often
     #[command(flatten)]
     rate: LiveRate,
@@ -113,6 +116,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             tier: arguments.precision.tier(),
             texts: arguments.texts.text.into(),
             task_counts: true,
+            connect: arguments.statistics.connect.clone(),
             at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },

@@ -4,6 +4,7 @@
 //! target         whom to look at: a session, a server, any process, an Oracle instance
 //! precision      with what, and how exactly
 //! rate           how often
+//! statistics     what is counted besides times and waits
 //! texts          what becomes of the texts of statements
 //! stop_after     for how long
 //! new_recording  where a recording of what is shown is to be
@@ -23,6 +24,7 @@ mod new_recording;
 mod precision;
 mod rate;
 mod selection;
+mod statistics;
 mod stop_after;
 mod target;
 mod texts;
@@ -36,6 +38,7 @@ pub use new_recording::NewRecording;
 pub use precision::{CollectorKind, ExactLevel, Precision};
 pub use rate::{LiveRate, any_rate};
 pub use selection::{Selection, window_of};
+pub use statistics::ServerStatistics;
 pub use stop_after::StopAfter;
 pub use target::TargetOptions;
 pub use texts::{ShownTexts, TextKind};

@@ -103,6 +103,7 @@ impl<'o> Builder<'o> {
 
     pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Session) {
         let is_alone = self.options.filter.chooses_no_time();
+        let is_of_all = self.options.whose == Whose::All;
         let Some(sessional) = self.of(session) else {
             return;
         };
@@ -128,6 +129,10 @@ impl<'o> Builder<'o> {
         }
         if row.source == counter::DBTIME || NOT_SHOWN.contains(&name) {
             return;
+        }
+        // The whole server is none of the sessions that somebody chooses.
+        if row.source == counter::SERVER_STATISTICS && row.session == SessionId::RECORDER {
+            sessional.is_meant = is_alone && is_of_all;
         }
         *sessional.stats.entry(row.name.clone()).or_default() += value;
     }

@@ -29,7 +29,14 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     page.heading(&format!(
         "{from}{} s, {}{how}",
         seconds(period.elapsed_ns()),
-        counted(snapshot.sessions.len(), "session"),
+        counted(
+            snapshot
+                .sessions
+                .iter()
+                .filter(|one| !is_whole(&one.session))
+                .count(),
+            "session"
+        ),
     ));
     chosen(&snapshot.filter, page);
     if snapshot.sessions.is_empty() {
@@ -37,7 +44,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     }
     let shown = snapshot.sessions.get(..top).unwrap_or(&snapshot.sessions);
     if !shown.is_empty() {
-        lines(shown, columns, page);
+        lines(shown, columns, meta.files.len(), page);
     }
     let rest = snapshot.sessions.len() - shown.len();
     if rest > 0 {
@@ -81,7 +88,7 @@ fn chosen(filter: &Filter, page: &mut Page) {
     }
 }
 
-fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Page) {
+fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], files: usize, page: &mut Page) {
     let heads: Vec<&str> = columns.iter().map(|column| column.as_str()).collect();
     let mut table = Table::new(&["session", "user", "type", "statistic"], &heads);
     for (n, one) in sessions.iter().enumerate() {
@@ -90,7 +97,7 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Pa
         }
         for line in &one.lines {
             let mut cells = vec![
-                name(&one.session),
+                name(&one.session, files),
                 whose(&one.session),
                 line.kind.as_str().to_string(),
                 line.name.clone(),
@@ -102,10 +109,17 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Pa
     page.table(&table);
 }
 
+/// What is counted for no session in particular.
+fn is_whole(session: &Session) -> bool {
+    session.pid == 0 && session.id == SessionId::RECORDER
+}
+
 /// By the number that the database gives it, where its pid is not known.
-fn name(session: &Session) -> String {
+fn name(session: &Session, files: usize) -> String {
     match session.pid {
-        0 if session.id == SessionId::RECORDER => "instance".to_string(),
+        // As Oracle's people call it, whose files are read.
+        0 if is_whole(session) && files > 0 => "instance".to_string(),
+        0 if is_whole(session) => "server".to_string(),
         0 if !session.sid.is_empty() => session.sid.clone(),
         pid => pid.to_string(),
     }
@@ -132,7 +146,7 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
         for one in shown.iter().filter(|one| is_anomalous(one)) {
             page.paragraph(&format!(
                 "Session {}: {}",
-                name(&one.session),
+                name(&one.session, snapshot.meta.files.len()),
                 one.view.explanation
             ));
         }

@@ -1,0 +1,191 @@
+//! A connection to the server, where the user wants one: to where and as whom, and that nothing but reading can come of it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use postgres::{Client, Config, NoTls};
+use rustix::thread::{Gid, Uid};
+
+use crate::target_file::TargetFile;
+use crate::{privilege, process};
+
+/// A server that does not answer has none to give.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
+/// What every connection begins with.
+const READS_ONLY: &str =
+    "SET default_transaction_read_only = on; SET statement_timeout = '2s'; SET lock_timeout = '1s'";
+
+/// To where and as whom, as libpq's keywords and values or a URL say it. What they leave open is as the server itself has it:
+/// its socket and port, the user of the operating system that it runs as, the database `postgres`. A password may also be
+/// in the environment variable PGPASSWORD.
+#[derive(Debug, Clone)]
+pub struct Connect(Config);
+
+impl FromStr for Connect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Connect, String> {
+        Config::from_str(text).map(Connect).map_err(|e| described(&e))
+    }
+}
+
+/// An error with what it comes from.
+pub(super) fn described(error: &postgres::Error) -> String {
+    use std::error::Error;
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// The user of the operating system that a server runs as.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ServerUser {
+    uid: u32,
+    gid: u32,
+}
+
+impl ServerUser {
+    /// Of the server with this postmaster: who owns its data directory, as every server demands.
+    pub(super) fn of(postmaster: u32) -> std::io::Result<ServerUser> {
+        let directory = std::fs::metadata(process::path(postmaster, "cwd"))?;
+        Ok(ServerUser {
+            uid: directory.uid(),
+            gid: directory.gid(),
+        })
+    }
+
+    /// The calling thread becomes this user, as far as files and sockets go, and gives up all capabilities for good. The real and the
+    /// saved user stay: it cannot be signalled or traced by processes of the server. Where that is not allowed it stays
+    /// who it is.
+    ///
+    /// # Errors
+    /// The kernel refuses to take its capabilities.
+    pub(super) fn become_in_thread(self) -> Result<(), String> {
+        let (user, group) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        // Of the server's other groups nothing is needed.
+        let _ = rustix::thread::set_thread_groups(&[]);
+        let _ = rustix::thread::set_thread_res_gid(None, group, None);
+        let _ = rustix::thread::set_thread_res_uid(None, user, None);
+        privilege::give_up_all_privileges().map_err(|e| e.to_string())
+    }
+
+    /// By the server's own list of users.
+    fn name(self, postmaster: u32) -> Option<String> {
+        let users = TargetFile::below_root(postmaster, Path::new("/etc/passwd")).ok()?;
+        let users = users.small_text().ok()?;
+        users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let uid: u32 = fields.nth(1)?.parse().ok()?;
+            (uid == self.uid).then(|| name.to_string())
+        })
+    }
+}
+
+impl Connect {
+    /// What the user left open is filled in.
+    ///
+    /// # Errors
+    /// The server does not say where it listens.
+    pub(super) fn to(&self, postmaster: u32, user: ServerUser) -> Result<Config, String> {
+        let Connect(mut config) = self.clone();
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            let (directory, port) = socket(postmaster)?;
+            config.host_path(directory);
+            if config.get_ports().is_empty() {
+                config.port(port);
+            }
+        }
+        if config.get_user().is_none() {
+            let name = user.name(postmaster);
+            config.user(name.as_deref().unwrap_or("postgres"));
+        }
+        if config.get_dbname().is_none() {
+            config.dbname("postgres");
+        }
+        if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
+            config.password(password);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("dbtime");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECTS_WITHIN);
+        }
+        Ok(config)
+    }
+}
+
+/// Connects; nothing can be changed over the connection, and nothing takes long.
+///
+/// # Errors
+/// As the server, or the library, says it.
+pub(super) fn connected(config: &Config) -> Result<Client, String> {
+    let mut client = config.connect(NoTls).map_err(|e| {
+        let (hosts, user) = (config.get_hosts(), config.get_user().unwrap_or_default());
+        format!("{hosts:?} as {user}: {}", described(&e))
+    })?;
+    client.batch_execute(READS_ONLY).map_err(|e| described(&e))?;
+    Ok(client)
+}
+
+/// The directory of the server's first socket, as this process finds it, and its port: lines 5 and 4 of its postmaster.pid
+/// (src/include/utils/pidfile.h).
+fn socket(postmaster: u32) -> Result<(PathBuf, u16), String> {
+    let text = TargetFile::in_working_directory(postmaster, "postmaster.pid")
+        .and_then(|file| file.small_text())
+        .map_err(|e| format!("postmaster.pid: {e}"))?;
+    let mut lines = text.lines().skip(3).map(str::trim);
+    let port = lines.next().and_then(|line| line.parse().ok());
+    let directory = lines
+        .next()
+        .filter(|line| !line.is_empty() && !line.starts_with('@'));
+    match (directory, port) {
+        (Some(directory), Some(port)) => Ok((as_found_here(postmaster, Path::new(directory)), port)),
+        _ => Err(
+            "it listens on no socket in the file system: say where, --connect='host=127.0.0.1 user=…'"
+                .to_string(),
+        ),
+    }
+}
+
+/// By its own name where this process has the same root as the server.
+fn as_found_here(postmaster: u32, directory: &Path) -> PathBuf {
+    let Ok(below) = directory.strip_prefix("/") else {
+        return process::path(postmaster, "cwd").join(directory);
+    };
+    let there = process::path(postmaster, "root").join(below);
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    match id(directory).is_some() && id(directory) == id(&there) {
+        true => directory.to_path_buf(),
+        false => there,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_user_says_is_kept_and_a_password_is_not_shown() {
+        let connect: Connect = "host=/run/x port=5433 user=monitor dbname=shop password=secret"
+            .parse()
+            .expect("libpq's keywords");
+        let user = ServerUser {
+            uid: u32::MAX,
+            gid: 0,
+        };
+        let config = connect.to(std::process::id(), user).expect("it says where");
+        assert_eq!(
+            (config.get_user(), config.get_dbname()),
+            (Some("monitor"), Some("shop"))
+        );
+        assert_eq!(config.get_ports(), [5433]);
+        assert_eq!(config.get_application_name(), Some("dbtime"));
+        assert!(!format!("{connect:?} {config:?}").contains("secret"));
+        assert!("host".parse::<Connect>().is_err());
+    }
+}

@@ -1,0 +1,363 @@
+//! What the server counts itself, asked once a second over a connection: of the whole server, and of single sessions where it counts
+//! for them (PostgreSQL 18).
+//!
+//! ```text
+//! thread       connects and asks, as the server's user and without any capability
+//! Growth       by how much each number grew; what was there at the first answer is no growth
+//! ```
+//!
+//! Numbers are taken by the names that the server's views have for them, whatever its version: a column that comes with the next
+//! one is there.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use postgres::{Client, Config, SimpleQueryMessage};
+use serde_json::{Map, Value};
+
+use super::connection::{Connect, ServerUser, connected, described};
+use super::server::Server;
+use crate::clock::{Clock, monotonic_ns};
+use crate::process;
+
+/// Longer than connecting and one answer may take.
+const BEGINS_WITHIN: Duration = Duration::from_secs(10);
+/// As long as the last answer is waited for.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
+/// Answers that wait to be taken.
+const MOST_WAITING: usize = 16;
+
+/// A view: since which major version, and the query. Its columns: what the names begin with, which of several rows of these names it is, the
+/// process that it is about if it is about one, and the row.
+const VIEWS: [(u32, &str); 7] = [
+    (
+        0,
+        "SELECT 'pg_stat_database', datid::text, NULL, to_jsonb(s) - 'datid' - 'numbackends' FROM pg_stat_database s",
+    ),
+    (0, "SELECT 'pg_stat_wal', '', NULL, to_jsonb(s) FROM pg_stat_wal s"),
+    (0, "SELECT 'pg_stat_bgwriter', '', NULL, to_jsonb(s) FROM pg_stat_bgwriter s"),
+    (17, "SELECT 'pg_stat_checkpointer', '', NULL, to_jsonb(s) FROM pg_stat_checkpointer s"),
+    // Sizes that do not change are no growth.
+    (
+        16,
+        "SELECT concat_ws('.', 'pg_stat_io', backend_type, object, context), '', NULL, to_jsonb(s) FROM pg_stat_io s",
+    ),
+    // Of some fifteen rows of a session most are all 0.
+    (
+        18,
+        "SELECT concat_ws('.', 'pg_stat_backend_io', object, context), concat(pid, backend_start), pid::text, to_jsonb(s)
+           FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_io(pid) s
+          WHERE greatest(reads, writes, writebacks, extends, hits, evictions, reuses, fsyncs) > 0",
+    ),
+    (
+        18,
+        "SELECT 'pg_stat_backend_wal', concat(pid, backend_start), pid::text, to_jsonb(s)
+           FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_wal(pid) s",
+    ),
+];
+
+/// By how much something grew that the server counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Growth {
+    /// Of which process; none: of the whole server.
+    pub(crate) pid: Option<u32>,
+    /// View and column, and what tells its rows apart; `_ns` at the end where it is time.
+    pub(crate) name: String,
+    pub(crate) value: i64,
+}
+
+/// An answer, or what to say.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// Between these moments, CLOCK_MONOTONIC.
+    Grown(u64, u64, Vec<Growth>),
+    Note(String),
+}
+
+/// See the module.
+pub(crate) struct ServerStatistics {
+    told: Receiver<Told>,
+    /// Nothing is sent: when it is dropped the thread asks once more and ends.
+    goes_on: Option<SyncSender<()>>,
+}
+
+impl ServerStatistics {
+    /// Connects, and asks from now on at every second of the clock. When it returns, the first answer is there.
+    ///
+    /// # Errors
+    /// No connection can be made, or the server does not answer.
+    pub(crate) fn start(
+        connect: &Connect,
+        server: &Server,
+        clock: Clock,
+    ) -> Result<ServerStatistics, String> {
+        let user = ServerUser::of(server.postmaster).map_err(|e| e.to_string())?;
+        let (goes_on, is_over) = sync_channel(0);
+        let (tell, told) = sync_channel(MOST_WAITING);
+        let (begin, begun) = sync_channel(1);
+        let mut asking = Asking {
+            config: connect.to(server.postmaster, user)?,
+            server: server.clone(),
+            clock,
+            client: None,
+            asked_ns: 0,
+            known: Known::default(),
+            is_away: false,
+        };
+        let ask_on = move || {
+            let first = user.become_in_thread().and_then(|()| asking.first());
+            let is_there = first.is_ok();
+            let _ = begin.send(first);
+            if is_there {
+                asking.go_on(&is_over, &tell);
+            }
+        };
+        std::thread::Builder::new()
+            .name("statistics".to_string())
+            .spawn(ask_on)
+            .map_err(|e| e.to_string())?;
+        begun
+            .recv_timeout(BEGINS_WITHIN)
+            .map_err(|_| format!("no answer within {} s", BEGINS_WITHIN.as_secs()))??;
+        Ok(ServerStatistics {
+            told,
+            goes_on: Some(goes_on),
+        })
+    }
+
+    /// What has come since the last call.
+    pub(crate) fn take(&self) -> impl Iterator<Item = Told> {
+        self.told.try_iter()
+    }
+
+    /// Has it ask once more, and waits for that.
+    pub(crate) fn finish(&mut self) -> Vec<Told> {
+        self.goes_on = None;
+        let mut last = Vec::new();
+        while let Ok(told) = self.told.recv_timeout(ENDS_WITHIN) {
+            last.push(told);
+        }
+        last
+    }
+}
+
+/// What the thread has.
+struct Asking {
+    config: Config,
+    server: Server,
+    clock: Clock,
+    client: Option<Client>,
+    /// When the last answer came, CLOCK_MONOTONIC.
+    asked_ns: u64,
+    known: Known,
+    /// The last question got no answer, and that was said.
+    is_away: bool,
+}
+
+impl Asking {
+    fn first(&mut self) -> Result<(), String> {
+        let rows = self.ask()?;
+        self.known.grown(&rows);
+        self.asked_ns = monotonic_ns();
+        Ok(())
+    }
+
+    fn go_on(&mut self, is_over: &Receiver<()>, tell: &SyncSender<Told>) {
+        loop {
+            let now = monotonic_ns();
+            let until = Duration::from_nanos(self.clock.next_second(now).saturating_sub(now));
+            let is_last = is_over.recv_timeout(until) != Err(RecvTimeoutError::Timeout);
+            let told = match self.ask() {
+                Ok(rows) => {
+                    self.is_away = false;
+                    let now = monotonic_ns();
+                    let mut grown = self.known.grown(&rows);
+                    self.name_by_host(&mut grown);
+                    Some(Told::Grown(
+                        std::mem::replace(&mut self.asked_ns, now),
+                        now,
+                        grown,
+                    ))
+                }
+                Err(why) => {
+                    self.client = None;
+                    let is_said = std::mem::replace(&mut self.is_away, true);
+                    (!is_said).then(|| {
+                        Told::Note(format!("the server does not tell its statistics any longer: {why}; it is asked again every second"))
+                    })
+                }
+            };
+            // Where they are not taken it waits: the next answer has the growth of that time in it.
+            let is_heard = told.is_none_or(|told| tell.send(told).is_ok());
+            if is_last || !is_heard {
+                return;
+            }
+        }
+    }
+
+    /// The rows of all views, by one question: in one transaction they are of one moment.
+    fn ask(&mut self) -> Result<Vec<Row>, String> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(connected(&self.config)?),
+        };
+        let views = VIEWS.iter().filter(|(since, _)| self.server.major >= *since);
+        let questions: Vec<&str> = views.map(|(_, question)| *question).collect();
+        let answer = client
+            .simple_query(&questions.join(";"))
+            .map_err(|e| described(&e))?;
+        Ok(answer.iter().filter_map(Row::of).collect())
+    }
+
+    /// In a namespace of its own the server numbers processes otherwise.
+    fn name_by_host(&self, grown: &mut Vec<Growth>) {
+        let postmaster = self.server.postmaster;
+        if process::innermost_pid(postmaster).is_none_or(|pid| pid == postmaster) {
+            return;
+        }
+        let named = |pid| Some((process::innermost_pid(pid)?, pid));
+        let hosts: HashMap<u32, u32> = self.server.children().into_iter().filter_map(named).collect();
+        grown.retain_mut(|growth| match &mut growth.pid {
+            None => true,
+            Some(pid) => hosts.get(pid).is_some_and(|host| {
+                *pid = *host;
+                true
+            }),
+        });
+    }
+}
+
+/// A row of a view.
+struct Row {
+    name: String,
+    which: String,
+    pid: Option<u32>,
+    columns: Map<String, Value>,
+}
+
+impl Row {
+    fn of(message: &SimpleQueryMessage) -> Option<Row> {
+        let SimpleQueryMessage::Row(row) = message else {
+            return None;
+        };
+        Some(Row {
+            name: row.get(0)?.to_string(),
+            which: row.get(1).unwrap_or_default().to_string(),
+            pid: row.get(2).and_then(|pid| pid.parse().ok()),
+            columns: serde_json::from_str(row.get(3)?).ok()?,
+        })
+    }
+
+    /// Its numbers by their names: time in nanoseconds. What the views call a time is milliseconds, in fractions.
+    fn numbers(&self) -> impl Iterator<Item = (String, i64)> {
+        self.columns.iter().filter_map(|(column, value)| {
+            let name = format!("{}.{column}", self.name);
+            match column.ends_with("_time") {
+                true => value.as_f64().map(|ms| (name + "_ns", (ms * 1e6).round() as i64)),
+                false => value.as_i64().map(|number| (name, number)),
+            }
+        })
+    }
+}
+
+/// The numbers of the last answer.
+#[derive(Default)]
+struct Known {
+    /// By what tells the rows of a name apart.
+    numbers: HashMap<(String, String), i64>,
+    has_answer: bool,
+}
+
+impl Known {
+    /// By how much the numbers have grown since the last answer, by name and process. One that was not there began at 0, as one that is
+    /// smaller now has begun anew.
+    fn grown(&mut self, rows: &[Row]) -> Vec<Growth> {
+        let is_first = !std::mem::replace(&mut self.has_answer, true);
+        let earlier = std::mem::take(&mut self.numbers);
+        let mut sums: HashMap<(Option<u32>, String), i64> = HashMap::new();
+        for row in rows {
+            for (name, number) in row.numbers() {
+                let key = (name.clone(), row.which.clone());
+                let before = earlier.get(&key).copied().unwrap_or(0);
+                self.numbers.insert(key, number);
+                let growth = match number >= before {
+                    true => number - before,
+                    false => number,
+                };
+                if growth != 0 && !is_first {
+                    *sums.entry((row.pid, name)).or_default() += growth;
+                }
+            }
+        }
+        let mut grown: Vec<Growth> = sums
+            .into_iter()
+            .map(|((pid, name), value)| Growth { pid, name, value })
+            .collect();
+        grown.sort_by(|a, b| (a.pid, &a.name).cmp(&(b.pid, &b.name)));
+        grown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(name: &str, which: &str, pid: Option<u32>, columns: Value) -> Row {
+        let Value::Object(columns) = columns else {
+            panic!("columns");
+        };
+        Row {
+            name: name.to_string(),
+            which: which.to_string(),
+            pid,
+            columns,
+        }
+    }
+
+    fn growth(pid: Option<u32>, name: &str, value: i64) -> Growth {
+        let name = name.to_string();
+        Growth { pid, name, value }
+    }
+
+    #[test]
+    fn rows_of_one_name_are_summed_and_what_is_no_number_is_left_out() {
+        let mut known = Known::default();
+        let database = |which: &str, blocks: i64, ms: f64| {
+            let columns = json!({"blks_read": blocks, "blk_read_time": ms, "stats_reset": "2026-01-01", "conflicts": null});
+            row("d", which, None, columns)
+        };
+        assert_eq!(known.grown(&[database("1", 10, 0.5), database("2", 20, 0.0)]), []);
+        let grown = known.grown(&[
+            database("1", 13, 0.75),
+            database("2", 24, 0.0),
+            database("3", 5, 0.0),
+        ]);
+        assert_eq!(
+            grown,
+            [
+                growth(None, "d.blk_read_time_ns", 250_000),
+                growth(None, "d.blks_read", 3 + 4 + 5)
+            ]
+        );
+    }
+
+    #[test]
+    fn who_comes_begins_at_nothing_and_so_does_what_is_reset() {
+        let mut known = Known::default();
+        let session = |pid: u32, reads: i64| row("s", &pid.to_string(), Some(pid), json!({"reads": reads}));
+        known.grown(&[session(1, 100)]);
+        assert_eq!(
+            known.grown(&[session(1, 7), session(2, 9)]),
+            [growth(Some(1), "s.reads", 7), growth(Some(2), "s.reads", 9)]
+        );
+        // It ends, and another process gets its number.
+        assert_eq!(known.grown(&[session(1, 7)]), []);
+        assert_eq!(
+            known.grown(&[session(1, 7), session(2, 9)]),
+            [growth(Some(2), "s.reads", 9)]
+        );
+    }
+}
