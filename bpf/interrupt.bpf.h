@@ -18,10 +18,10 @@ static __always_inline bool in_interrupt(void *context, struct task_struct *curr
 	/* The verifier lets two pointers be subtracted, and nothing else: in this order. */
 	asm volatile("" : "+r"(here));
 	here += bpf_get_current_task();
-	if (here - (__u64)BPF_CORE_READ(current, stack) >= LARGEST_KERNEL_STACK)
+	if (here - (__u64)current->stack >= LARGEST_KERNEL_STACK)
 		return true;
 	regs = (struct pt_regs *)bpf_task_pt_regs(current);
-	return !(current->flags & PF_KTHREAD) && (long)BPF_CORE_READ(regs, orig_ax) < 0;
+	return !(current->flags & PF_KTHREAD) && (long)regs->orig_ax < 0;
 }
 
 #endif

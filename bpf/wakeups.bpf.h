@@ -77,11 +77,11 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 	if (!in_interrupt(ctx, waker)) {
 		mark->waker.pid = waker->tgid;
 		mark->waker.start_ns = waker->group_leader->start_time;
-		mark->waker_stack = BPF_CORE_READ(waker, mm, start_stack);
+		mark->waker_stack = waker->mm->start_stack;
 	}
 	mark->slept_switches = switches_of(task);
 	mark->state = task_field(task, __state);
-	mark->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+	mark->in_iowait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 	mark->woken_ns = bpf_ktime_get_ns();
 	if (note_moments && mark->noted)
 		note_waking(task, waker, mark);

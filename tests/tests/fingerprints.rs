@@ -209,3 +209,43 @@ fn what_is_one_statement_to_the_server_has_one_fingerprint() {
         assert_eq!(all.len(), alike.len(), "{}: {alike:?}", server.name);
     }
 }
+
+/// A statement that ends with the byte of this number (from 0), which names a column.
+fn ending_at(last: usize, number: usize, column: char) -> String {
+    let begin = format!("SELECT {}a FROM e ORDER BY", "a,".repeat(number));
+    assert!(begin.len() < last, "there is room");
+    format!("{begin}{}{column}", " ".repeat(last - begin.len()))
+}
+
+/// A text that has been read before is known by all of its bytes: what is executed again, and whatever ends otherwise.
+#[test]
+fn texts_that_were_read_before_are_told_from_all_others() {
+    needs_recording!();
+    const EXECUTIONS: u64 = 5;
+    let cluster = without_ids(&distribution());
+    cluster.psql("CREATE TABLE e (a int, b int)").expect("a table");
+    // Around the ends of words and pieces, and of what counts of a text; the server itself cuts what is longer.
+    let ends = [
+        40, 46, 47, 48, 62, 63, 64, 65, 127, 128, 511, 1015, 1016, 1021, 1022,
+    ];
+    let mut texts: Vec<String> = Vec::new();
+    for (number, last) in ends.into_iter().enumerate() {
+        texts.extend(['a', 'b'].map(|column| ending_at(last, number, column)));
+    }
+    let [mut one, mut other] = std::array::from_fn(|_| Session::connect(&cluster));
+    let recorder = Recorder::server(&cluster, &["--exact=calls"]);
+    for _ in 0..EXECUTIONS {
+        for text in &texts {
+            one.run(text);
+            other.run(text);
+        }
+    }
+    let recorded = recorder.stop();
+    let report = recorded.json(&["--tail", "--top", "100"]);
+    let statements = report["statements"].as_array().expect("statements");
+    let counts: Vec<u64> = statements
+        .iter()
+        .filter_map(|statement| statement["count"].as_u64())
+        .collect();
+    assert_eq!(counts, vec![2 * EXECUTIONS; texts.len()], "{report:#}");
+}

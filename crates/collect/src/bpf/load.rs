@@ -311,6 +311,7 @@ impl Programs {
             .map_err(|e| failed("maps", e))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.exact = exact;
+            constants.text_seed = fastrand::u64(..);
             constants.trace_calls = calls;
             constants.trace_wakers = wakers;
             constants.count_tasks = wanted.task_counts;

@@ -21,13 +21,15 @@ const READS_ONLY: &str =
 /// its socket and port, the user of the operating system that it runs as, the database `postgres`. A password may also be
 /// in the environment variable PGPASSWORD.
 #[derive(Debug, Clone)]
-pub struct Connect(Config);
+pub struct Connect(Box<Config>);
 
 impl FromStr for Connect {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Connect, String> {
-        Config::from_str(text).map(Connect).map_err(|e| described(&e))
+        Config::from_str(text)
+            .map(|config| Connect(Box::new(config)))
+            .map_err(|e| described(&e))
     }
 }
 
@@ -115,7 +117,7 @@ impl Connect {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECTS_WITHIN);
         }
-        Ok(config)
+        Ok(*config)
     }
 }
 
