@@ -46,6 +46,7 @@ struct dbt_wait_source {
 struct dbt_text {
 	__u64 since; /* 0 = none has been read */
 	__u64 fingerprint;
+	__u64 hash; /* of all its bytes: statement_text.bpf.h */
 };
 
 /* What the database says of a session at one moment. */

@@ -24,9 +24,8 @@ const volatile __u64 text_seed = 0;
 
 struct dbt_text_reader {
 	struct dbt_fingerprint fingerprint;
-	__u64 hash; /* of the bytes so far */
 	__u64 address; /* of the first piece */
-	__u8 piece[TEXT_PIECE] __attribute__((aligned(8)));
+	__u8 piece[TEXT_PIECE];
 	__u32 from; /* bytes of this piece that are before the text */
 	__u32 left; /* bytes of the text that count */
 	__u32 is_over;
@@ -91,20 +90,50 @@ static long read_other_piece(__u32 i, struct dbt_text_context *context)
 	return read_piece(context->task, i, context);
 }
 
+static __always_inline void begin_reading(struct dbt_text_reader *reader, __u64 address)
+{
+	__builtin_memset(reader, 0, sizeof(*reader));
+	reader->address = address & ~(TEXT_PIECE - 1ULL);
+	reader->from = address & (TEXT_PIECE - 1);
+	reader->left = FINGERPRINT_BYTES;
+	fingerprint_begin(&reader->fingerprint);
+}
+
+/* The fingerprint of the text at this address. False = it cannot be read. A function of its own, so that the reader is on the stack
+ * only as long as it reads. */
+static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
+{
+	struct dbt_text_reader reader;
+	struct dbt_text_context context = { .reader = &reader };
+
+
+	begin_reading(&reader, address);
+	bpf_loop(TEXT_PIECES, read_own_piece, &context, 0);
+	*fingerprint = fingerprint_end(&reader.fingerprint);
+	return !reader.has_failed;
+}
+
+struct dbt_hash_reader {
+	__u64 address;
+	__u64 hash; /* of the bytes so far */
+	__u64 piece[TEXT_PIECE / sizeof(__u64)];
+	__u32 is_over;
+	__u32 has_failed;
+};
+
 /* Eight bytes at a time, up to a byte of 0, and as many as a fingerprint is made of. */
-static long hash_own_piece(__u32 i, struct dbt_text_context *context)
+static long hash_piece(__u32 i, struct dbt_hash_reader *reader)
 {
 	const __u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
-	struct dbt_text_reader *reader = context->reader;
 	__u64 word, end;
 
 	if (bpf_probe_read_user(reader->piece, TEXT_PIECE, (void *)(reader->address + i * TEXT_PIECE))) {
 		reader->has_failed = 1;
 		return 1;
 	}
-	for (int at = 0; at < TEXT_PIECE; at += sizeof(word)) {
-		word = *(__u64 *)&reader->piece[at];
-		if (i * TEXT_PIECE + at + sizeof(word) > FINGERPRINT_BYTES) {
+	for (int at = 0; at < TEXT_PIECE / sizeof(word); at++) {
+		word = reader->piece[at];
+		if (i * TEXT_PIECE + (at + 1) * sizeof(word) > FINGERPRINT_BYTES) {
 			word &= ~0ULL >> 8;
 			reader->is_over = 1;
 		}
@@ -122,42 +151,34 @@ static long hash_own_piece(__u32 i, struct dbt_text_context *context)
 	return 0;
 }
 
-static __always_inline void begin_reading(struct dbt_text_reader *reader, __u64 address)
+/* A hash of all bytes of the text of the task that is running. False = it cannot be read, or does not lie as servers lay it. */
+static __noinline bool hash_own_text(__u64 address, __u64 *hash)
 {
-	__builtin_memset(reader, 0, sizeof(*reader));
-	reader->address = address & ~(TEXT_PIECE - 1ULL);
-	reader->from = address & (TEXT_PIECE - 1);
-	reader->left = FINGERPRINT_BYTES;
-	fingerprint_begin(&reader->fingerprint);
+	struct dbt_hash_reader reader = { .address = address, .hash = text_seed };
+
+	if (address & (TEXT_PIECE - 1))
+		return false;
+	bpf_loop(TEXT_PIECES, hash_piece, &reader, 0);
+	*hash = reader.hash;
+	return !reader.has_failed;
 }
 
-/* The fingerprint of the text at this address. False = it cannot be read. A function of its own, so that the reader is on the stack
- * only as long as it reads. */
-static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
+/* As own_fingerprint(), but what was read before is not read byte by byte again. `hash`: where that of this text may stand. */
+static __always_inline bool own_fingerprint_by_hash(__u64 address, __u64 *hash, __u64 *fingerprint)
 {
-	struct dbt_text_reader reader;
-	struct dbt_text_context context = { .reader = &reader };
+	__u64 *known;
 
-	bool is_aligned = !(address & (TEXT_PIECE - 1)); /* as servers do it */
-	__u64 hash, *known;
-
-	begin_reading(&reader, address);
-	reader.hash = text_seed;
-	if (is_aligned) {
-		bpf_loop(TEXT_PIECES, hash_own_piece, &context, 0);
-		known = bpf_map_lookup_elem(&fingerprints, &reader.hash);
-		if (known && !reader.has_failed) {
-			*fingerprint = *known;
-			return true;
-		}
+	if (!hash_own_text(address, hash))
+		return own_fingerprint(address, fingerprint);
+	known = bpf_map_lookup_elem(&fingerprints, hash);
+	if (known) {
+		*fingerprint = *known;
+		return true;
 	}
-	hash = reader.hash;
-	begin_reading(&reader, address);
-	bpf_loop(TEXT_PIECES, read_own_piece, &context, 0);
-	*fingerprint = fingerprint_end(&reader.fingerprint);
-	if (is_aligned && !reader.has_failed)
-		bpf_map_update_elem(&fingerprints, &hash, fingerprint, BPF_ANY);
-	return !reader.has_failed;
+	if (!own_fingerprint(address, fingerprint))
+		return false;
+	bpf_map_update_elem(&fingerprints, hash, fingerprint, BPF_ANY);
+	return true;
 }
 
 /* The same of another task. */
@@ -190,7 +211,8 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 		/* The session may write another one meanwhile. */
 		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
 		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
-		    !(task ? other_fingerprint(task, address, &fingerprint) : own_fingerprint(address, &fingerprint)) ||
+		    !(task ? other_fingerprint(task, address, &fingerprint) :
+			     own_fingerprint_by_hash(address, &text->hash, &fingerprint)) ||
 		    read_memory(task, &after, sizeof(after), record) || after != before)
 			return;
 		text->fingerprint = fingerprint;
