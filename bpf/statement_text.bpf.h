@@ -106,7 +106,6 @@ static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
 	struct dbt_text_reader reader;
 	struct dbt_text_context context = { .reader = &reader };
 
-
 	begin_reading(&reader, address);
 	bpf_loop(TEXT_PIECES, read_own_piece, &context, 0);
 	*fingerprint = fingerprint_end(&reader.fingerprint);
