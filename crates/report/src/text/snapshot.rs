@@ -128,6 +128,7 @@ fn name(session: &Session, files: usize) -> String {
 /// Of a process of the server: what it is.
 fn whose(session: &Session) -> String {
     match session.user.is_empty() {
+        true if is_whole(session) => String::new(),
         true => session.backend_type.0.clone(),
         false => session.user.clone(),
     }
