@@ -283,6 +283,7 @@ impl Collector {
         let first_window_us = clock.wall_us(monotonic_ns() + WHOLE_SECONDS.as_nanos() as u64);
         let mut collector = Collector {
             clock,
+            // No row is of an earlier second: the accounts of sessions are opened from here on, all of them within some milliseconds.
             start_ns: monotonic_ns(),
             engine,
             probes,
@@ -328,8 +329,6 @@ impl Collector {
             database,
             options,
         };
-        // No row is of an earlier second: the accounts of sessions are opened from here on, all of them within some milliseconds.
-        collector.start_ns = monotonic_ns();
         collector.take_up_database()?;
         // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
         collector.count_transactions(monotonic_ns(), true);
@@ -451,7 +450,7 @@ impl Collector {
         // All that is counted ends with the accounts; what waits in the ring may take a while.
         let end = monotonic_ns();
         self.count_transactions(end, true);
-        if let Some(mut statistics) = self.statistics.take() {
+        if let Some(statistics) = self.statistics.take() {
             self.take_statistics(statistics.finish());
         }
         self.take_latencies(end)?;

@@ -1,7 +1,6 @@
 //! A PostgreSQL server, one of its sessions, or a process that is no database's, as the collector records it.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ use crate::clock::Clock;
 use crate::database::{Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
-use crate::process;
 use crate::session::Role;
 
 /// Why nothing is known of a server.
@@ -289,13 +287,10 @@ impl Database for PostgresDatabase {
         let Some(locks) = known.and_then(|places| places.locks.get_or_init(look).as_ref()) else {
             return Vec::new();
         };
-        // In a namespace of its own the server numbers processes otherwise.
-        if process::innermost_pid(postmaster) == Some(postmaster) {
-            return locks.blockers(waiting, Some);
+        match self.server.host_pids() {
+            None => locks.blockers(waiting, Some),
+            Some(hosts) => locks.blockers(waiting, |pid| hosts.get(&pid).copied()),
         }
-        let named = |pid| Some((process::innermost_pid(pid)?, pid));
-        let hosts: HashMap<u32, u32> = self.server.children().into_iter().filter_map(named).collect();
-        locks.blockers(waiting, |pid| hosts.get(&pid).copied())
     }
 
     fn lock_name(&self, lock: RawLock) -> LockName {

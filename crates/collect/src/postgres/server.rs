@@ -1,5 +1,6 @@
 //! Finds running PostgreSQL servers and what is needed to read their sessions.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) wait_address: u64,
     /// Device and inode of the data directory: it may have other names in other mount namespaces.
     directory_id: Option<(u64, u64)>,
+    /// It is in a pid namespace of its own, where its processes have other numbers than on this host.
+    has_own_pids: bool,
 }
 
 /// A server of this host.
@@ -147,6 +150,7 @@ impl Server {
             version: String::new(),
             wait_address: 0,
             directory_id: None,
+            has_own_pids: false,
         })
     }
 
@@ -196,6 +200,7 @@ impl Server {
             version,
             wait_address,
             directory_id: directory_id(pid),
+            has_own_pids: process::innermost_pid(pid) != Some(pid),
         })
     }
 
@@ -205,6 +210,13 @@ impl Server {
             .into_iter()
             .filter(|&pid| process::parent(pid) == Some(self.postmaster))
             .collect()
+    }
+
+    /// The pids that its processes have on this host, by those that it knows them by. None: they are the same.
+    pub(crate) fn host_pids(&self) -> Option<HashMap<u32, u32>> {
+        let named = |pid| Some((process::innermost_pid(pid)?, pid));
+        self.has_own_pids
+            .then(|| self.children().into_iter().filter_map(named).collect())
     }
 }
 

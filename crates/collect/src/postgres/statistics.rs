@@ -19,7 +19,6 @@ use serde_json::{Map, Value};
 use super::connection::{Connect, ServerUser, connected, described};
 use super::server::Server;
 use crate::clock::{Clock, monotonic_ns};
-use crate::process;
 
 /// Longer than connecting and one answer may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
@@ -79,7 +78,7 @@ pub(crate) enum Told {
 pub(crate) struct ServerStatistics {
     told: Receiver<Told>,
     /// Nothing is sent: when it is dropped the thread asks once more and ends.
-    goes_on: Option<SyncSender<()>>,
+    goes_on: SyncSender<()>,
 }
 
 impl ServerStatistics {
@@ -96,7 +95,11 @@ impl ServerStatistics {
         let (goes_on, is_over) = sync_channel(0);
         let (tell, told) = sync_channel(MOST_WAITING);
         let (begin, begun) = sync_channel(1);
+        let views = VIEWS.iter().filter(|(since, _)| server.major >= *since);
+        let questions: Vec<&str> = views.map(|(_, question)| *question).collect();
         let mut asking = Asking {
+            // In one transaction they are of one moment.
+            question: questions.join(";"),
             config: connect.to(server.postmaster, user)?,
             server: server.clone(),
             clock,
@@ -120,10 +123,7 @@ impl ServerStatistics {
         begun
             .recv_timeout(BEGINS_WITHIN)
             .map_err(|_| format!("no answer within {} s", BEGINS_WITHIN.as_secs()))??;
-        Ok(ServerStatistics {
-            told,
-            goes_on: Some(goes_on),
-        })
+        Ok(ServerStatistics { told, goes_on })
     }
 
     /// What has come since the last call.
@@ -132,8 +132,8 @@ impl ServerStatistics {
     }
 
     /// Has it ask once more, and waits for that.
-    pub(crate) fn finish(&mut self) -> Vec<Told> {
-        self.goes_on = None;
+    pub(crate) fn finish(self) -> Vec<Told> {
+        drop(self.goes_on);
         let mut last = Vec::new();
         while let Ok(told) = self.told.recv_timeout(ENDS_WITHIN) {
             last.push(told);
@@ -144,6 +144,8 @@ impl ServerStatistics {
 
 /// What the thread has.
 struct Asking {
+    /// The rows of all views.
+    question: String,
     config: Config,
     server: Server,
     clock: Clock,
@@ -196,28 +198,19 @@ impl Asking {
         }
     }
 
-    /// The rows of all views, by one question: in one transaction they are of one moment.
     fn ask(&mut self) -> Result<Vec<Row>, String> {
         let client = match &mut self.client {
             Some(client) => client,
             none => none.insert(connected(&self.config)?),
         };
-        let views = VIEWS.iter().filter(|(since, _)| self.server.major >= *since);
-        let questions: Vec<&str> = views.map(|(_, question)| *question).collect();
-        let answer = client
-            .simple_query(&questions.join(";"))
-            .map_err(|e| described(&e))?;
+        let answer = client.simple_query(&self.question).map_err(|e| described(&e))?;
         Ok(answer.iter().filter_map(Row::of).collect())
     }
 
-    /// In a namespace of its own the server numbers processes otherwise.
     fn name_by_host(&self, grown: &mut Vec<Growth>) {
-        let postmaster = self.server.postmaster;
-        if process::innermost_pid(postmaster).is_none_or(|pid| pid == postmaster) {
+        let Some(hosts) = self.server.host_pids() else {
             return;
-        }
-        let named = |pid| Some((process::innermost_pid(pid)?, pid));
-        let hosts: HashMap<u32, u32> = self.server.children().into_iter().filter_map(named).collect();
+        };
         grown.retain_mut(|growth| match &mut growth.pid {
             None => true,
             Some(pid) => hosts.get(pid).is_some_and(|host| {
@@ -266,15 +259,15 @@ impl Row {
 struct Known {
     /// By what tells the rows of a name apart.
     numbers: HashMap<(String, String), i64>,
-    has_answer: bool,
 }
 
 impl Known {
     /// By how much the numbers have grown since the last answer, by name and process. One that was not there began at 0, as one that is
     /// smaller now has begun anew.
     fn grown(&mut self, rows: &[Row]) -> Vec<Growth> {
-        let is_first = !std::mem::replace(&mut self.has_answer, true);
         let earlier = std::mem::take(&mut self.numbers);
+        // No answer is without the databases.
+        let is_first = earlier.is_empty();
         let mut sums: HashMap<(Option<u32>, String), i64> = HashMap::new();
         for row in rows {
             for (name, number) in row.numbers() {

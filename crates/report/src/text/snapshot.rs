@@ -1,6 +1,6 @@
 //! A snapshot of sessions, in the manner of Snapper.
 
-use dbtime_model::recording::Clock;
+use dbtime_model::recording::{Clock, Meta};
 use dbtime_model::{Session, SessionId};
 
 use super::page::{Page, Table, percent};
@@ -44,7 +44,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     }
     let shown = snapshot.sessions.get(..top).unwrap_or(&snapshot.sessions);
     if !shown.is_empty() {
-        lines(shown, columns, meta.files.len(), page);
+        lines(shown, columns, meta, page);
     }
     let rest = snapshot.sessions.len() - shown.len();
     if rest > 0 {
@@ -88,7 +88,7 @@ fn chosen(filter: &Filter, page: &mut Page) {
     }
 }
 
-fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], files: usize, page: &mut Page) {
+fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, page: &mut Page) {
     let heads: Vec<&str> = columns.iter().map(|column| column.as_str()).collect();
     let mut table = Table::new(&["session", "user", "type", "statistic"], &heads);
     for (n, one) in sessions.iter().enumerate() {
@@ -97,7 +97,7 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], files: usize,
         }
         for line in &one.lines {
             let mut cells = vec![
-                name(&one.session, files),
+                name(&one.session, meta),
                 whose(&one.session),
                 line.kind.as_str().to_string(),
                 line.name.clone(),
@@ -115,11 +115,17 @@ fn is_whole(session: &Session) -> bool {
 }
 
 /// By the number that the database gives it, where its pid is not known.
-fn name(session: &Session, files: usize) -> String {
-    match session.pid {
+fn name(session: &Session, meta: &Meta) -> String {
+    if is_whole(session) {
         // As Oracle's people call it, whose files are read.
-        0 if is_whole(session) && files > 0 => "instance".to_string(),
-        0 if is_whole(session) => "server".to_string(),
+        let name = if meta.files.is_empty() {
+            "server"
+        } else {
+            "instance"
+        };
+        return name.to_string();
+    }
+    match session.pid {
         0 if !session.sid.is_empty() => session.sid.clone(),
         pid => pid.to_string(),
     }
@@ -147,7 +153,7 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
         for one in shown.iter().filter(|one| is_anomalous(one)) {
             page.paragraph(&format!(
                 "Session {}: {}",
-                name(&one.session, snapshot.meta.files.len()),
+                name(&one.session, &snapshot.meta),
                 one.view.explanation
             ));
         }
