@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::RangeInclusive;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
@@ -247,14 +249,26 @@ impl Collector {
         if let Some(parent) = database.parent() {
             symbolizer.set_parent(parent);
         }
-        let mut reasons = symbolizer.warm_up();
         let clock = Clock::start();
-        let engine: Box<dyn Engine> = match options.mechanism {
-            Mechanism::Bpf => Box::new(
-                start_programs(&options, clock, &mut reasons, unwinding.as_mut())
+        // Half a second of reading names, half a second in which the kernel checks the programs: at the same time.
+        let (programs, mut reasons) = thread::scope(|scope| {
+            let loading =
+                (options.mechanism == Mechanism::Bpf).then(|| scope.spawn(|| load_programs(&options)));
+            let reasons = symbolizer.warm_up();
+            (
+                loading.map(|loading| loading.join().unwrap_or_else(|panic| resume_unwind(panic))),
+                reasons,
+            )
+        });
+        let engine: Box<dyn Engine> = match programs {
+            Some(programs) => Box::new(
+                programs
+                    .and_then(|programs| {
+                        start_programs(programs, &options, clock, &mut reasons, unwinding.as_mut())
+                    })
                     .map_err(or_without_programs)?,
             ),
-            Mechanism::Proc => {
+            None => {
                 let (engine, not_known) = ProcEngine::start(options.rate_hz, options.task_counts, clock)?;
                 reasons.extend(not_known);
                 Box::new(engine)
@@ -344,7 +358,7 @@ impl Collector {
         // One may have begun before the sessions were known.
         let (enough, until) = (passes() + 2, Instant::now() + LONGEST_FIRST_PASS);
         while passes() < enough && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -1314,13 +1328,8 @@ impl Collector {
     }
 }
 
-/// Loads the programs and starts the sampler; says what this kernel lacks.
-fn start_programs(
-    options: &Options,
-    clock: Clock,
-    reasons: &mut Vec<String>,
-    unwinding: Option<&mut Unwinding>,
-) -> Result<BpfEngine, CollectError> {
+/// Loads the programs; the second value says why the sampler is not the one that is wanted, where it is another one.
+fn load_programs(options: &Options) -> Result<(Programs, Option<String>), CollectError> {
     let only = options.task_iterator.then_some(SamplerKind::Iterator);
     let wanted = Wanted {
         rate_hz: options.rate_hz,
@@ -1328,7 +1337,17 @@ fn start_programs(
         wakers: options.wakers,
         task_counts: options.task_counts,
     };
-    let (mut programs, refused) = Programs::load(wanted, only)?;
+    Programs::load(wanted, only)
+}
+
+/// Starts the sampler; says what this kernel lacks.
+fn start_programs(
+    (mut programs, refused): (Programs, Option<String>),
+    options: &Options,
+    clock: Clock,
+    reasons: &mut Vec<String>,
+    unwinding: Option<&mut Unwinding>,
+) -> Result<BpfEngine, CollectError> {
     let events =
         Ring::of_events(&programs.events).map_err(|e| CollectError::Kernel(format!("ring buffer: {e}")))?;
     if let (Some(unwinding), Some(maps)) = (unwinding, programs.unwind_maps.take()) {

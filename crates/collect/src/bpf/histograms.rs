@@ -43,6 +43,9 @@ pub(crate) struct Growth {
     pub(crate) max_ns: Option<u64>,
 }
 
+// SAFETY: the mapping is this value's own, and is not bound to the thread that made it.
+unsafe impl Send for Histograms {}
+
 impl Histograms {
     /// Maps the memory, and tells the kernel that all histograms are free.
     pub(crate) fn new(map: &MapHandle, free: MapHandle) -> io::Result<Histograms> {

@@ -34,7 +34,7 @@ pub(crate) use oracle::OracleProbes;
 pub(crate) use ring::Ring;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, make_real_time, thread_cpu_ns};
 pub(crate) use sched::{LeftAs, NamedTask, SchedEvent, SchedPrograms, TurnEvent};
-pub(crate) use unwind::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
+pub(crate) use unwind::{CodeMapping, KernelTable, MAX_MAPPINGS, TABLES_AT_ONCE, UnwindMaps};
 
 pub(crate) use recorder::types::{
     dbt_command_key as CommandKey, dbt_command_sums as CommandSums, dbt_latency as Latency,

@@ -1,6 +1,7 @@
 //! The maps of bpf/unwind.bpf.h: tables of modules, and address spaces.
 
 use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
@@ -13,6 +14,9 @@ pub(crate) const MAX_MAPPINGS: usize = 256;
 /// Elements that are handed over at once.
 const BATCH: usize = 65_536;
 
+/// Tables that are handed over at once: each is an open file until then.
+pub(crate) const TABLES_AT_ONCE: usize = 64;
+
 /// Code in an address space: `struct dbt_mapping`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CodeMapping {
@@ -24,6 +28,37 @@ pub(crate) struct CodeMapping {
     pub(crate) size: u32,
     /// Number of the table; none where there is none.
     pub(crate) table: Option<u32>,
+}
+
+/// A table in the kernel, which no program knows yet.
+pub(crate) struct KernelTable {
+    number: u32,
+    elements: MapHandle,
+}
+
+impl KernelTable {
+    /// Makes it, of elements as in bpf/unwind_rows.h. It needs no program.
+    pub(crate) fn make(number: u32, elements: &[u64]) -> libbpf_rs::Result<KernelTable> {
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            map_flags: libbpf_sys::BPF_F_INNER_MAP,
+            ..Default::default()
+        };
+        let (key, word) = (size_of::<u32>() as u32, size_of::<u64>() as u32);
+        let count = elements.len() as u32;
+        let map = MapHandle::create(MapType::Array, Some("unwind_table"), key, word, count, &options)?;
+        for (batch, elements) in elements.chunks(BATCH).enumerate() {
+            let first = (batch * BATCH) as u32;
+            let count = elements.len() as u32;
+            let keys: Vec<u8> = (first..first + count).flat_map(u32::to_ne_bytes).collect();
+            let values: Vec<u8> = elements.iter().flat_map(|e| e.to_ne_bytes()).collect();
+            map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)?;
+        }
+        Ok(KernelTable {
+            number,
+            elements: map,
+        })
+    }
 }
 
 /// Handles of the maps.
@@ -44,38 +79,37 @@ impl UnwindMaps {
         self.spaces.max_entries()
     }
 
-    /// Puts a table into the kernel. It stays until the programs go: older kernels do not protect a table that is taken
-    /// away from a program that reads it.
-    pub(crate) fn add_table(&self, number: u32, elements: &[u64]) -> Result<(), CollectError> {
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            map_flags: libbpf_sys::BPF_F_INNER_MAP,
-            ..Default::default()
+    /// Hands tables over. They stay until the programs go: older kernels do not protect a table that is taken away from a program that
+    /// reads it. Returns how many there are that the kernel does not take.
+    pub(crate) fn add_tables(&self, tables: &[KernelTable]) -> usize {
+        let has_room = |table: &&KernelTable| table.number < self.max_tables();
+        let fitting: Vec<&KernelTable> = tables.iter().filter(has_room).collect();
+        let added = match self.give(&fitting) {
+            Ok(()) => fitting.len(),
+            // One of them is refused.
+            Err(_) => fitting.chunks(1).filter(|one| self.give(one).is_ok()).count(),
         };
-        let failed = |e: libbpf_rs::Error| CollectError::Kernel(format!("unwinding table: {e}"));
-        let word = size_of::<u64>() as u32;
-        let table = MapHandle::create(
-            MapType::Array,
-            Some("unwind_table"),
-            size_of::<u32>() as u32,
-            word,
-            elements.len() as u32,
-            &options,
-        )
-        .map_err(failed)?;
-        for (batch, elements) in elements.chunks(BATCH).enumerate() {
-            let first = (batch * BATCH) as u32;
-            let count = elements.len() as u32;
-            let keys: Vec<u8> = (first..first + count).flat_map(u32::to_ne_bytes).collect();
-            let values: Vec<u8> = elements.iter().flat_map(|e| e.to_ne_bytes()).collect();
-            table
-                .update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)
-                .map_err(failed)?;
+        tables.len() - added
+    }
+
+    /// All at once: the kernel waits after each call, 5 to 20 ms, until no program can still see what was there before
+    /// (`maybe_wait_bpf_programs`).
+    fn give(&self, tables: &[&KernelTable]) -> libbpf_rs::Result<()> {
+        let keys: Vec<u8> = tables
+            .iter()
+            .flat_map(|table| table.number.to_ne_bytes())
+            .collect();
+        let values: Vec<u8> = tables
+            .iter()
+            .flat_map(|table| table.elements.as_fd().as_raw_fd().to_ne_bytes())
+            .collect();
+        match tables.len() {
+            0 => Ok(()),
+            1 => self.tables.update(&keys, &values, MapFlags::ANY),
+            count => self
+                .tables
+                .update_batch(&keys, &values, count as u32, MapFlags::ANY, MapFlags::ANY),
         }
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&table));
-        self.tables
-            .update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed)
     }
 
     /// Writes an address space. Those mappings for which there is no room are left out.

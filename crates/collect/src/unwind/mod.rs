@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::bpf::{CodeMapping, MAX_MAPPINGS, UnwindMaps};
+use crate::bpf::{CodeMapping, KernelTable, MAX_MAPPINGS, TABLES_AT_ONCE, UnwindMaps};
 use crate::database::Member;
 use crate::{CollectError, priority, privilege};
 use modules::Modules;
@@ -193,19 +193,20 @@ fn work(
     let mut modules = Modules::default();
     // Done again with the first request, by then out of memory.
     let _ = modules.of_process(first);
+    let tables = new_tables(&mut modules);
     let mut build_time = begin.elapsed();
     let Ok(maps) = maps.recv() else { return };
     // What it reads is written by others. If it cannot be given up here, the rest is as it was.
     let _ = privilege::keep_only(privilege::READS_PROCESSES);
     let mut spaces = Spaces {
-        maps,
         modules,
         numbers: HashMap::new(),
         of_process: HashMap::new(),
         free: Vec::new(),
         used: 1,
         parent: first,
-        without_room: 0,
+        without_room: tables.add_to(&maps),
+        maps,
     };
     for request in requests {
         let begin = Instant::now();
@@ -243,6 +244,33 @@ fn work(
     }
 }
 
+/// Some tables, made in the kernel.
+struct NewTables {
+    made: Vec<KernelTable>,
+    /// The kernel makes so many of them not.
+    refused: usize,
+}
+
+fn new_tables(modules: &mut Modules) -> NewTables {
+    let count = modules.new_tables.len().min(TABLES_AT_ONCE);
+    let made: Vec<KernelTable> = modules
+        .new_tables
+        .drain(..count)
+        .filter_map(|(number, elements)| KernelTable::make(number, &elements).ok())
+        .collect();
+    NewTables {
+        refused: count - made.len(),
+        made,
+    }
+}
+
+impl NewTables {
+    /// Returns how many there is no room for.
+    fn add_to(&self, maps: &UnwindMaps) -> u64 {
+        (self.refused + maps.add_tables(&self.made)) as u64
+    }
+}
+
 /// Address spaces in the kernel: processes whose code lies at the same places share one.
 struct Spaces {
     maps: UnwindMaps,
@@ -261,11 +289,8 @@ impl Spaces {
     fn map(&mut self, pid: u32) -> Option<u32> {
         // It has ended, or may not be looked at: nothing can be said of it.
         let mappings = self.modules.of_process(pid).ok()?;
-        for (number, elements) in std::mem::take(&mut self.modules.new_tables) {
-            let fits = number < self.maps.max_tables();
-            if !fits || self.maps.add_table(number, &elements).is_err() {
-                self.without_room += 1;
-            }
+        while !self.modules.new_tables.is_empty() {
+            self.without_room += new_tables(&mut self.modules).add_to(&self.maps);
         }
         let code: Rc<[CodeMapping]> = mappings
             .iter()
