@@ -11,7 +11,7 @@ use crate::LoopDevice;
 #[derive(Debug)]
 pub struct HangingDisk {
     directory: TempDir,
-    _device: LoopDevice,
+    device: LoopDevice,
 }
 
 impl HangingDisk {
@@ -26,7 +26,7 @@ impl HangingDisk {
         run(Command::new("mount").arg(device.path()).arg(directory.path()));
         Some(HangingDisk {
             directory,
-            _device: device,
+            device,
         })
     }
 
@@ -48,6 +48,13 @@ impl HangingDisk {
         run(Command::new("fsfreeze")
             .arg("--unfreeze")
             .arg(self.directory.path()));
+    }
+
+    /// Its device, `MAJOR:MINOR`.
+    pub fn device(&self) -> String {
+        let path = format!("/sys/block/{}/dev", self.device.name());
+        let text = std::fs::read_to_string(path).expect("sysfs");
+        text.trim().to_string()
     }
 
     /// A name on it.

@@ -44,6 +44,8 @@ pub struct Options {
     pub parent_dir: Option<PathBuf>,
     /// Server settings, later ones win. `fsync` is off unless set here.
     pub settings: Vec<(String, String)>,
+    /// In place of an empty cluster a standby of the server to which this string connects, with what that has.
+    pub standby_of: Option<String>,
     /// Data checksums (the default of `initdb` depends on the version; here it does not).
     pub checksums: bool,
 }
@@ -52,6 +54,12 @@ impl Options {
     /// Adds a server setting.
     pub fn set(mut self, name: &str, value: &str) -> Options {
         self.settings.push((name.to_string(), value.to_string()));
+        self
+    }
+
+    /// Makes it a standby of the server to which this string connects.
+    pub fn standby_of(mut self, connection: &str) -> Options {
+        self.standby_of = Some(connection.to_string());
         self
     }
 
@@ -107,7 +115,10 @@ impl Cluster {
             _socket_home: socket_home,
             home,
         };
-        cluster.initialise(options.checksums)?;
+        match &options.standby_of {
+            Some(connection) => cluster.copy(connection)?,
+            None => cluster.initialise(options.checksums)?,
+        }
         cluster.launch()?;
         Ok(cluster)
     }
@@ -124,13 +135,26 @@ impl Cluster {
         } else if self.programs.major() >= 18 {
             initdb.arg("--no-data-checksums");
         }
-        let output = initdb
+        self.run("initdb", initdb)
+    }
+
+    fn copy(&self, connection: &str) -> Result<()> {
+        let mut copy = self.server_command("pg_basebackup");
+        copy.args(["--no-sync", "--write-recovery-conf", "--checkpoint=fast", "--pgdata"])
+            .arg(&self.data_dir)
+            .arg("--dbname")
+            .arg(connection);
+        self.run("pg_basebackup", copy)
+    }
+
+    fn run(&self, name: &str, mut program: Command) -> Result<()> {
+        let output = program
             .stdin(Stdio::null())
             .output()
-            .with_context(|| self.cannot_execute("initdb"))?;
+            .with_context(|| self.cannot_execute(name))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            bail!("initdb failed ({}):\n{}", output.status, last_lines(&said));
+            bail!("{name} failed ({}):\n{}", output.status, last_lines(&said));
         }
         Ok(())
     }
