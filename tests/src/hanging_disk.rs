@@ -24,10 +24,7 @@ impl HangingDisk {
         let directory = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
         run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(device.path()));
         run(Command::new("mount").arg(device.path()).arg(directory.path()));
-        Some(HangingDisk {
-            directory,
-            device,
-        })
+        Some(HangingDisk { directory, device })
     }
 
     /// Whoever writes from now on hangs, and no signal ends that.

@@ -24,15 +24,15 @@ mod process;
 mod program;
 mod recorded;
 mod recorder;
+mod replicated;
 mod report;
 mod sampling;
 mod screen;
 mod seen;
 mod servers;
 mod session;
-pub mod snapping;
-mod replicated;
 mod slow_disk;
+pub mod snapping;
 mod stand_in;
 mod wire;
 
@@ -57,16 +57,16 @@ pub use process::{
 pub use program::{DebugFile, Programs, Running, run};
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
+pub use replicated::{Over, Replicated, Stopped};
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
-pub use replicated::{Replicated, Stopped};
 pub use sampling::{SampledSum, sampling_error};
 pub use screen::Screen;
-pub use slow_disk::SlowDisk;
-pub use wire::Wire;
 pub use seen::{MISSED_SWITCH, assert_seen};
 pub use servers::{Server, builds, distribution};
 pub use session::{Life, Session, Truth};
+pub use slow_disk::SlowDisk;
 pub use stand_in::{StandIn, WaitTruth, event};
+pub use wire::Wire;
 
 /// Ends the test, loudly, when this host cannot record.
 #[macro_export]

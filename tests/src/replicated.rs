@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use dbtime::throwaway::{Cluster, Options, PORT, SUPERUSER};
+use dbtime::throwaway::{Cluster, Options, PORT, SUPERUSER, Shutdown};
 
 use crate::servers::Server;
 use crate::{Session, Wire};
@@ -24,31 +24,49 @@ pub struct Replicated {
     pub wire: Wire,
 }
 
+/// How the standby is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// Each server has its end of a network of their own.
+    Wire,
+    /// By TCP, both at one end.
+    Loopback,
+    /// By a Unix socket.
+    Socket,
+}
+
 impl Replicated {
     /// Starts both; none, loudly, where there is no such network. `of_primary`, `of_standby`: further options.
     ///
     /// # Panics
     /// When one does not start, or they do not find each other.
-    pub fn start(server: &Server, of_primary: Options, of_standby: Options) -> Option<Replicated> {
+    pub fn start(
+        server: &Server,
+        over: Over,
+        of_primary: Options,
+        of_standby: Options,
+    ) -> Option<Replicated> {
         let wire = Wire::lay()?;
+        let end = if over == Over::Wire { 1 } else { 0 };
         let options = of_primary
             .set("listen_addresses", wire.address(0))
             .set("synchronous_standby_names", STANDBY)
             .set("compute_query_id", "on");
-        let primary = wire.at(0, || server.start(options));
+        let mut primary = wire.at(0, || server.start(options));
         let mut rules = OpenOptions::new()
             .append(true)
             .open(primary.data_dir().join("pg_hba.conf"))
             .expect("it has rules");
-        writeln!(rules, "host replication all {}/32 trust", wire.address(1)).expect("there is room");
-        Session::connect(&primary).ask("SELECT pg_reload_conf()");
-        let connection = format!(
-            "host={} port={PORT} user={SUPERUSER} application_name={STANDBY}",
-            wire.address(0)
-        );
-        // The postmaster has read the rules within moments.
-        std::thread::sleep(Duration::from_millis(200));
-        let standby = wire.at(1, || server.start(of_standby.standby_of(&connection)));
+        writeln!(rules, "host replication all {}/32 trust", wire.address(end)).expect("there is room");
+        primary.stop(Shutdown::Fast).expect("it runs");
+        let host = match over {
+            Over::Wire | Over::Loopback => wire.address(0),
+            Over::Socket => primary.socket_dir().to_str().expect("a plain path"),
+        };
+        let connection = format!("host={host} port={PORT} user={SUPERUSER} application_name={STANDBY}");
+        let options = of_standby.standby_of(primary.data_dir(), &connection);
+        let standby = wire.at(end, || server.start(options));
+        wire.at(0, || primary.launch()).expect("it starts again");
         let replicated = Replicated {
             standby,
             primary,

@@ -36,7 +36,11 @@ impl SlowDisk {
             let root = Path::new(SECOND);
             // It may be on already, or not to be had: then the limit cannot be set.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+io");
-            (root.join(name), "io.max", format!("{device} wiops={writes_per_second}"))
+            (
+                root.join(name),
+                "io.max",
+                format!("{device} wiops={writes_per_second}"),
+            )
         };
         let made = fs::create_dir(&group).and_then(|()| fs::write(group.join(file), limit));
         match made {

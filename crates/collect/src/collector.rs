@@ -222,7 +222,8 @@ pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectE
 
 /// The same, with the processes of these standbys of it that receive and replay.
 fn database_with_standbys(target: &Target, standbys: &[PathBuf]) -> Result<Box<dyn Database>, CollectError> {
-    let whole = |database: PostgresDatabase| Ok::<_, CollectError>(Box::new(database.with_standbys(standbys)?));
+    let whole =
+        |database: PostgresDatabase| Ok::<_, CollectError>(Box::new(database.with_standbys(standbys)?));
     Ok(match target {
         Target::Oracle(_) if !standbys.is_empty() => return Err(CollectError::NoStandbyOf),
         Target::Oracle(map) => Box::new(Instance::read(map)?),
@@ -511,7 +512,7 @@ impl Collector {
         for (&pid, session) in &self.sessions {
             let looks = session.end.is_none() && !session.is_client() && !causes.knows_standby(pid, may_come);
             if looks && let Some(standby) = self.database.standby(pid) {
-                causes.sends_to(pid, standby);
+                causes.sends_to(pid, standby, &self.database.standbys());
             }
         }
     }
@@ -711,7 +712,9 @@ impl Collector {
                         (Some(found), Some(_)) => {
                             let for_standby = causes::is_for_standby(&found.wait);
                             causes.off_cpu(sample.pid, moment, found, !sample.stack_torn);
-                            if for_standby && let Some(for_replay) = self.database.waits_for_replay(sample.pid) {
+                            if for_standby
+                                && let Some(for_replay) = self.database.waits_for_replay(sample.pid)
+                            {
                                 causes.waits_for_replay(sample.pid, for_replay);
                             }
                         }
@@ -1023,7 +1026,10 @@ impl Collector {
         };
         self.take_ready_slot(slot)?;
         let is_parent = Some(pid) == self.database.parent();
-        let space = self.unwinding.as_mut().map_or(0, |unwinding| unwinding.adopt(pid));
+        let space = self
+            .unwinding
+            .as_mut()
+            .map_or(0, |unwinding| unwinding.adopt(pid));
         // A process of another server has its code elsewhere: it is unwound when its own map has been read.
         let space = if member.is_of_parent { space } else { 0 };
         self.engine.watch(slot, (pid, 0), source, is_parent, space)?;

@@ -54,7 +54,10 @@ impl Connections {
             let Ok(file) = File::open(process::path(pid, list)) else {
                 continue;
             };
-            for line in BufReader::new(file.take(MOST_BYTES)).lines().map_while(Result::ok) {
+            for line in BufReader::new(file.take(MOST_BYTES))
+                .lines()
+                .map_while(Result::ok)
+            {
                 let Some((connection, inode)) = parse(&line) else {
                     continue;
                 };
@@ -159,7 +162,9 @@ mod tests {
     #[test]
     fn what_is_no_connection_is_none() {
         let line = |local: &str, state: &str| {
-            format!(" 0: {local} 0200000A:1770 {state} 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 20 4 30 10 -1")
+            format!(
+                " 0: {local} 0200000A:1770 {state} 00000000:00000000 00:00000000 00000000 0 0 4711 1 0 20 4 30 10 -1"
+            )
         };
         let (connection, inode) = parse(&line("0100000A:BEEF", "01")).expect("it is one");
         assert_eq!(inode, 4711);

@@ -248,6 +248,11 @@ pub(crate) trait Database {
         None
     }
 
+    /// The processes of standbys that are recorded: those that receive, with those that replay.
+    fn standbys(&self) -> Vec<(u32, Option<u32>)> {
+        Vec::new()
+    }
+
     /// Whether a session that waits for a standby waits until that has replayed what it wrote, or only until it has it. None when
     /// that cannot be told.
     fn waits_for_replay(&self, _pid: u32) -> Option<bool> {

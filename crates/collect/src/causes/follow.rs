@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use dbtime_model::{CauseKind, NO_STACK, State, StateGroup};
 
+use super::replication::PAUSED;
 use super::track::{Doing, Held, HeldBy, Seen, Track, Waker};
 use super::{ACTIVITY, Causes, LOCK};
-use super::replication::PAUSED;
 use crate::clock::Clock;
 
 /// Links of a chain that are followed.

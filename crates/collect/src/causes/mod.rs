@@ -207,9 +207,21 @@ impl Causes {
         }
     }
 
-    /// It sends the log to this one.
-    pub(crate) fn sends_to(&mut self, pid: u32, standby: Standby) {
+    /// It sends the log to this one. `recorded`: processes of standbys that receive, with those that replay. Of a Unix socket nobody says
+    /// who is at the other end; who wakes the session is: another server can do so in no other way.
+    pub(crate) fn sends_to(&mut self, pid: u32, standby: Standby, recorded: &[(u32, Option<u32>)]) {
         let process = |pid| Some((pid, self.tracks.get(&pid)?.start_ns));
+        let wakes = |receiver: u32| {
+            let mut seen = self.tracks.get(&pid).into_iter().flat_map(|track| &track.seen);
+            seen.any(|seen| matches!(seen.woken, Some(Waker::Process(by, _)) if by == receiver))
+        };
+        let standby = match standby {
+            Standby::Process => match recorded.iter().find(|(receiver, _)| wakes(*receiver)) {
+                Some(&(receiver, startup)) => Standby::Recorded { receiver, startup },
+                None => Standby::Process,
+            },
+            other => other,
+        };
         let to = match standby {
             Standby::Recorded { receiver, startup } => match process(receiver) {
                 Some(receiver) => SendsTo::Standby(receiver, startup.and_then(process)),
@@ -262,7 +274,10 @@ impl Causes {
                 let end = match is_over {
                     true => seen.end(),
                     // A leader may wait for its workers as long, and a commit for the only standby.
-                    false if self.is_for_others_of_its_query(pid, seen) || self.is_for_the_only_standby(seen) => {
+                    false
+                        if self.is_for_others_of_its_query(pid, seen)
+                            || self.is_for_the_only_standby(seen) =>
+                    {
                         over.min(seen.end())
                     }
                     false => seen.held_until().map_or(0, |held| held.min(over).min(seen.end())),

@@ -53,17 +53,23 @@ impl Causes {
         found: Take<'_>,
     ) {
         let sender = match self.who_ended(track, place) {
-            Ender::Woken(Waker::Process(by, start_ns)) => self.track_of(by, start_ns).map(|track| (by, track)),
+            Ender::Woken(Waker::Process(by, start_ns)) => {
+                self.track_of(by, start_ns).map(|track| (by, track))
+            }
             Ender::Nobody | Ender::Woken(Waker::Interrupt) => self.only_sender(),
             Ender::Held(_) => None,
         };
-        let Some((by, of_sender, to)) = sender.and_then(|(by, track)| Some((by, track, track.sends_to?))) else {
+        let Some((by, of_sender, to)) = sender.and_then(|(by, track)| Some((by, track, track.sends_to?)))
+        else {
             return self.follow_ender((pid, track, place), passes, chain, found);
         };
         let for_replay = track.seen[place].for_replay;
         for pass in passes {
             let one = pass..pass + 1;
-            match of_sender.seen_at(pass).filter(|seen| self.waits_for_other_end(seen)) {
+            match of_sender
+                .seen_at(pass)
+                .filter(|seen| self.waits_for_other_end(seen))
+            {
                 Some(seen) if chain.iter().all(|&(other, _)| other != by) => {
                     chain.push((by, seen.doing));
                     self.at_standby(by, to, for_replay, one, chain, found);

@@ -335,7 +335,14 @@ impl Database for PostgresDatabase {
 
     fn standby(&self, pid: u32) -> Option<database::Standby> {
         let replication = &self.places.as_ref()?.replication;
-        replication.sends(pid).then(|| replication::who_takes(pid, &self.standbys))
+        replication
+            .sends(pid)
+            .then(|| replication::who_takes(pid, &self.standbys))
+    }
+
+    fn standbys(&self) -> Vec<(u32, Option<u32>)> {
+        let both = |standby: &Standby| Some((standby.receiver?, standby.startup));
+        self.standbys.iter().filter_map(both).collect()
     }
 
     fn waits_for_replay(&self, pid: u32) -> Option<bool> {
@@ -364,7 +371,10 @@ impl Database for PostgresDatabase {
     fn look(&mut self, gone: bool) -> Option<Change> {
         if !gone {
             // All of them are looked at.
-            let changed = self.standbys.iter_mut().filter_map(|standby| standby.look().then_some(()));
+            let changed = self
+                .standbys
+                .iter_mut()
+                .filter_map(|standby| standby.look().then_some(()));
             return (changed.count() > 0).then_some(Change::Newcomers);
         }
         self.server = self.server.successor()?;

@@ -32,7 +32,9 @@ impl Replication {
 
     /// Whether a session sends the log to a standby.
     pub(super) fn sends(self, pid: u32) -> bool {
-        let pointer = self.sender.and_then(|address| memory::read_u64(pid, address).ok());
+        let pointer = self
+            .sender
+            .and_then(|address| memory::read_u64(pid, address).ok());
         pointer.is_some_and(|pointer| pointer != 0)
     }
 
@@ -47,7 +49,7 @@ impl Replication {
 }
 
 /// Who is at the other end of the connection of a session that sends the log. The two ends of a TCP connection have the same two
-/// addresses; of a Unix socket it is only known that the other end is on this host.
+/// addresses; of a Unix socket it is only known that the other end is on this host, and others find out who it is.
 pub(super) fn who_takes(sender: u32, standbys: &[Standby]) -> database::Standby {
     let ends = Connections::of(sender);
     let is_other_end = |connection: &Connection| ends.own.contains(&connection.reversed());

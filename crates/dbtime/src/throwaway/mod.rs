@@ -44,8 +44,8 @@ pub struct Options {
     pub parent_dir: Option<PathBuf>,
     /// Server settings, later ones win. `fsync` is off unless set here.
     pub settings: Vec<(String, String)>,
-    /// In place of an empty cluster a standby of the server to which this string connects, with what that has.
-    pub standby_of: Option<String>,
+    /// In place of an empty cluster a standby: a copy of this data directory, of a server that was stopped, which replays that one's log.
+    pub standby_of: Option<PathBuf>,
     /// Data checksums (the default of `initdb` depends on the version; here it does not).
     pub checksums: bool,
 }
@@ -57,10 +57,11 @@ impl Options {
         self
     }
 
-    /// Makes it a standby of the server to which this string connects.
-    pub fn standby_of(mut self, connection: &str) -> Options {
-        self.standby_of = Some(connection.to_string());
-        self
+    /// Makes it a standby of the server that has this data directory, and is stopped now; `connection` is the string with which it
+    /// connects when that runs again.
+    pub fn standby_of(mut self, data_dir: &Path, connection: &str) -> Options {
+        self.standby_of = Some(data_dir.to_path_buf());
+        self.set("primary_conninfo", connection)
     }
 
     /// Takes the server from this directory.
@@ -116,7 +117,7 @@ impl Cluster {
             home,
         };
         match &options.standby_of {
-            Some(connection) => cluster.copy(connection)?,
+            Some(data_dir) => cluster.copy(data_dir)?,
             None => cluster.initialise(options.checksums)?,
         }
         cluster.launch()?;
@@ -135,28 +136,29 @@ impl Cluster {
         } else if self.programs.major() >= 18 {
             initdb.arg("--no-data-checksums");
         }
-        self.run("initdb", initdb)
-    }
-
-    fn copy(&self, connection: &str) -> Result<()> {
-        let mut copy = self.server_command("pg_basebackup");
-        copy.args(["--no-sync", "--write-recovery-conf", "--checkpoint=fast", "--pgdata"])
-            .arg(&self.data_dir)
-            .arg("--dbname")
-            .arg(connection);
-        self.run("pg_basebackup", copy)
-    }
-
-    fn run(&self, name: &str, mut program: Command) -> Result<()> {
-        let output = program
+        let output = initdb
             .stdin(Stdio::null())
             .output()
-            .with_context(|| self.cannot_execute(name))?;
+            .with_context(|| self.cannot_execute("initdb"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            bail!("{name} failed ({}):\n{}", output.status, last_lines(&said));
+            bail!("initdb failed ({}):\n{}", output.status, last_lines(&said));
         }
         Ok(())
+    }
+
+    fn copy(&self, data_dir: &Path) -> Result<()> {
+        // As the owner of both; not every build has pg_basebackup.
+        let mut copy = Command::new("cp");
+        account::prepare(&mut copy, self.account.as_ref(), libc::SIGKILL);
+        copy.arg("-a").arg(data_dir).arg(&self.data_dir);
+        let copied = copy.current_dir(self.home.path()).status().context("cp")?;
+        if !copied.success() {
+            bail!("{} cannot be copied ({copied})", data_dir.display());
+        }
+        let signal = self.data_dir.join("standby.signal");
+        File::create(&signal).with_context(|| signal.display().to_string())?;
+        account::give(self.account.as_ref(), &signal)
     }
 
     /// Starts the server of a cluster that was stopped or killed; returns when it takes connections.

@@ -74,7 +74,9 @@ impl RootActivity {
             CauseKind::Session if last.is_some_and(|link| link.state == State::Runnable) => {
                 RootActivity::RunQueue
             }
-            CauseKind::Session if last.is_some_and(|link| link.state == State::Stopped) => RootActivity::Stopped,
+            CauseKind::Session if last.is_some_and(|link| link.state == State::Stopped) => {
+                RootActivity::Stopped
+            }
             CauseKind::Session => RootActivity::OnCpu,
             CauseKind::Client if last.is_some_and(|link| link.session_state.is_idle_in_transaction()) => {
                 RootActivity::IdleInTransaction
