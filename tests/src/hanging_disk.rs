@@ -11,7 +11,7 @@ use crate::LoopDevice;
 #[derive(Debug)]
 pub struct HangingDisk {
     directory: TempDir,
-    _device: LoopDevice,
+    device: LoopDevice,
 }
 
 impl HangingDisk {
@@ -24,10 +24,7 @@ impl HangingDisk {
         let directory = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
         run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(device.path()));
         run(Command::new("mount").arg(device.path()).arg(directory.path()));
-        Some(HangingDisk {
-            directory,
-            _device: device,
-        })
+        Some(HangingDisk { directory, device })
     }
 
     /// Whoever writes from now on hangs, and no signal ends that.
@@ -48,6 +45,13 @@ impl HangingDisk {
         run(Command::new("fsfreeze")
             .arg("--unfreeze")
             .arg(self.directory.path()));
+    }
+
+    /// Its device, `MAJOR:MINOR`.
+    pub fn device(&self) -> String {
+        let path = format!("/sys/block/{}/dev", self.device.name());
+        let text = std::fs::read_to_string(path).expect("sysfs");
+        text.trim().to_string()
     }
 
     /// A name on it.

@@ -24,14 +24,17 @@ mod process;
 mod program;
 mod recorded;
 mod recorder;
+mod replicated;
 mod report;
 mod sampling;
 mod screen;
 mod seen;
 mod servers;
 mod session;
+mod slow_disk;
 pub mod snapping;
 mod stand_in;
+mod wire;
 
 pub use block_trace::BlockTrace;
 pub use blocks::{BLOCK_BYTES, TableOfBlocks};
@@ -54,13 +57,16 @@ pub use process::{
 pub use program::{DebugFile, Programs, Running, run};
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
+pub use replicated::{Over, Replicated, Stopped};
 pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
 pub use sampling::{SampledSum, sampling_error};
 pub use screen::Screen;
 pub use seen::{MISSED_SWITCH, assert_seen};
 pub use servers::{Server, builds, distribution};
 pub use session::{Life, Session, Truth};
+pub use slow_disk::SlowDisk;
 pub use stand_in::{StandIn, WaitTruth, event};
+pub use wire::Wire;
 
 /// Ends the test, loudly, when this host cannot record.
 #[macro_export]

@@ -38,6 +38,7 @@ mod planted;
 mod privileges;
 mod proc_collector;
 mod reads;
+mod replication;
 mod rotation;
 mod safety;
 mod sched;

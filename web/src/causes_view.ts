@@ -106,7 +106,7 @@ export class CausesView {
   private who({ kind, link, sessions }: CauseNode): Node[] {
     const { of } = this;
     if (!link) {
-      const words = { session: "[not known]", unknown: "[not known]", device: "a device", timer: "a timer", client: "its own client", process: "a process outside of the database", prepared: "a prepared transaction, which no process has", "left out": "[left out of this page]" };
+      const words = { session: "[not known]", unknown: "[not known]", device: "a device", timer: "a timer", client: "its own client", process: "a process outside of the database", prepared: "a prepared transaction, which no process has", network: "the network", other_host: "another host, or the network", "left out": "[left out of this page]" };
       return [document.createTextNode(words[kind ?? "unknown"])];
     }
     const [session, statement] = link;
@@ -136,6 +136,7 @@ export class CausesView {
       case null:
         return `${wait}, waiting itself`;
       case "client":
+        if (of.waits[link[2]]!.label.endsWith(":RecoveryPause")) return `${wait}, until a client resumes it`;
         return sessionState.startsWith("idle in ") ? `${sessionState} (its client)` : "waiting for its client";
       case "device":
         return `${wait}, on a device`;
@@ -145,7 +146,12 @@ export class CausesView {
         return `${wait}, on a process outside of the database`;
       case "prepared":
         return `${wait}, on a prepared transaction`;
+      case "network":
+        return `${wait}, on the network`;
+      case "other_host":
+        return `${wait}, on another host or the network`;
       case "session":
+        if (of.states[link[4]] === "stopped") return "stopped by a signal";
         return of.state_groups[link[4]] === "queue" ? "waiting for a CPU" : "on a CPU";
       default:
         return `${wait}, further on [not known]`;

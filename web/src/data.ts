@@ -91,7 +91,7 @@ interface Dictionaries {
   left_out_ns: number;
   /** Why it is not known who was waited for. */
   no_causes: string | null;
-  cause_kinds: ("session" | "device" | "timer" | "client" | "process" | "prepared" | "unknown" | "left out")[];
+  cause_kinds: ("session" | "device" | "timer" | "client" | "process" | "prepared" | "network" | "other_host" | "unknown" | "left out")[];
   /** Kind, and places in links. */
   chains: number[][];
   /** Session, statement, wait, state of the session, state. */

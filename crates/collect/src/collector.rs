@@ -14,7 +14,7 @@ use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
 use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, SamplerKind, StackEnd, Tier, Wanted};
-use crate::causes::Causes;
+use crate::causes::{self, Causes};
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::{Change, Database, Member, Texts, WaitNames};
 use crate::ending::Ending;
@@ -102,6 +102,8 @@ pub struct Options {
     pub uprobes: bool,
     /// What is kept of the texts of statements.
     pub texts: Texts,
+    /// Data directories of standbys of a server, of which the processes that receive and replay its log are recorded too.
+    pub standbys: Vec<PathBuf>,
     /// Count what the kernel counts for every task: switches, faults, calls, bytes.
     pub task_counts: bool,
     /// Ask the server for what it counts itself; none: no connection is made.
@@ -125,6 +127,7 @@ impl Options {
             wakers: false,
             uprobes: false,
             texts: Texts::None,
+            standbys: Vec::new(),
             task_counts: false,
             connect: None,
             at_once: false,
@@ -216,12 +219,20 @@ pub struct Collector {
 /// # Errors
 /// There is none.
 pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectError> {
+    database_with_standbys(target, &[])
+}
+
+/// The same, with the processes of these standbys of it that receive and replay.
+fn database_with_standbys(target: &Target, standbys: &[PathBuf]) -> Result<Box<dyn Database>, CollectError> {
+    let whole =
+        |database: PostgresDatabase| Ok::<_, CollectError>(Box::new(database.with_standbys(standbys)?));
     Ok(match target {
+        Target::Oracle(_) if !standbys.is_empty() => return Err(CollectError::NoStandbyOf),
         Target::Oracle(map) => Box::new(Instance::read(map)?),
-        Target::OnlyServer => Box::new(PostgresDatabase::whole(Server::only()?)),
-        Target::Server(directory) => Box::new(PostgresDatabase::whole(Server::on(directory)?)),
-        Target::Process(pid) => Box::new(PostgresDatabase::of_session(*pid)?),
-        Target::AnyProcess(pid) => Box::new(PostgresDatabase::of_any_process(*pid)?),
+        Target::OnlyServer => whole(PostgresDatabase::whole(Server::only()?))?,
+        Target::Server(directory) => whole(PostgresDatabase::whole(Server::on(directory)?))?,
+        Target::Process(pid) => whole(PostgresDatabase::of_session(*pid)?)?,
+        Target::AnyProcess(pid) => whole(PostgresDatabase::of_any_process(*pid)?)?,
     })
 }
 
@@ -239,7 +250,7 @@ impl Collector {
         }
         let raised = Priority::raise(priority::BEGINNING);
         let cpu_at_start_ns = host::process_cpu_ns();
-        let database = database_of(&options.target)?;
+        let database = database_with_standbys(&options.target, &options.standbys)?;
         // Its process is started while there are no threads.
         let mut symbolizer = Symbolizer::new(ending);
         let mut unwinding = match options.mechanism {
@@ -423,6 +434,7 @@ impl Collector {
             let now_us = self.clock.wall_us(now);
             self.quality.samples += self.pool.settle(now_us, &mut self.rows, &self.held_locks);
             self.look_who_holds_locks(now);
+            self.look_who_has_the_log();
             if let Some(causes) = &mut self.causes {
                 causes.settle(now, false, self.clock, &mut self.rows.causes);
             }
@@ -459,6 +471,7 @@ impl Collector {
     /// As [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
         self.look_who_holds_locks(monotonic_ns());
+        self.look_who_has_the_log();
         self.engine.stop();
         self.take_clients_of_leaders();
         // All that is counted ends with the accounts; what waits in the ring may take a while.
@@ -499,6 +512,21 @@ impl Collector {
         if let Some(causes) = &mut self.causes {
             for (pid, holders) in self.database.blockers(&causes.waiting_for_locks()) {
                 causes.held(pid, now, &holders);
+            }
+        }
+    }
+
+    /// A session that sends the log to a standby waits for that as if it had nothing to do: who it is tells the other end of its
+    /// connection.
+    fn look_who_has_the_log(&mut self) {
+        let Some(causes) = &mut self.causes else {
+            return;
+        };
+        let may_come = !self.options.standbys.is_empty();
+        for (&pid, session) in &self.sessions {
+            let looks = session.end.is_none() && !session.is_client() && !causes.knows_standby(pid, may_come);
+            if looks && let Some(standby) = self.database.standby(pid) {
+                causes.sends_to(pid, standby, &self.database.standbys());
             }
         }
     }
@@ -696,7 +724,13 @@ impl Collector {
                     let moment = (sample.pass, sample.time_ns);
                     match (found, sample.off_cpu_state) {
                         (Some(found), Some(_)) => {
+                            let for_standby = causes::is_for_standby(&found.wait);
                             causes.off_cpu(sample.pid, moment, found, !sample.stack_torn);
+                            if for_standby
+                                && let Some(for_replay) = self.database.waits_for_replay(sample.pid)
+                            {
+                                causes.waits_for_replay(sample.pid, for_replay);
+                            }
                         }
                         (Some(found), None) => causes.on_cpu(sample.pid, sample.time_ns, found),
                         (None, _) => {}
@@ -755,6 +789,7 @@ impl Collector {
                     pid,
                     source,
                     role: self.database.role_of_children(),
+                    is_of_parent: true,
                 };
                 let identity = self.identity(id, slot, child);
                 let period_ns = 1_000_000_000 / u64::from(self.options.rate_hz);
@@ -1009,6 +1044,8 @@ impl Collector {
             .unwinding
             .as_mut()
             .map_or(0, |unwinding| unwinding.adopt(pid));
+        // A process of another server has its code elsewhere: it is unwound when its own map has been read.
+        let space = if member.is_of_parent { space } else { 0 };
         self.engine.watch(slot, (pid, 0), source, is_parent, space)?;
         if let Some(probes) = &self.probes {
             probes.watch(pid)?;
@@ -1144,6 +1181,7 @@ impl Collector {
             // As long as the parent lives it may have children that nobody tells of.
             None if !self.engine.sees_births() && self.is_parent_recorded() => self.take_up_newcomers(),
             None => Ok(()),
+            Some(Change::Newcomers) => self.take_up_newcomers(),
             Some(Change::Restarted(text)) => {
                 self.note(text);
                 self.held_locks.forget_addresses();

@@ -142,6 +142,8 @@ pub(crate) struct Member {
     pub(crate) pid: u32,
     pub(crate) source: WaitSource,
     pub(crate) role: Role,
+    /// False for a process of another server than the one whose children are recorded.
+    pub(crate) is_of_parent: bool,
 }
 
 /// Who has what a session waits for.
@@ -153,6 +155,19 @@ pub(crate) enum Holder {
     Prepared,
 }
 
+/// At the other end of the connection over which a session sends the server's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standby {
+    /// A server of which these processes are recorded: the one that receives, and the one that replays.
+    Recorded { receiver: u32, startup: Option<u32> },
+    /// A process of this host that is not recorded.
+    Process,
+    /// A process of another host.
+    OtherHost,
+    /// It cannot be seen who.
+    NotKnown,
+}
+
 /// What has become of a database.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -160,6 +175,8 @@ pub(crate) enum Change {
     Restarted(String),
     /// Its sessions, or names, are others than before; what there is to say about it.
     Sessions(Vec<String>),
+    /// There are processes to be recorded that nobody tells of.
+    Newcomers,
 }
 
 /// See the module.
@@ -224,6 +241,22 @@ pub(crate) trait Database {
     /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.
     fn blockers(&self, _waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {
         Vec::new()
+    }
+
+    /// Who has the log that a session sends; none for one that sends none.
+    fn standby(&self, _pid: u32) -> Option<Standby> {
+        None
+    }
+
+    /// The processes of standbys that are recorded: those that receive, with those that replay.
+    fn standbys(&self) -> Vec<(u32, Option<u32>)> {
+        Vec::new()
+    }
+
+    /// Whether a session that waits for a standby waits until that has replayed what it wrote, or only until it has it. None when
+    /// that cannot be told.
+    fn waits_for_replay(&self, _pid: u32) -> Option<bool> {
+        None
     }
 
     /// A session has ended.

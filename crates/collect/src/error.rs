@@ -16,6 +16,14 @@ pub enum CollectError {
     /// The data directory has no running server.
     #[error("{0}: no PostgreSQL server is running on this data directory")]
     NoServerOn(PathBuf),
+    /// What runs there is no standby of the server that is recorded.
+    #[error(
+        "--standby {0}: this is the server that is recorded, or one of another major version: give the data directory of a standby of it"
+    )]
+    NoStandby(PathBuf),
+    /// Standbys are PostgreSQL's.
+    #[error("--standby: only of a whole PostgreSQL server the standby can be recorded too")]
+    NoStandbyOf,
     /// The process does not exist.
     #[error("pid {0}: no such process")]
     NoProcess(u32),

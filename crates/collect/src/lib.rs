@@ -17,6 +17,7 @@ mod causes;
 mod clock;
 mod collector;
 mod confinement;
+mod connections;
 mod database;
 mod devices;
 mod dive;

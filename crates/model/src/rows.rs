@@ -278,7 +278,7 @@ pub struct CauseLink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CauseKind {
-    /// At a session that was not blocked: it ran, or waited for a CPU.
+    /// At a session that was not blocked: it ran, or waited for a CPU; or that somebody had stopped.
     Session,
     /// At a device: somebody slept for block I/O.
     Device,
@@ -290,19 +290,27 @@ pub enum CauseKind {
     Process,
     /// At a transaction that was prepared, and of which no process is left. Since 1.8.
     Prepared,
+    /// Between two servers that are both recorded and of which none had anything to do for it: what they send was on its way. Since
+    /// 1.12.
+    Network,
+    /// At a server on another host, or on the way there. Since 1.12.
+    #[serde(rename = "other_host")]
+    OtherHost,
     /// It is not known.
     Unknown,
 }
 
 impl CauseKind {
     /// Every kind.
-    pub const ALL: [CauseKind; 7] = [
+    pub const ALL: [CauseKind; 9] = [
         CauseKind::Session,
         CauseKind::Device,
         CauseKind::Timer,
         CauseKind::Client,
         CauseKind::Process,
         CauseKind::Prepared,
+        CauseKind::Network,
+        CauseKind::OtherHost,
         CauseKind::Unknown,
     ];
 
@@ -315,6 +323,8 @@ impl CauseKind {
             CauseKind::Client => "client",
             CauseKind::Process => "process",
             CauseKind::Prepared => "prepared",
+            CauseKind::Network => "network",
+            CauseKind::OtherHost => "other_host",
             CauseKind::Unknown => "unknown",
         }
     }

@@ -38,6 +38,10 @@ impl BackendType {
     pub const POSTMASTER: &'static str = "postmaster";
     /// A process that is no database's (`record --process`): it has no wait events.
     pub const PROCESS: &'static str = "process";
+    /// The process of a standby that receives the log of another server.
+    pub const WAL_RECEIVER: &'static str = "walreceiver";
+    /// The process of a standby that replays it.
+    pub const STARTUP: &'static str = "startup";
     /// The process ended before it could be asked.
     pub const UNKNOWN: &'static str = "unknown";
 

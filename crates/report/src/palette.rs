@@ -81,6 +81,9 @@ pub(crate) fn of_root(activity: RootActivity) -> &'static str {
         RootActivity::Timer => "#c9b8a0",
         RootActivity::Process => "#8a6fb3",
         RootActivity::Prepared => "#8e2f4f",
+        RootActivity::Stopped => "#4a4a4a",
+        RootActivity::Network => "#2f9c95",
+        RootActivity::OtherHost => "#7a8f3c",
         RootActivity::Unknown => NOT_KNOWN,
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use dbtime_model::{CauseKind, NO_STACK, State, StateGroup};
 
+use super::replication::PAUSED;
 use super::track::{Doing, Held, HeldBy, Seen, Track, Waker};
 use super::{ACTIVITY, Causes, LOCK};
 use crate::clock::Clock;
@@ -28,7 +29,7 @@ pub(super) struct Followed {
 
 /// How a wait ended.
 #[derive(Clone, Copy)]
-enum Ender<'a> {
+pub(super) enum Ender<'a> {
     /// It goes on, or the one that waited has ended.
     Nobody,
     Woken(Waker),
@@ -37,7 +38,7 @@ enum Ender<'a> {
 }
 
 /// Takes passes that lead to the same: the kind of the cause, and who was waited for, by pid.
-type Take<'a> = &'a mut dyn FnMut(Range<u32>, CauseKind, &[(u32, Doing)]);
+pub(super) type Take<'a> = &'a mut dyn FnMut(Range<u32>, CauseKind, &[(u32, Doing)]);
 
 impl Causes {
     /// Follows all passes in which a session was found in this place of its track.
@@ -90,6 +91,9 @@ impl Causes {
         chain: &mut Vec<(u32, Doing)>,
         found: Take<'_>,
     ) {
+        if self.waits_for_standby(&track.seen[place]) {
+            return self.follow_to_standby((pid, track, place), passes, chain, found);
+        }
         if !self.is_for_others_of_its_query(pid, &track.seen[place]) {
             return self.follow_ender((pid, track, place), passes, chain, found);
         }
@@ -104,7 +108,7 @@ impl Causes {
     }
 
     /// Hands on what passes lead to in which one waited for whoever had a lock, or ended the wait.
-    fn follow_ender(
+    pub(super) fn follow_ender(
         &self,
         (pid, track, place): (u32, &Track, usize),
         passes: Range<u32>,
@@ -155,7 +159,7 @@ impl Causes {
         found(rest, kind, chain);
     }
 
-    fn track_of(&self, pid: u32, start_ns: u64) -> Option<&Track> {
+    pub(super) fn track_of(&self, pid: u32, start_ns: u64) -> Option<&Track> {
         self.tracks.get(&pid).filter(|track| track.start_ns == start_ns)
     }
 
@@ -187,7 +191,7 @@ impl Causes {
     }
 
     /// Hands on what passes lead to in which one waited for this session.
-    fn follow_session(
+    pub(super) fn follow_session(
         &self,
         pid: u32,
         (by, of_waker): (u32, &Track),
@@ -214,7 +218,11 @@ impl Causes {
             let is_blocked = other.doing.state.group() == Some(StateGroup::Blocked);
             let wait = self.waits.get(other.doing.wait);
             match (is_blocked, wait.idle) {
+                // Whatever it is in: it was not let run.
+                _ if other.doing.state == State::Stopped => found(part, CauseKind::Session, chain),
                 (false, _) => found(part, CauseKind::Session, chain),
+                // Somebody has to say that replay may go on.
+                (true, _) if &*wait.event == PAUSED => found(part, CauseKind::Client, chain),
                 // It has no client, and was asked already. One of its like may have had to hand the work on; else both were seen
                 // at different moments.
                 (true, true) if &*wait.class == ACTIVITY => match self.like_that_gave_work(other) {
@@ -286,7 +294,7 @@ impl Causes {
     }
 
     /// Who ended the wait of which this is a sleep: an interrupt may have cut it, and it went on.
-    fn who_ended<'a>(&self, track: &'a Track, place: usize) -> Ender<'a> {
+    pub(super) fn who_ended<'a>(&self, track: &'a Track, place: usize) -> Ender<'a> {
         let seen = &track.seen[place];
         let Some(waker) = seen.woken else {
             return Ender::Nobody;

@@ -7,6 +7,7 @@
 
 mod follow;
 mod parallel;
+mod replication;
 #[cfg(test)]
 mod tests;
 mod track;
@@ -18,10 +19,11 @@ use dbtime_model::{
 };
 
 use crate::clock::Clock;
-use crate::database::Holder;
+use crate::database::{Holder, Standby};
 use follow::Followed;
+pub(crate) use replication::is_for_standby;
 pub(crate) use track::Waker;
-use track::{Doing, HeldBy, Seen, Track};
+use track::{Doing, HeldBy, Seen, SendsTo, Track};
 
 /// Sessions report once a second how long their rows held.
 const SETTLED_AFTER_NS: u64 = 2_500_000_000;
@@ -189,6 +191,52 @@ impl Causes {
         }
     }
 
+    /// What it was found in last lasts until a standby has replayed the log, or only until it has it.
+    pub(crate) fn waits_for_replay(&mut self, pid: u32, for_replay: bool) {
+        if let Some(seen) = self.tracks.get_mut(&pid).and_then(|track| track.seen.back_mut()) {
+            seen.for_replay = Some(for_replay);
+        }
+    }
+
+    /// Whether it is known to whom it sends the log. `may_come`: standbys are recorded, and one may be met later.
+    pub(crate) fn knows_standby(&self, pid: u32, may_come: bool) -> bool {
+        match self.tracks.get(&pid).and_then(|track| track.sends_to) {
+            None | Some(SendsTo::NotKnown) => false,
+            Some(SendsTo::Process | SendsTo::Standby(_, None)) => !may_come,
+            Some(SendsTo::Standby(_, Some(_)) | SendsTo::OtherHost) => true,
+        }
+    }
+
+    /// It sends the log to this one. `recorded`: processes of standbys that receive, with those that replay. Of a Unix socket nobody says
+    /// who is at the other end; who wakes the session is: another server can do so in no other way.
+    pub(crate) fn sends_to(&mut self, pid: u32, standby: Standby, recorded: &[(u32, Option<u32>)]) {
+        let process = |pid| Some((pid, self.tracks.get(&pid)?.start_ns));
+        let wakes = |receiver: u32| {
+            let mut seen = self.tracks.get(&pid).into_iter().flat_map(|track| &track.seen);
+            seen.any(|seen| matches!(seen.woken, Some(Waker::Process(by, _)) if by == receiver))
+        };
+        let standby = match standby {
+            Standby::Process => match recorded.iter().find(|(receiver, _)| wakes(*receiver)) {
+                Some(&(receiver, startup)) => Standby::Recorded { receiver, startup },
+                None => Standby::Process,
+            },
+            other => other,
+        };
+        let to = match standby {
+            Standby::Recorded { receiver, startup } => match process(receiver) {
+                Some(receiver) => SendsTo::Standby(receiver, startup.and_then(process)),
+                // It is met soon.
+                None => SendsTo::NotKnown,
+            },
+            Standby::Process => SendsTo::Process,
+            Standby::OtherHost => SendsTo::OtherHost,
+            Standby::NotKnown => SendsTo::NotKnown,
+        };
+        if let Some(track) = self.tracks.get_mut(&pid) {
+            track.sends_to = Some(to);
+        }
+    }
+
     /// It has ended.
     pub(crate) fn end(&mut self, pid: u32, now: u64) {
         if let Some(track) = self.tracks.get_mut(&pid) {
@@ -225,8 +273,13 @@ impl Causes {
                 // A wait that goes on is followed as far as it is known who had the lock: it may outlast what is remembered.
                 let end = match is_over {
                     true => seen.end(),
-                    // A leader may wait for its workers as long.
-                    false if self.is_for_others_of_its_query(pid, seen) => over.min(seen.end()),
+                    // A leader may wait for its workers as long, and a commit for the only standby.
+                    false
+                        if self.is_for_others_of_its_query(pid, seen)
+                            || self.is_for_the_only_standby(seen) =>
+                    {
+                        over.min(seen.end())
+                    }
                     false => seen.held_until().map_or(0, |held| held.min(over).min(seen.end())),
                 };
                 if self.is_blocked(&seen.doing) && seen.followed < end {

@@ -392,3 +392,151 @@ fn a_background_process_without_work_waits_for_its_like_that_hands_it_on() {
         assert_eq!(settled(&mut causes), [(1, CauseKind::Unknown, vec![2], 1)]);
     }
 }
+
+fn no_work(session: u64, event: &str) -> Found {
+    found(session, ("Activity", event, true), State::Sleep)
+}
+
+/// 1 commits in passes 10 to 29, until 2 wakes it, which sends the log to a standby: 3 receives there and flushes in passes 15 to 19,
+/// 4 replays and reads in passes 20 to 24.
+fn replicated(for_replay: Option<bool>, to: Standby, ends: bool) -> Causes {
+    let mut causes = four();
+    let idle = [
+        (2, "WalSenderMain"),
+        (3, "WalReceiverMain"),
+        (4, "RecoveryWalStream"),
+    ];
+    for (pid, event) in idle {
+        causes.off_cpu(pid, moment(5), no_work(pid.into(), event), true);
+    }
+    causes.repeat(2, 40);
+    causes.repeat(3, 9);
+    causes.repeat(4, 14);
+    causes.sends_to(2, to, &[]);
+    causes.off_cpu(
+        1,
+        moment(10),
+        found(1, ("IPC", "SyncRep", false), State::Sleep),
+        true,
+    );
+    causes.repeat(1, 19);
+    if let Some(for_replay) = for_replay {
+        causes.waits_for_replay(1, for_replay);
+    }
+    causes.off_cpu(
+        3,
+        moment(15),
+        found(3, ("IO", "WALSync", false), State::Disk),
+        true,
+    );
+    causes.repeat(3, 4);
+    causes.off_cpu(
+        4,
+        moment(20),
+        found(4, ("IO", "DataFileRead", false), State::Disk),
+        true,
+    );
+    causes.off_cpu(3, moment(20), no_work(3, "WalReceiverMain"), true);
+    causes.repeat(3, 20);
+    causes.repeat(4, 4);
+    causes.off_cpu(4, moment(25), no_work(4, "RecoveryWalStream"), true);
+    causes.repeat(4, 20);
+    if ends {
+        causes.woken(1, moment(29).1 + 1, Waker::Process(2, 7));
+    }
+    causes
+}
+
+const STANDBY: Standby = Standby::Recorded {
+    receiver: 3,
+    startup: Some(4),
+};
+
+#[test]
+fn a_commit_waits_for_what_its_standby_does_and_for_the_network() {
+    let of = |causes: &mut Causes| -> Vec<_> {
+        let of_commit = settled(causes).into_iter().filter(|(of, ..)| *of == 1);
+        of_commit
+            .map(|(_, kind, chain, samples)| (kind, chain, samples))
+            .collect()
+    };
+    // Whether it has ended or goes on: there is one alone that sends the log.
+    for ends in [true, false] {
+        assert_eq!(
+            of(&mut replicated(Some(false), STANDBY, ends)),
+            [
+                (CauseKind::Device, vec![2, 3], 5),
+                (CauseKind::Network, vec![2, 3], 15)
+            ]
+        );
+        assert_eq!(
+            of(&mut replicated(Some(true), STANDBY, ends)),
+            [
+                (CauseKind::Device, vec![2, 3], 5),
+                (CauseKind::Device, vec![2, 3, 4], 5),
+                (CauseKind::Network, vec![2, 3], 10)
+            ]
+        );
+    }
+    // How far the log has to come is not known.
+    assert_eq!(
+        of(&mut replicated(None, STANDBY, true)),
+        [
+            (CauseKind::Device, vec![2, 3], 5),
+            (CauseKind::Unknown, vec![2, 3], 15)
+        ]
+    );
+    for (to, kind) in [
+        (Standby::Process, CauseKind::Process),
+        (Standby::OtherHost, CauseKind::OtherHost),
+        (Standby::NotKnown, CauseKind::Unknown),
+    ] {
+        assert_eq!(of(&mut replicated(Some(false), to, true)), [(kind, vec![2], 20)]);
+    }
+    // Over a Unix socket it is found by who wakes the one that sends.
+    let mut causes = replicated(Some(false), Standby::Process, true);
+    causes.woken(2, moment(45).1, Waker::Process(3, 7));
+    causes.sends_to(2, Standby::Process, &[(8, None), (3, Some(4))]);
+    assert_eq!(
+        of(&mut causes),
+        [
+            (CauseKind::Device, vec![2, 3], 5),
+            (CauseKind::Network, vec![2, 3], 15)
+        ]
+    );
+    // Of several that send it, it is not known before one wakes it for which it waits.
+    let mut causes = replicated(Some(false), STANDBY, false);
+    causes.know(9, 7);
+    causes.sends_to(9, Standby::OtherHost, &[]);
+    assert_eq!(of(&mut causes), [(CauseKind::Unknown, vec![], 20)]);
+}
+
+#[test]
+fn a_standby_that_is_stopped_or_paused_is_the_cause_itself() {
+    let stopped = Found {
+        state: State::Stopped,
+        ..no_work(3, "WalReceiverMain")
+    };
+    let paused = found(4, ("IPC", "RecoveryPause", false), State::Sleep);
+    for (place, does, kind) in [(3, stopped, CauseKind::Session), (4, paused, CauseKind::Client)] {
+        let mut causes = four();
+        causes.off_cpu(2, moment(5), no_work(2, "WalSenderMain"), true);
+        causes.off_cpu(3, moment(5), no_work(3, "WalReceiverMain"), true);
+        causes.off_cpu(4, moment(5), no_work(4, "RecoveryWalStream"), true);
+        causes.off_cpu(place, moment(6), does, true);
+        (2..=4).for_each(|pid| causes.repeat(pid, 40));
+        causes.sends_to(2, STANDBY, &[]);
+        causes.off_cpu(
+            1,
+            moment(10),
+            found(1, ("IPC", "SyncRep", false), State::Sleep),
+            true,
+        );
+        causes.repeat(1, 9);
+        causes.waits_for_replay(1, true);
+        causes.woken(1, moment(19).1 + 1, Waker::Process(2, 7));
+        let chain = (2..=u64::from(place)).collect();
+        let samples = settled(&mut causes);
+        assert!(samples.contains(&(1, kind, chain, 10)), "{samples:?}");
+    }
+}

@@ -57,6 +57,17 @@ pub(super) struct Held {
     pub(super) until: u32,
 }
 
+/// At the other end of the connection over which a session sends the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SendsTo {
+    /// Two processes with these pids and starts: who receives, and who replays.
+    Standby((u32, u64), Option<(u32, u64)>),
+    /// A process of this host that is not recorded.
+    Process,
+    OtherHost,
+    NotKnown,
+}
+
 /// It was found doing this in so many passes in a row.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
@@ -68,6 +79,8 @@ pub(super) struct Seen {
     pub(super) woken: Option<Waker>,
     /// In order.
     held: Vec<Held>,
+    /// Of a wait for a standby: it lasts until that has replayed the log. None: not known.
+    pub(super) for_replay: Option<bool>,
     /// Passes before this one have been followed already.
     pub(super) followed: u32,
     /// The kernel's time in run queues has been held against it.
@@ -87,6 +100,7 @@ impl Seen {
             doing,
             woken: None,
             held: Vec::new(),
+            for_replay: None,
             followed: pass,
             is_judged: false,
             passes_told: None,
@@ -145,6 +159,8 @@ pub(super) struct Track {
     pub(super) ended_ns: Option<u64>,
     /// Pid of the session that it works for: it is a parallel worker.
     pub(super) leader: Option<u32>,
+    /// It sends the log to a standby.
+    pub(super) sends_to: Option<SendsTo>,
     /// In which it waits when it has no work: it is a background process.
     pub(super) without_work: Option<u16>,
     pub(super) seen: VecDeque<Seen>,

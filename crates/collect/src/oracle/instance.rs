@@ -120,6 +120,7 @@ impl Instance {
                 pid: session.pid,
                 source,
                 role: Role::Known(Rc::new(description(session, &map.instance))),
+                is_of_parent: true,
             });
         }
         self.tell("not recorded", skipped);
@@ -238,6 +239,7 @@ impl Database for Instance {
             target: format!("{} by {}", self.name, self.path.display()),
             statement_ids: String::new(),
             held_locks: false,
+            ..DatabaseMeta::default()
         }
     }
 

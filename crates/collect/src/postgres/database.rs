@@ -1,6 +1,7 @@
 //! A PostgreSQL server, one of its sessions, or a process that is no database's, as the collector records it.
 
 use std::cell::OnceCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,12 +14,14 @@ use super::connection::Connect;
 use super::held_locks::ServerLocks;
 use super::locks::LockTable;
 use super::normal::normalised;
+use super::replication::{self, Replication};
+use super::standby::Standby;
 use super::statistics::ServerStatistics;
 use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::clock::Clock;
-use crate::database::{Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
+use crate::database::{self, Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
 use crate::session::Role;
@@ -40,6 +43,8 @@ pub(crate) struct PostgresDatabase {
     with_children: bool,
     /// None = it is no server.
     places: Option<Places>,
+    /// Servers that take its log, and are recorded with it.
+    standbys: Vec<Standby>,
 }
 
 /// Where the sessions of a server keep what is read of them.
@@ -49,6 +54,8 @@ struct Places {
     status: Result<BackendStatus, &'static str>,
     /// Where they list the LWLocks that they have, or why that is not known.
     held_locks: Result<ServerLocks, &'static str>,
+    /// Where they say what they send to standbys.
+    replication: Replication,
     /// Looked for when a session waits for a lock: by then there are sessions to look at. None inside = it cannot be read.
     locks: OnceCell<Option<LockTable>>,
 }
@@ -56,18 +63,20 @@ struct Places {
 impl Places {
     /// As the executable of the server whose postmaster this is tells, looked at in these processes of it.
     fn of(postmaster: u32, processes: &[u32]) -> Places {
-        let (transactions, status, held_locks) = match Executable::of(postmaster) {
+        let (transactions, status, held_locks, replication) = match Executable::of(postmaster) {
             Ok(executable) => (
                 Transactions::of(&executable),
                 BackendStatus::of(postmaster, &executable, processes),
                 ServerLocks::of(postmaster, &executable),
+                Replication::of(&executable),
             ),
-            Err(_) => (None, Err(NOT_READ), Err(NOT_READ)),
+            Err(_) => (None, Err(NOT_READ), Err(NOT_READ), Replication::default()),
         };
         Places {
             transactions,
             status,
             held_locks,
+            replication,
             locks: OnceCell::new(),
         }
     }
@@ -96,7 +105,22 @@ impl PostgresDatabase {
             server,
             only: None,
             with_children: true,
+            standbys: Vec::new(),
         }
+    }
+
+    /// The same, with the processes of these standbys of it (data directories) that receive and replay.
+    ///
+    /// # Errors
+    /// There is no such standby.
+    pub(crate) fn with_standbys(mut self, directories: &[PathBuf]) -> Result<PostgresDatabase, CollectError> {
+        if !directories.is_empty() && (self.only.is_some() || !self.server.has_waits()) {
+            return Err(CollectError::NoStandbyOf);
+        }
+        for directory in directories {
+            self.standbys.push(Standby::on(directory, &self.server)?);
+        }
+        Ok(self)
     }
 
     /// A session, or its whole server when it is the postmaster.
@@ -113,6 +137,7 @@ impl PostgresDatabase {
             server,
             only: Some(pid),
             with_children: false,
+            standbys: Vec::new(),
         })
     }
 
@@ -142,6 +167,7 @@ impl PostgresDatabase {
             only: Some(pid),
             with_children: true,
             places: None,
+            standbys: Vec::new(),
         })
     }
 
@@ -166,6 +192,7 @@ impl PostgresDatabase {
             pid,
             source: self.source(),
             role,
+            is_of_parent: true,
         }
     }
 }
@@ -181,6 +208,11 @@ impl Database for PostgresDatabase {
                 Some(pid) => format!("pid {pid}"),
                 None => "server".to_string(),
             },
+            standbys: self
+                .standbys
+                .iter()
+                .map(|standby| standby.data_directory().to_string_lossy().into_owned())
+                .collect(),
             statement_ids: self.statement_ids().to_string(),
             held_locks: self.server_locks().is_some(),
         }
@@ -222,6 +254,14 @@ impl Database for PostgresDatabase {
         // The parent first, so that no child is missed.
         let mut members = vec![self.member(self.server.postmaster)];
         members.extend(self.server.children().into_iter().map(|pid| self.member(pid)));
+        for standby in &self.standbys {
+            members.extend(standby.processes().map(|pid| Member {
+                pid,
+                source: standby.source(),
+                role: Role::Backend,
+                is_of_parent: false,
+            }));
+        }
         members
     }
 
@@ -293,6 +333,22 @@ impl Database for PostgresDatabase {
         }
     }
 
+    fn standby(&self, pid: u32) -> Option<database::Standby> {
+        let replication = &self.places.as_ref()?.replication;
+        replication
+            .sends(pid)
+            .then(|| replication::who_takes(pid, &self.standbys))
+    }
+
+    fn standbys(&self) -> Vec<(u32, Option<u32>)> {
+        let both = |standby: &Standby| Some((standby.receiver?, standby.startup));
+        self.standbys.iter().filter_map(both).collect()
+    }
+
+    fn waits_for_replay(&self, pid: u32) -> Option<bool> {
+        self.places.as_ref()?.replication.waits_for_replay(pid)
+    }
+
     fn lock_name(&self, lock: RawLock) -> LockName {
         let (names, _) = WaitEventNames::for_major(self.server.major);
         let name = names.decode(LWLOCK | u32::from(lock.kind));
@@ -314,7 +370,12 @@ impl Database for PostgresDatabase {
 
     fn look(&mut self, gone: bool) -> Option<Change> {
         if !gone {
-            return None;
+            // All of them are looked at.
+            let changed = self
+                .standbys
+                .iter_mut()
+                .filter_map(|standby| standby.look().then_some(()));
+            return (changed.count() > 0).then_some(Change::Newcomers);
         }
         self.server = self.server.successor()?;
         let places = Places::of_new(self.server.postmaster, &self.server.children());

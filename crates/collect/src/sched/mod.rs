@@ -175,6 +175,7 @@ impl SwitchCollector {
                         pid,
                         source: crate::database::WaitSource::None,
                         role: self.database.role_of_children(),
+                        is_of_parent: true,
                     };
                     self.adopt(&child, start_ns);
                 }

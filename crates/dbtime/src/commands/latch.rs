@@ -67,6 +67,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         collect: Options {
             texts: arguments.texts.text.into(),
+            standbys: Vec::new(),
             at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },

@@ -33,6 +33,10 @@ pub struct RecordArguments {
     /// Whom
     #[command(flatten)]
     target: TargetOptions,
+    /// Also record what receives and replays on this standby of the server, on the same host: commits that wait for it are followed
+    /// there. May be given several times
+    #[arg(long, value_name = "DATADIR", conflicts_with_all = ["process", "oracle"])]
+    standby: Vec<PathBuf>,
     /// For how long
     #[command(flatten)]
     stop: StopAfter,
@@ -106,6 +110,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             wakers: arguments.wakers,
             uprobes: arguments.uprobes,
             texts: arguments.text.into(),
+            standbys: arguments.standby.clone(),
             task_counts: arguments.statistics,
             connect: arguments.server.connect.clone(),
             at_once: false,

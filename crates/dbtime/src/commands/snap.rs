@@ -117,6 +117,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             texts: arguments.texts.text.into(),
             task_counts: true,
             connect: arguments.statistics.connect.clone(),
+            standbys: Vec::new(),
             at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },

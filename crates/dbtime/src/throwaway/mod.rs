@@ -44,6 +44,8 @@ pub struct Options {
     pub parent_dir: Option<PathBuf>,
     /// Server settings, later ones win. `fsync` is off unless set here.
     pub settings: Vec<(String, String)>,
+    /// In place of an empty cluster a standby: a copy of this data directory, of a server that was stopped, which replays that one's log.
+    pub standby_of: Option<PathBuf>,
     /// Data checksums (the default of `initdb` depends on the version; here it does not).
     pub checksums: bool,
 }
@@ -53,6 +55,13 @@ impl Options {
     pub fn set(mut self, name: &str, value: &str) -> Options {
         self.settings.push((name.to_string(), value.to_string()));
         self
+    }
+
+    /// Makes it a standby of the server that has this data directory, and is stopped now; `connection` is the string with which it
+    /// connects when that runs again.
+    pub fn standby_of(mut self, data_dir: &Path, connection: &str) -> Options {
+        self.standby_of = Some(data_dir.to_path_buf());
+        self.set("primary_conninfo", connection)
     }
 
     /// Takes the server from this directory.
@@ -107,7 +116,10 @@ impl Cluster {
             _socket_home: socket_home,
             home,
         };
-        cluster.initialise(options.checksums)?;
+        match &options.standby_of {
+            Some(data_dir) => cluster.copy(data_dir)?,
+            None => cluster.initialise(options.checksums)?,
+        }
         cluster.launch()?;
         Ok(cluster)
     }
@@ -133,6 +145,20 @@ impl Cluster {
             bail!("initdb failed ({}):\n{}", output.status, last_lines(&said));
         }
         Ok(())
+    }
+
+    fn copy(&self, data_dir: &Path) -> Result<()> {
+        // As the owner of both; not every build has pg_basebackup.
+        let mut copy = Command::new("cp");
+        account::prepare(&mut copy, self.account.as_ref(), libc::SIGKILL);
+        copy.arg("-a").arg(data_dir).arg(&self.data_dir);
+        let copied = copy.current_dir(self.home.path()).status().context("cp")?;
+        if !copied.success() {
+            bail!("{} cannot be copied ({copied})", data_dir.display());
+        }
+        let signal = self.data_dir.join("standby.signal");
+        File::create(&signal).with_context(|| signal.display().to_string())?;
+        account::give(self.account.as_ref(), &signal)
     }
 
     /// Starts the server of a cluster that was stopped or killed; returns when it takes connections.

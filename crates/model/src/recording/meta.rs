@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.11";
+pub const SCHEMA_VERSION: &str = "1.12";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -73,6 +73,9 @@ pub struct DatabaseMeta {
     pub executable: String,
     /// What was asked for: `server`, or `pid N`.
     pub target: String,
+    /// Data directories of the standbys of which the processes that receive and replay are recorded too. Since 1.12.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standbys: Vec<String>,
     /// What the ids of statements are: the server's own (`query_id`), or dbtime's number of the text where that gives none
     /// (`fingerprint`); empty = not known, and then the server's own: before 1.9 there were no others. Since 1.9.
     pub statement_ids: String,

@@ -39,6 +39,12 @@ pub enum RootActivity {
     Process,
     /// It waited for a prepared transaction.
     Prepared,
+    /// A signal had stopped it.
+    Stopped,
+    /// It waited for what was on its way over the network.
+    Network,
+    /// It waited for another host.
+    OtherHost,
     /// It is not known.
     Unknown,
 }
@@ -55,6 +61,9 @@ impl RootActivity {
             RootActivity::Timer => "on a timer",
             RootActivity::Process => "on a process outside of the database",
             RootActivity::Prepared => "on a prepared transaction",
+            RootActivity::Stopped => "stopped by a signal",
+            RootActivity::Network => "on the network",
+            RootActivity::OtherHost => "on another host or the network",
             RootActivity::Unknown => "[not known]",
         }
     }
@@ -65,6 +74,9 @@ impl RootActivity {
             CauseKind::Session if last.is_some_and(|link| link.state == State::Runnable) => {
                 RootActivity::RunQueue
             }
+            CauseKind::Session if last.is_some_and(|link| link.state == State::Stopped) => {
+                RootActivity::Stopped
+            }
             CauseKind::Session => RootActivity::OnCpu,
             CauseKind::Client if last.is_some_and(|link| link.session_state.is_idle_in_transaction()) => {
                 RootActivity::IdleInTransaction
@@ -74,6 +86,8 @@ impl RootActivity {
             CauseKind::Timer => RootActivity::Timer,
             CauseKind::Process => RootActivity::Process,
             CauseKind::Prepared => RootActivity::Prepared,
+            CauseKind::Network => RootActivity::Network,
+            CauseKind::OtherHost => RootActivity::OtherHost,
             CauseKind::Unknown => RootActivity::Unknown,
         }
     }

@@ -10,6 +10,8 @@ pub(crate) fn no_session(kind: CauseKind) -> &'static str {
         CauseKind::Client => "its own client",
         CauseKind::Process => "a process outside of the database",
         CauseKind::Prepared => "a prepared transaction, which no process has",
+        CauseKind::Network => "the network",
+        CauseKind::OtherHost => "another host, or the network",
         CauseKind::Session | CauseKind::Unknown => "[not known]",
     }
 }
@@ -26,16 +28,25 @@ pub(crate) fn doing(
         Some(CauseKind::Client) if session_state.is_idle_in_transaction() => {
             format!("{session_state} (its client)")
         }
+        Some(CauseKind::Client) if is_replay_paused(wait) => format!("{wait}, until a client resumes it"),
         Some(CauseKind::Client) => "waiting for its client".to_string(),
         Some(CauseKind::Device) => format!("{wait}, on a device"),
         Some(CauseKind::Timer) => format!("{wait}, on a timer"),
         Some(CauseKind::Process) => format!("{wait}, on a process outside of the database"),
         Some(CauseKind::Prepared) => format!("{wait}, on a prepared transaction"),
+        Some(CauseKind::Network) => format!("{wait}, on the network"),
+        Some(CauseKind::OtherHost) => format!("{wait}, on another host or the network"),
         Some(CauseKind::Unknown) => format!("{wait}, further on [not known]"),
         None if state.group() == Some(StateGroup::Blocked) => format!("{wait}, behind another session"),
         Some(CauseKind::Session) | None => match state {
             State::Runnable => "waiting for a CPU".to_string(),
+            State::Stopped => "stopped by a signal".to_string(),
             _ => "on a CPU".to_string(),
         },
     }
+}
+
+/// Whether it is the wait of a standby of which somebody has paused the replay: its `client` is whoever has to resume it.
+fn is_replay_paused(wait: &Wait) -> bool {
+    wait.event.as_ref() == "RecoveryPause"
 }

@@ -194,7 +194,7 @@ pub(super) fn named(
 fn says_something(cause: &CausePart) -> bool {
     match cause.kind {
         CauseKind::Unknown => false,
-        CauseKind::Process | CauseKind::Prepared => true,
+        CauseKind::Process | CauseKind::Prepared | CauseKind::Network | CauseKind::OtherHost => true,
         CauseKind::Session | CauseKind::Client | CauseKind::Device | CauseKind::Timer => cause.root.is_some(),
     }
 }
@@ -224,7 +224,12 @@ fn behind(cause: &CauseChange) -> String {
     let mut was = doing(Some(part.kind), root.session_state, &root.wait, root.state);
     if matches!(
         part.kind,
-        CauseKind::Device | CauseKind::Timer | CauseKind::Process | CauseKind::Prepared
+        CauseKind::Device
+            | CauseKind::Timer
+            | CauseKind::Process
+            | CauseKind::Prepared
+            | CauseKind::Network
+            | CauseKind::OtherHost
     ) {
         was = format!("in {was}");
     }

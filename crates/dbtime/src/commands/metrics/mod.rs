@@ -63,6 +63,7 @@ pub(super) fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         collect: Options {
             mechanism,
+            standbys: Vec::new(),
             at_once: true,
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },

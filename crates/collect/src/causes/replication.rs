@@ -1,0 +1,132 @@
+//! What a commit waits for that waits for a standby: the process that sends the log there wakes it when the standby has answered, and
+//! waits for that answer as if it had nothing to do. So it is looked at the other end of its connection, whether the one that
+//! receives was at work, or, where the log has to be replayed, the one that replays. Where none of them was, what they send each
+//! other was on its way.
+//!
+//! It rests on time, not on positions in the log: whatever the standby was doing at the moment counts, also for earlier commits.
+
+use std::ops::Range;
+
+use dbtime_model::{CauseKind, State, Wait};
+
+use super::follow::{Ender, Take};
+use super::track::{Doing, Seen, SendsTo, Track, Waker};
+use super::{ACTIVITY, Causes};
+
+/// In which a commit waits for a standby: the class, and the event.
+const FOR_STANDBY: (&str, &str) = ("IPC", "SyncRep");
+/// In which replay waits that somebody has paused.
+pub(super) const PAUSED: &str = "RecoveryPause";
+/// Class of waits for the other end of a connection.
+const CLIENT: &str = "Client";
+
+/// Whether it is the wait event of a commit that waits for a standby.
+pub(crate) fn is_for_standby(wait: &Wait) -> bool {
+    (&*wait.class, &*wait.event) == FOR_STANDBY
+}
+
+impl Causes {
+    /// Whether it is a commit that waits for a standby.
+    pub(super) fn waits_for_standby(&self, seen: &Seen) -> bool {
+        is_for_standby(self.waits.get(seen.doing.wait)) && self.is_blocked(&seen.doing)
+    }
+
+    /// The same where one session alone sends the log: then it is known for whom before the wait ends.
+    pub(super) fn is_for_the_only_standby(&self, seen: &Seen) -> bool {
+        self.waits_for_standby(seen) && self.only_sender().is_some()
+    }
+
+    /// The session that sends the log, if it is one alone.
+    fn only_sender(&self) -> Option<(u32, &Track)> {
+        let sends = |track: &&Track| track.sends_to.is_some() && track.ended_ns.is_none();
+        let mut senders = self.tracks.iter().filter(|(_, track)| sends(track));
+        let (&pid, track) = senders.next()?;
+        senders.next().is_none().then_some((pid, track))
+    }
+
+    /// Hands on what passes lead to in which a commit waited for a standby.
+    pub(super) fn follow_to_standby(
+        &self,
+        (pid, track, place): (u32, &Track, usize),
+        passes: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        let sender = match self.who_ended(track, place) {
+            Ender::Woken(Waker::Process(by, start_ns)) => {
+                self.track_of(by, start_ns).map(|track| (by, track))
+            }
+            Ender::Nobody | Ender::Woken(Waker::Interrupt) => self.only_sender(),
+            Ender::Held(_) => None,
+        };
+        let Some((by, of_sender, to)) = sender.and_then(|(by, track)| Some((by, track, track.sends_to?)))
+        else {
+            return self.follow_ender((pid, track, place), passes, chain, found);
+        };
+        let for_replay = track.seen[place].for_replay;
+        for pass in passes {
+            let one = pass..pass + 1;
+            match of_sender
+                .seen_at(pass)
+                .filter(|seen| self.waits_for_other_end(seen))
+            {
+                Some(seen) if chain.iter().all(|&(other, _)| other != by) => {
+                    chain.push((by, seen.doing));
+                    self.at_standby(by, to, for_replay, one, chain, found);
+                    chain.pop();
+                }
+                _ => self.follow_session(pid, (by, of_sender), one, chain, found),
+            }
+        }
+    }
+
+    /// It has sent what there is, or cannot send more.
+    fn waits_for_other_end(&self, seen: &Seen) -> bool {
+        let wait = self.waits.get(seen.doing.wait);
+        let is_blocked = matches!(seen.doing.state, State::Sleep | State::Disk);
+        is_blocked && (&*wait.class == ACTIVITY || &*wait.class == CLIENT)
+    }
+
+    /// Hands on what a pass leads to in which a session waited for the standby to which it sends.
+    fn at_standby(
+        &self,
+        sender: u32,
+        to: SendsTo,
+        for_replay: Option<bool>,
+        pass: Range<u32>,
+        chain: &mut Vec<(u32, Doing)>,
+        found: Take<'_>,
+    ) {
+        let (receiver, startup) = match to {
+            SendsTo::Standby(receiver, startup) => (receiver, startup),
+            SendsTo::Process => return found(pass, CauseKind::Process, chain),
+            SendsTo::OtherHost => return found(pass, CauseKind::OtherHost, chain),
+            SendsTo::NotKnown => return found(pass, CauseKind::Unknown, chain),
+        };
+        let Some(of_receiver) = self.track_of(receiver.0, receiver.1) else {
+            return found(pass, CauseKind::Unknown, chain);
+        };
+        let Some(without_work) = self.without_work(of_receiver, pass.start) else {
+            return self.follow_session(sender, (receiver.0, of_receiver), pass, chain, found);
+        };
+        chain.push((receiver.0, without_work));
+        let of_startup = startup.and_then(|(pid, start_ns)| Some((pid, self.track_of(pid, start_ns)?)));
+        match (for_replay, of_startup) {
+            (Some(false), _) => found(pass, CauseKind::Network, chain),
+            (Some(true), Some((by, track))) => match self.without_work(track, pass.start) {
+                Some(_) => found(pass, CauseKind::Network, chain),
+                None => self.follow_session(receiver.0, (by, track), pass, chain, found),
+            },
+            // What it waits for, or who would do it, is not known.
+            (None, _) | (Some(true), None) => found(pass, CauseKind::Unknown, chain),
+        }
+        chain.pop();
+    }
+
+    /// What a background process was in in a pass, if it had nothing to do.
+    fn without_work(&self, track: &Track, pass: u32) -> Option<Doing> {
+        let seen = track.seen_at(pass)?;
+        let wait = self.waits.get(seen.doing.wait);
+        (seen.doing.state == State::Sleep && &*wait.class == ACTIVITY).then_some(seen.doing)
+    }
+}

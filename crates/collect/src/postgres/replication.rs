@@ -1,0 +1,80 @@
+//! What a session says of synchronous replication: whether it sends the log to a standby, and for what of a standby it waits. Read from
+//! its memory, without a connection.
+
+use super::standby::Standby;
+use crate::connections::{Connection, Connections};
+use crate::executable::Executable;
+use crate::{database, memory};
+
+/// `SyncCommitLevel` in src/include/access/xact.h, the same in PostgreSQL 14 to 18: `off` and `local` wait for no standby.
+const REMOTE_WRITE: u32 = 2;
+const REMOTE_APPLY: u32 = 4;
+
+/// Where the sessions of one server say it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Replication {
+    /// Address of `MyWalSnd`: null in whoever sends no log.
+    sender: Option<u64>,
+    /// Address of `synchronous_commit`, the setting as the session has it.
+    level: Option<u64>,
+}
+
+impl Replication {
+    /// Of the server with this executable, as far as it tells.
+    pub(super) fn of(executable: &Executable) -> Replication {
+        let symbols = executable.symbols(["MyWalSnd", "synchronous_commit"]);
+        let [sender, level] = symbols.unwrap_or_default();
+        Replication {
+            sender: sender.map(|symbol| symbol.address),
+            level: level.map(|symbol| symbol.address),
+        }
+    }
+
+    /// Whether a session sends the log to a standby.
+    pub(super) fn sends(self, pid: u32) -> bool {
+        let pointer = self
+            .sender
+            .and_then(|address| memory::read_u64(pid, address).ok());
+        pointer.is_some_and(|pointer| pointer != 0)
+    }
+
+    /// Whether a session that waits for a standby waits for its replay.
+    pub(super) fn waits_for_replay(self, pid: u32) -> Option<bool> {
+        let level = memory::read_u32(pid, self.level?).ok()?;
+        // A lower one is not what it waits with: it was read too late.
+        (REMOTE_WRITE..=REMOTE_APPLY)
+            .contains(&level)
+            .then_some(level == REMOTE_APPLY)
+    }
+}
+
+/// Who is at the other end of the connection of a session that sends the log. The two ends of a TCP connection have the same two
+/// addresses; of a Unix socket it is only known that the other end is on this host, and others find out who it is.
+pub(super) fn who_takes(sender: u32, standbys: &[Standby]) -> database::Standby {
+    let ends = Connections::of(sender);
+    let is_other_end = |connection: &Connection| ends.own.contains(&connection.reversed());
+    let takes = |standby: &&Standby| {
+        let receiver = standby.receiver.map(Connections::of);
+        receiver.is_some_and(|receiver| receiver.own.iter().any(is_other_end))
+    };
+    let mut takers = standbys.iter().filter(takes);
+    match (takers.next(), takers.next()) {
+        (Some(standby), None) => match standby.receiver {
+            Some(receiver) => database::Standby::Recorded {
+                receiver,
+                startup: standby.startup,
+            },
+            None => database::Standby::NotKnown,
+        },
+        // Two network namespaces may have the same addresses.
+        (Some(_), Some(_)) => database::Standby::NotKnown,
+        (None, _) => match (&ends.own[..], &ends.within[..]) {
+            ([], _) => match ends.is_seen {
+                true => database::Standby::Process,
+                false => database::Standby::NotKnown,
+            },
+            (_, []) => database::Standby::OtherHost,
+            _ => database::Standby::Process,
+        },
+    }
+}

@@ -1,0 +1,103 @@
+//! The standby of a recorded server, on the same host: the processes of it that take the log and replay it.
+//!
+//! Sessions of the standby are not recorded: their time is no time of the server that was asked for.
+
+use std::path::{Path, PathBuf};
+
+use dbtime_model::BackendType;
+
+use super::Server;
+use super::backend_status::BackendStatus;
+use super::titles::Titles;
+use crate::executable::Executable;
+use crate::process;
+use crate::{CollectError, database::WaitSource};
+
+/// A server that replays the log of the one that is recorded.
+pub(super) struct Standby {
+    server: Server,
+    status: Option<BackendStatus>,
+    titles: Titles,
+    /// The process that receives, by `backend_type` `walreceiver`.
+    pub(super) receiver: Option<u32>,
+    /// The process that replays: `startup`.
+    pub(super) startup: Option<u32>,
+}
+
+impl Standby {
+    /// The one on this data directory.
+    ///
+    /// # Errors
+    /// No server runs there, or one of another major version: it replays nobody's log but that of its like.
+    pub(super) fn on(directory: &Path, of: &Server) -> Result<Standby, CollectError> {
+        let server = Server::on(directory)?;
+        if server.major != of.major || server.postmaster == of.postmaster {
+            return Err(CollectError::NoStandby(PathBuf::from(directory)));
+        }
+        let mut standby = Standby {
+            server,
+            status: None,
+            titles: Titles::default(),
+            receiver: None,
+            startup: None,
+        };
+        standby.look_where();
+        standby.look();
+        Ok(standby)
+    }
+
+    /// Its data directory, as it names it itself.
+    pub(super) fn data_directory(&self) -> &Path {
+        &self.server.data_directory
+    }
+
+    /// Looks for its processes; true when they are others than before. A standby that was restarted is found again.
+    pub(super) fn look(&mut self) -> bool {
+        if process::parent(self.server.postmaster).is_none()
+            && let Some(server) = self.server.successor()
+        {
+            self.server = server;
+            self.look_where();
+        }
+        let before = (self.receiver, self.startup);
+        // Those that are there still are known.
+        let lives = |pid: &u32| process::parent(*pid) == Some(self.server.postmaster);
+        self.receiver = self.receiver.filter(lives);
+        self.startup = self.startup.filter(lives);
+        if self.receiver.is_none() || self.startup.is_none() {
+            for child in process::children(self.server.postmaster) {
+                let Some((_, Some(title))) = self.titles.of(child) else {
+                    continue;
+                };
+                match title.backend_type.0.as_str() {
+                    BackendType::WAL_RECEIVER => self.receiver = Some(child),
+                    BackendType::STARTUP => self.startup = Some(child),
+                    _ => {}
+                }
+            }
+        }
+        before != (self.receiver, self.startup)
+    }
+
+    fn look_where(&mut self) {
+        let executable = Executable::of(self.server.postmaster).ok();
+        self.status = executable.and_then(|executable| {
+            BackendStatus::of(self.server.postmaster, &executable, &self.server.children()).ok()
+        });
+    }
+
+    /// Its processes that are recorded.
+    pub(super) fn processes(&self) -> impl Iterator<Item = u32> {
+        self.receiver.into_iter().chain(self.startup)
+    }
+
+    /// Where they say what they do.
+    pub(super) fn source(&self) -> WaitSource {
+        WaitSource::Pointer {
+            event: self.server.wait_address,
+            status: self.status.map(BackendStatus::record),
+            // They take locks of another server than the one that is recorded.
+            locks: None,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A disk that is slow for some: a real file system on a device of its own, on which the kernel lets them write so often only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::HangingDisk;
+
+/// Where the kernel's controllers are, of either generation.
+const FIRST: &str = "/sys/fs/cgroup/blkio";
+const SECOND: &str = "/sys/fs/cgroup";
+/// How long those that were slowed down may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// See the module. Fast again when dropped.
+#[derive(Debug)]
+pub struct SlowDisk {
+    group: PathBuf,
+    disk: HangingDisk,
+}
+
+impl SlowDisk {
+    /// Mounts it; none, loudly, where there is no such device or controller.
+    ///
+    /// # Panics
+    /// When it can have no file system.
+    pub fn mount(megabytes: u64, writes_per_second: u32) -> Option<SlowDisk> {
+        let disk = HangingDisk::mount(megabytes)?;
+        let device = disk.device();
+        let name = format!("dbtime-test-{}", std::process::id());
+        let first = Path::new(FIRST);
+        let (group, file, limit) = if first.is_dir() {
+            let limit = format!("{device} {writes_per_second}");
+            (first.join(name), "blkio.throttle.write_iops_device", limit)
+        } else {
+            let root = Path::new(SECOND);
+            // It may be on already, or not to be had: then the limit cannot be set.
+            let _ = fs::write(root.join("cgroup.subtree_control"), "+io");
+            (
+                root.join(name),
+                "io.max",
+                format!("{device} wiops={writes_per_second}"),
+            )
+        };
+        let made = fs::create_dir(&group).and_then(|()| fs::write(group.join(file), limit));
+        match made {
+            Ok(()) => Some(SlowDisk { group, disk }),
+            Err(e) => {
+                let _ = fs::remove_dir(&group);
+                crate::skip(&format!("no limit of I/O in {}: {e}", group.display()));
+                None
+            }
+        }
+    }
+
+    /// It is slow for this process.
+    ///
+    /// # Panics
+    /// When that has ended.
+    pub fn slow_down(&self, pid: u32) {
+        fs::write(self.group.join("cgroup.procs"), pid.to_string()).expect("it lives");
+    }
+
+    /// Its root.
+    pub fn path(&self) -> PathBuf {
+        self.disk.join("")
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        let give_up = Instant::now() + PATIENCE;
+        // As long as one of them lives the group stays.
+        while fs::remove_dir(&self.group).is_err() && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
