@@ -50,7 +50,7 @@ prop_compose! {
             state,
             kernel_stack: StackId(stacks.0),
             user_stack: StackId(stacks.1),
-            comment: numbers.0,
+            comment: stacks.0 ^ 5,
             ns,
             count,
             samples,
