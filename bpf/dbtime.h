@@ -34,10 +34,12 @@ struct dbt_wait_source {
 	__u16 whose_offset;   /* of 64 bits that are equal for sessions of the same user in the same database */
 	__u16 text_offset;    /* of the address of the text, whose fingerprint stands for an id that is 0; 0 = none does */
 	__u16 since_offset;   /* of the moment at which it began to execute that: 64 bits */
-	__u16 pad[3];
+	__u16 comment_offset; /* of the address of the text, whose comment is told; 0 = of none */
+	__u32 most_text;      /* bytes of a text that the record shows at most: of one as long as that it may not show the end */
 	__u64 event;
 	__u64 on_cpu;
 	__u64 statement; /* SOURCE_NUMBERS: of the 32-bit hash of the statement it executes; 0 = there is none */
+	__u64 whole_text; /* SOURCE_POINTER: of the address of the text as it was sent, which the session has for itself; 0 = not known */
 	__u64 lock_count; /* SOURCE_POINTER: of the 32-bit number of internal locks that it has; 0 = not known */
 	__u64 lock_list;  /* of the list of them: held_locks.bpf.h */
 };
@@ -47,6 +49,15 @@ struct dbt_text {
 	__u64 since; /* 0 = none has been read */
 	__u64 fingerprint;
 	__u64 hash; /* of all its bytes: statement_text.bpf.h */
+};
+
+#define COMMENT_NONE 0      /* in the place of the moment at which a statement began: its text has none, or there is no text */
+#define COMMENT_NOT_READ ~0ULL /* it could not be read what the session executed, or its text */
+
+/* The comment of the text that a session had last. */
+struct dbt_known_comment {
+	__u64 since;   /* 0 = none has been read */
+	__u64 comment; /* the same, once the comment has been told; or one of the above */
 };
 
 /* What the database says of a session at one moment. */
@@ -76,7 +87,8 @@ struct dbt_locks {
 /* Value of the map `targets`: the tasks that are sampled. */
 struct dbt_target {
 	struct dbt_wait_source source;
-	struct dbt_text text; /* the task itself writes it when the timer finds it */
+	struct dbt_text text; /* the task itself writes it when the timer finds it, as the next one */
+	struct dbt_known_comment comment;
 	__u32 is_parent;    /* its children become targets too: a postmaster */
 	__u32 slot;         /* where the sampler keeps it, counted from 1; 0 = not yet assigned */
 	__u32 space;        /* its address space in `unwind_spaces`; 0 = not known */
@@ -95,6 +107,7 @@ struct dbt_note {
 	__u64 moment;   /* CLOCK_MONOTONIC; written last */
 	__u64 switches; /* context switches */
 	struct dbt_activity activity;
+	__u64 since;    /* when the statement of `activity` began, as the database says; COMMENT_NOT_READ where it could not be read */
 	__u32 state;    /* raw __state, or what moment.bpf.h has beside */
 	__u32 in_iowait;
 	__u32 woken_by_session; /* since, by one of its server */
@@ -130,7 +143,9 @@ struct dbt_slot {
 	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
 	__u64 looked_ns;       /* when this pass found the row */
 	struct dbt_text text;
-	struct dbt_activity activity; /* of the row that this pass found, as the next three of it */
+	struct dbt_known_comment comment;
+	struct dbt_activity activity; /* of the row that this pass found, as the next four of it */
+	__u64 since;           /* when its statement began, as in struct dbt_note */
 	struct dbt_locks locks;
 	__u32 is_new;          /* this pass found a state that the last row does not hold for */
 	__u32 in_iowait;       /* it went to sleep for block I/O */
@@ -144,6 +159,7 @@ struct dbt_slot {
 	__u32 has_run_since;   /* the row that this pass found is of the moment, and the session has run since */
 	struct dbt_note note;
 	struct dbt_shared shared;
+	__u64 since_now;       /* as `since`, at the last look at what the session says */
 	__u32 was_awake;       /* it ran between the last two looks */
 	__u32 ended_switches;  /* context switches up to which who woke the session last has ended the wait of the row that this pass
 				* found, lower half, and 1; 0 = somebody else may have */
@@ -180,6 +196,7 @@ enum dbt_event_kind {
 	EVENT_BEGIN = 4,   /* struct dbt_begin: a target's child was forked */
 	EVENT_END = 5,     /* struct dbt_totals: the task exits */
 	EVENT_WOKEN = 6,   /* struct dbt_woken: a task is woken out of a sleep in which the sampler found it */
+	EVENT_COMMENT = 8, /* struct dbt_comment: before the first sample of a statement with a comment */
 	EVENT_COUNTS = 7,  /* struct dbt_task_counts: before EVENT_TOTALS and EVENT_END, where it is wanted */
 };
 
@@ -211,8 +228,21 @@ struct dbt_sample {
 	__u16 user_frames;
 	__u32 user_end;      /* enum dbt_unwind_end */
 	__u32 pass;          /* EVENT_WAITING: its number */
+	__u64 comment;       /* of the statement: `since` of a comment that was told, or COMMENT_NONE, COMMENT_NOT_READ */
 	struct dbt_locks locks;
 	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
+};
+
+#define COMMENT_BYTES 1024 /* of the begin and of the end of a text; a power of two */
+
+/* Text that begins or ends with a comment. What is long is sent without what is in its middle. */
+struct dbt_comment {
+	struct dbt_event event;
+	__u64 since; /* when the statement began, as the database says */
+	__u32 end_bytes;
+	__u32 begin_bytes; /* 0 = the text is as long as its end, or it does not begin with a comment */
+	__u8 end[COMMENT_BYTES];
+	__u8 begin[COMMENT_BYTES]; /* cut off where there is none */
 };
 
 struct dbt_totals {

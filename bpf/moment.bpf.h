@@ -155,6 +155,7 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 	__u32 wait;
 
 	note->activity.wait = WAIT_NOT_READ;
+	note->since = COMMENT_NOT_READ;
 	if (!slot->shared.wait || !is_of_its_server(slot, noting) ||
 	    read_memory(0, &wait, sizeof(wait), slot->shared.wait))
 		return;
@@ -163,6 +164,7 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 		read_record(0, &slot->source, slot->shared.record, &note->activity);
 		name_by_record(0, &slot->source, slot->shared.record, &slot->text, &note->activity, true);
 	}
+	note->since = since_of(0, &slot->source, slot->shared.record);
 }
 
 static __always_inline void note_ender(struct dbt_note *note, struct dbt_mark *mark)

@@ -13,6 +13,7 @@
 #include "wait_source.bpf.h"
 #include "held_locks.bpf.h"
 #include "statement_text.bpf.h"
+#include "comment.bpf.h"
 #include "task_counts.bpf.h"
 #include "targets.bpf.h"
 #include "unwind.bpf.h"
@@ -26,6 +27,7 @@ struct dbt_totals totals_type = {};
 struct dbt_task_counts task_counts_type = {};
 struct dbt_begin begin_type = {};
 struct dbt_woken woken_type = {};
+struct dbt_comment comment_type = {};
 struct dbt_sums sums_type = {};
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -260,12 +260,14 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 {
 	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
 
+	slot->since_now = COMMENT_NOT_READ;
 	if (slot->source.kind != SOURCE_NONE && is_memory_busy(task))
 		return activity;
 	activity = activity_at(task, &slot->source, &slot->shared);
 	if (!slot->shared.stack)
 		slot->shared.stack = BPF_CORE_READ(task, mm, start_stack);
 	name_statement(task, &slot->source, &slot->text, &activity, true);
+	slot->since_now = since_of(task, &slot->source, slot->shared.record);
 	return activity;
 }
 
@@ -277,11 +279,12 @@ static __always_inline void mark_sampled_sleep(struct task_struct *task, __u64 s
 		mark_sleep(task, switches);
 }
 
-/* The row of a session that has run since the moment. */
-static __always_inline void take_note(struct dbt_slot *slot, __u32 state, __u32 in_iowait, struct dbt_activity *activity)
+/* The row of a session that has run since the moment. `since`: when the statement of `activity` began. */
+static __always_inline void take_note(struct dbt_slot *slot, __u32 state, __u32 in_iowait, struct dbt_activity *activity, __u64 since)
 {
 	slot->looked_ns = bpf_ktime_get_ns();
 	slot->activity = *activity;
+	slot->since = since;
 	slot->in_iowait = in_iowait;
 	slot->switches = NO_ROW;
 	slot->state = state;
@@ -298,7 +301,7 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 
 	if (!activity.wait || activity.wait == WAIT_NOT_READ)
 		return;
-	take_note(slot, TASK_RAN_SINCE, 0, &activity);
+	take_note(slot, TASK_RAN_SINCE, 0, &activity, slot->since_now);
 	slot->ended_switches = (__u32)switches_of(task) + 1;
 	take_locks(task, slot);
 }
@@ -341,6 +344,7 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 		if (has_run(task, switches))
 			continue;
 		slot->activity = activity;
+		slot->since = slot->since_now;
 		slot->switches = switches;
 		slot->state = state;
 		slot->is_new = 1;
@@ -455,7 +459,8 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	/* As a rule it still executes the same. */
 	if (now->wait != WAIT_NOT_READ && now->session_state == activity.session_state)
 		activity.statement = now->statement;
-	take_note(slot, state, slot->note.in_iowait, &activity);
+	/* Which execution that was, nobody knows. */
+	take_note(slot, state, slot->note.in_iowait, &activity, COMMENT_NOT_READ);
 	/* Of disk waits it is the same whoever they stand for: who ended the one that was noted. */
 	if (kind == ENDED_DISK)
 		slot->ender_is_noted = slot->note.woken_ns != 0;
@@ -508,6 +513,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->looked_ns = bpf_ktime_get_ns();
 		mark_sampled_sleep(task, switches, state, now.wait);
 		slot->activity = now;
+		slot->since = slot->since_now;
 		slot->in_iowait = note->in_iowait;
 		slot->switches = switches;
 		slot->state = state;
@@ -520,7 +526,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		   (!had_come || is_of_note(slot, &note->activity))) {
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
 		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
-		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity);
+		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity, note->since);
 		if (is_off_cpu(state) && state != TASK_RUNNING) {
 			slot->ender_is_noted = note->woken_ns != 0;
 			slot->ended_switches = (__u32)switches + 1;
@@ -529,7 +535,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 	} else if (is_still_in_it && is_of_note(slot, &now)) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
-		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now);
+		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now, slot->since_now);
 		slot->ended_switches = (__u32)switches + 1;
 		take_locks(task, slot);
 	} else {
@@ -580,6 +586,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	/* What it executes now may be another one. */
 	if (!slot->has_run_since && has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;
+	sample->comment = is_memory_busy(task) ? COMMENT_NOT_READ : other_comment(task, slot);
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 

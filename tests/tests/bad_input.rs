@@ -392,6 +392,7 @@ fn synthetic(directory: &Path) {
             state: State::Sleep,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: 0,
             ns: 1_000_000_000,
             count: 0,
             samples: 99,

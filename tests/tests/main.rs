@@ -7,6 +7,7 @@ mod bad_input;
 mod calibrate;
 mod causes;
 mod commands;
+mod comments;
 mod debuginfod;
 mod demo;
 mod diff;

@@ -50,6 +50,7 @@ fn row(second: i64, session: u64, wait: (&str, &str), state: State, ns: u64) -> 
         session_state: SessionState::Active,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
+        comment: 0,
         ns,
         count: 0,
         samples: 99,

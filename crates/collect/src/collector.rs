@@ -16,7 +16,8 @@ use crate::alike::Alike;
 use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, SamplerKind, StackEnd, Tier, Wanted};
 use crate::causes::{self, Causes};
 use crate::clock::{Clock, monotonic_ns};
-use crate::database::{Change, Database, Member, Texts, WaitNames};
+use crate::comments::{Comments, Ends};
+use crate::database::{Change, Database, Member, Texts, WaitNames, WaitSource};
 use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
 use crate::held_locks::{HeldId, HeldLocks};
@@ -165,6 +166,8 @@ pub struct Collector {
     statements: Statements,
     /// It has been said that there are too many of them.
     told_of_statements: bool,
+    comments: Comments,
+    told_of_comments: bool,
     symbolizer: Symbolizer,
     /// Where stacks are unwound.
     unwinding: Option<Unwinding>,
@@ -319,6 +322,8 @@ impl Collector {
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             told_of_statements: false,
+            comments: Comments::default(),
+            told_of_comments: false,
             causes: (options.mechanism == Mechanism::Bpf).then(|| Causes::new(options.rate_hz)),
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),
@@ -570,6 +575,8 @@ impl Collector {
         self.statements = Statements::new(Instant::now());
         self.notes.retain(|note| note.time_us >= end_us);
         self.told_of_statements = false;
+        self.comments = Comments::default();
+        self.told_of_comments = false;
         self.told_of_files = false;
         self.told_of_compiled = false;
     }
@@ -700,6 +707,8 @@ impl Collector {
                 if sample.wait.is_none() {
                     self.quality.waits_not_read += 1;
                 }
+                self.quality.comments_not_read +=
+                    u64::from(self.options.texts != Texts::None && sample.comment.is_none());
                 match sample.user_end {
                     Some(StackEnd::Complete) => self.quality.stacks_complete += 1,
                     Some(StackEnd::Truncated) => self.quality.stacks_truncated += 1,
@@ -746,6 +755,26 @@ impl Collector {
             Event::Counts { pid, time_ns, counts } => {
                 if let Some(session) = self.sessions.get_mut(&pid) {
                     session.count((time_ns, counts), self.clock, &mut self.rows.counters);
+                }
+            }
+            Event::Comment {
+                pid,
+                since,
+                begin,
+                end,
+                is_whole,
+            } => {
+                let begin = if is_whole { &end } else { &begin };
+                let end = &end;
+                let id = self.comments.id_of(Ends { begin, end, is_whole }, &mut self.rows);
+                if let Some(session) = self.sessions.get_mut(&pid) {
+                    session.learn_comment(since, id);
+                }
+                if self.comments.has_more() && !std::mem::replace(&mut self.told_of_comments, true) {
+                    self.note(
+                        "more comments of statements than are kept: the traces, or the routes, of further ones are not told apart"
+                            .to_string(),
+                    );
                 }
             }
             Event::Woken { pid, time_ns, by } => {
@@ -1062,7 +1091,9 @@ impl Collector {
     }
 
     fn identity(&self, id: SessionId, slot: u32, member: Member) -> Identity {
+        let has_texts = matches!(member.source, WaitSource::Pointer { status: Some(_), .. });
         Identity {
+            comments: has_texts && self.options.texts != Texts::None,
             id,
             pid: member.pid,
             slot,
@@ -1374,6 +1405,7 @@ fn load_programs(options: &Options) -> Result<(Programs, Option<String>), Collec
         tier: options.tier,
         wakers: options.wakers,
         task_counts: options.task_counts,
+        comments: options.texts != Texts::None,
     };
     Programs::load(wanted, only)
 }

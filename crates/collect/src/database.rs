@@ -61,6 +61,12 @@ pub(crate) struct StatusRecord {
     pub(crate) text: u16,
     /// Of the moment at which the statement with this text began, 64 bits.
     pub(crate) since: u16,
+    /// Of the address of the text, of which the comment is told.
+    pub(crate) comment: u16,
+    /// Bytes of a text that are shown there at most: of one as long as that the end may be missing.
+    pub(crate) most_text: u32,
+    /// Address of a pointer to the text as it was sent, which the session has for itself; 0 = not known.
+    pub(crate) whole_text: u64,
 }
 
 /// Where a session lists the internal locks that it has: addresses in its own memory.

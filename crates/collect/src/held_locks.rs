@@ -197,6 +197,7 @@ mod tests {
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
             held: next[0],
+            comment: dbtime_model::comment::NONE,
         };
         held.add_rows((5, SessionId(1), &spent), 7, 1, &mut rows);
         let said: Vec<_> = rows

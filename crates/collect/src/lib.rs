@@ -16,6 +16,7 @@ mod bpf;
 mod causes;
 mod clock;
 mod collector;
+mod comments;
 mod confinement;
 mod connections;
 mod database;

@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use dbtime_model::{
     ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, SessionState, StackId, State, StateGroup,
-    Wait, counter,
+    Wait, comment, counter,
 };
 
 use crate::accounting::{Account, Cell, Kind, Pool, RawWait, Spent, Totals};
 use crate::bpf::{Event, ExactSums, Listed, SampleEvent, Tier};
 use crate::causes::Found;
 use crate::clock::Clock;
+use crate::comments::LastComments;
 use crate::database::{Member, WaitNames, WaitSource};
 use crate::held_locks::{HeldId, HeldLocks};
 use crate::postgres::title::Title;
@@ -89,6 +90,8 @@ pub(crate) struct Identity {
     pub(crate) source: WaitSource,
     pub(crate) role: Role,
     pub(crate) tier: Tier,
+    /// Comments of its statements are recorded.
+    pub(crate) comments: bool,
 }
 
 /// A session that is being recorded.
@@ -116,6 +119,8 @@ pub(crate) struct LiveSession {
     account: Option<Account>,
     /// Cell of the last row of the sampler, which later passes found unchanged.
     last_waiting: Option<Cell>,
+    /// None: they are not recorded.
+    comments: Option<LastComments>,
     /// State in which it was last seen blocked, by wait event.
     blocked_as: BTreeMap<RawWait, State>,
     waits_not_read: u64,
@@ -157,6 +162,7 @@ impl LiveSession {
             tier: identity.tier,
             account: None,
             last_waiting: None,
+            comments: identity.comments.then(LastComments::default),
             blocked_as: BTreeMap::new(),
             waits_not_read: 0,
             waits_unknown: 0,
@@ -385,6 +391,7 @@ impl LiveSession {
             (None, None, true) => &[State::User],
             (None, None, false) => &[State::Kernel],
         };
+        let comment = self.comment_of(event);
         let mut found = None;
         for &state in states {
             let cell = Cell {
@@ -394,6 +401,7 @@ impl LiveSession {
                 kernel_stack: stacks.0,
                 user_stack: stacks.1,
                 held,
+                comment,
             };
             if event.off_cpu_state.is_some() && state.group() == Some(StateGroup::Blocked) {
                 if self.blocked_as.len() >= REMEMBERED {
@@ -420,6 +428,22 @@ impl LiveSession {
             kernel_stack: spent.kernel_stack,
             user_stack: spent.user_stack,
         })
+    }
+
+    /// Its statement that began then, by the database's clock, has this comment.
+    pub(crate) fn learn_comment(&mut self, since: u64, id: u64) {
+        if let Some(comments) = &mut self.comments {
+            comments.learn(since, id);
+        }
+    }
+
+    /// What the comment said of the statement that it was in.
+    fn comment_of(&self, event: &SampleEvent) -> u64 {
+        match (&self.comments, event.comment) {
+            (None, _) | (_, Some(0)) => comment::NONE,
+            (_, None) => comment::UNKNOWN,
+            (Some(comments), Some(since)) => comments.of(since),
+        }
     }
 
     /// The last row of the sampler still held in so many passes.
@@ -629,6 +653,14 @@ impl LiveSession {
         let session_state = self.names.session_state(cell.executing.session_state);
         // It still has the id of its last statement, but executes none. One that waits for the rows of a COPY does.
         let is_idle = wait.idle && session_state != SessionState::Active;
+        let comment = match session_state {
+            _ if is_idle || self.comments.is_none() => comment::NONE,
+            // No text is shown.
+            SessionState::Disabled => comment::UNKNOWN,
+            SessionState::Active | SessionState::None | SessionState::FastpathCall => cell.comment,
+            // Between statements: what is shown is the last one.
+            _ => comment::NONE,
+        };
         Spent {
             statement: if is_idle { 0 } else { cell.executing.statement },
             session_state,
@@ -637,6 +669,7 @@ impl LiveSession {
             kernel_stack: cell.kernel_stack,
             user_stack: cell.user_stack,
             held: cell.held,
+            comment,
         }
     }
 
@@ -696,6 +729,7 @@ mod tests {
             source: WaitSource::None,
             role: Role::Backend,
             tier: Tier::Sampled,
+            comments: true,
         }
     }
 

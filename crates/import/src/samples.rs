@@ -248,6 +248,7 @@ impl Samples {
                     state: place.state,
                     kernel_stack: ids[place.kernel as usize],
                     user_stack: ids[place.user as usize],
+                    comment: 0,
                     ns: weight.ns,
                     count: weight.count,
                     samples: weight.samples,

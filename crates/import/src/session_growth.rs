@@ -165,6 +165,7 @@ impl Interval {
             session_state: SessionState::None,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: 0,
             ns: u64::try_from(us).unwrap_or(u64::MAX).saturating_mul(1000),
             count,
             samples: 0,

@@ -1,10 +1,11 @@
-//! What rows refer to and what rows describe: a recording has a row for each session, stack and statement that another row names.
+//! What rows refer to and what rows describe: a recording has a row for each session, stack, statement and
+//! comment that another row names.
 
 use std::collections::HashSet;
 
-use crate::{Rows, SessionId, StackId};
+use crate::{Rows, SessionId, StackId, comment};
 
-/// Sessions, stacks and statements, by their identities.
+/// Sessions, stacks, statements and comments, by their identities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Described {
     /// Sessions.
@@ -13,6 +14,8 @@ pub struct Described {
     pub stacks: HashSet<StackId>,
     /// Statements.
     pub statements: HashSet<u64>,
+    /// Comments of statements.
+    pub comments: HashSet<u64>,
 }
 
 impl Described {
@@ -21,6 +24,7 @@ impl Described {
         self.sessions.retain(|id| !other.sessions.contains(id));
         self.stacks.retain(|id| !other.stacks.contains(id));
         self.statements.retain(|id| !other.statements.contains(id));
+        self.comments.retain(|id| !other.comments.contains(id));
     }
 
     /// Takes out what is not in another one.
@@ -28,6 +32,7 @@ impl Described {
         self.sessions.retain(|id| other.sessions.contains(id));
         self.stacks.retain(|id| other.stacks.contains(id));
         self.statements.retain(|id| other.statements.contains(id));
+        self.comments.retain(|id| other.comments.contains(id));
     }
 
     /// Puts in what is in another one.
@@ -35,11 +40,13 @@ impl Described {
         self.sessions.extend(other.sessions);
         self.stacks.extend(other.stacks);
         self.statements.extend(other.statements);
+        self.comments.extend(other.comments);
     }
 
     /// True when there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty() && self.stacks.is_empty() && self.statements.is_empty()
+        let is_without_texts = self.statements.is_empty() && self.comments.is_empty();
+        self.sessions.is_empty() && self.stacks.is_empty() && is_without_texts
     }
 }
 
@@ -79,6 +86,10 @@ impl Rows {
             .extend(self.held_locks.iter().map(|row| row.statement));
         named.statements.extend(links().map(|link| link.statement));
         named.statements.remove(&0);
+        let comments = self.activity.iter().map(|row| row.comment);
+        named
+            .comments
+            .extend(comments.filter(|id| *id > comment::UNKNOWN));
         named
     }
 
@@ -93,6 +104,7 @@ impl Rows {
                 .filter(|row| !row.text.is_empty())
                 .map(|row| row.id)
                 .collect(),
+            comments: self.comments.iter().map(|row| row.id).collect(),
         }
     }
 
@@ -102,6 +114,7 @@ impl Rows {
             sessions: copies(&self.sessions, |row| wanted.sessions.contains(&row.id)),
             stacks: copies(&self.stacks, |row| wanted.stacks.contains(&row.id)),
             statements: copies(&self.statements, |row| wanted.statements.contains(&row.id)),
+            comments: copies(&self.comments, |row| wanted.comments.contains(&row.id)),
             ..Rows::default()
         }
     }

@@ -26,9 +26,9 @@ pub use block::BlockOperation;
 pub use described::Described;
 pub use resolution::{OneWindow, Windows};
 pub use rows::{
-    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CounterRow,
-    Fidelity, HeldLockRow, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow, StatementRow,
-    SwitchRow, Table, Timed, counter, span,
+    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,
+    CounterRow, Fidelity, HeldLockRow, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow,
+    StatementRow, SwitchRow, Table, Timed, comment, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
 pub use session_state::SessionState;

@@ -331,6 +331,7 @@ mod tests {
             state: State::User,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: 0,
             ns,
             count: 1,
             samples: 2,

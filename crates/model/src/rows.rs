@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::{BackendType, Frame, Session, SessionId, SessionState, StackId, State, Wait};
 
@@ -41,6 +42,10 @@ pub struct ActivityRow {
     pub kernel_stack: StackId,
     /// User stack, 0 = none.
     pub user_stack: StackId,
+    /// What the comment of the statement said, as it was executed at that time: see [`CommentRow::id`]; [`comment::NONE`] or
+    /// [`comment::UNKNOWN`]. Since 1.12.
+    #[serde(default)]
+    pub comment: u64,
     /// Nanoseconds; 0 in all rows when the recording counts something else ([`crate::recording::Unit`]).
     pub ns: u64,
     /// How often the interval occurred; 0 when the source samples. What was counted, when the unit of the recording is
@@ -729,6 +734,71 @@ pub struct StatementRow {
     pub bound_execution_count: u64,
 }
 
+/// What an application says of a request in the comments of its statements (sqlcommenter), once: equal values have equal ids in every
+/// recording. What it does not say is empty. Since 1.12.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CommentRow {
+    /// Hash of the values, above [`comment::UNKNOWN`].
+    pub id: u64,
+    /// Trace of the request, 32 hexadecimal digits (of `traceparent`); [`comment::MORE`] where there were more than are kept.
+    pub trace_id: String,
+    /// Span in it that made the statement, 16 hexadecimal digits (of `traceparent`).
+    pub span_id: String,
+    /// `application`; not what the connection calls itself ([`Session::application`]).
+    pub application: String,
+    /// `controller`.
+    pub controller: String,
+    /// `action`.
+    pub action: String,
+    /// `route`.
+    pub route: String,
+}
+
+impl CommentRow {
+    /// The values and their hash. None where there is no value.
+    pub fn of(values: CommentRow) -> Option<CommentRow> {
+        let texts = values.texts();
+        if texts.iter().all(|text| text.is_empty()) {
+            return None;
+        }
+        let mut hash = Xxh3::new();
+        for text in texts {
+            hash.update(&(text.len() as u32).to_le_bytes());
+            hash.update(text.as_bytes());
+        }
+        Some(CommentRow {
+            id: hash.digest().max(comment::UNKNOWN + 1),
+            ..values
+        })
+    }
+
+    fn texts(&self) -> [&String; 6] {
+        [
+            &self.trace_id,
+            &self.span_id,
+            &self.application,
+            &self.controller,
+            &self.action,
+            &self.route,
+        ]
+    }
+
+    /// Bytes of its texts.
+    pub fn text(&self) -> usize {
+        self.texts().iter().map(|text| text.len()).sum()
+    }
+}
+
+/// Words of [`ActivityRow::comment`] and the `comments` table.
+pub mod comment {
+    /// The statement has no such comment, or there is no statement.
+    pub const NONE: u64 = 0;
+    /// It is not known: the text could not be read while it was executed, or the time belongs to no sample.
+    pub const UNKNOWN: u64 = 1;
+    /// Stands for values of which there were more than are kept.
+    pub const MORE: &str = "[more than are kept]";
+}
+
 /// An execution of a statement, and the values of its bind variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundExecution {
@@ -838,6 +908,8 @@ pub struct Rows {
     pub causes: Vec<CauseRow>,
     /// See [`HeldLockRow`].
     pub held_locks: Vec<HeldLockRow>,
+    /// See [`CommentRow`].
+    pub comments: Vec<CommentRow>,
 }
 
 impl Rows {
@@ -853,6 +925,7 @@ impl Rows {
             + self.switches.len()
             + self.causes.len()
             + self.held_locks.len()
+            + self.comments.len()
     }
 
     /// What they weigh in memory, in rows: a frame of a stack is as large as a row.
@@ -873,7 +946,8 @@ impl Rows {
             + 3 * self.switches.len()
             + 2 * self.causes.len()
             + 2 * links
-            + 3 * self.held_locks.len();
+            + 3 * self.held_locks.len()
+            + 6 * self.comments.len();
         let frames: usize = self.stacks.iter().map(|row| row.frames.len()).sum();
         size_of_val(&*self.activity)
             + size_of_val(&*self.latency)
@@ -885,6 +959,7 @@ impl Rows {
             + size_of_val(&*self.switches)
             + size_of_val(&*self.causes)
             + size_of_val(&*self.held_locks)
+            + size_of_val(&*self.comments)
             + links * size_of::<CauseLink>()
             + frames * size_of::<Frame>()
             + words * WORD
@@ -904,11 +979,12 @@ impl Rows {
             self.switches.len(),
             self.causes.len(),
             self.held_locks.len(),
+            self.comments.len(),
         ];
         lengths.into_iter().max().unwrap_or(0)
     }
 
-    /// Bytes of the texts that can be long: of frames, statements and titles.
+    /// Bytes of the texts that can be long: of frames, statements, comments and titles.
     pub(crate) fn text(&self) -> usize {
         let frames = self.stacks.iter().flat_map(|stack| &stack.frames);
         let of_frames: usize = frames
@@ -916,7 +992,8 @@ impl Rows {
             .sum();
         let of_statements: usize = self.statements.iter().map(|row| row.text.len()).sum();
         let of_sessions: usize = self.sessions.iter().map(|row| row.title.len()).sum();
-        of_frames + of_statements + of_sessions
+        let of_comments: usize = self.comments.iter().map(CommentRow::text).sum();
+        of_frames + of_statements + of_sessions + of_comments
     }
 
     /// Adds the rows of another value behind these.
@@ -931,6 +1008,7 @@ impl Rows {
         self.switches.append(&mut other.switches);
         self.causes.append(&mut other.causes);
         self.held_locks.append(&mut other.held_locks);
+        self.comments.append(&mut other.comments);
     }
 
     /// True when there is no row at all.
@@ -1046,6 +1124,12 @@ impl Table for StackRow {
 
 impl Table for StatementRow {
     const NAME: &'static str = "statements";
+
+    fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
+}
+
+impl Table for CommentRow {
+    const NAME: &'static str = "comments";
 
     fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
 }

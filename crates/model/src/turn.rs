@@ -203,6 +203,7 @@ impl Turns {
                 state: cell.state,
                 kernel_stack: NO_STACK,
                 user_stack: NO_STACK,
+                comment: 0,
                 ns: sum.ns,
                 count: sum.count,
                 samples: 0,

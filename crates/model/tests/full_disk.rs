@@ -87,6 +87,7 @@ fn rows(segment: u64) -> Rows {
             state: State::Disk,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: 0,
             ns: next(),
             count: 0,
             samples: 1,

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
-    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CounterRow,
-    Fidelity, Frame, HeldLockRow, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow, SessionState,
-    SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
+    ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,
+    CounterRow, Fidelity, Frame, HeldLockRow, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow,
+    SessionState, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -50,6 +50,7 @@ prop_compose! {
             state,
             kernel_stack: StackId(stacks.0),
             user_stack: StackId(stacks.1),
+            comment: stacks.0 ^ 5,
             ns,
             count,
             samples,
@@ -208,6 +209,15 @@ prop_compose! {
                 ns: 14,
                 samples: 15,
             }).collect(),
+            comments: texts.iter().map(|text| CommentRow {
+                id: text.len() as u64,
+                trace_id: text.clone(),
+                span_id: text.clone(),
+                application: text.clone(),
+                controller: text.clone(),
+                action: text.clone(),
+                route: text.clone(),
+            }).collect(),
         }
     }
 }
@@ -225,6 +235,7 @@ fn read_all(recording: &Recording) -> Rows {
     problems.extend(recording.read(|batch| rows.switches.extend(batch)));
     problems.extend(recording.read(|batch| rows.causes.extend(batch)));
     problems.extend(recording.read(|batch| rows.held_locks.extend(batch)));
+    problems.extend(recording.read(|batch| rows.comments.extend(batch)));
     assert!(problems.is_empty(), "{problems:?}");
     rows
 }
@@ -250,6 +261,7 @@ proptest! {
             all.switches.extend(rows.switches);
             all.causes.extend(rows.causes);
             all.held_locks.extend(rows.held_locks);
+            all.comments.extend(rows.comments);
         }
         writer.finish().unwrap();
         let recording = Recording::open(&path).unwrap();
@@ -275,6 +287,7 @@ fn some_activity(n: u64) -> Rows {
         state: State::Disk,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
+        comment: 0,
         ns: n,
         count: 0,
         samples: 1,

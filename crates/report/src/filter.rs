@@ -3,6 +3,7 @@
 use dbtime_model::{Session, State, Wait};
 
 use crate::group::Dimension;
+use crate::load::Comment;
 
 /// Microseconds of a second.
 pub(crate) const SECOND_US: i64 = 1_000_000;
@@ -17,7 +18,8 @@ pub struct Filter {
     pub to_us: Option<i64>,
     /// Pids of the sessions; empty = all.
     pub sessions: Vec<u32>,
-    /// What must be known of the sessions; of several values of a dimension one. Empty = nothing.
+    /// What must be known of the sessions, or be said by the comments of their statements; of several values of a dimension one. Empty =
+    /// nothing.
     pub facts: Vec<(Dimension, String)>,
     /// Waits as `Class:Event`, `Class` or `Event`, `CPU` for none; empty = all.
     pub waits: Vec<String>,
@@ -48,9 +50,18 @@ impl Filter {
         self.begin_us().is_none_or(|begin| time_us >= begin) && self.end_us().is_none_or(|end| time_us < end)
     }
 
-    /// True for a row of this session.
+    /// True for a row of this session, whatever statement it executed: never where something is chosen that only comments say.
     pub fn takes_session(&self, session: &Session) -> bool {
-        let has = |(dimension, value): &(Dimension, String)| dimension.of_session(session) == Some(value);
+        self.has_facts(session, |dimension| dimension.of_session(session))
+    }
+
+    /// True for a row of this session, in a statement with this comment.
+    pub(crate) fn takes_request(&self, session: &Session, comment: Comment<'_>) -> bool {
+        self.has_facts(session, |dimension| dimension.of_request(session, comment))
+    }
+
+    fn has_facts<'a>(&self, session: &Session, known: impl Fn(Dimension) -> Option<&'a str>) -> bool {
+        let has = |(dimension, value): &(Dimension, String)| known(*dimension) == Some(value);
         let is_one_of = |(dimension, _): &(Dimension, String)| {
             let mut same = self.facts.iter().filter(|(other, _)| other == dimension);
             same.any(has)
@@ -63,9 +74,13 @@ impl Filter {
         self.sessions.is_empty() && self.facts.is_empty()
     }
 
-    /// True when all time of the chosen sessions is meant: no wait, state or statement was chosen.
+    /// True when all time of the chosen sessions is meant: no wait, state, statement or comment was chosen.
     pub(crate) fn chooses_no_time(&self) -> bool {
-        self.waits.is_empty() && self.states.is_empty() && self.statements.is_empty()
+        let is_of_sessions = |(dimension, _): &(Dimension, String)| dimension.is_of_sessions();
+        self.waits.is_empty()
+            && self.states.is_empty()
+            && self.statements.is_empty()
+            && self.facts.iter().all(is_of_sessions)
     }
 
     /// True for a row of this statement.
@@ -84,13 +99,12 @@ fn whole_second(us: i64) -> i64 {
     us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
 }
 
-/// Reads a fact of sessions as it is typed: `user=bob`.
+/// Reads a fact of sessions, or one that comments of statements say, as it is typed: `user=bob`, `route=/orders`.
 ///
 /// # Errors
 /// It is none; the message says which there are.
 pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
-    let nothing_known = Session::default();
-    let is_fact = |dimension: &Dimension| dimension.of_session(&nothing_known).is_some();
+    let is_fact = |dimension: &Dimension| dimension.is_of_sessions() || dimension.is_of_comments();
     let fact = text.split_once('=').and_then(|(name, value)| {
         let dimension: Dimension = name.parse().ok().filter(is_fact)?;
         Some((dimension, value.to_string()))

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use dbtime_model::literals::without_literals;
 use dbtime_model::recording::Meta;
-use dbtime_model::{CauseKind, Session, SessionId, State, Wait};
+use dbtime_model::{CauseKind, CommentRow, Session, SessionId, State, Wait, comment};
 
 use crate::alike_statements::AlikeStatements;
 use crate::filter::SECOND_US;
-use crate::load::Dimensions;
+use crate::load::{Comment, Dimensions};
 use crate::scan::Activity;
 
 /// Something by which time can be told apart; the words of `--by`.
@@ -51,19 +51,27 @@ pub enum Dimension {
     Service,
     /// `module`: program, as the application says it.
     Module,
-    /// `action`: what the program is doing, as the application says it.
+    /// `action`: what the program is doing, as the application says it: of its session, or in the comment of the statement.
     Action,
     /// `client_id`: for whom, as the application says it.
     ClientId,
     /// `sid`: the session as the database numbers it (Oracle: `sid.serial#`).
     Sid,
+    /// `trace`: the request by its trace id, as the comment of the statement says it (sqlcommenter: `traceparent`).
+    Trace,
+    /// `route`: of the request, as the comment says it.
+    Route,
+    /// `controller`: of the request, as the comment says it.
+    Controller,
+    /// `comment_application`: the application, as the comment says it; not what the connection calls itself.
+    CommentApplication,
     /// `second`: second of the recording, UTC.
     Second,
 }
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 22] = [
+    pub const ALL: [Dimension; 26] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -85,6 +93,10 @@ impl Dimension {
         Dimension::Action,
         Dimension::ClientId,
         Dimension::Sid,
+        Dimension::Trace,
+        Dimension::Route,
+        Dimension::Controller,
+        Dimension::CommentApplication,
         Dimension::Second,
     ];
 
@@ -113,6 +125,44 @@ impl Dimension {
             Dimension::Sid => &session.sid,
             _ => return None,
         })
+    }
+
+    /// What the comment of a statement says; none where the dimension is nothing that comments say.
+    pub fn of_comment(self, comment: &CommentRow) -> Option<&str> {
+        Some(match self {
+            Dimension::Trace => &comment.trace_id,
+            Dimension::Route => &comment.route,
+            Dimension::Controller => &comment.controller,
+            Dimension::Action => &comment.action,
+            Dimension::CommentApplication => &comment.application,
+            _ => return None,
+        })
+    }
+
+    /// True for what is known of sessions.
+    pub(crate) fn is_of_sessions(self) -> bool {
+        self.of_session(&Session::default()).is_some()
+    }
+
+    /// True for what comments of statements say.
+    pub(crate) fn is_of_comments(self) -> bool {
+        self.of_comment(&NO_COMMENT).is_some()
+    }
+
+    /// What is known of a session, or else what the comment of its statement says; none where the dimension is neither.
+    pub(crate) fn of_request<'a>(self, session: &'a Session, comment: Comment<'a>) -> Option<&'a str> {
+        match (self.of_session(session), self.of_said(comment)) {
+            (Some(""), Some(said)) | (None, Some(said)) => Some(said),
+            (known, _) => known,
+        }
+    }
+
+    fn of_said(self, comment: Comment<'_>) -> Option<&str> {
+        match comment {
+            Comment::Says(comment) => self.of_comment(comment),
+            Comment::None => self.of_comment(&NO_COMMENT).and(Some("")),
+            Comment::NotKnown => self.of_comment(&NO_COMMENT).and(Some(NOT_KNOWN)),
+        }
     }
 
     /// True for what is known of parts of blocked time only.
@@ -144,6 +194,10 @@ impl Dimension {
             Dimension::Action => "action",
             Dimension::ClientId => "client_id",
             Dimension::Sid => "sid",
+            Dimension::Trace => "trace",
+            Dimension::Route => "route",
+            Dimension::Controller => "controller",
+            Dimension::CommentApplication => "comment_application",
             Dimension::Second => "second",
         }
     }
@@ -192,6 +246,17 @@ const NONE: &str = "[none]";
 /// Stands for a value that nobody knows.
 pub(crate) const NOT_KNOWN: &str = "[unknown]";
 
+/// One that says nothing.
+static NO_COMMENT: CommentRow = CommentRow {
+    id: comment::NONE,
+    trace_id: String::new(),
+    span_id: String::new(),
+    application: String::new(),
+    controller: String::new(),
+    action: String::new(),
+    route: String::new(),
+};
+
 /// Value of one dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Value {
@@ -217,6 +282,7 @@ impl GroupKey {
             session,
             wait,
             cause,
+            comment,
             ..
         } = *activity;
         let value = |dimension: &Dimension| match dimension {
@@ -239,7 +305,7 @@ impl GroupKey {
             Dimension::Query => Value::Query(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),
             Dimension::Second => Value::Second(row.time),
-            fact => Value::Text(fact.of_session(session).unwrap_or_default().to_string()),
+            fact => Value::Text(fact.of_request(session, comment).unwrap_or_default().to_string()),
         };
         GroupKey(by.iter().map(value).collect())
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 use dbtime_model::output::Directory;
 use dbtime_model::recording::{BytesRead, Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CauseRow, CounterRow, Frame, HeldLockRow, LatencyRow, Rows, Session, SessionId,
-    SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
+    ActivityRow, BackendType, CauseRow, CommentRow, CounterRow, Frame, HeldLockRow, LatencyRow, Rows,
+    Session, SessionId, SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table, comment,
 };
 
 use crate::known_frame::{KnownFrame, KnownFrames};
@@ -159,12 +159,13 @@ impl Source {
         }
     }
 
-    /// The rows of sessions, stacks and statements of these ids, and what could not be read.
+    /// The rows of sessions, stacks, statements and comments of these ids, and what could not be read.
     pub(crate) fn rows_of_dimensions(
         &self,
         sessions: impl Fn(SessionId) -> bool,
         stacks: impl Fn(StackId) -> bool,
         statements: impl Fn(u64) -> bool,
+        comments: impl Fn(u64) -> bool,
     ) -> (Rows, Vec<Problem>) {
         let mut all = Rows::default();
         let mut problems = self.read(|rows| &rows.sessions, &mut |row: &SessionRow| {
@@ -182,10 +183,15 @@ impl Source {
                 all.statements.push(row.clone());
             }
         }));
+        problems.extend(self.read(|rows| &rows.comments, &mut |row: &CommentRow| {
+            if comments(row.id) {
+                all.comments.push(row.clone());
+            }
+        }));
         (all, problems)
     }
 
-    /// Loads sessions, stacks and statements.
+    /// Loads sessions, stacks, statements and their comments.
     pub fn dimensions(&self) -> Dimensions {
         let mut all = Dimensions::default();
         let mut problems = self.read(|rows| &rows.sessions, &mut |row: &SessionRow| {
@@ -197,6 +203,9 @@ impl Source {
         }));
         problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
             learn(&mut all.statements, row);
+        }));
+        problems.extend(self.read(|rows| &rows.comments, &mut |row: &CommentRow| {
+            all.comments.insert(row.id, row.clone());
         }));
         all.problems = problems;
         all
@@ -211,6 +220,16 @@ pub(crate) fn learn(statements: &mut HashMap<u64, StatementRow>, row: &Statement
     }
 }
 
+/// What is known of the comment of a statement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Comment<'a> {
+    /// There is none.
+    None,
+    /// It could not be read, or is not described.
+    NotKnown,
+    Says(&'a CommentRow),
+}
+
 /// What the ids in the rows stand for.
 #[derive(Debug, Default)]
 pub struct Dimensions {
@@ -218,6 +237,7 @@ pub struct Dimensions {
     frames: KnownFrames,
     stacks: HashMap<StackId, Box<[KnownFrame]>>,
     statements: HashMap<u64, StatementRow>,
+    comments: HashMap<u64, CommentRow>,
     not_described: BTreeSet<SessionId>,
     /// What could not be read.
     pub problems: Vec<Problem>,
@@ -242,6 +262,22 @@ impl Dimensions {
                 ..Session::default()
             }
         })
+    }
+
+    /// The same, and what the comment of a row says.
+    pub(crate) fn session_and_comment(&mut self, id: SessionId, comment: u64) -> (&Session, Comment<'_>) {
+        self.session(id);
+        let said = match self.comments.get(&comment) {
+            Some(said) => Comment::Says(said),
+            None if comment == comment::NONE => Comment::None,
+            None => Comment::NotKnown,
+        };
+        (&self.sessions[&id], said)
+    }
+
+    /// Every comment.
+    pub(crate) fn comments(&self) -> impl Iterator<Item = &CommentRow> {
+        self.comments.values()
     }
 
     /// Forgets the stacks, of which there may be millions: of who has read what he needs of them.

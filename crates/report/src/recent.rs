@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{
-    Described, LatencyRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
+    CommentRow, Described, LatencyRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
 };
 
 use crate::filter::SECOND_US;
@@ -21,7 +21,7 @@ const MOST_LATENCIES: usize = 300_000;
 const CAUSES_LATE_US: i64 = 15 * SECOND_US;
 /// Frames of stacks that are kept: some 100 MB.
 const MOST_FRAMES: usize = 400_000;
-/// Sessions and statements that are kept though no row that is kept has anything of them.
+/// Sessions, statements and comments that are kept though no row that is kept has anything of them.
 const MOST_OTHERS: usize = 20_000;
 
 /// See the module.
@@ -33,6 +33,7 @@ pub struct Recent {
     sessions: HashMap<SessionId, SessionRow>,
     stacks: HashMap<StackId, StackRow>,
     statements: HashMap<u64, StatementRow>,
+    comments: HashMap<u64, CommentRow>,
     rows: usize,
     latencies: usize,
     frames: usize,
@@ -86,6 +87,7 @@ impl Recent {
             sessions: HashMap::new(),
             stacks: HashMap::new(),
             statements: HashMap::new(),
+            comments: HashMap::new(),
             rows: 0,
             latencies: 0,
             frames: 0,
@@ -129,6 +131,7 @@ impl Recent {
             |id| mentioned.sessions.contains(&id),
             |id| mentioned.stacks.contains(&id),
             |id| mentioned.statements.contains(&id),
+            |id| mentioned.comments.contains(&id),
         );
         problems.extend(more);
         recent.add(source.meta().clone(), rows);
@@ -156,6 +159,9 @@ impl Recent {
         }
         for row in &rows.statements {
             learn(&mut self.statements, row);
+        }
+        for row in rows.comments {
+            self.comments.insert(row.id, row);
         }
         for row in rows.stacks {
             self.frames += row.frames.len();
@@ -235,6 +241,7 @@ impl Recent {
             sessions: known(&self.sessions, &wanted.sessions),
             stacks: known(&self.stacks, &wanted.stacks),
             statements: known(&self.statements, &wanted.statements),
+            comments: known(&self.comments, &wanted.comments),
             ..Rows::default()
         }
     }
@@ -281,6 +288,7 @@ impl Recent {
         if self.frames <= MOST_FRAMES
             && self.sessions.len() <= MOST_OTHERS
             && self.statements.len() <= MOST_OTHERS
+            && self.comments.len() <= MOST_OTHERS
         {
             return;
         }
@@ -288,6 +296,7 @@ impl Recent {
             let mentioned = named(self.seconds.values());
             self.sessions.retain(|id, _| mentioned.sessions.contains(id));
             self.statements.retain(|id, _| mentioned.statements.contains(id));
+            self.comments.retain(|id, _| mentioned.comments.contains(id));
             self.stacks.retain(|id, _| mentioned.stacks.contains(id));
             self.frames = self.stacks.values().map(|stack| stack.frames.len()).sum();
             if self.frames <= MOST_FRAMES || self.seconds.len() <= 1 {
@@ -322,6 +331,7 @@ mod tests {
             session_state: SessionState::default(),
             kernel_stack: NO_STACK,
             user_stack: stack,
+            comment: 0,
             ns: 1_000_000_000,
             count: 0,
             samples: 99,

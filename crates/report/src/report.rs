@@ -10,7 +10,7 @@ use crate::connecting::{Connecting, ConnectingBuilder};
 use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::filter::Filter;
-use crate::group::Dimension;
+use crate::group::{Dimension, NOT_KNOWN};
 use crate::latency::scan as scan_latency;
 use crate::ledger::{Ledger, LedgerBuilder};
 use crate::load::{Dimensions, Source};
@@ -417,8 +417,14 @@ pub(crate) fn load(source: &Source, filter: &Filter) -> Result<Dimensions, Repor
         let recorded: BTreeSet<&str> = dimensions
             .sessions()
             .filter_map(|session| dimension.of_session(session))
+            .chain(
+                dimensions
+                    .comments()
+                    .filter_map(|comment| dimension.of_comment(comment)),
+            )
             .collect();
-        if !recorded.contains(value.as_str()) {
+        let may_be_nothing = dimension.is_of_comments() && matches!(value.as_str(), "" | NOT_KNOWN);
+        if !recorded.contains(value.as_str()) && !may_be_nothing {
             let quoted = recorded.iter().map(|text| format!("'{text}'"));
             return Err(ReportError::NoSuchFact {
                 dimension: *dimension,

@@ -12,7 +12,7 @@ use crate::dive::has_kernel_trace;
 use crate::filter::{Filter, SECOND_US};
 use crate::group::query_id;
 use crate::ledger::Section;
-use crate::load::{Dimensions, Source};
+use crate::load::{Comment, Dimensions, Source};
 use crate::report::ReportError;
 
 /// A row and what is known about it.
@@ -24,6 +24,8 @@ pub(crate) struct Activity<'a> {
     pub(crate) section: Section,
     /// The kernel counted this time, but no sample fell into it.
     pub(crate) not_sampled: bool,
+    /// Of the statement.
+    pub(crate) comment: Comment<'a>,
     /// Who was waited for: of a part of a row, where time is grouped by that.
     pub(crate) cause: Option<&'a Cause>,
 }
@@ -172,14 +174,14 @@ pub(crate) fn scan(
             return;
         }
         let recorded = wait_of(row);
-        let session = dimensions.session(row.session);
+        let (session, comment) = dimensions.session_and_comment(row.session, row.comment);
         let section = Section::of(&session.backend_type, recorded.idle, row.state);
         // A row of its own, by a name of its own: it is found by the name of the idle wait, too.
         let wait = match section {
             Section::DbTime if recorded.idle => recorded.without_cpu(),
             _ => recorded.clone(),
         };
-        if !filter.takes_session(session) {
+        if !filter.takes_request(session, comment) {
             return;
         }
         met.add(filter, [&recorded, &wait], row);
@@ -194,6 +196,7 @@ pub(crate) fn scan(
                 wait: &wait,
                 section,
                 not_sampled: wait.class == not_sampled.class && wait.event == not_sampled.event,
+                comment,
                 cause: None,
             });
         }

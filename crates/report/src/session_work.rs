@@ -155,6 +155,7 @@ mod tests {
             session_state: SessionState::Active,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: 0,
             ns,
             count: 0,
             samples: 1,

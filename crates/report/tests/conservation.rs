@@ -58,6 +58,7 @@ prop_compose! {
             state,
             kernel_stack: stack_number(stacks.0),
             user_stack: stack_number(stacks.1),
+            comment: 0,
             ns,
             count: 0,
             samples,

@@ -732,6 +732,7 @@ fn generated(samples: &[Sample]) -> (Meta, Rows) {
         rows.activity.push(ActivityRow {
             ns: *ns,
             user_stack: stack.id,
+            comment: 0,
             statement: *ns % 3,
             ..row(
                 1,

@@ -82,6 +82,7 @@ impl Trace {
             state,
             kernel_stack,
             user_stack: StackId(0),
+            comment: 0,
             ns,
             count: 1,
             samples: 0,

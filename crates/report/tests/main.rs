@@ -4,6 +4,7 @@ mod answers;
 mod causes;
 mod chains;
 mod commands;
+mod comments;
 mod comparison;
 mod connecting;
 mod conservation;

@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 
 use dbtime_model::recording::{LARGEST_FILE, Meta, Problem, Recording};
 use dbtime_model::{
-    ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow, StatementRow,
-    SwitchRow,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow,
+    StatementRow, SwitchRow,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -203,6 +203,7 @@ fn damages(recording: &Recording) -> Vec<String> {
     problems.extend(recording.read::<HeldLockRow>(drop));
     problems.extend(recording.read::<SessionRow>(drop));
     problems.extend(recording.read::<StatementRow>(drop));
+    problems.extend(recording.read::<CommentRow>(drop));
     problems.extend(recording.read::<StackRow>(drop));
     in_words(problems)
 }
@@ -221,6 +222,7 @@ fn put_tables(recording: &Recording, target: &mut Target<'_>) -> Result<Vec<Prob
     problems.extend(put_facts::<HeldLockRow>(recording, target)?);
     problems.extend(put_known::<SessionRow>(recording, target)?);
     problems.extend(put_known::<StatementRow>(recording, target)?);
+    problems.extend(put_known::<CommentRow>(recording, target)?);
     problems.extend(put_stacks(recording, target)?);
     Ok(problems)
 }

@@ -1,8 +1,8 @@
 //! What the tables of a recording are in a store: in which file a row is, and where in it.
 
 use dbtime_model::{
-    ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow, StatementRow,
-    SwitchRow, Table, Timed,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow,
+    StatementRow, SwitchRow, Table, Timed,
 };
 
 use crate::text::Text;
@@ -79,6 +79,16 @@ impl Dimension for StatementRow {
         if self.text.is_empty() || !other.text.is_empty() {
             *self = other;
         }
+    }
+}
+
+impl Dimension for CommentRow {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn learn(&mut self, _: CommentRow) {
+        // Equal ids are equal values.
     }
 }
 

@@ -54,6 +54,7 @@ fn recording(home: &Path, name: &str, reads: &[(u64, u64)]) -> PathBuf {
         state: State::Disk,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
+        comment: 0,
         ns: 1_000_000,
         count: 1,
         samples: 0,

@@ -425,6 +425,7 @@ fn hostile_recording(home: &TempDir) -> String {
             state: State::User,
             kernel_stack: NO_STACK,
             user_stack: id,
+            comment: 0,
             ns: n * 1_000,
             count: 0,
             samples: 1,

@@ -43,6 +43,7 @@ fn activity(kernel_stack: StackId) -> ActivityRow {
         state: State::Kernel,
         kernel_stack,
         user_stack: NO_STACK,
+        comment: 0,
         ns: 1_000_000_000,
         count: 0,
         samples: 99,

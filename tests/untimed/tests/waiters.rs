@@ -57,6 +57,7 @@ fn recording(home: &Path, name: &str, ms: u64) -> PathBuf {
             state: State::Sleep,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: 0,
             ns: ms * 1_000_000,
             count: 0,
             samples: ms / 10,

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use dbtime_model::{Fidelity, NO_STACK, State, StateGroup};
+use dbtime_model::{Fidelity, NO_STACK, State, StateGroup, comment};
 
 use super::{Cell, Growth, Pending, RawWait, Share, Totals, not_sampled, split};
 use crate::bpf::{ExactState, ExactSums};
@@ -233,6 +233,7 @@ fn unsplit(((wait, executing), state): Key) -> Cell {
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
         held: HeldId::NONE,
+        comment: comment::UNKNOWN,
     }
 }
 
@@ -251,6 +252,7 @@ mod tests {
             kernel_stack: dbtime_model::StackId(kernel_stack),
             user_stack: NO_STACK,
             held: HeldId::NONE,
+            comment: comment::NONE,
         }
     }
 

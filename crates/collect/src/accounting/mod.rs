@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup};
+use dbtime_model::{Fidelity, NO_STACK, StackId, State, StateGroup, comment};
 
 use crate::bpf::{ExactSums, Tier};
 use crate::database::Executing;
@@ -46,6 +46,8 @@ pub(crate) struct Cell {
     pub(crate) user_stack: StackId,
     /// The internal locks that it has.
     pub(crate) held: HeldId,
+    /// See [`dbtime_model::ActivityRow::comment`].
+    pub(crate) comment: u64,
 }
 
 /// A part of the session's time.
@@ -239,5 +241,6 @@ fn not_sampled(group: StateGroup) -> Cell {
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
         held: HeldId::NONE,
+        comment: comment::UNKNOWN,
     }
 }

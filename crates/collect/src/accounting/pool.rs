@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use dbtime_model::{
     ActivityRow, BackendType, Fidelity, NO_STACK, Rows, SessionId, SessionState, StackId, State, StateGroup,
-    Wait,
+    Wait, comment,
 };
 
 use super::sampled::SHORT_NS;
@@ -44,6 +44,7 @@ pub(crate) struct Spent {
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,
     pub(crate) held: HeldId,
+    pub(crate) comment: u64,
 }
 
 impl Spent {
@@ -60,6 +61,7 @@ impl Spent {
             state: self.state,
             kernel_stack: self.kernel_stack,
             user_stack: self.user_stack,
+            comment: self.comment,
             ns: 0,
             count: 0,
             samples: 0,
@@ -208,6 +210,7 @@ fn not_split(entry: &Entry, group: StateGroup) -> ActivityRow {
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
             held: HeldId::NONE,
+            comment: not_sampled(group).comment,
         },
         ns: entry.ns,
         samples: 0,
@@ -275,7 +278,11 @@ fn divide(entries: &[Entry]) -> Vec<Piece> {
             share.left -= ns;
             pieces.push(Piece {
                 session: entry.session,
-                spent: (*spent).clone(),
+                spent: Spent {
+                    // For which request others of its kind worked says nothing of it.
+                    comment: spent.comment.min(comment::UNKNOWN),
+                    ..(*spent).clone()
+                },
                 ns,
                 samples: 0,
                 pooled: true,
@@ -321,6 +328,7 @@ mod tests {
             kernel_stack: NO_STACK,
             user_stack: StackId(place),
             held: HeldId::NONE,
+            comment: comment::NONE,
         }
     }
 

@@ -213,6 +213,7 @@ mod tests {
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
             held: HeldId::NONE,
+            comment: dbtime_model::comment::NONE,
         }
     }
 

@@ -8,8 +8,8 @@ use libbpf_rs::MapHandle;
 use super::load::source_from;
 use super::plain::{Plain, read};
 use super::recorder::types::{
-    dbt_activity, dbt_begin, dbt_event, dbt_locks, dbt_sample, dbt_sums, dbt_task_counts, dbt_totals,
-    dbt_wait_sums, dbt_woken,
+    dbt_activity, dbt_begin, dbt_comment, dbt_event, dbt_locks, dbt_sample, dbt_sums, dbt_task_counts,
+    dbt_totals, dbt_wait_sums, dbt_woken,
 };
 use super::ring::Ring;
 
@@ -27,6 +27,7 @@ const BEGIN: u32 = 4;
 const END: u32 = 5;
 const WOKEN: u32 = 6;
 const COUNTS: u32 = 7;
+const COMMENT: u32 = 8;
 const USER_MODE: u32 = 1;
 const WAIT_NOT_READ: u32 = 2;
 const STACK_TORN: u32 = 4;
@@ -37,6 +38,8 @@ const RAN_SINCE: u32 = 128;
 const COUNTED_CALLS: u64 = 1;
 const COUNTED_BYTES: u64 = 2;
 const COUNTED_BLKIO_DELAY: u64 = 4;
+/// `COMMENT_NOT_READ`.
+const COMMENT_NOT_READ: u64 = u64::MAX;
 /// `WAIT_NOT_READ`.
 const NOT_READ: u32 = u32::MAX;
 
@@ -58,6 +61,8 @@ pub(crate) struct SampleEvent {
     /// The 32 bits of the database; none when they could not be read.
     pub(crate) wait: Option<u32>,
     pub(crate) executing: Executing,
+    /// When its statement began, if that has a comment, which has been told before; 0 = it has none. None: that could not be read.
+    pub(crate) comment: Option<u64>,
     /// The internal locks that it has; none when they could not be read.
     pub(crate) locks: Option<Vec<RawLock>>,
     /// Raw `__state` of a task that was off CPU; none for one on a CPU.
@@ -199,6 +204,17 @@ pub(crate) enum Event {
         time_ns: u64,
         counts: TaskCounts,
     },
+    /// The text of a statement, which has a comment, as it seems.
+    Comment {
+        pid: u32,
+        /// By the database's clock.
+        since: u64,
+        /// Begin of a text of which the middle is missing; empty where there is no comment.
+        begin: Vec<u8>,
+        end: Vec<u8>,
+        /// The end is the whole text.
+        is_whole: bool,
+    },
     /// A sleep in which a session was sampled has ended.
     Woken {
         pid: u32,
@@ -248,6 +264,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 pass: sample.pass,
                 wait: (!is(WAIT_NOT_READ)).then_some(sample.activity.wait),
                 executing: executing(&sample.activity),
+                comment: (sample.comment != COMMENT_NOT_READ).then_some(sample.comment),
                 locks: locks(&sample.locks),
                 listed: None,
                 kernel_names: Vec::new(),
@@ -286,6 +303,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             time_ns: event.time_ns,
             counts: task_counts(&read(bytes)?),
         }),
+        COMMENT => decode_comment(pid, bytes),
         WOKEN => {
             let woken: dbt_woken = read(bytes)?;
             Some(Event::Woken {
@@ -308,6 +326,26 @@ fn decode(bytes: &[u8]) -> Option<Event> {
         }
         _ => None,
     }
+}
+
+/// The begin is cut off where there is none.
+fn decode_comment(pid: u32, bytes: &[u8]) -> Option<Event> {
+    let at = |offset: usize| bytes.get(offset..);
+    let number = |offset: usize| read::<u32>(at(offset)?);
+    let part = |offset: usize, length: u32| Some(at(offset)?.get(..length as usize)?.to_vec());
+    let end_bytes = number(offset_of!(dbt_comment, end_bytes))?;
+    let begin_bytes = number(offset_of!(dbt_comment, begin_bytes))?;
+    let most = size_of_val(&dbt_comment::default().end);
+    Some(Event::Comment {
+        pid,
+        since: read(at(offset_of!(dbt_comment, since))?)?,
+        begin: match begin_bytes {
+            0 => Vec::new(),
+            length => part(offset_of!(dbt_comment, begin), length)?,
+        },
+        end: part(offset_of!(dbt_comment, end), end_bytes)?,
+        is_whole: begin_bytes == 0 && (end_bytes as usize) < most,
+    })
 }
 
 fn task_counts(counts: &dbt_task_counts) -> TaskCounts {

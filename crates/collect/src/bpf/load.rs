@@ -190,6 +190,8 @@ pub(crate) struct Wanted {
     pub(crate) wakers: bool,
     /// What the kernel counts for every task.
     pub(crate) task_counts: bool,
+    /// Comments of the texts of statements.
+    pub(crate) comments: bool,
 }
 
 /// What passes are announced by.
@@ -315,6 +317,7 @@ impl Programs {
             constants.trace_calls = calls;
             constants.trace_wakers = wakers;
             constants.count_tasks = wanted.task_counts;
+            constants.read_comments = wanted.comments;
             constants.note_moments = notes;
             for (calls, its_use) in [
                 (&READS[..], CALL_READS),
@@ -645,6 +648,9 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             whose_offset: status.map_or(0, |record| record.whose),
             text_offset: status.map_or(0, |record| record.text),
             since_offset: status.map_or(0, |record| record.since),
+            comment_offset: status.map_or(0, |record| record.comment),
+            most_text: status.map_or(0, |record| record.most_text),
+            whole_text: status.map_or(0, |record| record.whole_text),
             lock_count: locks.map_or(0, |locks| locks.count),
             lock_list: locks.map_or(0, |locks| locks.list),
             ..dbt_wait_source::default()
@@ -676,6 +682,9 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
                 whose: source.whose_offset,
                 text: source.text_offset,
                 since: source.since_offset,
+                comment: source.comment_offset,
+                most_text: source.most_text,
+                whole_text: source.whole_text,
             }),
             locks: (source.lock_count != 0).then_some(LockList {
                 count: source.lock_count,

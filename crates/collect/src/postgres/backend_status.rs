@@ -47,6 +47,8 @@ pub(super) struct BackendStatus {
     pub(super) fingerprints: bool,
     /// Address of `debug_query_string`: of the pointer to the whole text of what a client has sent.
     whole_text: Option<u64>,
+    /// Bytes of a text in an entry at most: `track_activity_query_size` less the zero.
+    most_shown: u32,
 }
 
 impl BackendStatus {
@@ -70,11 +72,16 @@ impl BackendStatus {
                     },
                 ],
             ) => {
-                let [symbol] = executable.symbols(["debug_query_string"]).unwrap_or_default();
+                let [whole, size] = executable
+                    .symbols(["debug_query_string", "pgstat_track_activity_query_size"])
+                    .unwrap_or_default();
+                let size = size.and_then(|size| memory::read_u32(postmaster, size.address).ok());
                 BackendStatus {
                     pointer: address,
                     fingerprints: gives_query_ids(postmaster, executable) == Some(false),
-                    whole_text: symbol.map(|symbol| symbol.address),
+                    whole_text: whole.map(|symbol| symbol.address),
+                    // Where that is not known any longer one may have been cut.
+                    most_shown: size.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
                 }
             }
             Some(_) => return Err("this build of the server keeps them in an unknown place"),
@@ -103,6 +110,9 @@ impl BackendStatus {
             whose: WHOSE as u16,
             text: if self.fingerprints { ACTIVITY as u16 } else { 0 },
             since: SINCE as u16,
+            comment: ACTIVITY as u16,
+            most_text: self.most_shown,
+            whole_text: self.whole_text.unwrap_or_default(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dbtime_model::{
     ActivityRow, NO_STACK, OneWindow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
+    comment,
 };
 
 /// Sums that are kept at a time: some 300 MB.
@@ -158,10 +159,11 @@ impl Windows {
                 }
             }
         }
-        // Nobody asks for the stacks of all time here, and without them there is little to tell apart.
+        // Nobody asks for the stacks of all time here, nor for the requests, and without them there is little to tell apart.
         let activity = rows.activity.into_iter().map(|row| ActivityRow {
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: comment::NONE,
             ..row
         });
         self.divide(activity, &mut parts, |rows| &mut rows.activity);
@@ -250,6 +252,7 @@ mod tests {
             state: State::User,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
+            comment: 0,
             ns,
             count: 0,
             samples: 1,

@@ -21,8 +21,9 @@ pub struct Selection {
     /// Only this session; may be repeated
     #[arg(long, value_name = "PID")]
     pub session: Vec<u32>,
-    /// Only sessions with this attribute (user, database, application, client, backend_type …); may be repeated: one of
-    /// the values given for each name has to match
+    /// Only sessions with this attribute (user, database, application, client, backend_type …), or time in statements whose
+    /// comment says this (trace, route, controller, action, comment_application); may be repeated: one of the values given
+    /// for each name has to match
     #[arg(long = "where", value_name = "NAME=VALUE", value_parser = parse_fact)]
     pub facts: Vec<(Dimension, String)>,
     /// Only time in this wait event (Class:Event, or either of the two; CPU for none); may be repeated

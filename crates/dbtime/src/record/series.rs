@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use dbtime_model::output::{Directory, Owner};
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Quality, Recording, RecordingError};
-use dbtime_model::{Described, Rows, SessionRow, StackRow, StatementRow};
+use dbtime_model::{CommentRow, Described, Rows, SessionRow, StackRow, StatementRow};
 
 use super::segments::Segments;
 use super::sink::{Part, Told};
@@ -271,6 +271,7 @@ impl Series {
                 sessions: std::mem::take(&mut rows.sessions),
                 stacks: std::mem::take(&mut rows.stacks),
                 statements: std::mem::take(&mut rows.statements),
+                comments: std::mem::take(&mut rows.comments),
                 spans: std::mem::take(&mut rows.spans),
                 switches: std::mem::take(&mut rows.switches),
                 ..Rows::default()
@@ -426,6 +427,12 @@ impl Known {
             recording.read::<StatementRow>(|rows| {
                 let is_wanted = |row: &StatementRow| wanted.statements.contains(&row.id);
                 found.statements.extend(rows.into_iter().filter(is_wanted));
+            });
+        }
+        if !wanted.comments.is_empty() {
+            recording.read::<CommentRow>(|rows| {
+                let is_wanted = |row: &CommentRow| wanted.comments.contains(&row.id);
+                found.comments.extend(rows.into_iter().filter(is_wanted));
             });
         }
         found

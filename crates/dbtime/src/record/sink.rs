@@ -245,6 +245,7 @@ impl Dropped {
             sessions: std::mem::take(&mut rows.sessions),
             stacks: std::mem::take(&mut rows.stacks),
             statements: std::mem::take(&mut rows.statements),
+            comments: std::mem::take(&mut rows.comments),
             ..Rows::default()
         };
         if kept.bytes() > MOST_KEPT {
@@ -319,6 +320,7 @@ mod tests {
             session_state: SessionState::default(),
             kernel_stack: dbtime_model::NO_STACK,
             user_stack: dbtime_model::NO_STACK,
+            comment: 0,
             ns: 10,
             count: 0,
             samples: 1,

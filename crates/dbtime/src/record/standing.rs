@@ -190,6 +190,7 @@ mod tests {
             session_state: SessionState::default(),
             kernel_stack: dbtime_model::NO_STACK,
             user_stack: dbtime_model::NO_STACK,
+            comment: 0,
             ns,
             count: 0,
             samples: 1,

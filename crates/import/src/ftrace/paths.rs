@@ -278,6 +278,7 @@ impl Paths {
                 state,
                 kernel_stack: stack,
                 user_stack: StackId(0),
+                comment: 0,
                 ns,
                 count,
                 samples: 0,

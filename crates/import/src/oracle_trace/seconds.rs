@@ -311,6 +311,7 @@ impl Seconds {
                 },
                 kernel_stack: NO_STACK,
                 user_stack: NO_STACK,
+                comment: 0,
                 ns: sum.us.saturating_mul(1_000),
                 count: sum.count,
                 samples: 0,

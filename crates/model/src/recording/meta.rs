@@ -201,6 +201,9 @@ pub struct Quality {
     pub lost: u64,
     /// Samples whose wait event could not be read.
     pub waits_not_read: u64,
+    /// Samples of which it could not be read whether their statement has a comment that says for which request it is
+    /// ([`crate::CommentRow`]). Since 1.12.
+    pub comments_not_read: u64,
     /// User stacks taken that reach the outermost function.
     pub stacks_complete: u64,
     /// User stacks cut because they have more frames than are kept.
@@ -244,6 +247,7 @@ impl Quality {
             stood_in: both(|q| q.stood_in),
             lost: both(|q| q.lost),
             waits_not_read: both(|q| q.waits_not_read),
+            comments_not_read: both(|q| q.comments_not_read),
             stacks_complete: both(|q| q.stacks_complete),
             stacks_truncated: both(|q| q.stacks_truncated),
             stacks_broken: both(|q| q.stacks_broken),

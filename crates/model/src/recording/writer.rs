@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use super::{META_FILE, Merged, Meta, RecordingError, compaction, segment, segment_name};
 use crate::output::{Directory, Lock, Place};
 use crate::{
-    ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, Rows, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow, Table,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, Rows, SessionRow, SpanRow,
+    StackRow, StatementRow, SwitchRow, Table,
 };
 
 /// Every table. Each has a folder, written to or not.
-pub const TABLES: [&str; 10] = [
+pub const TABLES: [&str; 11] = [
     ActivityRow::NAME,
     LatencyRow::NAME,
     CounterRow::NAME,
@@ -24,6 +24,7 @@ pub const TABLES: [&str; 10] = [
     SwitchRow::NAME,
     CauseRow::NAME,
     HeldLockRow::NAME,
+    CommentRow::NAME,
 ];
 
 /// An open recording. Dropping it leaves what was committed.
@@ -172,6 +173,7 @@ impl RecordingWriter {
         // Dimensions first: a reader that sees the facts can always resolve them.
         self.write_table(meta, &rows.stacks)?;
         self.write_table(meta, &rows.statements)?;
+        self.write_table(meta, &rows.comments)?;
         self.write_table(meta, &rows.sessions)?;
         self.write_table(meta, &rows.counters)?;
         self.write_table(meta, &rows.latency)?;

@@ -66,6 +66,7 @@ pub(crate) fn row(session: u64, wait: (&str, &str, bool), state: State, ms: u64)
         state,
         kernel_stack: NO_STACK,
         user_stack: NO_STACK,
+        comment: 0,
         ns: ms * MS,
         count: 0,
         samples: ms / 10,

@@ -148,6 +148,7 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
                 session_state: SessionState::ALL[chance.below(8) as usize],
                 kernel_stack: kernel_stacks[chance.below(7) as usize],
                 user_stack: user_stacks[chance.below(7) as usize],
+                comment: 0,
                 ns: times * (chance.below(40_000_000) + 1),
                 count: 0,
                 samples: if sampled { 1 + chance.below(3) } else { 0 },

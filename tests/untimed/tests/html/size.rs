@@ -87,6 +87,7 @@ fn an_hour_of_a_hundred_sessions_is_a_page_of_less_than_8_mb() {
                         kernel_stack: NO_STACK,
                         // Some are met often, most are not.
                         user_stack: ids[(chance.below(STACKS) * chance.below(STACKS) / STACKS) as usize],
+                        comment: 0,
                         ns: chance.below(250_000_000) + 1,
                         count: 0,
                         samples: 1 + chance.below(30),

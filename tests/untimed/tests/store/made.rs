@@ -299,6 +299,7 @@ fn add_second(
         session_state: SessionState::None,
         kernel_stack: NO_STACK,
         user_stack,
+        comment: 0,
         ns,
         count: 1,
         samples: numbers.below(3),

@@ -157,6 +157,7 @@ mod tests {
                 state: *state,
                 kernel_stack: id,
                 user_stack: NO_STACK,
+                comment: 0,
                 ns: ms * 1_000_000,
                 count: 0,
                 samples: 1,

@@ -115,6 +115,7 @@ impl Saving {
         later.sessions = rows.sessions;
         later.stacks = rows.stacks;
         later.statements = rows.statements;
+        later.comments = rows.comments;
         self.pending.append(later);
     }
 

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* Comments that applications put at the end of a statement's text, or at its begin (sqlcommenter): they say for which request it is,
+ * and are others in every execution. So the text is read beside the sample, of the same execution, or it is not known.
+ *
+ * An execution is known by the moment at which the database says that it began, which is read with the wait event. A text is read once
+ * for each; what has no comment costs no more than that, and is not sent. What is in the comment, is user space's business. */
+#ifndef COMMENT_BPF_H
+#define COMMENT_BPF_H
+
+/* Set before loading. */
+const volatile bool read_comments = false;
+
+/* Bytes that are read at a time to find the end of a text, beginning at a multiple of them: as TEXT_PIECE. */
+#define COMMENT_PIECE 512
+#define COMMENT_WORDS (COMMENT_PIECE / sizeof(__u64))
+#define COMMENT_PIECES 129 /* of a text of 64 KB: longer ones are not read */
+/* Blanks and semicolons behind a comment, or before it. */
+#define COMMENT_BLANKS 16
+
+struct dbt_comment_reader {
+	struct dbt_comment told;
+	__u64 address; /* of the piece */
+	__u64 piece[COMMENT_WORDS];
+	__u32 from;    /* bytes of this piece that are before the text */
+	__u32 length;  /* of the text, so far */
+	__u32 is_over;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_comment_reader);
+} own_comment_scratch SEC(".maps");
+
+/* Only the sampler thread runs what reads other tasks: one is enough. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dbt_comment_reader);
+} other_comment_scratch SEC(".maps");
+
+struct dbt_comment_context {
+	struct dbt_comment_reader *reader;
+	struct task_struct *task; /* as in read_memory() */
+};
+
+/* Looks for the end of the text in the piece. Not static, as the next ones: the verifier looks at it once. */
+__noinline int end_in_piece(struct dbt_comment_reader *reader)
+{
+	const __u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
+	__u64 word, end;
+	__u32 from;
+
+	if (!reader)
+		return 0;
+	for (int at = 0; at < COMMENT_WORDS; at++) {
+		word = reader->piece[at];
+		from = *(volatile __u32 *)&reader->from;
+		if (from >= (at + 1) * sizeof(word))
+			continue;
+		if (from > at * sizeof(word)) /* what is before the text is no end of it */
+			word |= (1ULL << ((from & 7) * 8)) - 1;
+		end = (word - ones) & ~word & tops;
+		if (end) {
+			end &= -end; /* the top bit of the first byte that is 0 */
+			reader->length += at * sizeof(word) - from;
+			for (int byte = 0; byte < 7 && !(end & 0xff); byte++) {
+				reader->length++;
+				end >>= 8;
+			}
+			reader->is_over = 1;
+			return 0;
+		}
+	}
+	reader->length += COMMENT_PIECE - *(volatile __u32 *)&reader->from;
+	reader->from = 0;
+	return 0;
+}
+
+static __always_inline bool is_blank(__u8 byte)
+{
+	return byte == ' ' || (byte >= '\t' && byte <= '\r') || byte == ';';
+}
+
+/* Whether the last bytes of the text are those of a comment, but for blanks. */
+__noinline int ends_with_comment(struct dbt_comment *told)
+{
+	__u32 last;
+
+	if (!told)
+		return 0;
+	last = told->end_bytes - 1;
+	for (int i = 0; i < COMMENT_BLANKS && last && last < COMMENT_BYTES; i++, last--)
+		if (!is_blank(told->end[last & (COMMENT_BYTES - 1)]))
+			return told->end[last & (COMMENT_BYTES - 1)] == '/' && told->end[(last - 1) & (COMMENT_BYTES - 1)] == '*';
+	return 0;
+}
+
+/* Whether the first ones are: of the begin of a text, or of its end where that is the whole. */
+__noinline int begins_with_comment(struct dbt_comment *told, bool is_whole)
+{
+	__u8 byte, next;
+
+	if (!told)
+		return 0;
+	for (int i = 0; i < COMMENT_BLANKS; i++) {
+		byte = is_whole ? told->end[i] : told->begin[i];
+		next = is_whole ? told->end[i + 1] : told->begin[i + 1];
+		if (!is_blank(byte))
+			return byte == '/' && next == '*';
+	}
+	return 0;
+}
+
+static __always_inline long measure_piece(struct task_struct *task, struct dbt_comment_context *context)
+{
+	struct dbt_comment_reader *reader = context->reader;
+
+	if (read_memory(task, reader->piece, COMMENT_PIECE, reader->address))
+		return 1;
+	end_in_piece(reader);
+	reader->address += COMMENT_PIECE;
+	return reader->is_over ? 1 : 0;
+}
+
+static long measure_own_piece(__u32 i, struct dbt_comment_context *context)
+{
+	return measure_piece(0, context);
+}
+
+static long measure_other_piece(__u32 i, struct dbt_comment_context *context)
+{
+	return measure_piece(context->task, context);
+}
+
+/* Finds out how long the text at this address is. False = it cannot be read, or it is too long. */
+static __always_inline bool measure_text(struct task_struct *task, struct dbt_comment_reader *reader, __u64 address)
+{
+	struct dbt_comment_context context = { .reader = reader, .task = task };
+
+	reader->address = address & ~(COMMENT_PIECE - 1ULL);
+	reader->from = address & (COMMENT_PIECE - 1);
+	reader->length = reader->is_over = 0;
+	bpf_loop(COMMENT_PIECES, task ? (void *)measure_other_piece : (void *)measure_own_piece, &context, 0);
+	return reader->is_over;
+}
+
+/* Reads both ends of the text at this address, or all of it, and tells it if it has a comment there. Returns COMMENT_NONE,
+ * COMMENT_NOT_READ, or `since`. */
+static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_comment_reader *reader, __u64 address,
+					  struct dbt_task_id *id, __u64 since)
+{
+	struct dbt_comment *told = &reader->told;
+	__u32 length = reader->length, bytes = length;
+	bool has_comment;
+
+	if (!length)
+		return COMMENT_NONE;
+	if (bytes > COMMENT_BYTES)
+		bytes = COMMENT_BYTES;
+	told->end_bytes = bytes;
+	told->begin_bytes = 0;
+	/* Less than one more than is there: a bound that the verifier follows. */
+	if (read_memory(task, told->end, bytes & (2 * COMMENT_BYTES - 1), address + length - bytes))
+		return COMMENT_NOT_READ;
+	has_comment = ends_with_comment(told);
+	if (length > COMMENT_BYTES) {
+		if (read_memory(task, told->begin, COMMENT_BYTES, address))
+			return COMMENT_NOT_READ;
+		if (begins_with_comment(told, false)) {
+			told->begin_bytes = COMMENT_BYTES;
+			has_comment = true;
+		}
+	} else if (begins_with_comment(told, true)) {
+		has_comment = true;
+	}
+	if (!has_comment)
+		return COMMENT_NONE;
+	fill_event(&told->event, EVENT_COMMENT, id->pid, id->start_ns);
+	told->since = since;
+	if (told->begin_bytes)
+		emit(told, sizeof(*told), BPF_RB_NO_WAKEUP);
+	else
+		emit(told, offsetof(struct dbt_comment, begin), BPF_RB_NO_WAKEUP);
+	return since;
+}
+
+/* The same of the text that a record shows, if it still shows that of the execution that began then. One that may have been cut there
+ * is read where the session has it for itself. */
+static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_comment_reader *reader, struct dbt_wait_source *source,
+					  __u64 record, struct dbt_task_id *id, __u64 since)
+{
+	__u64 address = 0, comment, now = 0;
+	__u32 before = 1, after = 1;
+
+	if (read_memory(task, &before, sizeof(before), record) || before & 1 ||
+	    read_memory(task, &now, sizeof(now), record + source->since_offset) || now != since ||
+	    read_memory(task, &address, sizeof(address), record + source->comment_offset) || !measure_text(task, reader, address))
+		return COMMENT_NOT_READ;
+	if (reader->length >= source->most_text &&
+	    (!source->whole_text || read_memory(task, &address, sizeof(address), source->whole_text) || !address ||
+	     !measure_text(task, reader, address) || reader->length < source->most_text))
+		return COMMENT_NOT_READ;
+	comment = tell_comment(task, reader, address, id, since);
+	/* The session may have written another one meanwhile: what was told is of none then. */
+	if (read_memory(task, &after, sizeof(after), record) || after != before)
+		return COMMENT_NOT_READ;
+	return comment;
+}
+
+/* Of the task that is running. */
+static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_id *id)
+{
+	struct dbt_wait_source *source = &target->source;
+	struct dbt_comment_reader *reader;
+	__u64 record = 0, since = 0;
+	__u32 zero = 0;
+
+	if (!read_comments || !source->comment_offset)
+		return COMMENT_NONE;
+	reader = bpf_map_lookup_elem(&own_comment_scratch, &zero);
+	if (!reader || read_memory(0, &record, sizeof(record), source->statement))
+		return COMMENT_NOT_READ;
+	if (!record)
+		return COMMENT_NONE;
+	if (read_memory(0, &since, sizeof(since), record + source->since_offset))
+		return COMMENT_NOT_READ;
+	if (!since)
+		return COMMENT_NONE;
+	if (since != target->comment.since) {
+		target->comment.comment = read_comment(0, reader, source, record, id, since);
+		target->comment.since = target->comment.comment == COMMENT_NOT_READ ? 0 : since;
+		return target->comment.comment;
+	}
+	return target->comment.comment;
+}
+
+/* When the statement began that the record at this address shows. */
+static __always_inline __u64 since_of(struct task_struct *task, struct dbt_wait_source *source, __u64 record)
+{
+	__u64 since = 0;
+
+	if (!read_comments || !source->comment_offset || !record)
+		return COMMENT_NONE;
+	return read_memory(task, &since, sizeof(since), record + source->since_offset) ? COMMENT_NOT_READ : since;
+}
+
+/* Of the row that was found of another task. */
+static __noinline __u64 other_comment(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_comment_reader *reader;
+	__u64 since = slot->since;
+	__u32 zero = 0;
+
+	if (since == COMMENT_NONE || since == COMMENT_NOT_READ)
+		return since;
+	if (since == slot->comment.since)
+		return slot->comment.comment;
+	reader = bpf_map_lookup_elem(&other_comment_scratch, &zero);
+	if (!reader || !slot->shared.record)
+		return COMMENT_NOT_READ;
+	slot->comment.comment = read_comment(task, reader, &slot->source, slot->shared.record, &slot->task, since);
+	slot->comment.since = slot->comment.comment == COMMENT_NOT_READ ? 0 : since;
+	return slot->comment.comment;
+}
+
+#endif
