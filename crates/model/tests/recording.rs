@@ -200,6 +200,7 @@ prop_compose! {
                 number: (text.len() % 2 == 0).then_some(text.len() as u32),
                 address: u64::MAX,
                 exclusive: text.len() % 3 == 0,
+                mode_unknown: text.len() % 3 == 1,
                 wait_class: text.clone(),
                 wait_event: text.clone(),
                 state: State::Disk,
@@ -207,6 +208,7 @@ prop_compose! {
                 user_stack: StackId(13),
                 ns: 14,
                 samples: 15,
+                gets: 16,
             }).collect(),
         }
     }

@@ -365,6 +365,7 @@ fn add_second(
             number: None,
             address: 0,
             exclusive: true,
+            mode_unknown: false,
             wait_class: class.to_string(),
             wait_event: event.to_string(),
             state,
@@ -372,6 +373,7 @@ fn add_second(
             user_stack,
             ns: ns / 2,
             samples: 1,
+            gets: 0,
         });
     }
 }
