@@ -183,8 +183,9 @@ impl Holds {
         let key = waiting.key;
         let held = (key.session, key.address);
         let is_new = self.last_gets.get(&held) != Some(&waiting.gets);
-        if is_new && (self.last_gets.len() < MAX_HELD || self.last_gets.contains_key(&held)) {
-            self.last_gets.insert(held, waiting.gets);
+        if is_new && self.last_gets.len() >= MAX_HELD && !self.last_gets.contains_key(&held) {
+            self.not_known.without_room += 1;
+            return;
         }
         let at = match self.numbers.get(&key) {
             Some(at) => *at,
@@ -198,6 +199,7 @@ impl Holds {
                 self.rows.len() - 1
             }
         };
+        self.last_gets.insert(held, waiting.gets);
         let sum = &mut self.rows[at].1;
         sum.samples += 1;
         sum.gets += u64::from(is_new);
