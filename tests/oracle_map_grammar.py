@@ -1,7 +1,10 @@
-"""Parses the scripts of `dbtime oracle-map` and `oracle-snap` by the Oracle dialect of sqlfluff; usage: oracle_map_grammar.py SCRIPT
+"""Parses the scripts of `dbtime oracle-map`, `oracle-snap` and `oracle-latch` by the Oracle dialect of sqlfluff.
 
-SQL*Plus's own commands (SET, PROMPT, HOST, / and EXIT: one a line) are no SQL: SET is checked against SQL*Plus's list of system
-variables. Exits with 1 and says what is wrong when anything else is not Oracle's SQL.
+    oracle_map_grammar.py SCRIPT [NAME=VALUE...]
+
+SQL*Plus's own commands (SET, COLUMN, PROMPT, HOST, / and EXIT: one a line) are no SQL: SET is checked against SQL*Plus's list of
+system variables. Its variables (&NAME) have the values that are given. Exits with 1 and says what is wrong when anything else is not
+Oracle's SQL.
 """
 
 import re
@@ -23,6 +26,7 @@ VARIABLES = {
     "VERIFY": "ON|OFF",
     "DEFINE": "ON|OFF",
     "WRAP": "ON|OFF",
+    "SERVEROUTPUT": r"ON SIZE (UNLIMITED|\d+) FORMAT (WRAPPED|WORD_WRAPPED|TRUNCATED)|OFF",
 }
 
 
@@ -31,26 +35,38 @@ def is_command(line):
         return True
     if re.fullmatch(r"(PROMPT|HOST) \S.*", line.strip()):
         return True
-    match = re.fullmatch(r"SET (\w+) (\w+)", line.strip())
+    if re.fullmatch(r"COLUMN \w+( NEW_VALUE \w+)?( NOPRINT)?", line.strip()):
+        return True
+    match = re.fullmatch(r"SET (\w+) (\w[\w ]*)", line.strip())
     return bool(match) and re.fullmatch(VARIABLES.get(match[1], "(?!)"), match[2]) is not None
 
 
 def main():
-    lines = open(sys.argv[1], encoding="utf-8").read().splitlines()
-    sql, inside = [], False
+    text = open(sys.argv[1], encoding="utf-8").read()
+    for name, value in (argument.split("=", 1) for argument in sys.argv[2:]):
+        text = re.sub(rf"&{name}\b", lambda _: value, text)
+    lines = text.splitlines()
+    sql, inside, block = [], False, False
     for number, line in enumerate(lines, 1):
-        # SQL*Plus ends a statement at an empty line.
-        if inside and not line.strip():
+        # SQL*Plus ends a statement at an empty line, but for a block of PL/SQL, which a slash ends.
+        if inside and not block and not line.strip():
             sys.exit(f"line {number}: an empty line inside a statement")
-        command = not inside and is_command(line)
-        if line.strip() and not command and not line.startswith("--"):
-            inside = not line.rstrip().endswith(";")
+        ends_block = block and line.strip() == "/"
+        command = ends_block or (not inside and is_command(line))
+        if ends_block:
+            inside = block = False
+        elif line.strip() and not command and not line.lstrip().startswith("--"):
+            block = block or line.strip() == "DECLARE"
+            inside = block or not line.rstrip().endswith(";")
         sql.append("" if command else line)
+    if inside:
+        sys.exit("the last statement has no end")
     sql = "\n".join(sql) + "\n"
     parsed = Linter(dialect="oracle").parse_string(sql)
     if parsed.violations:
         sys.exit("\n".join(f"line {v.line_no}: {v.desc()}" for v in parsed.violations))
-    statements = len(list(parsed.tree.recursive_crawl("statement")))
+    # Those of a block are part of it.
+    statements = len(list(parsed.tree.recursive_crawl("statement", recurse_into=False)))
     if parsed.tree.is_type("unparsable") or list(parsed.tree.recursive_crawl("unparsable")):
         sys.exit("not Oracle's SQL")
     print(f"{statements} statements")

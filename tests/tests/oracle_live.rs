@@ -459,15 +459,17 @@ fn the_scripts_are_oracles_sql() {
         return skip("no Python environment: run scripts/python-env.sh");
     }
     let script = dbtime(&["oracle-map"]).expect_code(0).stdout;
-    let parse = |text: &str| {
+    let parse_with = |text: &str, variables: &[&str]| {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), text).expect("a file of our own");
         Command::new(&python)
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle_map_grammar.py"))
             .arg(file.path())
+            .args(variables)
             .output()
             .expect("python runs")
     };
+    let parse = |text: &str| parse_with(text, &[]);
     let output = parse(&script);
     assert!(
         output.status.success(),
@@ -478,6 +480,39 @@ fn the_scripts_are_oracles_sql() {
     let snap = parse(&dbtime(&["oracle-snap"]).expect_code(0).stdout);
     assert!(snap.status.success(), "{}", String::from_utf8_lossy(&snap.stderr));
     assert_eq!(String::from_utf8_lossy(&snap.stdout), "2 statements\n");
+    // As SYS, and as anyone else: SQL*Plus's variables make comments of the other lines.
+    let latch = dbtime(&["oracle-latch"]).expect_code(0).stdout;
+    let arguments = ["1=all", "2=%", "3=100000", "4=10"];
+    for (is_sys, others) in [("only_sys=", "only_others=--"), ("only_sys=--", "only_others=")] {
+        let variables = [&arguments[..], &[is_sys, others]].concat();
+        let parsed = parse_with(&latch, &variables);
+        assert!(
+            parsed.status.success(),
+            "{}",
+            String::from_utf8_lossy(&parsed.stderr)
+        );
+        // The instance, the block, the sessions.
+        assert_eq!(String::from_utf8_lossy(&parsed.stdout), "3 statements\n");
+        for (from, to) in [
+            ("END LOOP;", "LOOP;"),
+            ("BULK COLLECT INTO", "BULK COLLECT"),
+            ("SERVEROUTPUT ON SIZE", "SERVEROUTPUT ON SITE"),
+            ("\n/\n", "\n"),
+        ] {
+            assert!(latch.contains(from));
+            assert!(
+                !parse_with(&latch.replacen(from, to, 1), &variables)
+                    .status
+                    .success(),
+                "{to} is taken for SQL"
+            );
+        }
+    }
+    // Both are read: the tables of one and of the other.
+    for (line, table) in [("only_sys", "x$ksuprlat"), ("only_others", "v$latchholder")] {
+        let is_it = |text: &&str| text.starts_with(&format!("&{line}")) && text.contains(table);
+        assert!(latch.lines().any(|text| is_it(&text)), "{table}");
+    }
     // What is wrong is found.
     for (from, to) in [
         ("FROM v$event_name", "FORM v$event_name"),

@@ -124,6 +124,7 @@ impl HeldLocks {
             number: lock.named.number,
             address: lock.address,
             exclusive: lock.exclusive,
+            mode_unknown: false,
             wait_class: spent.wait.class.to_string(),
             wait_event: spent.wait.event.to_string(),
             state: spent.state,
@@ -131,6 +132,7 @@ impl HeldLocks {
             user_stack: spent.user_stack,
             ns,
             samples,
+            gets: 0,
         };
         if spent.held == HeldId::NOT_READ {
             rows.push(row(&HeldLock::default()));

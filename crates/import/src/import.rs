@@ -83,6 +83,8 @@ pub(crate) struct Description {
     host: HostMeta,
     database: DatabaseMeta,
     scheduling: Option<Scheduling>,
+    /// When the first thing that a file tells of began, microseconds since the Unix epoch, where no session says it.
+    begins_us: Option<i64>,
     /// When the last thing that a file tells of ended, microseconds since the Unix epoch: of files that say it exactly.
     ends_us: Vec<i64>,
 }
@@ -205,6 +207,16 @@ impl Import {
         self.description.database.version = version.to_string();
     }
 
+    /// The file says who held internal locks.
+    pub(crate) fn has_held_locks(&mut self) {
+        self.description.database.held_locks = true;
+    }
+
+    /// When the first thing that the file tells of began; else it is the begin of the first session.
+    pub(crate) fn begins(&mut self, us: i64) {
+        self.description.begins_us = Some(us);
+    }
+
     /// When the last thing that the file tells of ended, exactly; else it is the end of the last second of its rows.
     pub(crate) fn ends(&mut self, us: i64) {
         self.description.ends_us.push(us);
@@ -312,9 +324,12 @@ impl Description {
         self.files.extend(other.files);
         self.problems.extend(other.problems);
         // A file that does not say its release takes nothing from one that does.
+        let held_locks = self.database.held_locks || other.database.held_locks;
         if !other.database.version.is_empty() || self.database.product.is_empty() {
             self.database = other.database;
         }
+        self.database.held_locks = held_locks;
+        self.begins_us = self.begins_us.into_iter().chain(other.begins_us).min();
         self.ends_us.extend(other.ends_us);
         if other.host != HostMeta::default() {
             self.host = other.host;
@@ -402,7 +417,7 @@ impl Description {
     /// What is said about the rows, given the first and the last second of activity.
     pub(crate) fn finish(mut self, sessions: &[SessionRow], last_us: Option<i64>, engine: &str) -> Imported {
         // Rows stand where their time ended: what was imported began earlier.
-        let begins = sessions.iter().map(|row| row.started);
+        let begins = sessions.iter().map(|row| row.started).chain(self.begins_us);
         let begin_us = begins.min().unwrap_or(0);
         let is_exact = !self.files.is_empty() && self.ends_us.len() == self.files.len();
         let start_us = if is_exact {

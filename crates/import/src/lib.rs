@@ -18,13 +18,18 @@ mod compression;
 mod dtrace;
 mod error;
 mod event_names;
+mod fields;
 mod folded;
 mod ftrace;
 mod import;
 mod inputs;
+mod latch_mode;
+mod latchprof;
 mod lines;
 mod names;
 mod options;
+mod oracle_latch;
+mod oracle_session;
 mod oracle_snap;
 mod oracle_stacks;
 mod oracle_trace;
@@ -73,9 +78,11 @@ pub trait Importer: Sync {
 }
 
 /// Every format there is. What many texts could be taken for comes last.
-const IMPORTERS: [&dyn Importer; 14] = [
+const IMPORTERS: [&dyn Importer; 16] = [
     &oracle_trace::OracleTrace,
     &oracle_snap::OracleSnap,
+    &oracle_latch::OracleLatch,
+    &latchprof::LatchProf,
     &snapper::Snapper,
     &ftrace::Ftrace,
     &oracle_stacks::OracleStacks,

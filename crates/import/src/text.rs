@@ -1,5 +1,7 @@
 //! Small questions about bytes of a line that several formats ask.
 
+use std::borrow::Cow;
+
 /// A whole number in decimal digits, all of the text.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
@@ -31,6 +33,46 @@ pub(crate) fn billionths(text: &[u8]) -> Option<i64> {
     let scale = 10i64.pow(9 - fraction.len() as u32);
     let fraction = i64::try_from(digits).ok()?.checked_mul(scale)?;
     whole.checked_mul(1_000_000_000)?.checked_add(fraction)
+}
+
+/// The same as SQL*Plus prints it: `130.7`; `.7`; `130,7` in sessions with another decimal point.
+pub(crate) fn printed_billionths(text: &[u8]) -> Option<i64> {
+    if text.is_empty() || text.len() > 30 {
+        return None;
+    }
+    let mut number: Vec<u8> = text
+        .iter()
+        .map(|byte| if *byte == b',' { b'.' } else { *byte })
+        .collect();
+    if number[0] == b'.' {
+        number.insert(0, b'0');
+    }
+    billionths(&number)
+}
+
+/// The line without what colours it on a terminal (`ESC [ … letter`), as `script` and some wrappers of SQL*Plus keep it.
+pub(crate) fn without_escapes(text: &[u8]) -> Cow<'_, [u8]> {
+    const ESCAPE: u8 = 0x1b;
+    if memchr::memchr(ESCAPE, text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(ESCAPE, rest) {
+        plain.extend_from_slice(&rest[..at]);
+        let sequence = &rest[at + 1..];
+        let end = match sequence.first() {
+            Some(b'[') => sequence
+                .iter()
+                .skip(1)
+                .position(u8::is_ascii_alphabetic)
+                .map(|letter| letter + 2),
+            _ => Some(sequence.len().min(1)),
+        };
+        rest = &sequence[end.unwrap_or(sequence.len())..];
+    }
+    plain.extend_from_slice(rest);
+    Cow::Owned(plain)
 }
 
 /// The line without blanks at its beginning.
@@ -109,6 +151,29 @@ mod tests {
         assert_eq!(without_offset(b"ksedsts()+380"), (&b"ksedsts()"[..], true));
         for plain in ["f", "operator+", "operator+0xg", "+0x10", "a+b"] {
             assert_eq!(without_offset(plain.as_bytes()), (plain.as_bytes(), false));
+        }
+    }
+
+    #[test]
+    fn printed_numbers_have_a_point_or_a_comma() {
+        assert_eq!(printed_billionths(b"130.7"), Some(130_700_000_000));
+        assert_eq!(printed_billionths(b"130,7"), Some(130_700_000_000));
+        assert_eq!(printed_billionths(b".7"), Some(700_000_000));
+        for wrong in ["", ".", "-1", "1.2.3", "x"] {
+            assert_eq!(printed_billionths(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn colours_are_taken_out_and_nothing_else() {
+        for (text, plain) in [
+            (&b"a\x1b[1;31mb\x1b[0mc"[..], &b"abc"[..]),
+            (b"\x1b[2Ka\x1b", b"a"),
+            (b"\x1b[1;", b""),
+            (b"\x1b", b""),
+            (b"plain [0m", b"plain [0m"),
+        ] {
+            assert_eq!(without_escapes(text).as_ref(), plain);
         }
     }
 }

@@ -3,6 +3,8 @@
 mod archives;
 mod breakdown;
 mod ftrace;
+mod latchprof;
+mod oracle_latch;
 mod oracle_rules;
 mod oracle_snap;
 mod oracle_trace;

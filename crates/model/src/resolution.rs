@@ -227,6 +227,7 @@ impl Summable for HeldLockRow {
         HeldLockRow {
             ns: 0,
             samples: 0,
+            gets: 0,
             ..self.clone()
         }
     }
@@ -234,6 +235,7 @@ impl Summable for HeldLockRow {
     fn add(&mut self, other: &HeldLockRow) {
         self.ns = self.ns.saturating_add(other.ns);
         self.samples = self.samples.saturating_add(other.samples);
+        self.gets = self.gets.saturating_add(other.gets);
     }
 }
 

@@ -238,8 +238,11 @@ pub struct HeldLockRow {
     pub number: Option<u32>,
     /// Where it lies in the server's memory; 0 = not known. In dynamic shared memory each process has its own address.
     pub address: u64,
-    /// Nobody else could have it at the time; else others could that only read.
+    /// Nobody else could have it at the time; else others could that only read, or see [`HeldLockRow::mode_unknown`].
     pub exclusive: bool,
+    /// The source does not say whether anyone else could. Since 1.12.
+    #[serde(default)]
+    pub mode_unknown: bool,
     /// See [`Wait::class`].
     pub wait_class: String,
     /// See [`Wait::event`].
@@ -254,6 +257,10 @@ pub struct HeldLockRow {
     pub ns: u64,
     /// Samples.
     pub samples: u64,
+    /// How often the lock was taken, as far as samples met it and the source tells one time from the next: each time counts where a
+    /// sample met it first. 0 where the source does not tell. Since 1.12.
+    #[serde(default)]
+    pub gets: u64,
 }
 
 /// What somebody was doing who was waited for.
@@ -453,6 +460,17 @@ pub mod counter {
         pub const WAIT_US: &str = "wait_us:";
         /// Waits for an event.
         pub const WAITS: &str = "waits:";
+    }
+
+    /// Source of what samples of held locks rest on (imported: V$LATCHHOLDER); its names are in [`latch_samples`].
+    pub const LATCH_SAMPLES: &str = "latch samples";
+
+    /// Of no session. Since 1.12.
+    pub mod latch_samples {
+        /// How often it was looked who holds a lock.
+        pub const SAMPLES: &str = "samples";
+        /// Time that these samples stand for, nanoseconds: gaps are not in it.
+        pub const NS: &str = "sampled_ns";
     }
 
     /// What traces of system calls say. Names that end in a colon are followed by that of the system call or signal.

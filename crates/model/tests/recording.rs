@@ -201,6 +201,7 @@ prop_compose! {
                 number: (text.len() % 2 == 0).then_some(text.len() as u32),
                 address: u64::MAX,
                 exclusive: text.len() % 3 == 0,
+                mode_unknown: text.len() % 3 == 1,
                 wait_class: text.clone(),
                 wait_event: text.clone(),
                 state: State::Disk,
@@ -208,6 +209,7 @@ prop_compose! {
                 user_stack: StackId(13),
                 ns: 14,
                 samples: 15,
+                gets: 16,
             }).collect(),
             comments: texts.iter().map(|text| CommentRow {
                 id: text.len() as u64,

@@ -142,7 +142,8 @@ pub use io::{
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use known_frame::KnownFrame;
 pub use latches::{
-    CodeTime, Holding, Latch, LatchColumn, LatchOptions, LatchReport, ProfileRow, SingleLatch, latches,
+    CodeTime, HoldMode, Holding, Latch, LatchColumn, LatchOptions, LatchReport, LatchSamples, ProfileRow,
+    SingleLatch, latches,
 };
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::recording::{Meta, Problem, Unit};
-use dbtime_model::{ActivityRow, Fidelity, Session, State, Wait, WaitKind};
+use dbtime_model::{ActivityRow, Fidelity, HeldLockRow, Session, State, Wait, WaitKind};
 
 use crate::causes::Cause;
 use crate::dive::has_kernel_trace;
@@ -70,6 +70,15 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
+    /// There is a held lock by these names, too: of locks that were imported there is no activity.
+    pub(crate) fn meet(&mut self, row: &HeldLockRow, filter: &Filter, session: &Session) {
+        if filter.takes_time(row.time) && filter.takes_session(session) {
+            let wait = Wait::event(&row.wait_class, &row.wait_event, false);
+            self.met
+                .add(filter, [&wait, &wait], row.state, (row.statement, row.ns));
+        }
+    }
+
     /// Checks that there was something by each name that the filter has. A name of which there is nothing is a typing error
     /// more often than not, and an empty answer would hide it.
     ///
@@ -132,7 +141,7 @@ struct Met {
 }
 
 impl Met {
-    fn add(&mut self, filter: &Filter, waits: [&Wait; 2], row: &ActivityRow) {
+    fn add(&mut self, filter: &Filter, waits: [&Wait; 2], state: State, (statement, ns): (u64, u64)) {
         if !filter.waits.is_empty() {
             for wait in waits {
                 if !self.waits.contains(wait) {
@@ -141,10 +150,10 @@ impl Met {
             }
         }
         if !filter.states.is_empty() {
-            self.states.insert(row.state);
+            self.states.insert(state);
         }
         if !filter.statements.is_empty() {
-            *self.statements.entry(row.statement).or_default() += u128::from(row.ns);
+            *self.statements.entry(statement).or_default() += u128::from(ns);
         }
     }
 }
@@ -184,7 +193,7 @@ pub(crate) fn scan(
         if !filter.takes_request(session, comment) {
             return;
         }
-        met.add(filter, [&recorded, &wait], row);
+        met.add(filter, [&recorded, &wait], row.state, (row.statement, row.ns));
         if !filter.takes_statement(row.statement) {
             return;
         }

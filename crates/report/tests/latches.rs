@@ -16,6 +16,7 @@ fn held(session: u64, lock: &str, wait: (&str, &str, bool), state: State, ms: u6
         number: None,
         address: 64,
         exclusive: true,
+        mode_unknown: false,
         wait_class: wait.0.into(),
         wait_event: wait.1.into(),
         state,
@@ -23,6 +24,7 @@ fn held(session: u64, lock: &str, wait: (&str, &str, bool), state: State, ms: u6
         user_stack: NO_STACK,
         ns: ms * MS,
         samples: ms / 10,
+        gets: 0,
     }
 }
 

@@ -33,6 +33,8 @@ fn formats() -> Vec<(&'static str, String)> {
         ("SQL trace", fixture("statements.trc")),
         ("ftrace", fixture("kernel.fgraph")),
         ("oracle-snap", fixture("oracle_snap.csv")),
+        ("oracle-latch", fixture("oracle_latch.csv")),
+        ("LatchProfX", fixture("latchprof.txt")),
         ("Snapper", fixture("snapper.txt")),
         ("stack samples", classic.repeat(3)),
         ("short_stack", short.to_string()),

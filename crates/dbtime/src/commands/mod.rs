@@ -91,6 +91,11 @@ pub enum Command {
         after_help = "Example: dbtime oracle-snap > snap.sql; sqlplus -s / as sysdba @snap.sql all 10 > snap.csv; dbtime report snap.csv"
     )]
     OracleSnap,
+    /// Print the SQL*Plus script that samples who holds the latches of an Oracle instance, for 'report' and 'import'
+    #[command(
+        after_help = "Example: dbtime oracle-latch > latch.sql; sqlplus -s / as sysdba @latch.sql all % 100000 10 > latch.csv; dbtime report latch.csv"
+    )]
+    OracleLatch,
     /// Check what this host allows, and say what to do about the rest (run it as root, as 'record' would be)
     Doctor(doctor::DoctorArguments),
     /// Show what dbtime does, on a throw-away PostgreSQL server (needs root)
@@ -128,6 +133,7 @@ impl Command {
             Command::Calibrate(arguments) => calibrate::run(&arguments),
             Command::OracleMap => oracle::print_map(),
             Command::OracleSnap => oracle::print_snap(),
+            Command::OracleLatch => oracle::print_latch(),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Demo(arguments) => demo::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),

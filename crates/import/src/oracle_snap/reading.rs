@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use dbtime_model::{BackendType, SessionRow, Wait};
+use dbtime_model::{SessionRow, Wait};
 
 use super::record::{Sid, What};
 use crate::Import;
 use crate::names::Names;
-use crate::oracle_trace::backend_type;
+use crate::oracle_session::described;
 use crate::samples::Table;
 use crate::session_growth::{Growth, Interval, Kind, SessionTime};
 
@@ -306,7 +306,7 @@ fn add(
             let number = u32::try_from(sessions.len()).ok()?;
             sids.insert(sid, number);
             sessions.push(Session {
-                row: described(sid, false, "", ""),
+                row: described(&number_of(sid), false, "", ""),
                 since_logon_s: None,
                 is_in_this: false,
                 is_in_before: false,
@@ -324,7 +324,7 @@ fn add(
             program,
         } => {
             session.since_logon_s = Some(*since_logon_s);
-            session.row = described(sid, *is_background, user, program);
+            session.row = described(&number_of(sid), *is_background, user, program);
         }
         What::Value {
             kind,
@@ -362,25 +362,7 @@ fn add(
     Some(())
 }
 
-fn described((sid, serial): Sid, is_background: bool, user: &str, program: &str) -> SessionRow {
-    let by_program = backend_type(program);
-    let kind = match is_background {
-        true if by_program == BackendType::CLIENT => "background",
-        true => &by_program,
-        // An application may call itself like a background process.
-        false if program.starts_with("oracle@") && by_program == BackendType::PARALLEL_WORKER => &by_program,
-        false => BackendType::CLIENT,
-    };
-    let sid = format!("{sid}.{serial}");
-    SessionRow {
-        backend_type: kind.to_string(),
-        user: user.to_string(),
-        title: [sid.as_str(), user, program]
-            .map(str::trim)
-            .join(" ")
-            .trim_end()
-            .to_string(),
-        sid,
-        ..SessionRow::default()
-    }
+/// As the database shows it.
+fn number_of((sid, serial): Sid) -> String {
+    format!("{sid}.{serial}")
 }

@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::fields::fields;
 use crate::oracle_trace::wall_clock;
 use crate::session_growth::Kind;
 use crate::text::decimal;
-
-/// Longer texts are no names.
-const MAX_TEXT: usize = 256;
 
 /// The most fields that a line has.
 const MAX_FIELDS: usize = 9;
@@ -52,7 +50,7 @@ pub(super) enum What<'a> {
 
 /// Reads a line; none when it is not understood, or not whole: every line ends in a field that is a point.
 pub(super) fn record(line: &[u8]) -> Option<Record<'_>> {
-    let fields = fields(line)?;
+    let fields = fields(line, MAX_FIELDS)?;
     let (last, fields) = fields.split_last()?;
     let (kind, fields) = fields.split_first()?;
     if last.as_ref() != b"." {
@@ -107,60 +105,6 @@ fn number<'a>(
         value,
         waits: i64::try_from(decimal(waits)?).ok()?,
     })
-}
-
-/// Fields with commas between them; in quotes where they are text, quotes in it doubled.
-fn fields(line: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
-    let mut fields = Vec::new();
-    let mut rest = line;
-    loop {
-        let (field, after) = match rest.strip_prefix(b"\"") {
-            None => {
-                let end = memchr::memchr(b',', rest).unwrap_or(rest.len());
-                (Cow::Borrowed(&rest[..end]), &rest[end..])
-            }
-            Some(text) => {
-                let end = closing_quote(text)?;
-                let field = match memchr::memchr(b'"', &text[..end]) {
-                    None => Cow::Borrowed(&text[..end]),
-                    Some(_) => Cow::Owned(without_doubled_quotes(&text[..end])),
-                };
-                (field, &text[end + 1..])
-            }
-        };
-        if field.len() > MAX_TEXT || fields.len() == MAX_FIELDS {
-            return None;
-        }
-        fields.push(field);
-        match after.split_first() {
-            None => return Some(fields),
-            Some((b',', more)) => rest = more,
-            Some(_) => return None,
-        }
-    }
-}
-
-fn closing_quote(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr(b'"', text.get(at..)?)?;
-        if text.get(at + 1) != Some(&b'"') {
-            return Some(at);
-        }
-        at += 2;
-    }
-}
-
-fn without_doubled_quotes(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut is_second = false;
-    for byte in text {
-        is_second = *byte == b'"' && !is_second;
-        if *byte != b'"' || is_second {
-            plain.push(*byte);
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

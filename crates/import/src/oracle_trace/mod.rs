@@ -852,7 +852,7 @@ fn note_file(files: &mut Vec<String>, path: &[u8]) {
 }
 
 /// Identity of a statement: hash of its `sql_id`, or of its text when the trace says no `sql_id`.
-fn statement_id(name: &[u8]) -> u64 {
+pub(crate) fn statement_id(name: &[u8]) -> u64 {
     xxh3_64(name).max(1)
 }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::oracle_trace::wall_clock;
-use crate::text::{billionths, decimal};
+use crate::text::{decimal, printed_billionths};
 
 /// What rows of version 1 have, which can be told not to print headings.
 const FIRST_VERSION: &[u8] =
@@ -142,9 +142,10 @@ impl Columns {
             && session.user.len() <= MAX_TEXT
             && session.instance.len() <= MAX_TEXT;
         let taken = match (self.start, self.seconds) {
-            (Some(start), Some(seconds)) => {
-                Some((moment(cells.cell(start))?, seconds_ns(cells.cell(seconds))?))
-            }
+            (Some(start), Some(seconds)) => Some((
+                moment(cells.cell(start))?,
+                printed_billionths(cells.cell(seconds))?,
+            )),
             _ => None,
         };
         is_row.then_some(Row {
@@ -254,21 +255,6 @@ fn moment(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// `130.7`; `.7`; `130,7` in sessions with another decimal point: nanoseconds.
-pub(super) fn seconds_ns(text: &[u8]) -> Option<i64> {
-    if text.is_empty() || text.len() > 30 {
-        return None;
-    }
-    let mut number: Vec<u8> = text
-        .iter()
-        .map(|byte| if *byte == b',' { b'.' } else { *byte })
-        .collect();
-    if number[0] == b'.' {
-        number.insert(0, b'0');
-    }
-    billionths(&number)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,16 +317,6 @@ mod tests {
         }
         for no_heading in ["SID, TYPE, STATISTIC, HDELTA", "TYPE", "DELTA, TYPE, STATISTIC"] {
             assert!(Columns::of(no_heading.as_bytes()).is_none(), "{no_heading}");
-        }
-    }
-
-    #[test]
-    fn seconds_have_a_point_or_a_comma() {
-        assert_eq!(seconds_ns(b"130.7"), Some(130_700_000_000));
-        assert_eq!(seconds_ns(b"130,7"), Some(130_700_000_000));
-        assert_eq!(seconds_ns(b".7"), Some(700_000_000));
-        for wrong in ["", ".", "-1", "1.2.3", "x"] {
-            assert_eq!(seconds_ns(wrong.as_bytes()), None, "{wrong}");
         }
     }
 }

@@ -31,8 +31,9 @@ use crate::names::Names;
 use crate::oracle_trace::events::Events;
 use crate::oracle_trace::wall_clock;
 use crate::session_growth::Interval;
+use crate::text::printed_billionths;
 use crate::{Import, ImportError, Importer, Lines, Measure};
-use columns::{Columns, Meaning, seconds_ns};
+use columns::{Columns, Meaning};
 use snapshot::Snapshot;
 
 const BANNER: &[u8] = b"-- Session Snapper v";
@@ -365,7 +366,7 @@ fn seconds(us: i64) -> f64 {
 fn end(about: &[u8]) -> Option<(i64, i64)> {
     let after = |key: &[u8]| memchr::memmem::find(about, key).map(|at| &about[at + key.len()..]);
     let moment = wall_clock(after(b"end=")?.get(..19)?)?;
-    Some((moment, seconds_ns(after(b"seconds=")?.trim_ascii())?))
+    Some((moment, printed_billionths(after(b"seconds=")?.trim_ascii())?))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Head;
-use crate::latches::{Latch, LatchReport};
+use crate::latches::{Latch, LatchReport, LatchSamples};
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -13,6 +13,9 @@ pub(super) struct Document<'a> {
     head: Head<'a>,
     /// False: the recording does not say who had internal locks.
     recorded: bool,
+    /// What samples of all holders rest on; missing where each session says what it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looked: Option<LatchSamples>,
     /// Time of sessions that were not idle; and of that, time of which it is not known which locks they had.
     active_ns: u128,
     not_known_ns: u128,
@@ -28,6 +31,9 @@ struct ProfileJson<'a> {
     group: BTreeMap<&'static str, Option<&'a str>>,
     ns: u128,
     samples: u128,
+    /// Missing where samples do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gets: Option<u128>,
 }
 
 impl<'a> From<&'a LatchReport> for Document<'a> {
@@ -36,6 +42,7 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
         Document {
             head: Head::of(&report.meta, report.period),
             recorded: meta.database.held_locks,
+            looked: report.looked,
             active_ns: report.active_ns,
             not_known_ns: report.not_known_ns,
             latches: &report.latches,
@@ -55,6 +62,7 @@ fn profile(report: &LatchReport) -> Vec<ProfileJson<'_>> {
         group: names().zip(row.cells.iter().map(|cell| known(cell))).collect(),
         ns: row.ns,
         samples: row.samples,
+        gets: (row.gets > 0).then_some(row.gets),
     });
     rows.collect()
 }

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use dbtime_model::{HeldLockRow, Session, Wait};
 
-use super::SingleLatch;
-use super::holding::innermost;
+use super::holding::{innermost, session_label};
+use super::{HoldMode, SingleLatch};
 use crate::group::known_query_id;
 use crate::load::Dimensions;
 use crate::stacks::frames;
@@ -18,9 +18,9 @@ pub enum LatchColumn {
     Name,
     /// Which of those of the same name: number or address.
     Lock,
-    /// `exclusive` or `shared`.
+    /// `exclusive` or `shared`, where that is known.
     Mode,
-    /// Pid of who had it.
+    /// Pid of who had it, or how the database numbers that one (Oracle: `sid.serial#`) where that is all that is known.
     Session,
     /// Whose session that was.
     User,
@@ -30,6 +30,8 @@ pub enum LatchColumn {
     Application,
     /// The statement, by its id.
     Query,
+    /// The statement, by its name in the database (Oracle).
+    SqlId,
     /// The statement, by its text.
     Statement,
     /// The wait event meanwhile.
@@ -42,7 +44,7 @@ pub enum LatchColumn {
 
 impl LatchColumn {
     /// Every column.
-    pub const ALL: [LatchColumn; 12] = [
+    pub const ALL: [LatchColumn; 13] = [
         LatchColumn::Name,
         LatchColumn::Lock,
         LatchColumn::Mode,
@@ -51,6 +53,7 @@ impl LatchColumn {
         LatchColumn::BackendType,
         LatchColumn::Application,
         LatchColumn::Query,
+        LatchColumn::SqlId,
         LatchColumn::Statement,
         LatchColumn::Wait,
         LatchColumn::State,
@@ -68,6 +71,7 @@ impl LatchColumn {
             LatchColumn::BackendType => "backend_type",
             LatchColumn::Application => "application",
             LatchColumn::Query => "query",
+            LatchColumn::SqlId => "sql_id",
             LatchColumn::Statement => "statement",
             LatchColumn::Wait => "wait",
             LatchColumn::State => "state",
@@ -90,12 +94,13 @@ impl LatchColumn {
                 }
                 .label(),
             },
-            LatchColumn::Mode => if row.exclusive { "exclusive" } else { "shared" }.to_string(),
-            LatchColumn::Session => of_session(|session| session.pid.to_string(), dimensions),
+            LatchColumn::Mode => HoldMode::of(row).as_str().to_string(),
+            LatchColumn::Session => of_session(session_label, dimensions),
             LatchColumn::User => of_session(|session| session.user.clone(), dimensions),
             LatchColumn::BackendType => of_session(|session| session.backend_type.0.clone(), dimensions),
             LatchColumn::Application => of_session(|session| session.application.clone(), dimensions),
             LatchColumn::Query => known_query_id(row.statement).unwrap_or_default(),
+            LatchColumn::SqlId => dimensions.sql_id(row.statement).unwrap_or_default().to_string(),
             LatchColumn::Statement => dimensions
                 .statement(row.statement)
                 .unwrap_or_default()

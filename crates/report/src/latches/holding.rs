@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use dbtime_model::{HeldLockRow, State, Wait};
-use serde::Serialize;
+use dbtime_model::{HeldLockRow, Session, State, Wait};
+use serde::{Serialize, Serializer};
 
+use super::{HoldMode, is_not_told};
 use crate::fields;
 use crate::load::Dimensions;
 use crate::stacks::frames;
@@ -17,17 +18,24 @@ const DEPTH: usize = 3;
 /// Time in which sessions had a lock while they executed the same statement and did the same.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Holding {
-    /// Pids of these sessions.
+    /// Pids of these sessions, where they are known.
     pub pids: BTreeSet<u32>,
+    /// How the database numbers those whose pids are not (Oracle: `sid.serial#`).
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub sids: BTreeSet<String>,
     /// What they are.
     pub backend_type: String,
     /// What they executed; 0 = not known, or nothing.
     #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub statement: u64,
+    /// Its name in the database, where it has one (Oracle: `sql_id`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sql_id: Option<String>,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// Nobody else could have it at the time.
-    pub exclusive: bool,
+    /// Nobody else could have it at the time; none: not known.
+    #[serde(rename = "exclusive", serialize_with = "is_exclusive")]
+    pub mode: HoldMode,
     /// The wait event they were in.
     #[serde(serialize_with = "fields::text")]
     pub wait: Wait,
@@ -38,6 +46,20 @@ pub struct Holding {
     pub code: Vec<CodeTime>,
     /// Nanoseconds.
     pub ns: u128,
+    /// Samples that they rest on.
+    pub samples: u128,
+    /// How often the lock was taken, as far as samples tell; 0 where they do not.
+    #[serde(skip_serializing_if = "is_not_told")]
+    pub gets: u128,
+}
+
+fn is_exclusive<S: Serializer>(mode: &HoldMode, to: S) -> Result<S::Ok, S::Error> {
+    match mode {
+        HoldMode::Exclusive => Some(true),
+        HoldMode::Shared => Some(false),
+        HoldMode::NotKnown => None,
+    }
+    .serialize(to)
 }
 
 /// Time at a place in the code.
@@ -53,7 +75,7 @@ pub struct CodeTime {
 struct Key {
     backend_type: String,
     statement: u64,
-    exclusive: bool,
+    mode: HoldMode,
     wait: Wait,
     state: State,
 }
@@ -61,8 +83,11 @@ struct Key {
 #[derive(Default)]
 struct Sum {
     pids: BTreeSet<u32>,
+    sids: BTreeSet<String>,
     code: HashMap<Vec<Arc<str>>, u128>,
     ns: u128,
+    samples: u128,
+    gets: u128,
 }
 
 /// Adds rows up.
@@ -72,17 +97,22 @@ pub(super) struct Holdings(BTreeMap<Key, Sum>);
 impl Holdings {
     pub(super) fn add(&mut self, row: &HeldLockRow, wait: Wait, dimensions: &mut Dimensions) {
         let session = dimensions.session(row.session);
-        let pid = session.pid;
+        let (pid, sid) = (session.pid, session.sid.clone());
         let key = Key {
             backend_type: session.backend_type.0.clone(),
             statement: row.statement,
-            exclusive: row.exclusive,
+            mode: HoldMode::of(row),
             wait,
             state: row.state,
         };
         let sum = self.0.entry(key).or_default();
-        sum.pids.insert(pid);
+        match pid {
+            0 if !sid.is_empty() => _ = sum.sids.insert(sid),
+            pid => _ = sum.pids.insert(pid),
+        }
         sum.ns += u128::from(row.ns);
+        sum.samples += u128::from(row.samples);
+        sum.gets += u128::from(row.gets);
         let code = innermost(frames(row.user_stack, dimensions));
         if !code.is_empty() {
             *sum.code.entry(code).or_default() += u128::from(row.ns);
@@ -99,19 +129,31 @@ impl Holdings {
             });
             Holding {
                 pids: sum.pids,
+                sids: sum.sids,
                 backend_type: key.backend_type,
                 statement: key.statement,
+                sql_id: dimensions.sql_id(key.statement).map(str::to_string),
                 text: dimensions.statement(key.statement).map(str::to_string),
-                exclusive: key.exclusive,
+                mode: key.mode,
                 wait: key.wait,
                 state: key.state,
                 code,
                 ns: sum.ns,
+                samples: sum.samples,
+                gets: sum.gets,
             }
         });
         let mut holdings: Vec<Holding> = holdings.collect();
         holdings.sort_by_key(|holding| Reverse(holding.ns));
         holdings
+    }
+}
+
+/// By its pid; where the database knows another number only, by that.
+pub(super) fn session_label(session: &Session) -> String {
+    match session.pid {
+        0 if !session.sid.is_empty() => session.sid.clone(),
+        pid => pid.to_string(),
     }
 }
 

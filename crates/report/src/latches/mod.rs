@@ -3,6 +3,8 @@
 //!
 //! The recorder reads in each sample which of them the session has. So the times are those of the ledger, divided by samples; of whom
 //! it could not be read, or who was not sampled, it is not known.
+//!
+//! Imported samples of Oracle's latches ([`LatchSamples`]) are of all sessions at a time, and tell one hold from the next.
 
 mod column;
 mod holding;
@@ -10,6 +12,7 @@ mod holding;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::recording::Meta;
 use dbtime_model::{Fidelity, HeldLockRow, SessionId, StateGroup, Wait};
 use serde::{Serialize, Serializer};
@@ -57,6 +60,8 @@ pub struct LatchReport {
     pub period: Period,
     /// By name, that which was had or waited for longest first. None where it is not recorded.
     pub latches: Vec<Latch>,
+    /// What held locks rest on, where it was looked who of all sessions had one; none: of each session it is known what it had.
+    pub looked: Option<LatchSamples>,
     /// Time of sessions that were not idle, nanoseconds.
     pub active_ns: u128,
     /// Of that, time of which it is not known which locks they had.
@@ -80,6 +85,52 @@ pub struct ProfileRow {
     pub ns: u128,
     /// Samples that it rests on.
     pub samples: u128,
+    /// How often one was taken, as far as samples tell; 0 where they do not.
+    pub gets: u128,
+}
+
+/// How often it was looked who holds a lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LatchSamples {
+    /// Samples, whoever held one.
+    pub samples: u128,
+    /// Time that they stand for, nanoseconds.
+    pub ns: u128,
+}
+
+/// How a lock was held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HoldMode {
+    /// Others could have it too, to read.
+    Shared,
+    /// Nobody else could have it.
+    Exclusive,
+    /// The source does not say.
+    NotKnown,
+}
+
+impl HoldMode {
+    fn of(row: &HeldLockRow) -> HoldMode {
+        match (row.mode_unknown, row.exclusive) {
+            (true, _) => HoldMode::NotKnown,
+            (false, true) => HoldMode::Exclusive,
+            (false, false) => HoldMode::Shared,
+        }
+    }
+
+    /// In a word; empty where it is not known.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HoldMode::Shared => "shared",
+            HoldMode::Exclusive => "exclusive",
+            HoldMode::NotKnown => "",
+        }
+    }
+}
+
+/// Holds are not told apart.
+fn is_not_told(gets: &u128) -> bool {
+    *gets == 0
 }
 
 /// Locks of the same name.
@@ -94,10 +145,18 @@ pub struct Latch {
     pub exclusive_ns: u128,
     /// Time in which sessions had them to read, nanoseconds. Of several sessions at the same time it sums.
     pub shared_ns: u128,
-    /// Of both, time in which those who had them waited for a CPU, nanoseconds.
+    /// Time in which sessions had them, and the source does not say how, nanoseconds.
+    #[serde(skip_serializing_if = "is_not_told")]
+    pub mode_unknown_ns: u128,
+    /// Samples that the time in which sessions had them rests on.
+    pub samples: u128,
+    /// How often they were taken, as far as samples tell: a hold that no sample met is not in it. 0 where they do not tell.
+    #[serde(skip_serializing_if = "is_not_told")]
+    pub gets: u128,
+    /// Of all, time in which those who had them waited for a CPU, nanoseconds.
     #[serde(rename = "run_queue_ns")]
     pub queued_ns: u128,
-    /// Of both, time in which those who had them were blocked, nanoseconds.
+    /// Of all, time in which those who had them were blocked, nanoseconds.
     pub blocked_ns: u128,
     /// Time of sessions in the wait event of this name, nanoseconds.
     pub waited_ns: u128,
@@ -144,7 +203,8 @@ pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
              '--collector proc'; older ones did not. Where it could not find them, the report says why at its end."
         }
         false => {
-            "Files of other tools do not say who held internal locks. 'dbtime record' notes it of PostgreSQL."
+            "These files do not say who held internal locks. 'dbtime record' notes it of PostgreSQL, the script of 'dbtime \
+             oracle-latch' of Oracle."
         }
     }
 }
@@ -179,10 +239,24 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
             latch.waiters.insert(activity.row.session);
         }
     });
+    let mut looked = LatchSamples::default();
+    let read = source.counters(|row| {
+        if row.source == counter::LATCH_SAMPLES && filter.takes_time(row.time) {
+            let value = u128::from(row.value.unsigned_abs());
+            match row.name.as_str() {
+                latch_samples::SAMPLES => looked.samples += value,
+                latch_samples::NS => looked.ns += value,
+                _ => {}
+            }
+        }
+    });
+    scanned.problems.extend(read);
+    let read = source.held_locks(|row| {
+        scanned.meet(row, filter, dimensions.session(row.session));
+        all.add(row, filter, &mut dimensions);
+    });
+    scanned.problems.extend(read);
     scanned.check(filter)?;
-    scanned
-        .problems
-        .extend(source.held_locks(|row| all.add(row, filter, &mut dimensions)));
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
     let is_recorded = source.meta().database.held_locks;
@@ -194,6 +268,7 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
         meta: source.meta().clone(),
         filter: filter.clone(),
         period: scanned.period,
+        looked: (looked.samples > 0).then_some(looked),
         active_ns: all.active_ns,
         not_known_ns: all.not_known_ns,
         latches: match is_recorded {
@@ -212,15 +287,25 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
 struct Builder {
     latches: BTreeMap<String, Sums>,
     columns: Vec<LatchColumn>,
-    profile: HashMap<Vec<String>, (u128, u128)>,
+    profile: HashMap<Vec<String>, ProfileSum>,
     active_ns: u128,
     not_known_ns: u128,
+}
+
+#[derive(Default)]
+struct ProfileSum {
+    ns: u128,
+    samples: u128,
+    gets: u128,
 }
 
 #[derive(Default)]
 struct Sums {
     exclusive_ns: u128,
     shared_ns: u128,
+    mode_unknown_ns: u128,
+    samples: u128,
+    gets: u128,
     queued_ns: u128,
     blocked_ns: u128,
     single: HashMap<(Option<u32>, u64), u128>,
@@ -245,10 +330,13 @@ impl Builder {
             return;
         }
         let latch = self.latches.entry(row.lock.clone()).or_default();
-        match row.exclusive {
-            true => latch.exclusive_ns += ns,
-            false => latch.shared_ns += ns,
+        match HoldMode::of(row) {
+            HoldMode::Exclusive => latch.exclusive_ns += ns,
+            HoldMode::Shared => latch.shared_ns += ns,
+            HoldMode::NotKnown => latch.mode_unknown_ns += ns,
         }
+        latch.samples += u128::from(row.samples);
+        latch.gets += u128::from(row.gets);
         match row.state.group() {
             Some(StateGroup::RunQueue) => latch.queued_ns += ns,
             Some(StateGroup::Blocked) => latch.blocked_ns += ns,
@@ -262,9 +350,10 @@ impl Builder {
                 .iter()
                 .map(|column| column.of(row, dimensions))
                 .collect();
-            let (sum, samples) = self.profile.entry(cells).or_default();
-            *sum += ns;
-            *samples += u128::from(row.samples);
+            let sum = self.profile.entry(cells).or_default();
+            sum.ns += ns;
+            sum.samples += u128::from(row.samples);
+            sum.gets += u128::from(row.gets);
         }
     }
 
@@ -272,7 +361,12 @@ impl Builder {
     fn profile(&mut self) -> Vec<ProfileRow> {
         let rows = std::mem::take(&mut self.profile).into_iter();
         let mut rows: Vec<ProfileRow> = rows
-            .map(|(cells, (ns, samples))| ProfileRow { cells, ns, samples })
+            .map(|(cells, sum)| ProfileRow {
+                cells,
+                ns: sum.ns,
+                samples: sum.samples,
+                gets: sum.gets,
+            })
             .collect();
         rows.sort_by(|one, other| other.ns.cmp(&one.ns).then_with(|| one.cells.cmp(&other.cells)));
         rows
@@ -287,9 +381,12 @@ impl Builder {
             single.sort_by_key(|latch| (Reverse(latch.ns), latch.number, latch.address));
             Latch {
                 name,
-                held_ns: sums.exclusive_ns + sums.shared_ns,
+                held_ns: sums.exclusive_ns + sums.shared_ns + sums.mode_unknown_ns,
                 exclusive_ns: sums.exclusive_ns,
                 shared_ns: sums.shared_ns,
+                mode_unknown_ns: sums.mode_unknown_ns,
+                samples: sums.samples,
+                gets: sums.gets,
                 queued_ns: sums.queued_ns,
                 blocked_ns: sums.blocked_ns,
                 single,

@@ -152,8 +152,11 @@ impl<'o> Builder<'o> {
             return;
         }
         if let Some(sessional) = self.of(session) {
-            let how = if row.exclusive { "exclusive" } else { "shared" };
-            let name = format!("{}, {how}", row.lock);
+            let name = match (row.mode_unknown, row.exclusive) {
+                (true, _) => row.lock.clone(),
+                (false, true) => format!("{}, exclusive", row.lock),
+                (false, false) => format!("{}, shared", row.lock),
+            };
             *sessional.latches.entry(name).or_default() += u128::from(row.ns);
         }
     }

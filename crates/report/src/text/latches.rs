@@ -6,8 +6,8 @@ use super::causes::of_statement;
 use super::page::{Page, Table, percent};
 use super::{header, quality};
 use crate::group::NOT_KNOWN;
-use crate::latches::{CodeTime, Holding, Latch, LatchReport, why_not_recorded};
-use crate::number::{counted, seconds};
+use crate::latches::{CodeTime, HoldMode, Holding, Latch, LatchReport, LatchSamples, why_not_recorded};
+use crate::number::{counted, milliseconds, seconds};
 use crate::sums::percent as percent_of;
 
 /// Holders are shown of locks that were held, or waited for, for at least one part in so many of the active time.
@@ -17,6 +17,11 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
     header::recording(&report.meta, report.period, &report.filter, page);
     if !report.meta.database.held_locks {
         page.heading(why_not_recorded(&report.meta));
+        quality::problems(&report.problems, page);
+        return;
+    }
+    if let Some(looked) = report.looked {
+        of_samples(report, looked, page);
         quality::problems(&report.problems, page);
         return;
     }
@@ -41,6 +46,109 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
         holdings(latch, report.top, page);
     }
     quality::problems(&report.problems, page);
+}
+
+/// Of samples of all holders: the columns of `LatchProfX`.
+fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
+    page.paragraph(&format!(
+        "Latches of the server, by {} samples of all their holders in {} s. held ms: of the time in which samples were taken as much as of \
+         the samples. avg hold ms: that by gets, which are the holds that samples met: shorter ones are met seldom, so it is too long \
+         rather than too short.",
+        looked.samples,
+        seconds(looked.ns),
+    ));
+    if report.latches.is_empty() {
+        page.paragraph("No sample found a session that held one.");
+        return;
+    }
+    if !report.columns.is_empty() {
+        let heads: Vec<&str> = report.columns.iter().map(|column| column.as_str()).collect();
+        page.heading(&format!("Latches that were held, by {}", heads.join(", ")));
+        let mut table = Table::new(&heads, &SAMPLED);
+        for row in report.profile.iter().take(report.top) {
+            let shown = |cell: &String| if cell.is_empty() { NOT_KNOWN } else { cell }.to_string();
+            let mut cells: Vec<String> = row.cells.iter().map(shown).collect();
+            cells.extend(sampled(looked, row.samples, row.gets, row.ns));
+            table.row(cells);
+        }
+        page.table(&table);
+        if let Some(rest) = report.profile.get(report.top..).filter(|rest| !rest.is_empty()) {
+            page.line(&format!(
+                "{}: held {} ms",
+                counted(rest.len(), "other row"),
+                milliseconds(rest.iter().map(|row| row.ns).sum())
+            ));
+        }
+        return;
+    }
+    page.heading("Latches that were held");
+    let heads = [&SAMPLED[..], &["exclusive ms", "shared ms"]].concat();
+    let mut table = Table::new(&["latch", "longest held"], &heads);
+    let held = |latch: &&Latch| latch.samples > 0;
+    for latch in report.latches.iter().filter(held).take(report.top) {
+        let mut cells = vec![latch.name.clone(), longest(latch)];
+        cells.extend(sampled(looked, latch.samples, latch.gets, latch.held_ns));
+        let is_known = latch.mode_unknown_ns < latch.held_ns;
+        cells.extend([latch.exclusive_ns, latch.shared_ns].map(|ns| match is_known {
+            true => milliseconds(ns),
+            false => String::new(),
+        }));
+        table.row(cells);
+    }
+    page.table(&table);
+    let rest = report.latches.get(report.top..).unwrap_or_default();
+    if !rest.is_empty() {
+        page.line(&format!(
+            "{}: held {} ms",
+            counted(rest.len(), "other latch"),
+            milliseconds(rest.iter().map(|latch| latch.held_ns).sum()),
+        ));
+    }
+    for latch in report.latches.iter().filter(held).take(report.top) {
+        sampled_holders(latch, looked, report.top, page);
+    }
+}
+
+/// What `LatchProfX` prints of a row.
+const SAMPLED: [&str; 5] = ["held", "gets", "held %", "held ms", "avg hold ms"];
+
+fn sampled(looked: LatchSamples, samples: u128, gets: u128, ns: u128) -> [String; 5] {
+    let of_gets = |shown: String| if gets == 0 { String::new() } else { shown };
+    // Hundredths of a percent, rounded half up, as SQL*Plus does.
+    let hundredths = (20_000 * samples + looked.samples) / (2 * looked.samples.max(1));
+    [
+        samples.to_string(),
+        of_gets(gets.to_string()),
+        format!("{}.{:02}", hundredths / 100, hundredths % 100),
+        milliseconds(ns),
+        of_gets(milliseconds(ns / gets.max(1))),
+    ]
+}
+
+fn sampled_holders(latch: &Latch, looked: LatchSamples, top: usize, page: &mut Page) {
+    page.heading(&format!(
+        "{}  held {} ms",
+        latch.name,
+        milliseconds(latch.held_ns)
+    ));
+    let mut table = Table::new(&["held by", "while", "in the code"], &SAMPLED);
+    for holding in latch.holdings.iter().take(top) {
+        let mut cells = vec![who(holding), what(holding), code(holding)];
+        cells.extend(sampled(looked, holding.samples, holding.gets, holding.ns));
+        table.row(cells);
+    }
+    if let Some(rest) = latch.holdings.get(top..).filter(|rest| !rest.is_empty()) {
+        let sum = |of: fn(&Holding) -> u128| rest.iter().map(of).sum();
+        let mut cells = vec![counted(rest.len(), "other holder"), String::new(), String::new()];
+        cells.extend(sampled(
+            looked,
+            sum(|holding| holding.samples),
+            sum(|holding| holding.gets),
+            sum(|holding| holding.ns),
+        ));
+        table.row(cells);
+    }
+    page.table(&table);
 }
 
 /// By what was asked for.
@@ -176,22 +284,33 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
 }
 
 fn who(holding: &Holding) -> String {
-    let pids: Vec<&u32> = holding.pids.iter().collect();
-    let who = match pids.as_slice() {
-        [pid] => format!("pid {pid}, {}", holding.backend_type),
+    let pids = holding.pids.iter().map(|pid| format!("pid {pid}"));
+    let sids = holding.sids.iter().map(|sid| format!("sid {sid}"));
+    let sessions: Vec<String> = pids.chain(sids).collect();
+    let who = match sessions.as_slice() {
+        [session] => format!("{session}, {}", holding.backend_type),
         many => format!("{} ({})", counted(many.len(), "session"), holding.backend_type),
     };
-    of_statement(who, holding.statement, holding.text.as_deref())
+    match (&holding.sql_id, &holding.text) {
+        (Some(sql_id), None) => format!("{who}: {sql_id}"),
+        (_, text) => of_statement(who, holding.statement, text.as_deref()),
+    }
 }
 
 /// What it did meanwhile, and how it had the lock.
 fn what(holding: &Holding) -> String {
-    let how = if holding.exclusive { "" } else { ", shared" };
+    let how = match holding.mode {
+        HoldMode::Shared => ", shared",
+        HoldMode::Exclusive | HoldMode::NotKnown => "",
+    };
     let does = match (holding.wait.kind(), holding.state.group()) {
-        (WaitKind::Event | WaitKind::Unknown, _) => format!("{}, {}", holding.wait, holding.state),
+        (WaitKind::Unknown, None) => "not known".to_string(),
+        (WaitKind::Event, None) => holding.wait.to_string(),
+        (WaitKind::Event | WaitKind::Unknown, Some(_)) => format!("{}, {}", holding.wait, holding.state),
         (WaitKind::None, Some(StateGroup::RunQueue)) => "waiting for a CPU".to_string(),
         (WaitKind::None, Some(StateGroup::Blocked)) => format!("in no wait event, {}", holding.state),
-        (WaitKind::None, Some(StateGroup::OnCpu) | None) => format!("on a CPU ({})", holding.state),
+        (WaitKind::None, Some(StateGroup::OnCpu)) => format!("on a CPU ({})", holding.state),
+        (WaitKind::None, None) => "in no wait event".to_string(),
     };
     does + how
 }

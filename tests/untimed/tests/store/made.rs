@@ -366,6 +366,7 @@ fn add_second(
             number: None,
             address: 0,
             exclusive: true,
+            mode_unknown: false,
             wait_class: class.to_string(),
             wait_event: event.to_string(),
             state,
@@ -373,6 +374,7 @@ fn add_second(
             user_stack,
             ns: ns / 2,
             samples: 1,
+            gets: 0,
         });
     }
 }

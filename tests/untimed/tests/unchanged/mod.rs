@@ -20,12 +20,14 @@ use xxhash_rust::xxh3::xxh3_128;
 const RECORDINGS: [&str; 5] = ["sampled.dbt", "switch.dbt", "calls.dbt", "dive.dbt", "sched.dbt"];
 
 /// A file for each importer.
-const FILES: [&str; 12] = [
+const FILES: [&str; 14] = [
     "two_sessions.trc",
     "statements.trc",
     "release_8.trc",
     "snapper.txt",
     "oracle_snap.csv",
+    "oracle_latch.csv",
+    "latchprof.txt",
     "kernel.fgraph",
     "tasks.strace",
     "perf_sched/script.txt",

@@ -1,4 +1,4 @@
-//! `dbtime oracle-map` and `dbtime oracle-snap`: scripts that the database's own client runs.
+//! `dbtime oracle-map`, `dbtime oracle-snap` and `dbtime oracle-latch`: scripts that the database's own client runs.
 
 use std::process::ExitCode;
 
@@ -6,6 +6,7 @@ use crate::output;
 
 const MAP: &str = include_str!("map.sql");
 const SNAP: &str = include_str!("snap.sql");
+const LATCH: &str = include_str!("latch.sql");
 
 /// Prints the script that makes the map for `record --oracle`.
 ///
@@ -22,5 +23,14 @@ pub(super) fn print_map() -> anyhow::Result<ExitCode> {
 /// Standard output cannot be written.
 pub(super) fn print_snap() -> anyhow::Result<ExitCode> {
     output::print(SNAP)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the script that samples who holds latches.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(super) fn print_latch() -> anyhow::Result<ExitCode> {
+    output::print(LATCH)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{LatchColumn, LatchOptions, json, text};
+use dbtime_report::{LatchColumn, LatchOptions, Source, json, text};
 
 use super::subject::Subject;
 use crate::import::Detail;
@@ -21,12 +21,17 @@ pub(super) struct Latches {
 impl Latches {
     pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {
         let source = subject.open(Detail::Seconds)?;
+        self.answer_of(subject, &source)
+    }
+
+    /// The same of a recording that is open.
+    pub(super) fn answer_of(&self, subject: &Subject, source: &Source) -> anyhow::Result<ExitCode> {
         let options = LatchOptions {
-            filter: subject.filter(&source)?,
+            filter: subject.filter(source)?,
             top: self.top,
             columns: self.columns.clone(),
         };
-        let report = dbtime_report::latches(&source, &options)?;
+        let report = dbtime_report::latches(source, &options)?;
         let answer = match self.format {
             TableFormat::Json => json::render_latches(&report),
             TableFormat::Text => text::render_latches(&report, output::width()),

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dbtime_report::{
-    CalibrationOf, Dimension, DiveView, Options, Report, TraceOptions, has_kernel_trace, json, next_steps,
-    text,
+    CalibrationOf, Dimension, DiveView, LatchOptions, Options, Report, TraceOptions, has_kernel_trace, json,
+    next_steps, text,
 };
 
 use super::kernel_trace::KernelTrace;
+use super::latches::Latches;
 use super::subject::Subject;
 use crate::calibration;
 use crate::import::Detail;
@@ -61,6 +62,10 @@ impl Ledger {
         };
         let report = dbtime_report::report(&source, &options)?;
         self.check(&report, subject)?;
+        // Files that say who held latches say nothing else.
+        if report.is_empty() && self.by.is_empty() && source.meta().database.held_locks {
+            return self.of_latches().answer_of(subject, &source);
+        }
         let nothing = "nothing was recorded";
         match self.format {
             TableFormat::Json => {
@@ -79,6 +84,14 @@ impl Ledger {
             view: DiveView::Summary,
             top: self.top.unwrap_or(20),
             depth: None,
+            format: self.format,
+        }
+    }
+
+    fn of_latches(&self) -> Latches {
+        Latches {
+            columns: Vec::new(),
+            top: self.top.unwrap_or(LatchOptions::default().top),
             format: self.format,
         }
     }

@@ -1,0 +1,17 @@
+//! Samples of dbtime oracle-latch, with any bytes behind the first line: an error or rows, never a panic.
+#![no_main]
+
+use std::io::Cursor;
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+
+/// Shows the format.
+const BEGIN: &[u8] = b"dbtime-oracle-latch 1\n";
+
+fuzz_target!(|bytes: &[u8]| {
+    let file = [BEGIN, bytes].concat();
+    // Bytes that look like another format still may be an error of that one.
+    let stream = Box::new(Cursor::new(file));
+    let _ = dbtime_import::Options::default().import_stream(stream, Path::new("fuzzed"), |_| Ok(()));
+});
