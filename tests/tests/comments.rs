@@ -342,7 +342,9 @@ fn without_texts_there_are_no_comments() {
     needs_recording!();
     let cluster = server(&distribution(), "on");
     let recorder = Recorder::server(&cluster, &["--text", "none"]);
-    connect(&cluster)
+    let mut application = Application::connect(&cluster);
+    application
+        .client
         .batch_execute("SELECT pg_sleep(0.5) /*route='a'*/")
         .expect("it works");
     let recorded = recorder.stop();
