@@ -741,6 +741,7 @@ int sampler_pass(struct dbt_pass *pass)
 		compare_clocks(sampler);
 	if (pass->totals)
 		use_clocks();
+	room_for_pieces = MOST_PIECES;
 	visit = visit_of(pass, sampler);
 	if (note_moments && visit.announced && arrival_clock_offset)
 		bpf_loop(pass->slots, note_slot_now, &visit, 0);
@@ -766,6 +767,8 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 		compare_clocks(sampler);
 	if (task == sampler && pass->totals)
 		use_clocks();
+	if (task == sampler)
+		room_for_pieces = MOST_PIECES;
 	pid = task->pid;
 	target = bpf_map_lookup_elem(&targets, &pid);
 	if (!target || !target->slot)

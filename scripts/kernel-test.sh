@@ -26,7 +26,7 @@ export PATH=$binaries:/usr/sbin:/usr/bin:/sbin:/bin
 chmod 1777 /mnt
 cp -a $work/data /mnt/data
 su postgres -c "$binaries/pg_ctl -D /mnt/data -l /mnt/log -w -t 120 start" >/dev/null || cat /mnt/log
-(su postgres -c "$binaries/psql -h /mnt -qc 'SELECT pg_sleep(100)'" >/dev/null 2>&1 &)
+(su postgres -c "$binaries/psql -h /mnt -qc 'SELECT pg_sleep(1000)'" >/dev/null 2>&1 &)
 (su postgres -c "$binaries/psql -h /mnt -qc 'SELECT sum(sqrt(i)) FROM generate_series(1, 1000000000) i'" >/dev/null 2>&1 &)
 sleep 4
 $repository/target/debug/dbtime record --statistics --postgres /mnt/data -d 6 -o /mnt/r.dbt

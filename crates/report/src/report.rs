@@ -65,7 +65,8 @@ pub enum ReportError {
     NoSuchSession(Vec<u32>),
     /// The filter names something that is known of no session.
     #[error(
-        "no session with {dimension} '{value}' in this recording; it has {}{}",
+        "no {} with {dimension} '{value}' in this recording; it has {}{}",
+        if dimension.is_of_sessions() { "session" } else { "statement" },
         or_nothing(recorded),
         if *more { " …" } else { "" }
     )]
