@@ -237,9 +237,18 @@ fn paused_replay_and_a_stopped_receiver_are_named() {
                 "{}, {}: {of_pause:.3} s behind the pause ({in_pause:.3} s by the client), {of_stop:.3} s behind the one that is stopped ({in_stop:.3} s), of {all:.3} s",
                 version.name, recorded.meta.collector.tier
             ));
+            // What goes on before and after is short, but on a busy host it waits for a CPU.
+            let (_, at_work) = led(&found, |part| part.kind == "session" && part.state != "stopped");
             let error = 0.05 + recorded.stolen;
-            assert_close("behind the pause, s", of_pause, in_pause, 0.02, error);
-            assert_close("behind the one that is stopped, s", of_stop, in_stop, 0.02, error);
+            let near = |of: f64, truth: f64| of < truth * 1.02 + error && of > truth * 0.98 - error - at_work;
+            assert!(near(of_pause, in_pause) && near(of_stop, in_stop), "{text}");
+            assert_close(
+                "all of it, s",
+                of_pause + of_stop + at_work,
+                in_pause + in_stop,
+                0.02,
+                2.0 * error,
+            );
             assert!(
                 text.contains("IPC:RecoveryPause, until a client resumes it"),
                 "{text}"
