@@ -42,62 +42,45 @@ fn start(of_primary: Options, of_standby: Options) -> Option<Replicated> {
     Replicated::start(&distribution(), Over::Wire, of_primary, of_standby)
 }
 
-/// What the primary says of its standby while something runs: how long what was committed took until it was written, flushed and
-/// replayed there. Not every commit is timed, and some of these are of what was sent between two commits: the median is that of a
-/// commit. Seconds.
-struct Lags {
-    times: usize,
+/// Commits, one after the other, and what the primary says of each when it has ended: how long it took from the flush there until it
+/// heard that the standby had written it, and had flushed it (`pg_stat_replication`). Seconds, all together.
+struct Commits {
+    commits: u32,
+    /// Of so many it said something.
+    told: u32,
     write: f64,
     flush: f64,
 }
 
-fn lags_while<T: Send>(servers: &Replicated, run: impl FnOnce() -> T + Send) -> (Lags, T) {
-    let mut witness = Session::connect(&servers.primary);
-    std::thread::scope(|scope| {
-        let runs = scope.spawn(run);
-        let (mut write, mut flush) = (Vec::new(), Vec::new());
-        let mut last = String::new();
-        while !runs.is_finished() {
-            let said = witness.ask(
-                "SELECT concat_ws(' ', flush_lsn, extract(epoch FROM write_lag), extract(epoch FROM flush_lag))
-                 FROM pg_stat_replication",
-            );
-            let lag = |place: usize| {
-                said.split(' ')
-                    .nth(place)
-                    .and_then(|word| word.parse::<f64>().ok())
-            };
-            // There is none while nothing is sent.
-            if let (true, Some(of_write), Some(of_flush)) = (said != last, lag(1), lag(2)) {
-                write.push(of_write);
-                flush.push(of_flush);
-            }
-            last = said;
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let lags = Lags {
-            times: write.len(),
-            write: median(write),
-            flush: median(flush),
-        };
-        (lags, runs.join().expect("it does not panic"))
-    })
+impl Commits {
+    /// Of all of them, as of those of which it said something.
+    fn of_all(&self, seconds: f64) -> f64 {
+        seconds / f64::from(self.told) * f64::from(self.commits)
+    }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-/// Commits one row after the other for so long: how many.
-fn commit(session: &mut Session, length: Duration) -> u32 {
+fn commit(session: &mut Session, witness: &mut Session, length: Duration) -> Commits {
     let begin = Instant::now();
-    let mut commits = 0;
+    let mut of = Commits {
+        commits: 0,
+        told: 0,
+        write: 0.0,
+        flush: 0.0,
+    };
     while begin.elapsed() < length {
         session.run("INSERT INTO t VALUES (1)");
-        commits += 1;
+        of.commits += 1;
+        let said = witness.ask(
+            "SELECT concat_ws(' ', extract(epoch FROM write_lag), extract(epoch FROM flush_lag)) FROM pg_stat_replication",
+        );
+        let lags: Vec<f64> = said.split(' ').filter_map(|word| word.parse().ok()).collect();
+        if let [write, flush] = lags[..] {
+            of.told += 1;
+            of.write += write;
+            of.flush += flush;
+        }
     }
-    commits
+    of
 }
 
 fn client(servers: &Replicated) -> Session {
@@ -121,11 +104,15 @@ fn a_slow_network_is_named() {
     let mut session = client(&servers);
     servers.wire.delay(Duration::from_millis(20));
     let recorders = recorders(&servers);
-    let (lags, commits) = lags_while(&servers, || commit(&mut session, Duration::from_secs(5)));
-    let of_commits = |seconds: f64| f64::from(commits) * seconds;
+    let commits = commit(
+        &mut session,
+        &mut Session::connect(&servers.primary),
+        Duration::from_secs(5),
+    );
     // There and back. Who hands the packets on may be late, and the standby be behind others for a CPU: that is in the server's own
     // word, from the flush here until it heard of the write there.
-    let (least, most) = (of_commits(0.040), of_commits(lags.write.max(0.040)));
+    let least = f64::from(commits.commits) * 0.040;
+    let most = commits.of_all(commits.write);
     for recorder in recorders {
         let recorded = recorder.stop();
         let text = recorded.text(&["--causes"]);
@@ -133,14 +120,12 @@ fn a_slow_network_is_named() {
             part.kind == "network" && part.backend_type == "walreceiver"
         });
         say(&format!(
-            "{}: {of_network:.3} of {all:.3} s on the network; {commits} commits: {least:.3} s of 40 ms, {most:.3} s of {:.1} ms, the server's write_lag ({} lags)",
-            recorded.meta.collector.tier,
-            lags.write * 1e3,
-            lags.times
+            "{}: {of_network:.3} of {all:.3} s on the network; {} commits of 40 ms are {least:.3} s; the server's write_lag {most:.3} s ({} told)",
+            recorded.meta.collector.tier, commits.commits, commits.told
         ));
         let error = sampling_error(least, all.max(least), RATE_HZ) + recorded.stolen;
         assert!(of_network > least - error, "{text}");
-        assert!(of_network < most + error, "{text}");
+        assert!(of_network < most.max(least) + error, "{text}");
         assert!(of_network > 0.9 * all, "{text}");
         assert!(text.contains("on the network"), "{text}");
     }
@@ -163,9 +148,13 @@ fn a_slow_disk_of_the_standby_is_named() {
     let mut session = client(&servers);
     disk.slow_down(servers.process("walreceiver"));
     let recorders = recorders(&servers);
-    let (lags, commits) = lags_while(&servers, || commit(&mut session, Duration::from_secs(6)));
+    let commits = commit(
+        &mut session,
+        &mut Session::connect(&servers.primary),
+        Duration::from_secs(6),
+    );
     // From when it had written until it had flushed.
-    let truth = f64::from(commits) * (lags.flush - lags.write);
+    let truth = commits.of_all(commits.flush - commits.write);
     for recorder in recorders {
         let recorded = recorder.stop();
         let text = recorded.text(&["--causes"]);
@@ -177,11 +166,8 @@ fn a_slow_disk_of_the_standby_is_named() {
             part.kind == "device" && part.backend_type == "walreceiver" && part.root_wait == "IO:WALSync"
         });
         say(&format!(
-            "{}: {in_flush:.3} of {all:.3} s in the standby's flush, {on_device:.3} s on its device; {commits} commits are {truth:.3} s of flush_lag - write_lag ({:.1} - {:.1} ms, {} lags)",
-            recorded.meta.collector.tier,
-            lags.flush * 1e3,
-            lags.write * 1e3,
-            lags.times
+            "{}: {in_flush:.3} of {all:.3} s in the standby's flush, {on_device:.3} s on its device; the server's flush_lag - write_lag {truth:.3} s ({} of {} commits told)",
+            recorded.meta.collector.tier, commits.told, commits.commits
         ));
         let error = sampling_error(truth, all.max(truth), RATE_HZ) + recorded.stolen;
         assert_close("in the flush, s", in_flush, truth, 0.03, error);
@@ -251,9 +237,18 @@ fn paused_replay_and_a_stopped_receiver_are_named() {
                 "{}, {}: {of_pause:.3} s behind the pause ({in_pause:.3} s by the client), {of_stop:.3} s behind the one that is stopped ({in_stop:.3} s), of {all:.3} s",
                 version.name, recorded.meta.collector.tier
             ));
+            // What goes on before and after is short, but on a busy host it waits for a CPU.
+            let (_, at_work) = led(&found, |part| part.kind == "session" && part.state != "stopped");
             let error = 0.05 + recorded.stolen;
-            assert_close("behind the pause, s", of_pause, in_pause, 0.02, error);
-            assert_close("behind the one that is stopped, s", of_stop, in_stop, 0.02, error);
+            let near = |of: f64, truth: f64| of < truth * 1.02 + error && of > truth * 0.98 - error - at_work;
+            assert!(near(of_pause, in_pause) && near(of_stop, in_stop), "{text}");
+            assert_close(
+                "all of it, s",
+                of_pause + of_stop + at_work,
+                in_pause + in_stop,
+                0.02,
+                2.0 * error,
+            );
             assert!(
                 text.contains("IPC:RecoveryPause, until a client resumes it"),
                 "{text}"
@@ -271,7 +266,11 @@ fn where_nothing_is_slow_nothing_is_invented() {
     };
     let mut session = client(&servers);
     let recorder = recorder(&servers, &[]);
-    let (lags, commits) = lags_while(&servers, || commit(&mut session, Duration::from_secs(5)));
+    let commits = commit(
+        &mut session,
+        &mut Session::connect(&servers.primary),
+        Duration::from_secs(5),
+    );
     let recorded = recorder.stop();
     let found = found(&recorded);
     let (all, blocked) = led(&found, |part| {
@@ -279,13 +278,11 @@ fn where_nothing_is_slow_nothing_is_invented() {
     });
     let (_, of_network) = led(&found, |part| part.kind == "network");
     say(&format!(
-        "{commits} commits, {all:.3} s for the standby, {of_network:.3} s on the network, {blocked:.3} s blocked or not known; the server: lags of {:.2} and {:.2} ms ({})",
-        lags.write * 1e3,
-        lags.flush * 1e3,
-        lags.times
+        "{} commits, {all:.3} s for the standby, {of_network:.3} s on the network, {blocked:.3} s blocked or not known; the server's flush_lag {:.3} s",
+        commits.commits,
+        commits.of_all(commits.flush)
     ));
-    say(&recorded.text(&["--causes", "--top", "6"]));
-    assert!(commits > 1_000, "{commits}");
+    assert!(commits.commits > 1_000, "{}", commits.commits);
     assert!(blocked < 0.1 * all + 0.1, "{}", recorded.text(&["--causes"]));
     recorded.session(session.pid()).assert_conserved();
 }
@@ -299,7 +296,11 @@ fn a_standby_that_is_not_recorded_is_on_another_host() {
     let mut session = client(&servers);
     servers.wire.delay(Duration::from_millis(20));
     let recorder = Recorder::server(&servers.primary, &[]);
-    commit(&mut session, Duration::from_secs(3));
+    commit(
+        &mut session,
+        &mut Session::connect(&servers.primary),
+        Duration::from_secs(3),
+    );
     let recorded = recorder.stop();
     let text = recorded.text(&["--causes"]);
     let (all, elsewhere) = led(&found(&recorded), |part| {

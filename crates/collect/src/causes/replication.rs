@@ -103,14 +103,19 @@ impl Causes {
             SendsTo::OtherHost => return found(pass, CauseKind::OtherHost, chain),
             SendsTo::NotKnown => return found(pass, CauseKind::Unknown, chain),
         };
-        let Some(of_receiver) = self.track_of(receiver.0, receiver.1) else {
+        let moment = self.time_of(pass.start);
+        let lives = |(pid, start_ns)| {
+            self.track_of(pid, start_ns)
+                .filter(|track| track.lives_at(moment))
+        };
+        let Some(of_receiver) = lives(receiver) else {
             return found(pass, CauseKind::Unknown, chain);
         };
         let Some(without_work) = self.without_work(of_receiver, pass.start) else {
             return self.follow_session(sender, (receiver.0, of_receiver), pass, chain, found);
         };
         chain.push((receiver.0, without_work));
-        let of_startup = startup.and_then(|(pid, start_ns)| Some((pid, self.track_of(pid, start_ns)?)));
+        let of_startup = startup.and_then(|startup| Some((startup.0, lives(startup)?)));
         match (for_replay, of_startup) {
             (Some(false), _) => found(pass, CauseKind::Network, chain),
             (Some(true), Some((by, track))) => match self.without_work(track, pass.start) {
