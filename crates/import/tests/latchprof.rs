@@ -118,6 +118,10 @@ fn what_is_damaged_is_told_with_its_line() {
     for cut in 0..table.len() {
         if let Ok(part) = of_text(&table[..cut]) {
             assert!(held(&part).len() <= 3, "{cut}");
+            // Whatever is cut before the end of the last row is told.
+            let is_whole =
+                cut >= table.find("\n\nSQL> exit").expect("an end") || table.as_bytes()[cut - 1] == b'\n';
+            assert!(is_whole || !part.problems.is_empty(), "{cut}");
         }
     }
 }
