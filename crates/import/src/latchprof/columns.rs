@@ -130,7 +130,9 @@ impl Columns {
             };
             return match &self.name {
                 Some(name) if !cell(name).is_empty() && outside(name) => {
-                    Meaning::MoreOfName(String::from_utf8_lossy(cell(name)).into_owned())
+                    // A blank at which it was cut may be its first.
+                    let more = line[name.start..name.end.min(line.len())].trim_ascii_end();
+                    Meaning::MoreOfName(String::from_utf8_lossy(more).into_owned())
                 }
                 _ => Meaning::Other,
             };
@@ -235,6 +237,10 @@ mod tests {
         let more = columns.line(b"           hains", 8);
         assert_eq!(more, Meaning::MoreOfName("hains".to_string()));
         assert_eq!(columns.joined("cache buffers c", "hains"), "cache buffers chains");
+        assert_eq!(
+            columns.line(b"            of a name", 8),
+            Meaning::MoreOfName(" of a name".to_string())
+        );
         assert_eq!(columns.joined("cache buffers", "chains"), "cache buffers  chains");
         let overflown = line.replace("       .302", "###########");
         assert!(
