@@ -130,7 +130,9 @@ impl Columns {
             };
             return match &self.name {
                 Some(name) if !cell(name).is_empty() && outside(name) => {
-                    Meaning::MoreOfName(String::from_utf8_lossy(cell(name)).into_owned())
+                    // A blank at which it was cut may be its first.
+                    let more = line[name.start..name.end.min(line.len())].trim_ascii_end();
+                    Meaning::MoreOfName(String::from_utf8_lossy(more).into_owned())
                 }
                 _ => Meaning::Other,
             };
@@ -235,12 +237,16 @@ mod tests {
         let more = columns.line(b"           hains", 8);
         assert_eq!(more, Meaning::MoreOfName("hains".to_string()));
         assert_eq!(columns.joined("cache buffers c", "hains"), "cache buffers chains");
+        assert_eq!(
+            columns.line(b"            of a name", 8),
+            Meaning::MoreOfName(" of a name".to_string())
+        );
         assert_eq!(columns.joined("cache buffers", "chains"), "cache buffers  chains");
         let overflown = line.replace("       .302", "###########");
         assert!(
             matches!(columns.line(overflown.as_bytes(), 7), Meaning::Row(row) if row.average_us.is_none())
         );
-        for cut in RULE.find("---------- ---------- -------").expect("held") + 10..line.len() {
+        for cut in line.find("125").expect("held") + 1..line.len() {
             assert_eq!(
                 columns.line(&line.as_bytes()[..cut], 7),
                 Meaning::Damaged,

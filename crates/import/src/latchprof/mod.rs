@@ -153,6 +153,10 @@ impl Reader<'_> {
                     }
                 }
                 Meaning::Damaged => unknown_line(&mut self.file, line.number, line.bytes),
+                // A last line that is cut, unless SQL*Plus waits for a command in it.
+                Meaning::Other if !line.ended && !text.is_empty() && !text.starts_with(b"SQL>") => {
+                    unknown_line(&mut self.file, line.number, line.bytes);
+                }
                 Meaning::Other => {}
             }
         }

@@ -113,16 +113,29 @@ fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
 const SAMPLED: [&str; 5] = ["held", "gets", "held %", "held ms", "avg hold ms"];
 
 fn sampled(looked: LatchSamples, samples: u128, gets: u128, ns: u128) -> [String; 5] {
+    // Rows have whole nanoseconds. Where all samples count as much, what their sum lacks is known.
+    let all = looked.samples.max(1);
+    let of_all = looked.ns.saturating_mul(samples);
+    let (ns, by) = match (of_all / all).abs_diff(ns) <= samples {
+        true => (of_all, all),
+        false => (ns, 1),
+    };
+    let by_ms = by.saturating_mul(1_000_000);
     let of_gets = |shown: String| if gets == 0 { String::new() } else { shown };
-    // Hundredths of a percent, rounded half up, as SQL*Plus does.
-    let hundredths = (20_000 * samples + looked.samples) / (2 * looked.samples.max(1));
     [
         samples.to_string(),
         of_gets(gets.to_string()),
-        format!("{}.{:02}", hundredths / 100, hundredths % 100),
-        milliseconds(ns),
-        of_gets(milliseconds(ns / gets.max(1))),
+        decimals(samples.saturating_mul(100), all, 100),
+        decimals(ns, by_ms, 1000),
+        of_gets(decimals(ns, by_ms.saturating_mul(gets.max(1)), 1000)),
     ]
+}
+
+/// A fraction in parts of a unit (100: two decimals), rounded half up, as SQL*Plus does.
+fn decimals(number: u128, by: u128, parts: u128) -> String {
+    let rounded = number.saturating_mul(2 * parts).saturating_add(by) / by.saturating_mul(2);
+    let digits = parts.ilog10() as usize;
+    format!("{}.{:0digits$}", rounded / parts, rounded % parts)
 }
 
 fn sampled_holders(latch: &Latch, looked: LatchSamples, top: usize, page: &mut Page) {
