@@ -104,12 +104,14 @@ static __always_inline bool read_words(struct dbt_unwind_context *context, __u64
 	return !bpf_copy_from_user_task(unwind->words, count * sizeof(__u64), (void *)address, context->task, 0);
 }
 
-/* The mapping that holds an address becomes the one of `unwind`. */
-static __always_inline bool find_mapping(struct dbt_unwind *unwind, struct dbt_space *space, __u64 address)
+/* The mapping that holds an address becomes the one of `unwind`; 0 = there is none. Not static: the verifier looks at it once. */
+__noinline int find_mapping(struct dbt_unwind *unwind, struct dbt_space *space, __u64 address)
 {
 	struct dbt_mapping *mapping;
 	__u32 low = 0, high;
 
+	if (!unwind || !space)
+		return false;
 	if (address >= unwind->start && address < unwind->end)
 		return true;
 	high = space->count;

@@ -7,6 +7,7 @@
 
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
 #define SEC(name)
 #define __uint(name, value) int(*name)[value]
 #define __type(name, type) type *name

@@ -25,11 +25,12 @@ static __always_inline long read_memory(struct task_struct *task, void *to, __u3
 static __always_inline void read_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					struct dbt_activity *activity)
 {
-	if (!record || read_memory(task, &activity->statement, sizeof(activity->statement), record + source->statement_offset))
-		activity->statement = 0;
-	if (!record ||
-	    read_memory(task, &activity->session_state, sizeof(activity->session_state), record + source->state_offset))
-		activity->session_state = 0;
+	activity->statement = activity->session_state = 0;
+	if (!record)
+		return;
+	/* What cannot be read the kernel fills with zeros: without a branch here the verifier has fewer ways to follow. */
+	read_memory(task, &activity->statement, sizeof(activity->statement), record + source->statement_offset);
+	read_memory(task, &activity->session_state, sizeof(activity->session_state), record + source->state_offset);
 }
 
 /* Notes what kind of process it is, and whose, once the record at this address says so. */
@@ -65,8 +66,9 @@ static __always_inline struct dbt_activity activity_at(struct task_struct *task,
 		if (at)
 			at->wait = pointer - source->event + SAME_MODULE > 2ULL * SAME_MODULE ? pointer : 0;
 		pointer = 0;
-		if (source->statement && !read_memory(task, &pointer, sizeof(pointer), source->statement))
-			read_record(task, source, pointer, &activity);
+		if (source->statement)
+			read_memory(task, &pointer, sizeof(pointer), source->statement);
+		read_record(task, source, pointer, &activity);
 		if (at)
 			at->record = pointer;
 	} else if (source->kind == SOURCE_NUMBERS) {
@@ -75,8 +77,8 @@ static __always_inline struct dbt_activity activity_at(struct task_struct *task,
 			activity.wait = WAIT_NOT_READ;
 		else
 			activity.wait = numbered_wait(event, on_cpu);
-		if (!read_memory(task, &hash, sizeof(hash), source->statement))
-			activity.statement = hash;
+		read_memory(task, &hash, sizeof(hash), source->statement);
+		activity.statement = hash;
 	}
 	return activity;
 }
