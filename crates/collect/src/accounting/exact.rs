@@ -294,7 +294,12 @@ mod tests {
         };
         assert_eq!(found(cell(7, State::Disk, 1)), (100, 1, 5));
         assert_eq!(found(cell(7, State::Disk, 2)), (300, 3, 0));
-        assert_eq!(found(cell(7, State::Kernel, 0)), (600, 0, 9));
+        // Without a sample nobody knows for which request it was.
+        let unsampled = Cell {
+            comment: comment::UNKNOWN,
+            ..cell(7, State::Kernel, 0)
+        };
+        assert_eq!(found(unsampled), (600, 0, 9));
         assert_eq!(found(cell(8, State::Disk, 2)), (0, 3, 0));
     }
 
