@@ -23,6 +23,9 @@ pub(super) struct Document<'a> {
     /// By the columns that were asked for; none: none were.
     profile: Option<Vec<ProfileJson<'a>>>,
     problems: &'a [String],
+    /// What of imported samples could not be read or told; missing where that is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -48,6 +51,10 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
             latches: &report.latches,
             profile: (!report.columns.is_empty()).then(|| profile(report)),
             problems: &report.problems,
+            notes: match report.looked {
+                Some(_) => meta.notes.iter().map(|note| note.text.as_str()).collect(),
+                None => Vec::new(),
+            },
         }
     }
 }

@@ -17,11 +17,13 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
     header::recording(&report.meta, report.period, &report.filter, page);
     if !report.meta.database.held_locks {
         page.heading(why_not_recorded(&report.meta));
+        notes_of_import(report, page);
         quality::problems(&report.problems, page);
         return;
     }
     if let Some(looked) = report.looked {
         of_samples(report, looked, page);
+        notes_of_import(report, page);
         quality::problems(&report.problems, page);
         return;
     }
@@ -46,6 +48,15 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
         holdings(latch, report.top, page);
     }
     quality::problems(&report.problems, page);
+}
+
+/// What of the files could not be read or told: gaps, damaged lines. Lines that are not broken, as paths are in them.
+fn notes_of_import(report: &LatchReport, page: &mut Page) {
+    if !report.meta.files.is_empty() {
+        for note in &report.meta.notes {
+            page.line(&format!("  {}", note.text));
+        }
+    }
 }
 
 /// Of samples of all holders: the columns of `LatchProfX`.
