@@ -52,7 +52,8 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
 
 /// What of the files could not be read or told: gaps, damaged lines. Lines that are not broken, as paths are in them.
 fn notes_of_import(report: &LatchReport, page: &mut Page) {
-    if !report.meta.files.is_empty() {
+    if !report.meta.files.is_empty() && !report.meta.notes.is_empty() {
+        page.heading("Not read, or not known");
         for note in &report.meta.notes {
             page.line(&format!("  {}", note.text));
         }
