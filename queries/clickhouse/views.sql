@@ -36,7 +36,7 @@ FROM (
     FROM file(dbtime_store() || '/table=activity/*/*/*/*.parquet', 'Parquet',
         'time DateTime64(6, \'UTC\'), session UInt64, statement UInt64, wait_class String, wait_event String, idle Bool,
          state String, session_state String, kernel_stack UInt64, user_stack UInt64, ns UInt64, count UInt64, samples UInt64,
-         fidelity String, pooled Bool, host String, recording String, date Date, hour UInt8')
+         fidelity String, pooled Bool, comment UInt64, host String, recording String, date Date, hour UInt8')
 )
 WHERE (host, recording) IN (SELECT host, recording FROM recordings);
 

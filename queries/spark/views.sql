@@ -29,7 +29,8 @@ WHERE latest = 1 AND get_json_object(meta, '$.collector.flight') IS NULL;
 CREATE OR REPLACE TEMPORARY VIEW activity_files (
     time TIMESTAMP, session DECIMAL(20, 0), statement DECIMAL(20, 0), wait_class STRING, wait_event STRING, idle BOOLEAN,
     state STRING, session_state STRING, kernel_stack DECIMAL(20, 0), user_stack DECIMAL(20, 0), ns DECIMAL(20, 0),
-    count DECIMAL(20, 0), samples DECIMAL(20, 0), fidelity STRING, pooled BOOLEAN, recording STRING, date DATE, hour INT, host STRING
+    count DECIMAL(20, 0), samples DECIMAL(20, 0), fidelity STRING, pooled BOOLEAN, comment DECIMAL(20, 0), recording STRING, date DATE,
+    hour INT, host STRING
 ) USING parquet OPTIONS (path '${store}/table=activity');
 
 CREATE OR REPLACE TEMPORARY VIEW activity AS

@@ -77,8 +77,11 @@ fn traceparent(session: u32, n: u32) -> String {
     )
 }
 
+/// A route, and a statement of it, by a number that is another one each time.
+type Turn<'a> = (&'a str, &'a dyn Fn(&mut Client, u32));
+
 /// Executes statements in turn until the time is over; each has a route, or none, and is given a number that no other one has.
-fn work(turns: &[(&str, &dyn Fn(&mut Client, u32))], application: &mut Application) -> Measured {
+fn work(turns: &[Turn<'_>], application: &mut Application) -> Measured {
     let mut measured = Measured::new();
     let end = Instant::now() + WORK;
     let mut n = 0;

@@ -206,7 +206,8 @@ impl Columns {
             begin => width - begin,
         };
         let mut all = format!("{name}{}{more}", " ".repeat(blanks));
-        all.truncate(all.floor_char_boundary(MAX_TEXT));
+        let most = (0..=MAX_TEXT).rev().find(|&end| all.is_char_boundary(end));
+        all.truncate(most.unwrap_or(0));
         all
     }
 }

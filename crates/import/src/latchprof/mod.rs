@@ -91,7 +91,7 @@ enum Place {
     Outside,
     /// Below headings that are kept: the rule is next.
     BelowHeading,
-    InTable(Columns),
+    InTable(Box<Columns>),
 }
 
 struct Reader<'a> {
@@ -139,7 +139,7 @@ impl Reader<'_> {
             self.last_rule = line.number;
             self.place = match (&self.place, Columns::of(&self.heading, text)) {
                 // The same headings again are those of another page.
-                (Place::BelowHeading, Some(columns)) => Place::InTable(columns),
+                (Place::BelowHeading, Some(columns)) => Place::InTable(Box::new(columns)),
                 _ => Place::Outside,
             };
         } else if let Place::InTable(columns) = &self.place {
