@@ -5,7 +5,7 @@
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
 #     package make a Debian package: dpkg-dev
-#     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools
+#     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, iproute2, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -89,6 +89,7 @@ check_test() {
     have unzip || missing+=(unzip)
     have zip || missing+=(zip)
     have fio || missing+=(fio)
+    have ip || missing+=(iproute2)
     have go || missing+=(golang-go)
     have node || missing+=(nodejs)
     have npm || missing+=(npm)
