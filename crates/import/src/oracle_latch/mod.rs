@@ -31,6 +31,7 @@ use dbtime_model::recording::{Clock, ImportedFile, Unit};
 
 use crate::import::unknown_line;
 use crate::lines::Line;
+use crate::oracle_spool::Heading;
 use crate::text::without_escapes;
 use crate::{Import, ImportError, Importer, Lines, Measure};
 use holds::Holds;
@@ -62,7 +63,7 @@ impl Importer for OracleLatch {
         let mut reader = Reader {
             file: crate::import::file(path),
             version: String::new(),
-            other_version: None,
+            heading: Heading::new(HEADING, VERSION),
             is_whole: false,
             holds: Holds::default(),
         };
@@ -77,7 +78,7 @@ impl Importer for OracleLatch {
 struct Reader {
     file: ImportedFile,
     version: String,
-    other_version: Option<String>,
+    heading: Heading,
     is_whole: bool,
     holds: Holds,
 }
@@ -86,14 +87,7 @@ impl Reader {
     fn line(&mut self, line: Line<'_>) {
         let text = without_escapes(line.bytes);
         let text = text.trim_ascii();
-        if let Some(version) = text.strip_prefix(HEADING) {
-            if version != VERSION {
-                self.other_version =
-                    Some(String::from_utf8_lossy(&version[..version.len().min(20)]).into_owned());
-            }
-            return;
-        }
-        if text.is_empty() || self.other_version.is_some() {
+        if self.heading.takes(text) {
             return;
         }
         match record(text) {
@@ -121,12 +115,7 @@ impl Reader {
             unit: Unit::Time,
             clock: Clock::Utc,
         });
-        if let Some(version) = &self.other_version {
-            into.problem(format!(
-                "{}: this dbtime does not know version {version} of the format: nothing is read",
-                self.file.path
-            ));
-        } else {
+        if self.heading.is_known(&self.file.path, into) {
             self.holds.finish(&self.file.path, self.is_whole, into);
         }
         into.file(self.file);

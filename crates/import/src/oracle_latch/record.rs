@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::fields::fields;
 use crate::latch_mode::LatchMode;
-use crate::oracle_trace::wall_clock;
+use crate::oracle_spool::{fields, moment, text};
 use crate::text::decimal;
 
 /// The most fields that a line has.
@@ -71,15 +70,10 @@ pub(super) struct Taken {
     pub(super) lines: u64,
 }
 
-/// Reads a line; none when it is not understood, or not whole: every line ends in a field that is a point.
+/// Reads a line; none when it is not understood, or not whole.
 pub(super) fn record(line: &[u8]) -> Option<Record<'_>> {
     let fields = fields(line, MAX_FIELDS)?;
-    let (last, fields) = fields.split_last()?;
     let (kind, fields) = fields.split_first()?;
-    if last.as_ref() != b"." {
-        return None;
-    }
-    let text = |field: &Cow<'_, [u8]>| String::from_utf8_lossy(field).into_owned();
     match (kind.as_ref(), fields) {
         (b"instance", [_, version]) => Some(Record::Instance {
             version: text(version),
@@ -139,11 +133,6 @@ pub(super) fn record(line: &[u8]) -> Option<Record<'_>> {
         (b"end", []) => Some(Record::End),
         _ => None,
     }
-}
-
-/// `2026-01-02T03:04:05.000006Z`, in microseconds since the Unix epoch.
-fn moment(text: &[u8]) -> Option<i64> {
-    wall_clock(text).filter(|_| text.len() == 27)
 }
 
 fn session(sid: &[u8], serial: &[u8]) -> Option<Sid> {

@@ -31,6 +31,7 @@ use dbtime_model::recording::ImportedFile;
 
 use crate::import::unknown_line;
 use crate::lines::Line;
+use crate::oracle_spool::Heading;
 use crate::{Import, ImportError, Importer, Lines, Measure};
 use reading::Readings;
 use record::{Record, record};
@@ -62,7 +63,7 @@ impl Importer for OracleSnap {
             into,
             file: crate::import::file(path),
             version: String::new(),
-            other_version: None,
+            heading: Heading::new(HEADING, VERSION),
             readings: Readings::new(path),
         };
         while let Some(line) = lines.next_line() {
@@ -77,21 +78,14 @@ struct Reader<'a> {
     into: &'a mut Import,
     file: ImportedFile,
     version: String,
-    other_version: Option<String>,
+    heading: Heading,
     readings: Readings,
 }
 
 impl Reader<'_> {
     fn line(&mut self, line: Line<'_>) {
         let text = line.bytes.trim_ascii();
-        if let Some(version) = text.strip_prefix(HEADING) {
-            if version != VERSION {
-                self.other_version =
-                    Some(String::from_utf8_lossy(&version[..version.len().min(20)]).into_owned());
-            }
-            return;
-        }
-        if text.is_empty() || self.other_version.is_some() {
+        if self.heading.takes(text) {
             return;
         }
         match record(text) {
@@ -109,12 +103,7 @@ impl Reader<'_> {
         self.file.lines = lines;
         self.into.database("Oracle Database", &self.version);
         self.into.set_measure(Measure::default());
-        if let Some(version) = &self.other_version {
-            self.into.problem(format!(
-                "{}: this dbtime does not know version {version} of the format: nothing is read",
-                self.file.path
-            ));
-        } else {
+        if self.heading.is_known(&self.file.path, self.into) {
             self.readings.finish(&self.file.path, self.into);
         }
         self.into.file(self.file);

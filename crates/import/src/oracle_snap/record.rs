@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::fields::fields;
-use crate::oracle_trace::wall_clock;
+use crate::oracle_spool::{fields, moment, text};
 use crate::session_growth::Kind;
 use crate::text::decimal;
 
@@ -48,15 +47,10 @@ pub(super) enum What<'a> {
     },
 }
 
-/// Reads a line; none when it is not understood, or not whole: every line ends in a field that is a point.
+/// Reads a line; none when it is not understood, or not whole.
 pub(super) fn record(line: &[u8]) -> Option<Record<'_>> {
     let fields = fields(line, MAX_FIELDS)?;
-    let (last, fields) = fields.split_last()?;
     let (kind, fields) = fields.split_first()?;
-    if last.as_ref() != b"." {
-        return None;
-    }
-    let text = |field: &Cow<'_, [u8]>| String::from_utf8_lossy(field).into_owned();
     match (kind.as_ref(), fields) {
         (b"read", []) => Some(Record::End),
         (b"instance", [_, version]) => Some(Record::Instance {
@@ -77,7 +71,7 @@ pub(super) fn record(line: &[u8]) -> Option<Record<'_>> {
                 _ => return None,
             };
             Some(Record::Read {
-                time_us: wall_clock(time).filter(|_| time.len() == 27)?,
+                time_us: moment(time)?,
                 sid: (decimal(sid)?, decimal(serial)?),
                 what,
             })
