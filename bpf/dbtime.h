@@ -5,6 +5,7 @@
 #define DBTIME_H
 
 #define MAX_FRAMES 127 /* of a kernel stack, and of a user stack: what perf takes too; a power of two less one */
+#define MAX_ROUTINES 7 /* functions of procedural languages, one inside of the other, that a session is in; a power of two less one */
 #define MAX_NO_STACK_WAITS 8
 #define MAX_SEVERAL_CALLS 4
 
@@ -42,6 +43,10 @@ struct dbt_wait_source {
 	__u64 whole_text; /* SOURCE_POINTER: of the address of the text as it was sent, which the session has for itself; 0 = not known */
 	__u64 lock_count; /* SOURCE_POINTER: of the 32-bit number of internal locks that it has; 0 = not known */
 	__u64 lock_list;  /* of the list of them: held_locks.bpf.h */
+	__u64 contexts;   /* SOURCE_POINTER: of a pointer to the list of what it is in: routines.bpf.h; 0 = not known */
+	__u16 routine_id;        /* in a function of PL/pgSQL, of its 32-bit id */
+	__u16 routine_statement; /* in the state of its execution, of the address of the statement it is at */
+	__u32 routine_pad;
 };
 
 /* The fingerprint of the text that a session had last. */
@@ -167,6 +172,8 @@ struct dbt_slot {
 	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen, and may have to stand for another */
 	__u32 ended_known;     /* bit n: ended[n] is one */
 	__u32 ended_by_chance; /* bit n: and was known whatever it was */
+	__u32 code_is_new;     /* the stack of the last row went through code of which the address space of that time knew nothing */
+	__u32 stack_space;     /* that address space */
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */
@@ -228,9 +235,13 @@ struct dbt_sample {
 	__u16 user_frames;
 	__u32 user_end;      /* enum dbt_unwind_end */
 	__u32 pass;          /* EVENT_WAITING: its number */
+	__u32 routines;      /* behind the frames */
+	__u32 routines_pad;
 	__u64 comment;       /* of the statement: `since` of a comment that was told, or COMMENT_NONE, COMMENT_NOT_READ */
 	struct dbt_locks locks;
-	__u64 frames[2 * MAX_FRAMES]; /* kernel, then user; leaf first; cut to what is used */
+	/* Kernel, then user, leaf first. Behind them two for each function of a procedural language, the innermost first: its
+	 * address; its id, and in the lower half the line it is at, 0 = none. Cut to what is used. */
+	__u64 frames[2 * MAX_FRAMES + 2 * MAX_ROUTINES];
 };
 
 #define COMMENT_BYTES 1024 /* of the begin and of the end of a text; a power of two */

@@ -40,15 +40,17 @@ static __always_inline __u64 frames_in(long bytes)
 
 /* Sends a sample without the room it does not use. Nobody is woken, user space looks by itself, unless a stack could not be
  * followed into code that is new: the next ones can, once user space has read what is mapped there. */
-static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel, __u64 user)
+static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel, __u64 user, __u32 routines)
 {
 	bool wanted = sample->flags & SAMPLE_NEW_CODE && sample->user_end == UNWIND_BROKEN;
 
 	kernel &= MAX_FRAMES;
 	user &= MAX_FRAMES;
+	routines &= MAX_ROUTINES;
 	sample->kernel_frames = kernel;
 	sample->user_frames = user;
-	emit(sample, sizeof(*sample) - sizeof(sample->frames) + (kernel + user) * sizeof(__u64),
+	sample->routines = routines;
+	emit(sample, sizeof(*sample) - sizeof(sample->frames) + (kernel + user + 2 * routines) * sizeof(__u64),
 	     wanted ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 

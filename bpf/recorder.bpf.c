@@ -17,6 +17,7 @@
 #include "task_counts.bpf.h"
 #include "targets.bpf.h"
 #include "unwind.bpf.h"
+#include "routines.bpf.h"
 #include "running.bpf.h"
 #include "wakeups.bpf.h"
 #include "moment.bpf.h"

@@ -102,7 +102,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	if (!(sample->flags & SAMPLE_USER_MODE))
 		kernel = frames_in(bpf_get_stack(ctx, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
 	user = own_user_stack(task, target, sample, kernel);
-	emit_sample(sample, kernel, user);
+	emit_sample(sample, kernel, user, own_routines(target, sample, kernel, user));
 	__sync_fetch_and_add(&running_samples, 1);
 	__sync_fetch_and_add(&running_ns, bpf_ktime_get_ns() - sample->event.time_ns);
 	return 0;

@@ -49,6 +49,8 @@ struct dbt_mapping {
 struct dbt_space {
 	__u32 count;
 	__u32 version; /* no two that were ever written have the same */
+	__u64 interpreter_start; /* code of the interpreter of a procedural language: routines.bpf.h */
+	__u64 interpreter_end;   /* 0 = it is not there */
 	struct dbt_mapping mappings[MAX_MAPPINGS]; /* by address */
 };
 

@@ -563,6 +563,8 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 static __always_inline void take(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	__u64 switches = slot->switches, kernel = 0, user = 0;
+	__u32 routines = 0, pid = slot->task.pid;
+	struct dbt_target *target;
 	struct dbt_waiting_scratch *scratch;
 	struct dbt_sample *sample;
 	__u32 zero = 0;
@@ -603,20 +605,26 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 			sample->flags |= SAMPLE_STACK_TORN;
 		} else if (!is_memory_busy(task)) {
 			user = user_stack(task, scratch, kernel);
+			target = bpf_map_lookup_elem(&targets, &pid);
+			if (target) {
+				routines = other_routines(task, target, sample, kernel, user);
+				slot->stack_space = target->space;
+			}
 			if (has_run(task, switches)) {
-				user = 0;
+				user = routines = 0;
 				sample->user_end = UNWIND_NO_STACK;
 				sample->flags |= SAMPLE_STACK_TORN;
 			}
 		}
 	}
+	slot->code_is_new = (sample->flags & SAMPLE_NEW_CODE) != 0;
 	if (sample->flags & SAMPLE_STACK_TORN) {
 		slot->torn_stacks++;
 		slot->switches = NO_ROW; /* the task has run: the row does not hold any longer */
 	}
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
-	emit_sample(sample, kernel, user);
+	emit_sample(sample, kernel, user, routines);
 	/* Not where another sleep stands in, or the session has slept again: who ended that wait is not known. */
 	if (slot->state == TASK_WAKING && !slot->has_run_since)
 		slot->ended_switches = (__u32)slot->switches + 1;
@@ -672,12 +680,30 @@ static long note_slot_now(__u32 i, struct dbt_visit *visit)
 	return 0;
 }
 
+/* A session that sleeps keeps its row, and so its stack. Once more is known of where its code lies, both are taken again. */
+static __always_inline void look_again_at_stack(struct dbt_slot *slot)
+{
+	__u32 pid = slot->task.pid;
+	struct dbt_target *target;
+
+	if (!slot->code_is_new)
+		return;
+	target = bpf_map_lookup_elem(&targets, &pid);
+	if (target && target->space != slot->stack_space) {
+		slot->code_is_new = 0;
+		slot->switches = NO_ROW;
+	}
+}
+
 static long take_slot(__u32 i, struct dbt_visit *visit)
 {
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
 	struct task_struct *task;
 
-	if (!slot || !slot->task.pid || !(slot->is_new || needs_account(slot)))
+	if (!slot || !slot->task.pid)
+		return 0;
+	look_again_at_stack(slot);
+	if (!(slot->is_new || needs_account(slot)))
 		return 0;
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
@@ -785,6 +811,7 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 		begin_account(task, slot, &visit);
 	else if (visit.totals)
 		report_totals(task, slot, &visit);
+	look_again_at_stack(slot);
 	if (slot->is_new)
 		take(task, slot, &visit);
 	return 0;

@@ -53,14 +53,18 @@ fn server_with_hold(server: &Server) -> Cluster {
     cluster
 }
 
-/// Holds the lock again and again, with as long a pause each time; gives the seconds that it was held.
+/// Holds the lock again and again, with pauses that are about as long; gives the seconds that it was held. No two pauses are equally long:
+/// 20 ms and as long a pause are four samples at 99 Hz and nearly nothing more, so that samples would fall in step with it, once in a while
+/// each time on the few microseconds before the lock is taken.
 fn hold(session: &mut Session, exclusive: bool, us: u64, spins: bool) -> f64 {
     let begin = Instant::now();
-    let mut held = 0.0;
+    let (mut held, mut pause) = (0.0, 0.0);
     while begin.elapsed().as_secs_f64() < RECORDED {
         let answer = session.ask(&format!("SELECT hold({exclusive}, {us}, {spins})"));
         held += answer.trim().parse::<f64>().expect("microseconds") / 1e6;
-        std::thread::sleep(Duration::from_micros(us));
+        // By the golden ratio they fall most evenly.
+        pause = (pause + 0.618_034_f64).fract();
+        std::thread::sleep(Duration::from_micros(us).mul_f64(0.5 + pause));
     }
     held
 }

@@ -703,7 +703,10 @@ impl Collector {
                 } else {
                     self.symbolizer.named_stack(sample.kernel_names.clone())
                 };
-                let user = self.symbolizer.user_stack(sample.pid, &sample.user);
+                let routine_name = |routine| self.database.routine_name(sample.pid, routine);
+                let user =
+                    self.symbolizer
+                        .user_stack(sample.pid, &sample.user, &sample.routines, routine_name);
                 if sample.wait.is_none() {
                     self.quality.waits_not_read += 1;
                 }

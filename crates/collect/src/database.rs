@@ -23,6 +23,7 @@ pub(crate) enum WaitSource {
         event: u64,
         status: Option<StatusRecord>,
         locks: Option<LockList>,
+        routines: Option<RoutineList>,
     },
     /// Of the 32-bit number of an event, of another number that is above 0 while the session does not wait, and of the
     /// 32-bit hash of its statement (0 = there is none).
@@ -76,6 +77,28 @@ pub(crate) struct LockList {
     pub(crate) count: u64,
     /// Of the list: each has the address of the lock, which begins with its 16-bit kind, and 32 bits that say how it is had.
     pub(crate) list: u64,
+}
+
+/// Where a session lists the functions of a procedural language that it is in: bpf/routines.bpf.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RoutineList {
+    /// Address of a pointer to the list.
+    pub(crate) contexts: u64,
+    /// In a function, of its 32-bit id.
+    pub(crate) id: u16,
+    /// In the state of its execution, of the address of the statement it is at.
+    pub(crate) statement: u16,
+}
+
+/// A function of a procedural language that a session is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RawRoutine {
+    /// Where the session has its description.
+    pub(crate) function: u64,
+    /// As the database numbers it; 0 = it has none.
+    pub(crate) id: u32,
+    /// It is at this line of it; 0 = at none.
+    pub(crate) line: u32,
 }
 
 /// What a session says it executes, as it was read.
@@ -236,6 +259,11 @@ pub(crate) trait Database {
 
     /// What the application of a session calls itself, which may be nothing. None when the database does not tell, or not yet.
     fn application(&self, _pid: u32) -> Option<String> {
+        None
+    }
+
+    /// The name of a function of a procedural language that a session is in. None when it cannot be read.
+    fn routine_name(&self, _pid: u32, _routine: RawRoutine) -> Option<String> {
         None
     }
 

@@ -15,7 +15,7 @@ use super::ring::Ring;
 
 use crate::alike::Numbers;
 use crate::causes::Waker;
-use crate::database::{Executing, WaitSource};
+use crate::database::{Executing, RawRoutine, WaitSource};
 use crate::held_locks::RawLock;
 use crate::task_counts::{Bytes, Calls, TaskCounts};
 
@@ -88,6 +88,8 @@ pub(crate) struct SampleEvent {
     pub(crate) kernel: Vec<u64>,
     /// Leaf first.
     pub(crate) user: Vec<u64>,
+    /// Functions of a procedural language that the session is in, the innermost first.
+    pub(crate) routines: Vec<RawRoutine>,
     /// The kernel stack where it comes with names, leaf first.
     pub(crate) kernel_names: Vec<Frame>,
 }
@@ -254,7 +256,8 @@ fn decode(bytes: &[u8]) -> Option<Event> {
             let sample: dbt_sample = read(&whole)?;
             let kernel = usize::from(sample.kernel_frames);
             let user = usize::from(sample.user_frames);
-            if bytes.len() < fixed + (kernel + user) * size_of::<u64>() {
+            let routines = 2 * sample.routines as usize;
+            if bytes.len() < fixed + (kernel + user + routines) * size_of::<u64>() {
                 return None;
             }
             let is = |flag: u32| sample.flags & flag != 0;
@@ -279,6 +282,14 @@ fn decode(bytes: &[u8]) -> Option<Event> {
                 ran_since: is(RAN_SINCE),
                 kernel: sample.frames[..kernel].to_vec(),
                 user: sample.frames[kernel..kernel + user].to_vec(),
+                routines: sample.frames[kernel + user..kernel + user + routines]
+                    .chunks_exact(2)
+                    .map(|words| RawRoutine {
+                        function: words[0],
+                        id: (words[1] >> 32) as u32,
+                        line: words[1] as u32,
+                    })
+                    .collect(),
             }))
         }
         TOTALS | END => {

@@ -23,7 +23,7 @@ use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::{LockList, StatusRecord, WaitSource, WaitTraits};
+use crate::database::{LockList, RoutineList, StatusRecord, WaitSource, WaitTraits};
 use crate::host::online_cpus;
 use crate::session::Unused;
 
@@ -637,7 +637,12 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             kind: SOURCE_NONE,
             ..dbt_wait_source::default()
         },
-        WaitSource::Pointer { event, status, locks } => dbt_wait_source {
+        WaitSource::Pointer {
+            event,
+            status,
+            locks,
+            routines,
+        } => dbt_wait_source {
             kind: SOURCE_POINTER,
             event,
             statement: status.map_or(0, |record| record.pointer),
@@ -653,6 +658,9 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             whole_text: status.map_or(0, |record| record.whole_text),
             lock_count: locks.map_or(0, |locks| locks.count),
             lock_list: locks.map_or(0, |locks| locks.list),
+            contexts: routines.map_or(0, |list| list.contexts),
+            routine_id: routines.map_or(0, |list| list.id),
+            routine_statement: routines.map_or(0, |list| list.statement),
             ..dbt_wait_source::default()
         },
         WaitSource::Numbers {
@@ -689,6 +697,11 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
             locks: (source.lock_count != 0).then_some(LockList {
                 count: source.lock_count,
                 list: source.lock_list,
+            }),
+            routines: (source.contexts != 0).then_some(RoutineList {
+                contexts: source.contexts,
+                id: source.routine_id,
+                statement: source.routine_statement,
             }),
         },
         SOURCE_NUMBERS => WaitSource::Numbers {

@@ -28,6 +28,8 @@ pub(crate) struct CodeMapping {
     pub(crate) size: u32,
     /// Number of the table; none where there is none.
     pub(crate) table: Option<u32>,
+    /// It is that of the interpreter of a procedural language.
+    pub(crate) is_interpreter: bool,
 }
 
 /// A table in the kernel, which no program knows yet.
@@ -119,6 +121,9 @@ impl UnwindMaps {
             version: self.versions,
             ..dbt_space::default()
         };
+        if let Some(interpreter) = mappings.iter().find(|mapping| mapping.is_interpreter) {
+            (space.interpreter_start, space.interpreter_end) = (interpreter.start, interpreter.end);
+        }
         for (place, mapping) in space.mappings.iter_mut().zip(mappings) {
             *place = dbt_mapping {
                 start: mapping.start,

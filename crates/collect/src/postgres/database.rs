@@ -15,13 +15,16 @@ use super::held_locks::ServerLocks;
 use super::locks::LockTable;
 use super::normal::normalised;
 use super::replication::{self, Replication};
+use super::routines::Routines;
 use super::standby::Standby;
 use super::statistics::ServerStatistics;
 use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::clock::Clock;
-use crate::database::{self, Change, Database, Holder, Member, Texts, WaitNames, WaitSource, WaitTraits};
+use crate::database::{
+    self, Change, Database, Holder, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
+};
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
 use crate::session::Role;
@@ -54,6 +57,8 @@ struct Places {
     status: Result<BackendStatus, &'static str>,
     /// Where they list the LWLocks that they have, or why that is not known.
     held_locks: Result<ServerLocks, &'static str>,
+    /// Where they list the functions of PL/pgSQL that they are in. None = it is not known.
+    routines: Option<Routines>,
     /// Where they say what they send to standbys.
     replication: Replication,
     /// Looked for when a session waits for a lock: by then there are sessions to look at. None inside = it cannot be read.
@@ -61,36 +66,39 @@ struct Places {
 }
 
 impl Places {
-    /// As the executable of the server whose postmaster this is tells, looked at in these processes of it.
-    fn of(postmaster: u32, processes: &[u32]) -> Places {
-        let (transactions, status, held_locks, replication) = match Executable::of(postmaster) {
+    /// As the server's executable tells, looked at in these processes of it.
+    fn of(server: &Server, processes: &[u32]) -> Places {
+        let postmaster = server.postmaster;
+        let (transactions, status, held_locks, replication, routines) = match Executable::of(postmaster) {
             Ok(executable) => (
                 Transactions::of(&executable),
                 BackendStatus::of(postmaster, &executable, processes),
                 ServerLocks::of(postmaster, &executable),
                 Replication::of(&executable),
+                Routines::of(&executable, server.major),
             ),
-            Err(_) => (None, Err(NOT_READ), Err(NOT_READ), Replication::default()),
+            Err(_) => (None, Err(NOT_READ), Err(NOT_READ), Replication::default(), None),
         };
         Places {
             transactions,
             status,
             held_locks,
             replication,
+            routines,
             locks: OnceCell::new(),
         }
     }
 
     /// The same of a server that has only just started: it lists no lock before it has laid out its shared memory.
-    fn of_new(postmaster: u32, processes: &[u32]) -> Places {
-        let mut places = Places::of(postmaster, processes);
+    fn of_new(server: &Server, processes: &[u32]) -> Places {
+        let mut places = Places::of(server, processes);
         for _ in 0..NEW_SERVER_LOOKS {
             if places.held_locks.is_ok() {
                 break;
             }
             std::thread::sleep(NEW_SERVER_PAUSE);
-            if let Ok(executable) = Executable::of(postmaster) {
-                places.held_locks = ServerLocks::of(postmaster, &executable);
+            if let Ok(executable) = Executable::of(server.postmaster) {
+                places.held_locks = ServerLocks::of(server.postmaster, &executable);
             }
         }
         places
@@ -101,7 +109,7 @@ impl PostgresDatabase {
     /// The whole server.
     pub(crate) fn whole(server: Server) -> PostgresDatabase {
         PostgresDatabase {
-            places: Some(Places::of(server.postmaster, &server.children())),
+            places: Some(Places::of(&server, &server.children())),
             server,
             only: None,
             with_children: true,
@@ -133,7 +141,7 @@ impl PostgresDatabase {
             return Ok(PostgresDatabase::whole(server));
         }
         Ok(PostgresDatabase {
-            places: Some(Places::of(server.postmaster, &[pid])),
+            places: Some(Places::of(&server, &[pid])),
             server,
             only: Some(pid),
             with_children: false,
@@ -147,6 +155,10 @@ impl PostgresDatabase {
 
     fn server_locks(&self) -> Option<&ServerLocks> {
         self.places.as_ref()?.held_locks.as_ref().ok()
+    }
+
+    fn routines(&self) -> Option<Routines> {
+        self.places.as_ref()?.routines
     }
 
     fn statement_ids(&self) -> &'static str {
@@ -177,6 +189,7 @@ impl PostgresDatabase {
                 event: self.server.wait_address,
                 status: self.status().map(BackendStatus::record),
                 locks: self.server_locks().map(|locks| locks.list),
+                routines: self.routines().map(|routines| routines.list),
             }
         } else {
             WaitSource::None
@@ -349,6 +362,10 @@ impl Database for PostgresDatabase {
         self.places.as_ref()?.replication.waits_for_replay(pid)
     }
 
+    fn routine_name(&self, pid: u32, routine: RawRoutine) -> Option<String> {
+        self.routines()?.name(pid, routine)
+    }
+
     fn lock_name(&self, lock: RawLock) -> LockName {
         let (names, _) = WaitEventNames::for_major(self.server.major);
         let name = names.decode(LWLOCK | u32::from(lock.kind));
@@ -378,7 +395,7 @@ impl Database for PostgresDatabase {
             return (changed.count() > 0).then_some(Change::Newcomers);
         }
         self.server = self.server.successor()?;
-        let places = Places::of_new(self.server.postmaster, &self.server.children());
+        let places = Places::of_new(&self.server, &self.server.children());
         let mut text = format!(
             "the server has started again (postmaster {})",
             self.server.postmaster

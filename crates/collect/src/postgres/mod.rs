@@ -8,6 +8,7 @@ mod locks;
 mod normal;
 mod query_ids;
 mod replication;
+pub(crate) mod routines;
 pub(crate) mod server;
 mod standby;
 pub(crate) mod statistics;

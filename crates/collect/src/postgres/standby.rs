@@ -98,6 +98,7 @@ impl Standby {
             status: self.status.map(BackendStatus::record),
             // They take locks of another server than the one that is recorded.
             locks: None,
+            routines: None,
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod maps;
 mod module;
 mod namer;
 mod room;
+mod routines;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -20,6 +21,7 @@ use blazesym::{MaybeDefault, symbolize};
 use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
 
 use crate::bpf::thread_cpu_ns;
+use crate::database::RawRoutine;
 use crate::ending::Ending;
 use crate::{privilege, process};
 use debuginfod::Debuginfod;
@@ -27,6 +29,7 @@ use jit::CompiledCode;
 use maps::Mapping;
 use module::{KernelModules, Modules};
 use room::Room;
+use routines::{NamedRoutine, RoutineNames, with_routines};
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
@@ -77,7 +80,9 @@ pub(crate) struct Symbolizer {
     /// Process whose map is tried first: children share their parent's.
     parent: u32,
     frames: HashMap<Place, Rc<[Frame]>>,
+    /// By addresses, and functions of a procedural language.
     raw: HashMap<(u32, Box<[u64]>), StackId>,
+    routine_names: RoutineNames,
     known: HashSet<StackId>,
     new: Vec<StackRow>,
     new_bytes: usize,
@@ -115,6 +120,7 @@ impl Symbolizer {
             parent: 0,
             frames: HashMap::new(),
             raw: HashMap::new(),
+            routine_names: RoutineNames::default(),
             known: HashSet::new(),
             new: Vec::new(),
             new_bytes: 0,
@@ -198,6 +204,7 @@ impl Symbolizer {
 
     /// The process is gone; its pid may come back as another one.
     pub(crate) fn forget(&mut self, pid: u32) {
+        self.routine_names.forget(pid);
         if self.spaces.remove(&pid).is_some() {
             self.raw.retain(|(owner, _), _| *owner != pid);
         }
@@ -205,7 +212,7 @@ impl Symbolizer {
 
     /// Id of a kernel stack, leaf first.
     pub(crate) fn kernel_stack(&mut self, addresses: &[u64]) -> StackId {
-        self.stack((0, 0), addresses)
+        self.stack((0, 0), addresses, &[])
     }
 
     /// Id of a stack whose frames have their names already, leaf first.
@@ -222,8 +229,21 @@ impl Symbolizer {
         id
     }
 
-    /// Id of a user stack of a process, leaf first.
-    pub(crate) fn user_stack(&mut self, pid: u32, addresses: &[u64]) -> StackId {
+    /// Id of a user stack of a process, leaf first, in which these functions of a procedural language are. `name` reads the name of one.
+    pub(crate) fn user_stack(
+        &mut self,
+        pid: u32,
+        addresses: &[u64],
+        routines: &[RawRoutine],
+        name: impl Fn(RawRoutine) -> Option<String>,
+    ) -> StackId {
+        if !routines.is_empty() {
+            let named: Vec<NamedRoutine> = routines
+                .iter()
+                .map(|&routine| (routine, self.routine_names.name(pid, routine, &name)))
+                .collect();
+            return self.stack((pid, pid), addresses, &named);
+        }
         // A stack whose every frame lies in the parent's map means the same in all its children.
         let owner = if addresses
             .iter()
@@ -233,7 +253,7 @@ impl Symbolizer {
         } else {
             pid
         };
-        self.stack((owner, pid), addresses)
+        self.stack((owner, pid), addresses, &[])
     }
 
     /// A stack of a process (0: the kernel's) that is not known becomes a row.
@@ -313,14 +333,25 @@ impl Symbolizer {
     }
 
     /// `owner`: whose map says what the addresses mean; `process`: whose stack it is.
-    fn stack(&mut self, (owner, process): (u32, u32), addresses: &[u64]) -> StackId {
+    fn stack(
+        &mut self,
+        (owner, process): (u32, u32),
+        addresses: &[u64],
+        routines: &[NamedRoutine],
+    ) -> StackId {
         if addresses.is_empty() {
             return NO_STACK;
         }
         if self.raw.len() >= RAW_STACKS {
             self.raw.clear();
         }
-        let key = (owner, addresses.into());
+        let words = routines.iter().flat_map(|(routine, _)| {
+            [
+                routine.function,
+                u64::from(routine.id) << 32 | u64::from(routine.line),
+            ]
+        });
+        let key = (owner, addresses.iter().copied().chain(words).collect());
         if let Some(&id) = self.raw.get(&key) {
             return id;
         }
@@ -351,6 +382,7 @@ impl Symbolizer {
                 }
             })
             .collect();
+        let frames = with_routines(frames, routines);
         let id = stack_id(&frames);
         // An address in no file may lie in one that was mapped a moment ago, and what was compiled there may be replaced:
         // it is looked up again next time.
@@ -537,7 +569,7 @@ mod tests {
     }
 
     fn frames(symbolizer: &mut Symbolizer, addresses: &[u64]) -> Vec<Frame> {
-        let id = symbolizer.user_stack(std::process::id(), addresses);
+        let id = symbolizer.user_stack(std::process::id(), addresses, &[], |_| None);
         symbolizer
             .take_new_stacks()
             .into_iter()

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::bpf::{CodeMapping, KernelTable, MAX_MAPPINGS, TABLES_AT_ONCE, UnwindMaps};
 use crate::database::Member;
+use crate::postgres::routines::is_interpreter;
 use crate::{CollectError, priority, privilege};
 use modules::Modules;
 
@@ -303,6 +304,7 @@ impl Spaces {
                     code: code.unwrap_or_default(),
                     size: code.map_or(0, |_| module.size),
                     table: code.and(module.table),
+                    is_interpreter: is_interpreter(&mapping.name),
                 }
             })
             .collect();
