@@ -98,6 +98,7 @@ mod top_sql;
 mod trace;
 pub mod tui;
 mod waits_in_calls;
+mod what_if;
 mod work;
 mod xml;
 

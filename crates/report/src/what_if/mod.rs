@@ -1,0 +1,3 @@
+//! What if.
+#![allow(dead_code)]
+mod network;
