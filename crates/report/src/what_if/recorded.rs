@@ -62,14 +62,6 @@ impl Part {
     pub(super) fn is_called(&self, name: &str) -> bool {
         is_called(&self.class, &self.event, name)
     }
-
-    /// The same, whoever was waited for.
-    fn without_root(&self) -> Part {
-        Part {
-            root: None,
-            ..self.clone()
-        }
-    }
 }
 
 /// Whether a name is meant by what was typed.
@@ -245,7 +237,7 @@ impl Recorded {
             if kind == Kind::InLine {
                 let facts = all.locks.entry(lock_of(&wait.event).to_string()).or_default();
                 facts.class = wait.class.to_string();
-                facts.meet(key.session, part.chain, part.kind, ns, &places);
+                facts.meet(lock_of(&wait.event), key.session, part.chain, (part.kind, ns), &places);
             }
         });
         let read = source.held_locks(|row| {
@@ -294,10 +286,10 @@ impl LockFacts {
     /// Takes a wait for it.
     fn meet(
         &mut self,
+        lock: &str,
         waiter: SessionId,
         chain: &[CauseLink],
-        end: CauseKind,
-        ns: f64,
+        (end, ns): (CauseKind, f64),
         places: &HashMap<SessionId, usize>,
     ) {
         self.users.insert(waiter);
@@ -305,7 +297,7 @@ impl LockFacts {
         let in_line = |link: &&CauseLink| {
             is_lock(&link.wait_class)
                 && link.state.group() == Some(StateGroup::Blocked)
-                && self.is_mine(&link.wait_class, &link.wait_event)
+                && lock_of(&link.wait_event) == lock
         };
         let Some(holder) = chain.iter().find(|link| !in_line(link)) else {
             if end != CauseKind::Unknown {
@@ -328,10 +320,6 @@ impl LockFacts {
             holder.statement,
         );
         *self.meanwhile.entry(part).or_default() += ns;
-    }
-
-    fn is_mine(&self, class: &str, event: &str) -> bool {
-        self.class == class && (class != "LWLock" || event == FLUSH_LOCK) || event == ROW_LOCK_LINE
     }
 }
 
@@ -360,15 +348,6 @@ fn did(class: &str, event: &str, state: State, session_state: SessionState, stat
         statement: if session_state.is_idle_in_transaction() { 0 } else { statement },
         root: None,
     }
-}
-
-/// Sums over what differs in who was waited for only.
-pub(super) fn by_doing(parts: &BTreeMap<Part, f64>) -> BTreeMap<Part, f64> {
-    let mut sums = BTreeMap::new();
-    for (part, ns) in parts {
-        *sums.entry(part.without_root()).or_default() += *ns;
-    }
-    sums
 }
 
 type Counted = BTreeMap<SessionId, BTreeMap<i64, u64>>;
