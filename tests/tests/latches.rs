@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution,
-    needs_recording, number, say, server_with_hold,
+    Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution, needs_recording,
+    number, say, server_with_hold,
 };
 use serde_json::Value;
 

@@ -194,7 +194,10 @@ fn a_statement_that_gets_an_index() {
     cluster
         .psql("CREATE TABLE t AS SELECT n AS a, repeat('x', 100) AS b FROM generate_series(1, 100000) n; ANALYZE t")
         .expect("a table");
-    let (slow, other) = ("SELECT b FROM t WHERE a = 4711", "SELECT sum(sqrt(n)) FROM generate_series(1, 5000) n");
+    let (slow, other) = (
+        "SELECT b FROM t WHERE a = 4711",
+        "SELECT sum(sqrt(n)) FROM generate_series(1, 5000) n",
+    );
     let transaction = ["BEGIN", slow, other, "COMMIT"];
     let mut load = Load::connect(&cluster, 2, Duration::from_millis(8));
     let (recorded, before) = load.record(&cluster, &transaction);

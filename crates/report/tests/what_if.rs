@@ -1,7 +1,9 @@
 //! What if something took another time: loads whose throughput can be told with pencil and paper.
 
 use dbtime_model::recording::Meta;
-use dbtime_model::{ActivityRow, CauseKind, CauseRow, CounterRow, Rows, SessionId, SessionState, State, counter};
+use dbtime_model::{
+    ActivityRow, CauseKind, CauseRow, CounterRow, Rows, SessionId, SessionState, State, counter,
+};
 use dbtime_report::{Filter, Prediction, Source, WhatIfOptions, WhatIfReport, json, text, what_if};
 
 use crate::hand_made::waits::{SECOND, activity, cause, link};
@@ -38,7 +40,8 @@ fn transactions(second: i64, client: u64, value: i64) -> CounterRow {
 fn load(clients: u64, each: i64, does: impl Fn(i64, u64) -> (Vec<ActivityRow>, Vec<CauseRow>)) -> Rows {
     let mut rows = Rows::default();
     for client in 1..=clients {
-        rows.sessions.push(session(client, 100 + client as u32, "client backend", "u", "d"));
+        rows.sessions
+            .push(session(client, 100 + client as u32, "client backend", "u", "d"));
         for second in 0..=SECONDS {
             rows.counters
                 .push(transactions(second, client, if second == 0 { 0 } else { each }));
@@ -119,7 +122,10 @@ fn whoever_never_thinks_has_twice_as_much_of_a_lock_that_is_held_for_half_as_lon
     close(of.predicted.transactions_per_s, 200.0);
     close(of.predicted.db_time_per_transaction_s, 0.020);
     close(of.predicted.aas, 4.0);
-    assert!(of.low.transactions_per_s <= 200.0 && of.high.transactions_per_s >= 200.0, "{of:?}");
+    assert!(
+        of.low.transactions_per_s <= 200.0 && of.high.transactions_per_s >= 200.0,
+        "{of:?}"
+    );
     // What is done in the meantime is what it is held for.
     let of = said(in_line(), "event:Timeout:PgSleep=0.5");
     close(of.predicted.transactions_per_s, 200.0);
@@ -142,18 +148,36 @@ fn what_nobody_waits_for_is_taken_off_the_transaction() {
 #[test]
 fn twice_the_work_is_more_than_the_cpus_can_do() {
     // Ten times 4 ms by two clients on two CPUs fits: 10 + 6 + 40 ms.
-    close(said(alone(), "query:7=10").predicted.transactions_per_s, 2.0 / 0.056);
+    close(
+        said(alone(), "query:7=10").predicted.transactions_per_s,
+        2.0 / 0.056,
+    );
 }
 
 #[test]
 fn what_the_recording_does_not_carry_nobody_says() {
     for (rows, change, why) in [
-        (alone(), "hold:transactionid=0.5", "nobody waited for or held transactionid"),
+        (
+            alone(),
+            "hold:transactionid=0.5",
+            "nobody waited for or held transactionid",
+        ),
         (alone(), "event:IO:WALSync=0.5", "there are CPU, Timeout:PgSleep"),
         (alone(), "query:8=0", "there are 7"),
-        (in_line(), "event:Lock:transactionid=0.5", "ask for hold:transactionid"),
+        (
+            in_line(),
+            "event:Lock:transactionid=0.5",
+            "ask for hold:transactionid",
+        ),
         (in_line(), "hold:tuple=0.5", "ask for hold:transactionid"),
-        (Rows { counters: vec![], ..alone() }, "query:7=0", "no transactions were counted"),
+        (
+            Rows {
+                counters: vec![],
+                ..alone()
+            },
+            "query:7=0",
+            "no transactions were counted",
+        ),
     ] {
         let said = cannot_say(rows, change);
         assert!(said.contains(why), "{change}: {said}");
@@ -167,12 +191,16 @@ fn what_the_recording_does_not_carry_nobody_says() {
     assert!(said.contains("whose transactions are not counted"), "{said}");
     // Half of the time nothing went on.
     let mut ends = alone();
-    ends.counters.retain(|row| row.time <= 8 * SECOND || row.session.0 == 1);
+    ends.counters
+        .retain(|row| row.time <= 8 * SECOND || row.session.0 == 1);
     for row in &mut ends.counters {
         if row.time > 6 * SECOND {
             row.value = 1;
         }
     }
     let said = cannot_say(ends, "query:7=0");
-    assert!(said.contains("came or went") || said.contains("not the same all the time"), "{said}");
+    assert!(
+        said.contains("came or went") || said.contains("not the same all the time"),
+        "{said}"
+    );
 }

@@ -136,7 +136,12 @@ pub fn what_if(source: &Source, options: &WhatIfOptions) -> Result<WhatIfReport,
     let meta = source.meta();
     let answer = cannot_say(&recorded, meta)
         .map_or(Ok(()), Err)
-        .and_then(|()| options.changes.iter().try_for_each(|change| is_there(change, &recorded)))
+        .and_then(|()| {
+            options
+                .changes
+                .iter()
+                .try_for_each(|change| is_there(change, &recorded))
+        })
         .and_then(|()| predict(&recorded, meta.host.cpus, &options.changes));
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
@@ -157,7 +162,12 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
         return Some(causes::why_not_recorded(meta).to_string());
     }
     let seconds: f64 = recorded.lengths.iter().sum();
-    let transactions: f64 = recorded.blocks.iter().flatten().map(|share| share.transactions).sum();
+    let transactions: f64 = recorded
+        .blocks
+        .iter()
+        .flatten()
+        .map(|share| share.transactions)
+        .sum();
     let (passing, all) = recorded.transactions;
     let percent = |part: f64, all: f64| 100.0 * part / all.max(1e-9);
     if all <= 0.0 {
@@ -213,7 +223,11 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
         let mut all = all;
         all.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
         let names: Vec<String> = all.into_iter().take(MOST_NAMED).map(|(name, _)| name).collect();
-        if names.is_empty() { "none".to_string() } else { names.join(", ") }
+        if names.is_empty() {
+            "none".to_string()
+        } else {
+            names.join(", ")
+        }
     };
     match &change.what {
         Changed::Hold(name) => {
@@ -225,8 +239,13 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
                 return Err("waits for a row's tuple lock are waits in line for its holder: ask for hold:transactionid".to_string());
             }
             let locks = recorded.locks.iter();
-            let all = locks.map(|(lock, facts)| (lock.clone(), facts.followed)).collect();
-            Err(format!("nobody waited for or held {name} in this recording; there are {}", largest(all)))
+            let all = locks
+                .map(|(lock, facts)| (lock.clone(), facts.followed))
+                .collect();
+            Err(format!(
+                "nobody waited for or held {name} in this recording; there are {}",
+                largest(all)
+            ))
         }
         Changed::Event(name) => {
             let is_meant = |wait: &str| {
@@ -234,8 +253,15 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
                 is_called(class, event, name)
             };
             let Some((wait, _)) = recorded.events.iter().find(|(wait, _)| is_meant(wait)) else {
-                let all = recorded.events.iter().map(|(wait, ns)| (wait.clone(), *ns)).collect();
-                return Err(format!("no DB time in wait event {name}; there are {}", largest(all)));
+                let all = recorded
+                    .events
+                    .iter()
+                    .map(|(wait, ns)| (wait.clone(), *ns))
+                    .collect();
+                return Err(format!(
+                    "no DB time in wait event {name}; there are {}",
+                    largest(all)
+                ));
             };
             match wait.split_once(':') {
                 Some(("Lock" | "LWLock", lock)) => Err(format!(
@@ -294,7 +320,10 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
             missed.join("; ")
         ));
     }
-    let miss = fits.iter().map(|(miss, _)| *miss).max_by(|one, other| one.abs().total_cmp(&other.abs()));
+    let miss = fits
+        .iter()
+        .map(|(miss, _)| *miss)
+        .max_by(|one, other| one.abs().total_cmp(&other.abs()));
     let miss = miss.unwrap_or_default();
     let mut predicted = Vec::new();
     let mut resampled = Vec::new();
@@ -320,7 +349,10 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
             high = high.max(values[values.len() - 1 - out]);
         }
         let middle = mean(of);
-        (low.min(middle) * (1.0 - miss.abs()), high.max(middle) * (1.0 + miss.abs()))
+        (
+            low.min(middle) * (1.0 - miss.abs()),
+            high.max(middle) * (1.0 + miss.abs()),
+        )
     };
     let throughput = ends(|figures| figures.transactions_per_s);
     let response = ends(|figures| figures.db_time_per_transaction_s);
@@ -362,7 +394,8 @@ fn anchored(model: &Model<'_>, fit: &FittedModel, blocks: &[usize], changes: &[W
 
 fn assumptions(recorded: &Recorded, model: &Model<'_>, changes: &[WhatIf]) -> Vec<String> {
     let mut assumes = vec![
-        "Clients wait for their answer and think as long as before until they begin the next transaction.".to_string(),
+        "Clients wait for their answer and think as long as before until they begin the next transaction."
+            .to_string(),
         "Whoever else wants a CPU wants it as before.".to_string(),
     ];
     let locks: Vec<&str> = model.locks().collect();

@@ -116,9 +116,9 @@ impl<'a> Model<'a> {
             }
         }
         let is_wanted = |lock: &str, class: &str| {
-            changes.iter().any(|change| {
-                matches!(&change.what, Changed::Hold(name) if is_called(class, lock, name))
-            })
+            changes
+                .iter()
+                .any(|change| matches!(&change.what, Changed::Hold(name) if is_called(class, lock, name)))
         };
         let mut names: Vec<(bool, f64, &String)> = Vec::new();
         for (name, facts) in &recorded.locks {
@@ -140,7 +140,9 @@ impl<'a> Model<'a> {
         }
         let flush_changes = changes.iter().any(|change| match &change.what {
             Changed::Hold(name) => is_called("LWLock", FLUSH_LOCK, name),
-            Changed::Event(name) => ["WALSync", "WALWrite"].iter().any(|event| is_called("IO", event, name)),
+            Changed::Event(name) => ["WALSync", "WALWrite"]
+                .iter()
+                .any(|event| is_called("IO", event, name)),
             Changed::Query(_) => false,
         });
         Ok(Model {
@@ -186,7 +188,11 @@ impl<'a> Model<'a> {
         for demand in &mut demands {
             let by = demand.transactions;
             demand.parts.values_mut().for_each(|seconds| *seconds /= by);
-            demand.held.values_mut().flat_map(BTreeMap::values_mut).for_each(|seconds| *seconds /= by);
+            demand
+                .held
+                .values_mut()
+                .flat_map(BTreeMap::values_mut)
+                .for_each(|seconds| *seconds /= by);
         }
         demands
     }
@@ -232,7 +238,13 @@ impl<'a> Model<'a> {
 
     /// The load with these demands, what was fitted, and what is different; and how long a transaction waits for its client in its
     /// middle.
-    fn network(&self, demands: &[Demand], facts: &Facts, fitted: &Fitted, changes: &[WhatIf]) -> (Network, f64) {
+    fn network(
+        &self,
+        demands: &[Demand],
+        facts: &Facts,
+        fitted: &Fitted,
+        changes: &[WhatIf],
+    ) -> (Network, f64) {
         let all: f64 = demands.iter().map(|demand| demand.transactions).sum();
         let flushing: f64 = demands
             .iter()
@@ -264,7 +276,10 @@ impl<'a> Model<'a> {
                     Kind::RunQueue => {}
                     Kind::InLine if self.is_queued_for(part) => {}
                     Kind::InLine | Kind::Blocked | Kind::Cpu => {
-                        let doing = Part { root: None, ..part.clone() };
+                        let doing = Part {
+                            root: None,
+                            ..part.clone()
+                        };
                         let sums = own.entry(doing).or_default();
                         sums.0 += time;
                         sums.1 += then;
@@ -286,7 +301,11 @@ impl<'a> Model<'a> {
                         continue;
                     };
                     let taken = time.min(sums.0);
-                    let then = if sums.0 > 0.0 { sums.1 * taken / sums.0 } else { 0.0 };
+                    let then = if sums.0 > 0.0 {
+                        sums.1 * taken / sums.0
+                    } else {
+                        0.0
+                    };
                     sums.0 -= taken;
                     sums.1 -= then;
                     if is_idle_in_transaction(&part) {
@@ -335,14 +354,17 @@ impl<'a> Model<'a> {
 
     fn is_queued_for(&self, part: &Part) -> bool {
         let is_mine = |lock: &str| self.locks.iter().any(|known| known.name == lock);
-        part.lock().is_some_and(|lock| is_mine(lock) || (self.has_flush && lock == FLUSH_LOCK))
+        part.lock()
+            .is_some_and(|lock| is_mine(lock) || (self.has_flush && lock == FLUSH_LOCK))
     }
 
     /// What a client does per transaction while it has a lock.
     fn held(&self, lock: &LockModel, fitted: f64, demand: &Demand, facts: &Facts) -> BTreeMap<Part, f64> {
         match &lock.meanwhile {
             None => demand.held.get(&lock.name).map_or_else(BTreeMap::new, |held| {
-                held.iter().map(|(part, time)| (part.clone(), time * fitted)).collect()
+                held.iter()
+                    .map(|(part, time)| (part.clone(), time * fitted))
+                    .collect()
             }),
             Some(meanwhile) => meanwhile
                 .iter()
@@ -372,7 +394,11 @@ impl<'a> Model<'a> {
         for _ in 0..ROUNDS {
             if self.has_flush {
                 fitted.flush = search([0.0, 1.0], facts.flush, |flush| {
-                    played(&Fitted { flush, ..fitted.clone() }).flush
+                    played(&Fitted {
+                        flush,
+                        ..fitted.clone()
+                    })
+                    .flush
                 });
             }
             for place in 0..self.locks.len() {
@@ -389,7 +415,11 @@ impl<'a> Model<'a> {
                 fitted.holds[place] = hold;
             }
             fitted.strangers = search([0.0, 32.0 * self.cpus], facts.run_queue, |strangers| {
-                played(&Fitted { strangers, ..fitted.clone() }).run_queue
+                played(&Fitted {
+                    strangers,
+                    ..fitted.clone()
+                })
+                .run_queue
             });
         }
         FittedModel {
@@ -425,7 +455,9 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
         ));
     }
     if facts.shared > MOST_SHARED * held {
-        return Err(format!("{name} was held by several at a time to read, which is not modelled"));
+        return Err(format!(
+            "{name} was held by several at a time to read, which is not modelled"
+        ));
     }
     let followed = facts.followed.max(1.0);
     if facts.by_others > 0.1 * followed {
@@ -446,9 +478,18 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
         }
         // Waits for other locks come about by themselves, as flushes do.
         let own = |part: &Part| part.kind != Kind::InLine && !part.is_flush();
-        let all: f64 = facts.meanwhile.iter().filter(|(part, _)| own(part)).map(|(_, ns)| ns).sum();
+        let all: f64 = facts
+            .meanwhile
+            .iter()
+            .filter(|(part, _)| own(part))
+            .map(|(_, ns)| ns)
+            .sum();
         let parts = facts.meanwhile.iter().filter(|(part, _)| own(part));
-        Some(parts.map(|(part, ns)| (part.clone(), ns / all.max(1.0))).collect())
+        Some(
+            parts
+                .map(|(part, ns)| (part.clone(), ns / all.max(1.0)))
+                .collect(),
+        )
     };
     let flushing: f64 = facts
         .meanwhile
@@ -479,7 +520,11 @@ fn factor(part: &Part, changes: &[WhatIf]) -> f64 {
                 part.is_called(name) || root.is_some_and(|(class, event, _)| is_called(class, event, name))
             }
             Changed::Query(id) => {
-                part.statement == *id || part.root.as_ref().is_some_and(|(_, _, statement)| statement == id)
+                part.statement == *id
+                    || part
+                        .root
+                        .as_ref()
+                        .is_some_and(|(_, _, statement)| statement == id)
             }
         };
         if is_meant { change.factor } else { 1.0 }

@@ -184,7 +184,11 @@ pub(super) fn play(network: &Network, spread: Spread, transactions: usize) -> Pl
         response: sums.response / counted,
         run_queue: sums.run_queue / counted,
         flush: sums.flush / counted,
-        flush_busy: if length > 0.0 { sums.flush_busy / length } else { 0.0 },
+        flush_busy: if length > 0.0 {
+            sums.flush_busy / length
+        } else {
+            0.0
+        },
         waited: sums.waited.iter().map(|seconds| seconds / counted).collect(),
     }
 }
@@ -348,7 +352,13 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_held_for_a_random_time_is_the_machine_repairman() {
-        for (clients, think, service) in [(1, 0.05, 0.01), (4, 0.05, 0.01), (8, 0.05, 0.01), (20, 0.05, 0.01), (6, 0.002, 0.01)] {
+        for (clients, think, service) in [
+            (1, 0.05, 0.01),
+            (4, 0.05, 0.01),
+            (8, 0.05, 0.01),
+            (20, 0.05, 0.01),
+            (6, 0.002, 0.01),
+        ] {
             let stages = [
                 Stage::Delay(think),
                 Stage::Acquire(0),
@@ -359,9 +369,16 @@ mod tests {
             let throughput = repairman(clients, think, service);
             close(played.throughput, throughput, 0.02);
             // Little's law: all clients are somewhere.
-            close((think + played.response) * played.throughput, f64::from(clients), 0.02);
+            close(
+                (think + played.response) * played.throughput,
+                f64::from(clients),
+                0.02,
+            );
             let waited = f64::from(clients) / throughput - think - service;
-            assert!((played.waited[0] - waited).abs() < 0.03 * (waited + service), "{played:?}");
+            assert!(
+                (played.waited[0] - waited).abs() < 0.03 * (waited + service),
+                "{played:?}"
+            );
         }
     }
 
@@ -385,7 +402,11 @@ mod tests {
     fn cpus_give_what_they_have() {
         let stages = [Stage::Delay(0.0), Stage::Cpu(0.01)];
         // Fewer than CPUs: no queue. More: two hundred a second.
-        close(play(&network(1, &stages), Spread::Random, ENOUGH).throughput, 100.0, 0.02);
+        close(
+            play(&network(1, &stages), Spread::Random, ENOUGH).throughput,
+            100.0,
+            0.02,
+        );
         let full = play(&network(6, &stages), Spread::Random, ENOUGH);
         close(full.throughput, 200.0, 0.02);
         close(full.run_queue, 0.02, 0.03);

@@ -165,8 +165,12 @@ impl Recorded {
             }
         }
         all.clients.sort_unstable();
-        let places: HashMap<SessionId, usize> =
-            all.clients.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+        let places: HashMap<SessionId, usize> = all
+            .clients
+            .iter()
+            .enumerate()
+            .map(|(place, id)| (*id, place))
+            .collect();
         let block_of = all.cut(window);
         for (session, seconds) in &counted {
             if let Some(place) = places.get(session) {
@@ -229,15 +233,26 @@ impl Recorded {
             let share = &mut all.blocks[block_of(key.time.unwrap_or_default())][place];
             let wait = key.wait();
             let ns = part.ns as f64;
-            let root = part.chain.last().map(|link| {
-                (link.wait_class.clone(), link.wait_event.clone(), link.statement)
-            });
-            let kind = if is_lock(&wait.class) { Kind::InLine } else { Kind::Blocked };
+            let root = part
+                .chain
+                .last()
+                .map(|link| (link.wait_class.clone(), link.wait_event.clone(), link.statement));
+            let kind = if is_lock(&wait.class) {
+                Kind::InLine
+            } else {
+                Kind::Blocked
+            };
             *share.parts.entry(of_blocked(key, &wait, kind, root)).or_default() += ns;
             if kind == Kind::InLine {
                 let facts = all.locks.entry(lock_of(&wait.event).to_string()).or_default();
                 facts.class = wait.class.to_string();
-                facts.meet(lock_of(&wait.event), key.session, part.chain, (part.kind, ns), &places);
+                facts.meet(
+                    lock_of(&wait.event),
+                    key.session,
+                    part.chain,
+                    (part.kind, ns),
+                    &places,
+                );
             }
         });
         let read = source.held_locks(|row| {
@@ -255,7 +270,13 @@ impl Recorded {
                 facts.shared += ns;
             }
             facts.users.insert(row.session);
-            let part = did(&row.wait_class, &row.wait_event, row.state, SessionState::Active, row.statement);
+            let part = did(
+                &row.wait_class,
+                &row.wait_event,
+                row.state,
+                SessionState::Active,
+                row.statement,
+            );
             let share = &mut all.blocks[block_of(row.time)][*place];
             let held = share.held.entry(row.lock.clone()).or_default();
             *held.entry(part).or_default() += ns;
@@ -270,7 +291,9 @@ impl Recorded {
         let (from, to) = window.unwrap_or_default();
         let seconds = (to - from) / SECOND_US;
         let length = (seconds + MOST_BLOCKS - 1).div_euclid(MOST_BLOCKS).max(1);
-        let blocks = usize::try_from((seconds + length - 1) / length).unwrap_or(0).max(1);
+        let blocks = usize::try_from((seconds + length - 1) / length)
+            .unwrap_or(0)
+            .max(1);
         self.blocks = vec![vec![Share::default(); self.clients.len()]; blocks];
         self.lengths = (0..blocks as i64)
             .map(|block| length.min(seconds - block * length).max(0) as f64)
@@ -345,7 +368,11 @@ fn did(class: &str, event: &str, state: State, session_state: SessionState, stat
         class: class.to_string(),
         event: event.to_string(),
         // In an idle wait it executes none.
-        statement: if session_state.is_idle_in_transaction() { 0 } else { statement },
+        statement: if session_state.is_idle_in_transaction() {
+            0
+        } else {
+            statement
+        },
         root: None,
     }
 }
@@ -376,11 +403,19 @@ fn count(
 /// The second with which counting began for most, which does not count, and the last one that does: the second before the last, which
 /// is seldom whole.
 fn window(counted: &Counted) -> Option<(i64, i64)> {
-    let busy = || counted.values().filter(|seconds| seconds.values().any(|value| *value > 0));
-    let mut firsts: Vec<i64> = busy().filter_map(|seconds| seconds.keys().next().copied()).collect();
+    let busy = || {
+        counted
+            .values()
+            .filter(|seconds| seconds.values().any(|value| *value > 0))
+    };
+    let mut firsts: Vec<i64> = busy()
+        .filter_map(|seconds| seconds.keys().next().copied())
+        .collect();
     firsts.sort_unstable();
     let from = *firsts.get(firsts.len() / 2)?;
-    let last = busy().filter_map(|seconds| seconds.keys().next_back().copied()).max()?;
+    let last = busy()
+        .filter_map(|seconds| seconds.keys().next_back().copied())
+        .max()?;
     let to = last - SECOND_US;
     (to > from).then_some((from, to))
 }

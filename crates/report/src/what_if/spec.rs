@@ -56,7 +56,9 @@ impl FromStr for WhatIf {
             }
         };
         let Some((kind, name)) = name.split_once(':').filter(|(_, name)| !name.is_empty()) else {
-            return Err(format!("'{text}' does not say what is to be different, {examples}"));
+            return Err(format!(
+                "'{text}' does not say what is to be different, {examples}"
+            ));
         };
         let what = match kind {
             "hold" => Changed::Hold(name.to_string()),

@@ -369,7 +369,10 @@ mod tests {
             (&["--chain", "--format", "svg"], "Waiters"),
             (&["--latches", "--columns", "name"], "Latches"),
             (&["--snapshot"], "Snapshot"),
-            (&["--what-if", "hold:x=0.5", "--what-if", "query:-7=0"], "Prediction"),
+            (
+                &["--what-if", "hold:x=0.5", "--what-if", "query:-7=0"],
+                "Prediction",
+            ),
             (&["--switches"], "Switches"),
         ] {
             assert_eq!(kind(words), asked, "{words:?}");

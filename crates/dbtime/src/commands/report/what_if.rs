@@ -28,6 +28,10 @@ impl Prediction {
             TableFormat::Json => json::render_what_if(&report),
             TableFormat::Text => text::render_what_if(&report, output::width()),
         };
-        subject.answer(&answer, report.answer.is_ok(), "it does not carry this prediction")
+        subject.answer(
+            &answer,
+            report.answer.is_ok(),
+            "it does not carry this prediction",
+        )
     }
 }
