@@ -83,10 +83,11 @@ fn close(found: f64, truth: f64) {
 /// Four clients that never think; each has the lock for 10 ms, which it sleeps, and waits 30 ms for the other three.
 fn in_line() -> Rows {
     load(4, 25, |second, client| {
-        let activity = vec![
-            activity(second, client, SLEEP, State::Sleep, 250 * MS),
-            activity(second, client, ("Lock", "transactionid"), State::Sleep, 750 * MS),
-        ];
+        let sampled = |wait, ms: u64| ActivityRow {
+            samples: ms / 10,
+            ..activity(second, client, wait, State::Sleep, ms * MS)
+        };
+        let activity = vec![sampled(SLEEP, 250), sampled(("Lock", "transactionid"), 750)];
         let holder = link(client % 4 + 1, SLEEP, State::Sleep, SessionState::Active);
         let cause = CauseRow {
             wait_event: "transactionid".into(),
@@ -162,7 +163,7 @@ fn what_the_recording_does_not_carry_nobody_says() {
             "hold:transactionid=0.5",
             "nobody waited for or held transactionid",
         ),
-        (alone(), "event:IO:WALSync=0.5", "there are CPU, Timeout:PgSleep"),
+        (alone(), "event:IO:WALSync=0.5", "there are Timeout:PgSleep, CPU"),
         (alone(), "query:8=0", "there are 7"),
         (
             in_line(),

@@ -162,7 +162,8 @@ impl<'a> Model<'a> {
         self.has_flush
     }
 
-    /// The demands of the clients in these blocks, each as often as it stands there.
+    /// The demands of the clients in these blocks, each as often as it stands there. Transactions are read once a second, sometimes
+    /// late: those that one second has too few the next has too many. So each client has as many in each second as in all of them.
     fn demands(&self, blocks: &[usize]) -> Vec<Demand> {
         let clients = self.recorded.clients.iter();
         let of = |session: &SessionId| Demand {
@@ -172,7 +173,6 @@ impl<'a> Model<'a> {
         let mut demands: Vec<Demand> = clients.map(of).collect();
         for block in blocks {
             for (demand, share) in demands.iter_mut().zip(&self.recorded.blocks[*block]) {
-                demand.transactions += share.transactions;
                 for (part, ns) in &share.parts {
                     *demand.parts.entry(part.clone()).or_default() += ns / NS;
                 }
@@ -183,6 +183,11 @@ impl<'a> Model<'a> {
                     }
                 }
             }
+        }
+        let part = self.seconds(blocks) / self.recorded.lengths.iter().sum::<f64>().max(1e-9);
+        for (place, demand) in demands.iter_mut().enumerate() {
+            let of_client = self.recorded.blocks.iter().map(|block| block[place].transactions);
+            demand.transactions = of_client.sum::<f64>() * part;
         }
         demands.retain(|demand| demand.transactions > 0.0);
         for demand in &mut demands {
@@ -197,9 +202,13 @@ impl<'a> Model<'a> {
         demands
     }
 
+    fn seconds(&self, blocks: &[usize]) -> f64 {
+        blocks.iter().map(|block| self.recorded.lengths[*block]).sum()
+    }
+
     /// What was recorded in these blocks.
     pub(super) fn facts(&self, blocks: &[usize]) -> Facts {
-        let seconds: f64 = blocks.iter().map(|block| self.recorded.lengths[*block]).sum();
+        let seconds = self.seconds(blocks);
         let demands = self.demands(blocks);
         let all: f64 = demands.iter().map(|demand| demand.transactions).sum();
         let mut facts = Facts {
