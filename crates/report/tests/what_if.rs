@@ -45,6 +45,10 @@ fn load(clients: u64, each: i64, does: impl Fn(i64, u64) -> (Vec<ActivityRow>, V
         for second in 0..=SECONDS {
             rows.counters
                 .push(transactions(second, client, if second == 0 { 0 } else { each }));
+            // The first row says from when on it is counted.
+            if second == 0 {
+                continue;
+            }
             let (activity, causes) = does(second, client);
             rows.activity.extend(activity);
             rows.causes.extend(causes);

@@ -1,6 +1,6 @@
 //! What a recording says of its clients: their transactions, and what each did with its time, in blocks of time.
 //!
-//! Only seconds in which a client's transactions were counted all the time count, so that time and transactions belong together.
+//! Only seconds in which the transactions of clients were counted count, so that time and transactions belong together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -117,7 +117,7 @@ pub(super) struct Recorded {
     pub(super) clients: Vec<SessionId>,
     /// By block, and by the place of the client.
     pub(super) blocks: Vec<Vec<Share>>,
-    /// Seconds of each block.
+    /// Seconds that each client was recorded in each block, on average.
     pub(super) lengths: Vec<f64>,
     pub(super) locks: BTreeMap<String, LockFacts>,
     /// Clients that came or went meanwhile, and had transactions.
@@ -149,7 +149,7 @@ impl Recorded {
             let is_whole = match (window, from_begin, to_end) {
                 (Some((from, to)), Some(first), Some(last)) => {
                     // A second without a transaction has no row.
-                    first <= from + SECOND_US && last >= to - (to - from) / 4
+                    first <= from + 2 * SECOND_US && last >= to - (to - from) / 4
                 }
                 _ => false,
             };
@@ -283,6 +283,11 @@ impl Recorded {
         });
         problems.extend(read);
         scanned.problems.extend(problems);
+        let clients = all.clients.len().max(1) as f64;
+        let length = |block: &Vec<Share>| {
+            block.iter().flat_map(|share| share.parts.values()).sum::<f64>() / clients / 1e9
+        };
+        all.lengths = all.blocks.iter().map(length).collect();
         (all, scanned)
     }
 
@@ -295,9 +300,6 @@ impl Recorded {
             .unwrap_or(0)
             .max(1);
         self.blocks = vec![vec![Share::default(); self.clients.len()]; blocks];
-        self.lengths = (0..blocks as i64)
-            .map(|block| length.min(seconds - block * length).max(0) as f64)
-            .collect();
         move |time: i64| {
             let second = (time - from) / SECOND_US - 1;
             usize::try_from(second / length).unwrap_or(0).min(blocks - 1)
@@ -400,8 +402,8 @@ fn count(
     (counted, problems)
 }
 
-/// The second with which counting began for most, which does not count, and the last one that does: the second before the last, which
-/// is seldom whole.
+/// The second before the first one in which most were counted, and the one after the last. Counting begins and ends with the accounts of
+/// time.
 fn window(counted: &Counted) -> Option<(i64, i64)> {
     let busy = || {
         counted
@@ -416,6 +418,5 @@ fn window(counted: &Counted) -> Option<(i64, i64)> {
     let last = busy()
         .filter_map(|seconds| seconds.keys().next_back().copied())
         .max()?;
-    let to = last - SECOND_US;
-    (to > from).then_some((from, to))
+    Some((from - SECOND_US, last + SECOND_US))
 }
