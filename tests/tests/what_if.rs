@@ -10,8 +10,8 @@ use dbtime_tests::{
 use serde_json::Value;
 
 /// Seconds of a recording, and of a measurement after it.
-const RECORDED: Duration = Duration::from_secs(9);
-const MEASURED: Duration = Duration::from_secs(4);
+const RECORDED: Duration = Duration::from_secs(8);
+const MEASURED: Duration = Duration::from_secs(3);
 /// Seconds after which a load is what it stays.
 const SETTLED: Duration = Duration::from_millis(500);
 /// A measurement of some seconds on a busy host is not the mean: an interval is that much wider, either side.
