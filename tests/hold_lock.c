@@ -83,11 +83,11 @@ static int64_t now_us(void)
 /* Named, and not inlined, so that it is seen in stacks. */
 __attribute__((noinline)) int64_t hold_for(int64_t us, bool spins)
 {
-	int64_t begin = now_us();
+	int64_t begin = now_us(), left;
 
-	while (now_us() - begin < us)
+	while ((left = us - (now_us() - begin)) > 0)
 		if (!spins)
-			nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+			nanosleep(&(struct timespec){ .tv_nsec = (left < 10000 ? left : 10000) * 1000 }, NULL);
 	return now_us() - begin;
 }
 

@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct SlowDisk {
     group: PathBuf,
+    /// Where the limit stands, and how.
+    limit: (PathBuf, fn(&str, u32) -> String),
     disk: HangingDisk,
 }
 
@@ -29,28 +31,39 @@ impl SlowDisk {
         let device = disk.device();
         let name = format!("dbtime-test-{}", std::process::id());
         let first = Path::new(FIRST);
-        let (group, file, limit) = if first.is_dir() {
-            let limit = format!("{device} {writes_per_second}");
+        let (group, file, limit): (PathBuf, &str, fn(&str, u32) -> String) = if first.is_dir() {
+            let limit = |device: &str, writes| format!("{device} {writes}");
             (first.join(name), "blkio.throttle.write_iops_device", limit)
         } else {
             let root = Path::new(SECOND);
             // It may be on already, or not to be had: then the limit cannot be set.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+io");
-            (
-                root.join(name),
-                "io.max",
-                format!("{device} wiops={writes_per_second}"),
-            )
+            let limit = |device: &str, writes| format!("{device} wiops={writes}");
+            (root.join(name), "io.max", limit)
         };
-        let made = fs::create_dir(&group).and_then(|()| fs::write(group.join(file), limit));
+        let file = group.join(file);
+        let made = fs::create_dir(&group).and_then(|()| fs::write(&file, limit(&device, writes_per_second)));
         match made {
-            Ok(()) => Some(SlowDisk { group, disk }),
+            Ok(()) => Some(SlowDisk {
+                group,
+                limit: (file, limit),
+                disk,
+            }),
             Err(e) => {
                 let _ = fs::remove_dir(&group);
                 crate::skip(&format!("no limit of I/O in {}: {e}", group.display()));
                 None
             }
         }
+    }
+
+    /// It takes so many writes a second from now on.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn limit(&self, writes_per_second: u32) {
+        let (file, limit) = &self.limit;
+        fs::write(file, limit(&self.disk.device(), writes_per_second)).expect("it is set already");
     }
 
     /// It is slow for this process.

@@ -1,14 +1,11 @@
 //! Who holds LWLocks: against the clock of who holds them, and against what the server's code says.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dbtime::throwaway::{Cluster, Options};
+use dbtime::throwaway::Options;
 use dbtime_tests::{
-    Recorded, Recorder, Server, Session, assert_between, assert_close, builds, dbtime, distribution,
-    needs_recording, number, say,
+    Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution, needs_recording,
+    number, say, server_with_hold,
 };
 use serde_json::Value;
 
@@ -19,39 +16,6 @@ const RECORDED: f64 = 2.0;
 /// What samples find of it. Each of its some thirty stretches is met to half a sample, so that their sum has a standard error of some
 /// 0.03 s.
 const SAMPLED: f64 = 0.2;
-
-/// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock.
-fn server_with_hold(server: &Server) -> Cluster {
-    let cluster = server.start(Options::default());
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hold_lock.c");
-    let library = cluster.data_dir().join("hold_lock.so");
-    let built = Command::new("cc")
-        .args([
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "-fno-omit-frame-pointer",
-            "-Wl,-z,lazy",
-        ])
-        .arg(format!("-DPG={}", server.major))
-        .arg("-o")
-        .args([&library, &source])
-        .status();
-    assert!(
-        built.is_ok_and(|status| status.success()),
-        "{source:?} can be built"
-    );
-    let all = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&library, all).expect("it is ours");
-    cluster
-        .psql(&format!(
-            "CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 \
-             AS '{}', 'hold_lock' LANGUAGE C STRICT",
-            library.display()
-        ))
-        .unwrap_or_else(|e| panic!("{}: {e:#}", server.name));
-    cluster
-}
 
 /// Holds the lock again and again, with pauses that are about as long; gives the seconds that it was held. No two pauses are equally long:
 /// 20 ms and as long a pause are four samples at 99 Hz and nearly nothing more, so that samples would fall in step with it, once in a while
@@ -93,7 +57,7 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
     needs_recording!();
     let (mut naps_found, mut naps, mut stolen) = (0.0, 0.0, 0.0);
     for build in builds(&[]).into_iter().chain([distribution()]) {
-        let cluster = server_with_hold(&build);
+        let cluster = server_with_hold(&build, Options::default());
         let (mut sleeper, mut runner) = (Session::connect(&cluster), Session::connect(&cluster));
         for session in [&mut sleeper, &mut runner] {
             session.ask("SELECT hold(true, 1, true)");
@@ -168,7 +132,7 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
 fn who_waits_and_who_shares_are_told_apart() {
     needs_recording!();
     let build = builds(&[18]).pop().unwrap_or_else(distribution);
-    let cluster = server_with_hold(&build);
+    let cluster = server_with_hold(&build, Options::default());
     let mut sessions: Vec<Session> = (0..3).map(|_| Session::connect(&cluster)).collect();
     for session in &mut sessions {
         session.ask("SELECT hold(true, 1, true)");
@@ -344,7 +308,7 @@ fn what_nobody_looked_for_is_not_shown_as_nothing() {
 #[test]
 fn what_is_held_now_is_shown_by_the_columns_that_are_chosen() {
     needs_recording!();
-    let cluster = server_with_hold(&distribution());
+    let cluster = server_with_hold(&distribution(), Options::default());
     let mut holder = Session::connect(&cluster);
     holder.ask("SELECT hold(true, 1, true)");
     let pid = holder.pid().to_string();

@@ -54,4 +54,5 @@ mod timeline;
 mod top;
 mod wait_events;
 mod waits;
+mod what_if;
 mod which_sql;

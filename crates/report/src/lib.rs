@@ -98,6 +98,7 @@ mod top_sql;
 mod trace;
 pub mod tui;
 mod waits_in_calls;
+mod what_if;
 mod work;
 mod xml;
 
@@ -184,4 +185,5 @@ pub use trace::{
     parsetrc_counts,
 };
 pub use waits_in_calls::{Alignment, CallTime, Matrix, Pair, Unnamed, WaitCalls, WaitsInCalls};
+pub use what_if::{Changed, LoadFigures, Prediction, WhatIf, WhatIfOptions, WhatIfReport, what_if};
 pub use work::WorkUnit;

@@ -21,3 +21,4 @@ mod stack_views;
 mod timeline;
 mod trace;
 mod waits_in_calls;
+mod what_if;

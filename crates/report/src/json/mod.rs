@@ -21,6 +21,7 @@ mod stack_views;
 mod timeline;
 mod trace;
 mod units;
+mod what_if;
 
 use std::io::Write;
 
@@ -50,6 +51,7 @@ use crate::sched::{Sched, SwitchLine};
 use crate::snapshot::Snapshot;
 use crate::stack_views::StackReport;
 use crate::timeline::Timeline;
+use crate::what_if::WhatIfReport;
 
 /// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
 /// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
@@ -113,6 +115,11 @@ pub fn render_blockers(report: &CauseReport) -> String {
 /// Who had internal locks as indented JSON, with a line feed at the end, in `latches`: its `holders` sum to its `held_ns`.
 pub fn render_latches(report: &LatchReport) -> String {
     pretty(&latches::Document::from(report))
+}
+
+/// What would be if something took another time as indented JSON, with a line feed at the end: `prediction`, or why there is none.
+pub fn render_what_if(report: &WhatIfReport) -> String {
+    pretty(&what_if::Document::from(report))
 }
 
 /// Commands by statement as indented JSON, with a line feed at the end, in `statements`: each with the ledgers of the middle half

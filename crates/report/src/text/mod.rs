@@ -32,6 +32,7 @@ mod timeline;
 mod top_sql;
 mod trace;
 mod waits_in_calls;
+mod what_if;
 
 use dbtime_model::recording::Clock;
 
@@ -49,6 +50,7 @@ use crate::sched::Sched;
 use crate::snapshot::{Snapshot, SnapshotColumn};
 use crate::stack_views::StackReport;
 use crate::timeline::Timeline;
+use crate::what_if::WhatIfReport;
 pub use block_io::{BlockIoOptions, render_block_io};
 pub(crate) use causes::what as what_cause;
 use dbtime_model::calibration::Calibration;
@@ -210,6 +212,13 @@ pub fn render_causes(report: &CauseReport, width: usize) -> String {
 pub fn render_latches(report: &LatchReport, width: usize) -> String {
     let mut page = Page::new(width);
     latches::render(report, &mut page);
+    page.finish()
+}
+
+/// What would be if something took another time as text; as [`render`].
+pub fn render_what_if(report: &WhatIfReport, width: usize) -> String {
+    let mut page = Page::new(width);
+    what_if::render(report, &mut page);
     page.finish()
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use dbtime_report::{BucketWidth, CallChoice, Dimension, LatencyDimension, Sort, TimelineOptions};
+use dbtime_report::{BucketWidth, CallChoice, Dimension, LatencyDimension, Sort, TimelineOptions, WhatIf};
 
 use crate::options::{FileOptions, LatchLayout, Selection};
 
@@ -32,7 +32,7 @@ const NOT_OF_WAITERS: [&str; 17] = [
 /// `dbtime report`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --blockers\n  dbtime report slow.dbt --chain -o chains.svg\n  dbtime report slow.dbt --latches\n  dbtime report slow.dbt --from 20s --to 30s --format json"
+    after_help = "Examples:\n  dbtime report\n  dbtime report slow.dbt --by query,wait\n  dbtime report slow.dbt --causes\n  dbtime report slow.dbt --blockers\n  dbtime report slow.dbt --chain -o chains.svg\n  dbtime report slow.dbt --latches\n  dbtime report slow.dbt --what-if hold:transactionid=0.5\n  dbtime report slow.dbt --from 20s --to 30s --format json"
 )]
 pub struct ReportArguments {
     /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several
@@ -100,6 +100,12 @@ pub struct ReportArguments {
     /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at", "latches"])]
     pub(super) snapshot: bool,
+    /// Predict DB time and throughput of the same closed load if something took so many times as long: what is done while a lock is
+    /// held (hold:LOCK=0.5), each wait in an event (event:IO:WALSync=0.3), a statement (query:ID=0, gone); may be repeated, for
+    /// several at once
+    #[arg(long, value_name = "WHAT=FACTOR", conflicts_with_all = NOT_OF_WAITERS,
+          conflicts_with_all = ["causes", "blockers", "chain", "at", "latches", "snapshot", "top"])]
+    pub(super) what_if: Vec<WhatIf>,
     /// Show where reads really came from, page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub(super) io: bool,

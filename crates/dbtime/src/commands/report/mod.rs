@@ -15,6 +15,7 @@
 //! waiters       who waited for whom
 //! latches       who held internal locks
 //! snapshot      how much the statistics of sessions grew
+//! what_if       what would be if something took another time
 //! switches      context switches one by one
 //! ```
 
@@ -33,6 +34,7 @@ mod subject;
 mod switches;
 mod timeline;
 mod waiters;
+mod what_if;
 
 use std::process::ExitCode;
 

@@ -22,6 +22,7 @@ use super::subject::Subject;
 use super::switches::Switches;
 use super::timeline::Timeline;
 use super::waiters::{self, Waiters};
+use super::what_if::Prediction;
 use crate::commands::SNAPSHOT_SESSIONS;
 use crate::options::TableFormat;
 use crate::usage::Usage;
@@ -47,6 +48,7 @@ pub(super) enum Question {
     Waiters(Waiters),
     Latches(Latches),
     Snapshot(Snapshot),
+    Prediction(Prediction),
     Switches(Switches),
 }
 
@@ -86,6 +88,7 @@ impl Request {
             Question::Waiters(asked) => asked.answer(subject),
             Question::Latches(asked) => asked.answer(subject),
             Question::Snapshot(asked) => asked.answer(subject),
+            Question::Prediction(asked) => asked.answer(subject),
             Question::Switches(asked) => asked.answer(subject),
         }
     }
@@ -115,6 +118,12 @@ impl Question {
         if flags.snapshot {
             return Ok(Question::Snapshot(Snapshot {
                 top: flags.top.unwrap_or(SNAPSHOT_SESSIONS),
+                format,
+            }));
+        }
+        if !flags.what_if.is_empty() {
+            return Ok(Question::Prediction(Prediction {
+                changes: flags.what_if.clone(),
                 format,
             }));
         }
@@ -191,6 +200,9 @@ fn check(flags: &ReportArguments) -> Result<(), Usage> {
     }
     let chosen = &flags.selection;
     let cuts_times = !chosen.wait.is_empty() || !chosen.state.is_empty() || !chosen.query.is_empty();
+    if cuts_times && !flags.what_if.is_empty() {
+        return wrong("--what-if needs all time of the clients: --wait, --state and --query leave some out");
+    }
     if cuts_times && (flags.latency || flags.io || flags.compare || flags.switches) {
         return wrong("--wait, --state and --query select times; select single events with --name");
     }
@@ -357,6 +369,10 @@ mod tests {
             (&["--chain", "--format", "svg"], "Waiters"),
             (&["--latches", "--columns", "name"], "Latches"),
             (&["--snapshot"], "Snapshot"),
+            (
+                &["--what-if", "hold:x=0.5", "--what-if", "query:-7=0"],
+                "Prediction",
+            ),
             (&["--switches"], "Switches"),
         ] {
             assert_eq!(kind(words), asked, "{words:?}");
@@ -370,6 +386,9 @@ mod tests {
             (&["--blockers", "--depth", "2"], "--depth is for"),
             (&["--chain", "--depth", "2", "-o", "x.svg"], "picture of roots"),
             (&["--columns", "name"], "--latches"),
+            (&["--what-if", "hold:x"], "no factor"),
+            (&["--what-if", "hold:x=1", "--causes"], "cannot be used"),
+            (&["--what-if", "hold:x=1", "--state", "disk"], "leave some out"),
             (&["--io", "--wait", "IO"], "--name"),
             (&["--format", "svg"], "cannot be drawn"),
             (&["--causes", "-o", "x.svg"], "cannot be drawn"),

@@ -1,0 +1,37 @@
+//! What would be if something took another time.
+
+use std::process::ExitCode;
+
+use dbtime_report::{WhatIf, WhatIfOptions, json, text};
+
+use super::subject::Subject;
+use crate::import::Detail;
+use crate::options::TableFormat;
+use crate::output;
+
+/// What is asked.
+#[derive(Debug, PartialEq)]
+pub(super) struct Prediction {
+    pub(super) changes: Vec<WhatIf>,
+    pub(super) format: TableFormat,
+}
+
+impl Prediction {
+    pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {
+        let source = subject.open(Detail::Seconds)?;
+        let options = WhatIfOptions {
+            filter: subject.filter(&source)?,
+            changes: self.changes.clone(),
+        };
+        let report = dbtime_report::what_if(&source, &options)?;
+        let answer = match self.format {
+            TableFormat::Json => json::render_what_if(&report),
+            TableFormat::Text => text::render_what_if(&report, output::width()),
+        };
+        subject.answer(
+            &answer,
+            report.answer.is_ok(),
+            "it does not carry this prediction",
+        )
+    }
+}

@@ -1,0 +1,440 @@
+//! What if a lock were held for half as long, a device were faster, a statement went away: DB time and throughput of the same closed
+//! load, predicted by playing what was recorded.
+//!
+//! ```text
+//! spec       what is to be different
+//! recorded   what each client did with its time, in blocks of time
+//! model      that as a load which can be played, fitted to how long it waited
+//! network    plays it
+//! ```
+//!
+//! The load is played with nothing different first. Where that does not give what was recorded, or the recording does not carry it,
+//! the answer is that it cannot be said, and why. The interval is that of a bootstrap over blocks of the recording, for durations that
+//! hardly differ and for random ones, widened by how far the unchanged load is off.
+
+mod model;
+mod network;
+mod recorded;
+mod spec;
+
+use dbtime_model::recording::Meta;
+use serde::Serialize;
+
+use crate::causes;
+use crate::filter::Filter;
+use crate::group::query_id;
+use crate::load::Source;
+use crate::report::{ReportError, load};
+use crate::scan::Period;
+use model::{FittedModel, Model, Outcome};
+use network::Spread;
+use recorded::{FLUSH_LOCK, Recorded, is_called};
+pub use spec::{Changed, WhatIf};
+
+/// Resamples of a bootstrap.
+const RESAMPLES: usize = 40;
+/// Part of them that is left out at either end: an interval of nine in ten.
+const TAIL: f64 = 0.05;
+/// Shorter recordings say too little, seconds.
+const SHORTEST: f64 = 5.0;
+/// Fewer samples of clients say too little.
+const FEWEST_SAMPLES: u64 = 200;
+/// Fewer transactions say too little.
+const FEWEST_TRANSACTIONS: f64 = 30.0;
+/// Transactions of clients that came or went meanwhile: a larger part is no closed load.
+const MOST_PASSING: f64 = 0.1;
+/// Halves of the recording whose throughput differs more are not one load.
+const MOST_DRIFT: f64 = 0.25;
+/// DB time of parallel workers: a larger part is not modelled.
+const MOST_WORKERS: f64 = 0.05;
+/// A load with nothing different may miss what was recorded by so much.
+const MOST_MISS: f64 = 0.1;
+/// The same of the part of the time in which the log is flushed.
+const MOST_FLUSH_MISS: f64 = 0.3;
+/// Names that are suggested.
+const MOST_NAMED: usize = 8;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WhatIfOptions {
+    /// Part of the time, and which clients.
+    pub filter: Filter,
+    /// All of it is different at once.
+    pub changes: Vec<WhatIf>,
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WhatIfReport {
+    /// What the recording says about itself.
+    pub meta: Meta,
+    /// Which part of it.
+    pub filter: Filter,
+    /// The time it covers.
+    pub period: Period,
+    /// What is different.
+    pub changes: Vec<WhatIf>,
+    /// What would be; or why it cannot be said.
+    pub answer: Result<Prediction, String>,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// What a closed load does.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LoadFigures {
+    /// Transactions a second.
+    pub transactions_per_s: f64,
+    /// DB time of a transaction, seconds.
+    pub db_time_per_transaction_s: f64,
+    /// Average active sessions: of these clients.
+    pub aas: f64,
+}
+
+impl LoadFigures {
+    fn new(throughput: f64, response: f64) -> LoadFigures {
+        LoadFigures {
+            transactions_per_s: throughput,
+            db_time_per_transaction_s: response,
+            aas: throughput * response,
+        }
+    }
+}
+
+/// What would be.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Clients of the closed load.
+    pub clients: usize,
+    /// Seconds of the recording that count.
+    pub seconds: f64,
+    /// Transactions in these.
+    pub transactions: f64,
+    /// As it was recorded.
+    pub now: LoadFigures,
+    /// As it is predicted.
+    pub predicted: LoadFigures,
+    /// Lower ends of the intervals, of each figure its own.
+    pub low: LoadFigures,
+    /// Upper ends.
+    pub high: LoadFigures,
+    /// Throughput of the load that is played with nothing different, less what was recorded, as a part of that: the larger miss.
+    pub miss: f64,
+    /// What it rests on, as sentences.
+    pub assumes: Vec<String>,
+}
+
+/// Predicts.
+///
+/// # Errors
+/// The filter names what is not in the recording.
+pub fn what_if(source: &Source, options: &WhatIfOptions) -> Result<WhatIfReport, ReportError> {
+    let filter = &options.filter;
+    let mut dimensions = load(source, filter)?;
+    let (recorded, scanned) = Recorded::read(source, &mut dimensions, filter);
+    scanned.check(filter)?;
+    let meta = source.meta();
+    let answer = cannot_say(&recorded, meta)
+        .map_or(Ok(()), Err)
+        .and_then(|()| {
+            options
+                .changes
+                .iter()
+                .try_for_each(|change| is_there(change, &recorded))
+        })
+        .and_then(|()| predict(&recorded, meta.host.cpus, &options.changes));
+    let mut problems = std::mem::take(&mut dimensions.problems);
+    problems.extend(scanned.problems);
+    Ok(WhatIfReport {
+        meta: meta.clone(),
+        filter: filter.clone(),
+        period: scanned.period,
+        changes: options.changes.clone(),
+        answer,
+        problems: problems.into_iter().map(|problem| problem.0).collect(),
+    })
+}
+
+/// Why the recording does not carry any prediction.
+fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
+    let followed: f64 = recorded.locks.values().map(|lock| lock.followed).sum();
+    if !causes::is_recorded(meta, followed as u128) {
+        return Some(causes::why_not_recorded(meta).to_string());
+    }
+    let seconds: f64 = recorded.lengths.iter().sum();
+    let transactions: f64 = recorded
+        .blocks
+        .iter()
+        .flatten()
+        .map(|share| share.transactions)
+        .sum();
+    let (passing, all) = recorded.transactions;
+    let percent = |part: f64, all: f64| 100.0 * part / all.max(1e-9);
+    if all <= 0.0 {
+        return Some(
+            "no transactions were counted: 'dbtime record' counts those of PostgreSQL sessions that live for more than a second, \
+             on x86-64"
+                .to_string(),
+        );
+    }
+    if passing > MOST_PASSING * all {
+        return Some(format!(
+            "{:.0} % of the transactions are of sessions that came or went meanwhile: that is no closed load",
+            percent(passing, all)
+        ));
+    }
+    if seconds < SHORTEST {
+        return Some(format!(
+            "transactions were counted for {seconds:.0} s, and {SHORTEST:.0} s are needed"
+        ));
+    }
+    if transactions < FEWEST_TRANSACTIONS || recorded.samples < FEWEST_SAMPLES {
+        return Some(format!(
+            "there are {transactions:.0} transactions and {} samples of clients; {FEWEST_TRANSACTIONS:.0} and {FEWEST_SAMPLES} are \
+             needed",
+            recorded.samples
+        ));
+    }
+    if recorded.workers > MOST_WORKERS * recorded.db_time.0 {
+        return Some("parallel workers have a part in the DB time, which is not modelled".to_string());
+    }
+    if meta.host.cpus == 0 {
+        return Some("the recording does not say how many CPUs there are".to_string());
+    }
+    let half = recorded.blocks.len() / 2;
+    let rate = |blocks: std::ops::Range<usize>| {
+        let seconds: f64 = recorded.lengths[blocks.clone()].iter().sum();
+        let shares = recorded.blocks[blocks].iter().flatten();
+        shares.map(|share| share.transactions).sum::<f64>() / seconds.max(1e-9)
+    };
+    let (first, second) = (rate(0..half), rate(half..recorded.blocks.len()));
+    // Of a session that looked idle transactions may be counted a second late: the halves have one too few, and one too many.
+    let late = 2.0 * transactions / seconds / (seconds / 2.0);
+    let drift = ((second - first).abs() - late).max(0.0) / first.max(second).max(1e-9);
+    (drift > MOST_DRIFT).then(|| {
+        format!(
+            "the load was not the same all the time: {first:.1} transactions a second in the first half, {second:.1} in the second; \
+             choose a part with --from and --to"
+        )
+    })
+}
+
+/// Whether what is to be different is in the recording.
+fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
+    let largest = |all: Vec<(String, f64)>| {
+        let mut all = all;
+        all.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        let names: Vec<String> = all.into_iter().take(MOST_NAMED).map(|(name, _)| name).collect();
+        if names.is_empty() {
+            "none".to_string()
+        } else {
+            names.join(", ")
+        }
+    };
+    match &change.what {
+        Changed::Hold(name) => {
+            let mut locks = recorded.locks.iter();
+            if locks.any(|(lock, facts)| is_called(&facts.class, lock, name)) {
+                return Ok(());
+            }
+            if name.to_ascii_lowercase().ends_with("tuple") {
+                return Err("waits for a row's tuple lock are waits in line for its holder: ask for hold:transactionid".to_string());
+            }
+            let locks = recorded.locks.iter();
+            let all = locks
+                .map(|(lock, facts)| (lock.clone(), facts.followed))
+                .collect();
+            Err(format!(
+                "nobody waited for or held {name} in this recording; there are {}",
+                largest(all)
+            ))
+        }
+        Changed::Event(name) => {
+            let is_meant = |wait: &str| {
+                let (class, event) = wait.split_once(':').unwrap_or((wait, wait));
+                is_called(class, event, name)
+            };
+            let Some((wait, _)) = recorded.events.iter().find(|(wait, _)| is_meant(wait)) else {
+                let all = recorded
+                    .events
+                    .iter()
+                    .map(|(wait, ns)| (wait.clone(), *ns))
+                    .collect();
+                return Err(format!(
+                    "no DB time in wait event {name}; there are {}",
+                    largest(all)
+                ));
+            };
+            match wait.split_once(':') {
+                Some(("Lock" | "LWLock", lock)) => Err(format!(
+                    "{wait} is time in line for others, which is as long as these hold the lock: ask for hold:{}",
+                    recorded::lock_of(lock)
+                )),
+                _ => Ok(()),
+            }
+        }
+        Changed::Query(id) => {
+            if recorded.statements.contains_key(id) {
+                return Ok(());
+            }
+            let known = recorded.statements.iter().filter(|(id, _)| **id != 0);
+            let all = known.map(|(id, ns)| (query_id(*id), *ns)).collect();
+            Err(format!(
+                "no DB time in query {}; there are {}",
+                query_id(*id),
+                largest(all)
+            ))
+        }
+    }
+}
+
+fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Prediction, String> {
+    let model = Model::of(recorded, cpus, changes)?;
+    let all: Vec<usize> = (0..recorded.blocks.len()).collect();
+    let facts = model.facts(&all);
+    let now = LoadFigures::new(facts.throughput, facts.response - facts.idle_in_transaction);
+    let mut misses = Vec::new();
+    let mut fits = Vec::new();
+    for spread in Spread::ALL {
+        let fit = model.fit(spread);
+        let miss = fit.played.throughput / facts.throughput - 1.0;
+        let of_response = fit.played.response / facts.response.max(1e-9) - 1.0;
+        let of_flush = (fit.played.flush_busy - facts.flush_busy).abs();
+        let flushes = !model.has_flush() || of_flush < MOST_FLUSH_MISS * facts.flush_busy.max(0.1);
+        misses.push((miss, of_response, fit.played.flush_busy));
+        if miss.abs() <= MOST_MISS && of_response.abs() <= 2.0 * MOST_MISS && flushes {
+            fits.push((miss, fit));
+        }
+    }
+    if fits.is_empty() {
+        let of = |(miss, response, busy): &(f64, f64, f64)| {
+            format!(
+                "throughput {:+.0} %, DB time of a transaction {:+.0} %, log being flushed {:.0} % of the time instead of {:.0} %",
+                100.0 * miss,
+                100.0 * response,
+                100.0 * busy,
+                100.0 * facts.flush_busy
+            )
+        };
+        let missed: Vec<String> = misses.iter().map(of).collect();
+        return Err(format!(
+            "played with nothing different the load is not what was recorded ({})",
+            missed.join("; ")
+        ));
+    }
+    let miss = fits
+        .iter()
+        .map(|(miss, _)| *miss)
+        .max_by(|one, other| one.abs().total_cmp(&other.abs()));
+    let miss = miss.unwrap_or_default();
+    let mut predicted = Vec::new();
+    let mut resampled = Vec::new();
+    for (_, fit) in &fits {
+        predicted.push(anchored(&model, fit, &all, changes));
+        let mut random = fastrand::Rng::with_seed(0x6462_7469_6d65);
+        let mut of_fit = Vec::new();
+        for _ in 0..RESAMPLES {
+            let drawn: Vec<usize> = all.iter().map(|_| random.usize(0..all.len())).collect();
+            of_fit.push(anchored(&model, fit, &drawn, changes));
+        }
+        resampled.push(of_fit);
+    }
+    let count = predicted.len() as f64;
+    let mean = |of: fn(&LoadFigures) -> f64| predicted.iter().map(of).sum::<f64>() / count;
+    let ends = |of: fn(&LoadFigures) -> f64| {
+        let (mut low, mut high) = (f64::MAX, f64::MIN);
+        for of_fit in &resampled {
+            let mut values: Vec<f64> = of_fit.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            let out = (TAIL * values.len() as f64) as usize;
+            low = low.min(values[out]);
+            high = high.max(values[values.len() - 1 - out]);
+        }
+        let middle = mean(of);
+        (
+            low.min(middle) * (1.0 - miss.abs()),
+            high.max(middle) * (1.0 + miss.abs()),
+        )
+    };
+    let throughput = ends(|figures| figures.transactions_per_s);
+    let response = ends(|figures| figures.db_time_per_transaction_s);
+    let aas = ends(|figures| figures.aas);
+    let seconds = recorded.lengths.iter().sum();
+    let figures = |throughput, response, aas| LoadFigures {
+        transactions_per_s: throughput,
+        db_time_per_transaction_s: response,
+        aas,
+    };
+    Ok(Prediction {
+        clients: recorded.clients.len(),
+        seconds,
+        transactions: facts.throughput * seconds,
+        now,
+        predicted: figures(
+            mean(|figures| figures.transactions_per_s),
+            mean(|figures| figures.db_time_per_transaction_s),
+            mean(|figures| figures.aas),
+        ),
+        low: figures(throughput.0, response.0, aas.0),
+        high: figures(throughput.1, response.1, aas.1),
+        miss,
+        assumes: assumptions(recorded, &model, changes),
+    })
+}
+
+/// As was recorded in these blocks, times what the change does to the load that is played.
+fn anchored(model: &Model<'_>, fit: &FittedModel, blocks: &[usize], changes: &[WhatIf]) -> LoadFigures {
+    let facts = model.facts(blocks);
+    let before = model.outcome(fit, blocks, &[]);
+    let after = model.outcome(fit, blocks, changes);
+    let ratio = |of: fn(&Outcome) -> f64| of(&after) / of(&before).max(1e-12);
+    LoadFigures::new(
+        facts.throughput * ratio(|outcome| outcome.throughput),
+        (facts.response - facts.idle_in_transaction) * ratio(|outcome| outcome.response),
+    )
+}
+
+fn assumptions(recorded: &Recorded, model: &Model<'_>, changes: &[WhatIf]) -> Vec<String> {
+    let mut assumes = vec![
+        "Clients wait for their answer and think as long as before until they begin the next transaction."
+            .to_string(),
+        "Whoever else wants a CPU wants it as before.".to_string(),
+    ];
+    let locks: Vec<&str> = model.locks().collect();
+    if !locks.is_empty() {
+        assumes.push(format!(
+            "Each of these is one lock that one has at a time, in the order of coming: {}.",
+            locks.join(", ")
+        ));
+    }
+    if model.has_flush() {
+        assumes.push(format!(
+            "A flush of the log ({FLUSH_LOCK}) serves all commits that came before it."
+        ));
+    }
+    for change in changes {
+        assumes.push(match &change.what {
+            Changed::Hold(lock) => format!(
+                "{change}: all that is done while {lock} is held takes {} times as long, its CPU time too; how often it is taken \
+                 stays the same.",
+                change.factor
+            ),
+            Changed::Event(event) => format!(
+                "{change}: each wait in {event} takes {} times as long, with the CPU time in it and however many wait at a time.",
+                change.factor
+            ),
+            Changed::Query(_) => format!(
+                "{change}: what the statement does takes {} times as long; the client's time before and after it stays.",
+                change.factor
+            ),
+        });
+    }
+    let (clients, others) = recorded.db_time;
+    if others > 0.01 * clients {
+        assumes.push(format!(
+            "Other sessions, with {:.1} % of the DB time, do what they did.",
+            100.0 * others / (clients + others)
+        ));
+    }
+    assumes
+}

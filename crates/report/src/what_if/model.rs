@@ -1,0 +1,570 @@
+//! A recording as a closed load that can be played, with something different in it.
+//!
+//! What a client did by itself in a transaction (work for a CPU, waits for devices and timers) is taken as it was recorded. Its waits
+//! for others are not: they come about anew when the load is played. What samples do not tell is fitted until the played load waits as
+//! long as the recorded one did: how many strangers want a CPU, for how long a lock is held, how long a flush takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dbtime_model::SessionId;
+
+use super::network::{Network, Played, Spread, Stage, play};
+use super::recorded::{FLUSH_LOCK, Kind, Part, Recorded, is_called};
+use super::spec::{Changed, WhatIf};
+
+/// Transactions that are played at a time.
+const TRANSACTIONS: usize = 5_000;
+/// Halvings of an interval in which something is looked for.
+const HALVINGS: usize = 11;
+/// Rounds in which one thing after the other is fitted.
+const ROUNDS: usize = 2;
+/// Time in a lock or a flush that is a smaller part of the DB time is taken as it is.
+const LEAST_PART: f64 = 0.05;
+/// Locks that are queued for, at most.
+const MOST_LOCKS: usize = 4;
+/// Somebody who flushes the log for this part of the time in which others wait for its lock does so in the transaction that has it.
+const LEAST_FLUSH: f64 = 0.02;
+/// The lock of a name that is held for this part of the time of all of that name is the one that is waited for.
+const ONE_LOCK: f64 = 0.8;
+/// A lock that is held to read for more than this part of the time is not had by one at a time.
+const MOST_SHARED: f64 = 0.2;
+
+const NS: f64 = 1e9;
+
+/// One client, seconds per transaction.
+#[derive(Debug, Clone, Default)]
+struct Demand {
+    session: SessionId,
+    transactions: f64,
+    parts: BTreeMap<Part, f64>,
+    held: BTreeMap<String, BTreeMap<Part, f64>>,
+}
+
+/// What the recording says, averaged over all transactions; seconds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Facts {
+    pub(super) throughput: f64,
+    /// From the end of thinking to the end of the transaction.
+    pub(super) response: f64,
+    /// Of that, the client was waited for in the middle of the transaction.
+    pub(super) idle_in_transaction: f64,
+    run_queue: f64,
+    flush: f64,
+    /// Part of the time in which one of them flushed the log.
+    pub(super) flush_busy: f64,
+    waited: Vec<f64>,
+}
+
+/// A lock that clients queue for.
+#[derive(Debug, Clone)]
+struct LockModel {
+    name: String,
+    users: BTreeSet<SessionId>,
+    /// What is done while it is held, as parts of one; none: each session says so itself.
+    meanwhile: Option<BTreeMap<Part, f64>>,
+    /// The log is flushed while it is held.
+    holds_flush: bool,
+}
+
+/// What was fitted.
+#[derive(Debug, Clone, Default)]
+struct Fitted {
+    strangers: f64,
+    /// Length of a flush, as a part of the time that a commit spends in it.
+    flush: f64,
+    /// Length of holds: times what was recorded, or the part of a transaction.
+    holds: Vec<f64>,
+}
+
+/// See the module.
+pub(super) struct Model<'a> {
+    recorded: &'a Recorded,
+    cpus: f64,
+    locks: Vec<LockModel>,
+    has_flush: bool,
+}
+
+/// A load as it was fitted, with durations of some spread.
+pub(super) struct FittedModel {
+    pub(super) spread: Spread,
+    fitted: Fitted,
+    /// With nothing different.
+    pub(super) played: Played,
+}
+
+/// What a load gives that is played; of the transactions, seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outcome {
+    pub(super) throughput: f64,
+    /// DB time of a transaction.
+    pub(super) response: f64,
+}
+
+impl<'a> Model<'a> {
+    /// # Errors
+    /// Why a lock that is to be held for another time cannot be queued for.
+    pub(super) fn of(recorded: &'a Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Model<'a>, String> {
+        let all: f64 = recorded.db_time.0.max(1.0);
+        let mut waited: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut flush = 0.0;
+        for part in recorded.blocks.iter().flatten().flat_map(|share| &share.parts) {
+            match part.0.lock() {
+                Some(FLUSH_LOCK) => flush += part.1,
+                Some(lock) => *waited.entry(lock).or_default() += part.1,
+                None if part.0.is_flush() => flush += part.1,
+                None => {}
+            }
+        }
+        let is_wanted = |lock: &str, class: &str| {
+            changes
+                .iter()
+                .any(|change| matches!(&change.what, Changed::Hold(name) if is_called(class, lock, name)))
+        };
+        let mut names: Vec<(bool, f64, &String)> = Vec::new();
+        for (name, facts) in &recorded.locks {
+            let time = waited.get(name.as_str()).copied().unwrap_or(0.0);
+            let wanted = is_wanted(name, &facts.class);
+            if name != FLUSH_LOCK && (wanted || time >= LEAST_PART * all) {
+                names.push((wanted, time, name));
+            }
+        }
+        names.sort_by(|one, other| other.0.cmp(&one.0).then(other.1.total_cmp(&one.1)));
+        let mut locks = Vec::new();
+        for (wanted, time, name) in names {
+            match lock_model(recorded, name, time) {
+                Ok(lock) if locks.len() < MOST_LOCKS => locks.push(lock),
+                Ok(_) => {}
+                Err(why) if wanted => return Err(why),
+                Err(_) => {}
+            }
+        }
+        let flush_changes = changes.iter().any(|change| match &change.what {
+            Changed::Hold(name) => is_called("LWLock", FLUSH_LOCK, name),
+            Changed::Event(name) => ["WALSync", "WALWrite"]
+                .iter()
+                .any(|event| is_called("IO", event, name)),
+            Changed::Query(_) => false,
+        });
+        Ok(Model {
+            recorded,
+            cpus: f64::from(cpus),
+            locks,
+            has_flush: flush > 0.0 && (flush_changes || flush >= LEAST_PART * all),
+        })
+    }
+
+    /// Names of the locks that are queued for.
+    pub(super) fn locks(&self) -> impl Iterator<Item = &str> {
+        self.locks.iter().map(|lock| lock.name.as_str())
+    }
+
+    pub(super) fn has_flush(&self) -> bool {
+        self.has_flush
+    }
+
+    /// The demands of the clients in these blocks, each as often as it stands there. Transactions are read once a second, sometimes
+    /// late: those that one second has too few the next has too many. So each client has as many in each second as in all of them.
+    fn demands(&self, blocks: &[usize]) -> Vec<Demand> {
+        let clients = self.recorded.clients.iter();
+        let of = |session: &SessionId| Demand {
+            session: *session,
+            ..Demand::default()
+        };
+        let mut demands: Vec<Demand> = clients.map(of).collect();
+        for block in blocks {
+            for (demand, share) in demands.iter_mut().zip(&self.recorded.blocks[*block]) {
+                for (part, ns) in &share.parts {
+                    *demand.parts.entry(part.clone()).or_default() += ns / NS;
+                }
+                for (lock, parts) in &share.held {
+                    let held = demand.held.entry(lock.clone()).or_default();
+                    for (part, ns) in parts {
+                        *held.entry(part.clone()).or_default() += ns / NS;
+                    }
+                }
+            }
+        }
+        let part = self.seconds(blocks) / self.recorded.lengths.iter().sum::<f64>().max(1e-9);
+        for (place, demand) in demands.iter_mut().enumerate() {
+            let of_client = self.recorded.blocks.iter().map(|block| block[place].transactions);
+            demand.transactions = of_client.sum::<f64>() * part;
+        }
+        demands.retain(|demand| demand.transactions > 0.0);
+        for demand in &mut demands {
+            let by = demand.transactions;
+            demand.parts.values_mut().for_each(|seconds| *seconds /= by);
+            demand
+                .held
+                .values_mut()
+                .flat_map(BTreeMap::values_mut)
+                .for_each(|seconds| *seconds /= by);
+        }
+        demands
+    }
+
+    fn seconds(&self, blocks: &[usize]) -> f64 {
+        blocks.iter().map(|block| self.recorded.lengths[*block]).sum()
+    }
+
+    /// What was recorded in these blocks.
+    pub(super) fn facts(&self, blocks: &[usize]) -> Facts {
+        let seconds = self.seconds(blocks);
+        let demands = self.demands(blocks);
+        let all: f64 = demands.iter().map(|demand| demand.transactions).sum();
+        let mut facts = Facts {
+            throughput: all / seconds.max(1e-9),
+            waited: vec![0.0; self.locks.len()],
+            ..Facts::default()
+        };
+        for demand in &demands {
+            let weight = demand.transactions / all;
+            for (part, time) in &demand.parts {
+                let time = time * weight;
+                if part.kind != Kind::Think {
+                    facts.response += time;
+                }
+                if is_idle_in_transaction(part) {
+                    facts.idle_in_transaction += time;
+                }
+                if part.kind == Kind::RunQueue && !part.is_flush() {
+                    facts.run_queue += time;
+                }
+                if part.is_flush() {
+                    facts.flush_busy += time * facts.throughput;
+                }
+                if part.is_flush() || part.lock() == Some(FLUSH_LOCK) {
+                    facts.flush += time;
+                }
+                if let Some(lock) = part.lock()
+                    && let Some(place) = self.locks.iter().position(|known| known.name == lock)
+                {
+                    facts.waited[place] += time;
+                }
+            }
+        }
+        facts
+    }
+
+    /// The load with these demands, what was fitted, and what is different; and how long a transaction waits for its client in its
+    /// middle.
+    fn network(
+        &self,
+        demands: &[Demand],
+        facts: &Facts,
+        fitted: &Fitted,
+        changes: &[WhatIf],
+    ) -> (Network, f64) {
+        let all: f64 = demands.iter().map(|demand| demand.transactions).sum();
+        let flushing: f64 = demands
+            .iter()
+            .filter(|demand| self.flushes(demand))
+            .map(|demand| demand.transactions / all)
+            .sum();
+        let mut flush = (0.0, 0.0);
+        let mut idle = 0.0;
+        let mut clients = Vec::new();
+        for demand in demands {
+            let weight = demand.transactions / all;
+            let mut think = 0.0;
+            // Time as it was, and as it would be.
+            let mut own: BTreeMap<Part, (f64, f64)> = BTreeMap::new();
+            for (part, time) in &demand.parts {
+                let then = time * factor(part, changes);
+                let is_flush = self.has_flush && part.is_flush();
+                if is_flush {
+                    let hold = hold_factor("LWLock", FLUSH_LOCK, changes);
+                    flush.0 += time * weight;
+                    flush.1 += then * hold * weight;
+                    continue;
+                }
+                if is_idle_in_transaction(part) {
+                    idle += then * weight;
+                }
+                match part.kind {
+                    Kind::Think => think += time,
+                    Kind::RunQueue => {}
+                    Kind::InLine if self.is_queued_for(part) => {}
+                    Kind::InLine | Kind::Blocked | Kind::Cpu => {
+                        let doing = Part {
+                            root: None,
+                            ..part.clone()
+                        };
+                        let sums = own.entry(doing).or_default();
+                        sums.0 += time;
+                        sums.1 += then;
+                    }
+                }
+            }
+            let mut stages = Vec::new();
+            let mut after_flush = Vec::new();
+            for (place, lock) in self.locks.iter().enumerate() {
+                if !lock.users.contains(&demand.session) {
+                    continue;
+                }
+                let held = self.held(lock, fitted.holds[place], demand, facts);
+                let class = &self.recorded.locks[&lock.name].class;
+                let hold = hold_factor(class, &lock.name, changes);
+                let (mut cpu, mut delay) = (0.0, 0.0);
+                for (part, time) in held {
+                    let Some(sums) = own.get_mut(&part) else {
+                        continue;
+                    };
+                    let taken = time.min(sums.0);
+                    let then = if sums.0 > 0.0 {
+                        sums.1 * taken / sums.0
+                    } else {
+                        0.0
+                    };
+                    sums.0 -= taken;
+                    sums.1 -= then;
+                    if is_idle_in_transaction(&part) {
+                        idle += then * (hold - 1.0) * weight;
+                    }
+                    match part.kind {
+                        Kind::Cpu => cpu += then * hold,
+                        _ => delay += then * hold,
+                    }
+                }
+                stages.extend([Stage::Acquire(place), Stage::Cpu(cpu), Stage::Delay(delay)]);
+                let release = Stage::Release(place);
+                if lock.holds_flush && self.flushes(demand) {
+                    after_flush.push(release);
+                } else {
+                    stages.push(release);
+                }
+            }
+            let of = |is_cpu: bool| -> f64 {
+                let parts = own.iter().filter(|(part, _)| (part.kind == Kind::Cpu) == is_cpu);
+                parts.map(|(_, (_, then))| *then).sum()
+            };
+            let mut all_stages = vec![Stage::Delay(think), Stage::Cpu(of(true)), Stage::Delay(of(false))];
+            all_stages.extend(stages);
+            if self.flushes(demand) {
+                all_stages.push(Stage::Flush);
+            }
+            all_stages.extend(after_flush);
+            clients.push(all_stages);
+        }
+        let changed = if flush.0 > 0.0 { flush.1 / flush.0 } else { 1.0 };
+        let network = Network {
+            clients,
+            locks: self.locks.len(),
+            cpus: self.cpus,
+            strangers: fitted.strangers,
+            flush: fitted.flush * facts.flush / flushing.max(1e-9) * changed,
+        };
+        (network, idle)
+    }
+
+    fn flushes(&self, demand: &Demand) -> bool {
+        let is_flush = |part: &Part| part.is_flush() || part.lock() == Some(FLUSH_LOCK);
+        self.has_flush && demand.parts.keys().any(is_flush)
+    }
+
+    fn is_queued_for(&self, part: &Part) -> bool {
+        let is_mine = |lock: &str| self.locks.iter().any(|known| known.name == lock);
+        part.lock()
+            .is_some_and(|lock| is_mine(lock) || (self.has_flush && lock == FLUSH_LOCK))
+    }
+
+    /// What a client does per transaction while it has a lock.
+    fn held(&self, lock: &LockModel, fitted: f64, demand: &Demand, facts: &Facts) -> BTreeMap<Part, f64> {
+        match &lock.meanwhile {
+            None => demand.held.get(&lock.name).map_or_else(BTreeMap::new, |held| {
+                held.iter()
+                    .map(|(part, time)| (part.clone(), time * fitted))
+                    .collect()
+            }),
+            Some(meanwhile) => meanwhile
+                .iter()
+                .map(|(part, share)| (part.clone(), share * fitted * facts.response))
+                .collect(),
+        }
+    }
+
+    /// Fits what samples do not tell.
+    pub(super) fn fit(&self, spread: Spread) -> FittedModel {
+        let blocks: Vec<usize> = (0..self.recorded.blocks.len()).collect();
+        let demands = self.demands(&blocks);
+        let facts = self.facts(&blocks);
+        let mut fitted = Fitted {
+            strangers: 0.0,
+            flush: 0.6,
+            holds: self
+                .locks
+                .iter()
+                .map(|lock| if lock.meanwhile.is_some() { 0.1 } else { 1.0 })
+                .collect(),
+        };
+        let played = |fitted: &Fitted| {
+            let (network, _) = self.network(&demands, &facts, fitted, &[]);
+            play(&network, spread, TRANSACTIONS)
+        };
+        for _ in 0..ROUNDS {
+            if self.has_flush {
+                fitted.flush = search([0.0, 1.0], facts.flush, |flush| {
+                    played(&Fitted {
+                        flush,
+                        ..fitted.clone()
+                    })
+                    .flush
+                });
+            }
+            for place in 0..self.locks.len() {
+                let bounds = match self.locks[place].meanwhile {
+                    // Samples are that good.
+                    None => [0.5, 1.5],
+                    Some(_) => [0.0, 1.0],
+                };
+                let hold = search(bounds, facts.waited[place], |hold| {
+                    let mut fitted = fitted.clone();
+                    fitted.holds[place] = hold;
+                    played(&fitted).waited[place]
+                });
+                fitted.holds[place] = hold;
+            }
+            fitted.strangers = search([0.0, 32.0 * self.cpus], facts.run_queue, |strangers| {
+                played(&Fitted {
+                    strangers,
+                    ..fitted.clone()
+                })
+                .run_queue
+            });
+        }
+        FittedModel {
+            spread,
+            played: played(&fitted),
+            fitted,
+        }
+    }
+
+    /// What comes of a fitted load, with what happened in these blocks.
+    pub(super) fn outcome(&self, of: &FittedModel, blocks: &[usize], changes: &[WhatIf]) -> Outcome {
+        let demands = self.demands(blocks);
+        let facts = self.facts(blocks);
+        let (network, idle) = self.network(&demands, &facts, &of.fitted, changes);
+        let played = play(&network, of.spread, TRANSACTIONS);
+        Outcome {
+            throughput: played.throughput,
+            response: (played.response - idle).max(0.0),
+        }
+    }
+}
+
+/// # Errors
+/// Why it cannot be said how it is queued for.
+fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel, String> {
+    let facts = &recorded.locks[name];
+    let held: f64 = facts.addresses.values().sum();
+    let longest = facts.addresses.values().copied().fold(0.0, f64::max);
+    if held > 0.0 && longest < ONE_LOCK * held {
+        return Err(format!(
+            "{name} is the name of many locks ({} were seen), and which of them was waited for is not recorded",
+            facts.addresses.len()
+        ));
+    }
+    if facts.shared > MOST_SHARED * held {
+        return Err(format!(
+            "{name} was held by several at a time to read, which is not modelled"
+        ));
+    }
+    let followed = facts.followed.max(1.0);
+    if facts.by_others > 0.1 * followed {
+        return Err(format!(
+            "for {:.0} % of the waits for {name} somebody was in the way whose transactions are not counted",
+            100.0 * facts.by_others / followed
+        ));
+    }
+    let meanwhile = if held > 0.0 {
+        None
+    } else {
+        if facts.followed < 0.5 * waited || waited < 0.2 * NS {
+            return Err(format!(
+                "{name} was waited for too little ({:.3} s, {:.3} s of it followed) to tell for how long it is held",
+                waited / NS,
+                facts.followed / NS
+            ));
+        }
+        // Waits for other locks come about by themselves, as flushes do.
+        let own = |part: &Part| part.kind != Kind::InLine && !part.is_flush();
+        let all: f64 = facts
+            .meanwhile
+            .iter()
+            .filter(|(part, _)| own(part))
+            .map(|(_, ns)| ns)
+            .sum();
+        let parts = facts.meanwhile.iter().filter(|(part, _)| own(part));
+        Some(
+            parts
+                .map(|(part, ns)| (part.clone(), ns / all.max(1.0)))
+                .collect(),
+        )
+    };
+    let flushing: f64 = facts
+        .meanwhile
+        .iter()
+        .filter(|(part, _)| part.is_flush() || part.lock() == Some(FLUSH_LOCK))
+        .map(|(_, ns)| ns)
+        .sum();
+    Ok(LockModel {
+        name: name.to_string(),
+        users: facts.users.clone(),
+        meanwhile,
+        holds_flush: facts.class == "Lock" && flushing > LEAST_FLUSH * followed,
+    })
+}
+
+/// The client has begun a transaction and says nothing.
+fn is_idle_in_transaction(part: &Part) -> bool {
+    part.kind == Kind::Blocked && part.class == "Client" && part.event == "ClientRead"
+}
+
+/// How many times as long it would take.
+fn factor(part: &Part, changes: &[WhatIf]) -> f64 {
+    let factors = changes.iter().map(|change| {
+        let is_meant = match &change.what {
+            Changed::Hold(_) => false,
+            Changed::Event(name) => {
+                let root = part.root.as_ref();
+                part.is_called(name) || root.is_some_and(|(class, event, _)| is_called(class, event, name))
+            }
+            Changed::Query(id) => {
+                part.statement == *id
+                    || part
+                        .root
+                        .as_ref()
+                        .is_some_and(|(_, _, statement)| statement == id)
+            }
+        };
+        if is_meant { change.factor } else { 1.0 }
+    });
+    factors.product()
+}
+
+fn hold_factor(class: &str, lock: &str, changes: &[WhatIf]) -> f64 {
+    let factors = changes.iter().map(|change| match &change.what {
+        Changed::Hold(name) if is_called(class, lock, name) => change.factor,
+        _ => 1.0,
+    });
+    factors.product()
+}
+
+/// Where something that grows reaches a value; the bound where it does not.
+fn search(bounds: [f64; 2], wanted: f64, of: impl Fn(f64) -> f64) -> f64 {
+    let [mut low, mut high] = bounds;
+    if of(low) >= wanted {
+        return low;
+    }
+    if of(high) <= wanted {
+        return high;
+    }
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if of(middle) < wanted {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high)
+}

@@ -1,0 +1,211 @@
+//! What if something took another time: loads whose throughput can be told with pencil and paper.
+
+use dbtime_model::recording::Meta;
+use dbtime_model::{
+    ActivityRow, CauseKind, CauseRow, CounterRow, Rows, SessionId, SessionState, State, counter,
+};
+use dbtime_report::{Filter, Prediction, Source, WhatIfOptions, WhatIfReport, json, text, what_if};
+
+use crate::hand_made::waits::{SECOND, activity, cause, link};
+use crate::hand_made::{row, session};
+
+const SECONDS: i64 = 12;
+const MS: u64 = 1_000_000;
+const SLEEP: (&str, &str) = ("Timeout", "PgSleep");
+
+fn meta() -> Meta {
+    let mut meta = Meta {
+        schema: "1.12".into(),
+        start_us: 0,
+        end_us: (SECONDS + 1) * SECOND,
+        ..Meta::default()
+    };
+    meta.collector.engine = "bpf".into();
+    meta.host.cpus = 2;
+    meta
+}
+
+fn transactions(second: i64, client: u64, value: i64) -> CounterRow {
+    CounterRow {
+        time: second * SECOND,
+        session: SessionId(client),
+        source: counter::SESSION_MEMORY.into(),
+        name: counter::TRANSACTIONS.into(),
+        value,
+        ..CounterRow::default()
+    }
+}
+
+/// Clients of which each does this in every second, in so many transactions.
+fn load(clients: u64, each: i64, does: impl Fn(i64, u64) -> (Vec<ActivityRow>, Vec<CauseRow>)) -> Rows {
+    let mut rows = Rows::default();
+    for client in 1..=clients {
+        rows.sessions
+            .push(session(client, 100 + client as u32, "client backend", "u", "d"));
+        for second in 0..=SECONDS {
+            rows.counters
+                .push(transactions(second, client, if second == 0 { 0 } else { each }));
+            // The first row says from when on it is counted.
+            if second == 0 {
+                continue;
+            }
+            let (activity, causes) = does(second, client);
+            rows.activity.extend(activity);
+            rows.causes.extend(causes);
+        }
+    }
+    rows
+}
+
+fn asked(rows: Rows, change: &str) -> WhatIfReport {
+    let options = WhatIfOptions {
+        filter: Filter::default(),
+        changes: vec![change.parse().expect("it is right")],
+    };
+    what_if(&Source::memory(meta(), rows), &options).expect("nothing is wrong")
+}
+
+fn said(rows: Rows, change: &str) -> Prediction {
+    let report = asked(rows, change);
+    let text = text::render_what_if(&report, 100);
+    assert!(text.contains(&format!("What if {change}?")), "{text}");
+    report.answer.unwrap_or_else(|why| panic!("{change}: {why}"))
+}
+
+fn cannot_say(rows: Rows, change: &str) -> String {
+    let report = asked(rows, change);
+    assert!(text::render_what_if(&report, 100).contains("Cannot say"));
+    assert!(json::render_what_if(&report).contains("\"prediction\": null"));
+    report.answer.expect_err("nobody can tell")
+}
+
+#[track_caller]
+fn close(found: f64, truth: f64) {
+    assert!((found / truth - 1.0).abs() < 0.03, "{found} is not {truth}");
+}
+
+/// Four clients that never think; each has the lock for 10 ms, which it sleeps, and waits 30 ms for the other three.
+fn in_line() -> Rows {
+    load(4, 25, |second, client| {
+        let sampled = |wait, ms: u64| ActivityRow {
+            samples: ms / 10,
+            ..activity(second, client, wait, State::Sleep, ms * MS)
+        };
+        let activity = vec![sampled(SLEEP, 250), sampled(("Lock", "transactionid"), 750)];
+        let holder = link(client % 4 + 1, SLEEP, State::Sleep, SessionState::Active);
+        let cause = CauseRow {
+            wait_event: "transactionid".into(),
+            ..cause(second, client, 75, CauseKind::Timer, vec![holder])
+        };
+        (activity, vec![cause])
+    })
+}
+
+/// Two clients: of 20 ms they think 10, sleep 6 and compute 4 (in statement 7).
+fn alone() -> Rows {
+    load(2, 50, |second, client| {
+        let at = |row: ActivityRow| ActivityRow {
+            time: second * SECOND,
+            ..row
+        };
+        let computes = ActivityRow {
+            statement: 7,
+            ..row(client, ("CPU", "CPU", false), State::User, 200)
+        };
+        let thinks = row(client, ("Client", "ClientRead", true), State::Sleep, 500);
+        let sleeps = row(client, (SLEEP.0, SLEEP.1, false), State::Sleep, 300);
+        ([computes, thinks, sleeps].map(at).into(), vec![])
+    })
+}
+
+#[test]
+fn whoever_never_thinks_has_twice_as_much_of_a_lock_that_is_held_for_half_as_long() {
+    let of = said(in_line(), "hold:transactionid=0.5");
+    close(of.now.transactions_per_s, 100.0);
+    close(of.now.db_time_per_transaction_s, 0.040);
+    close(of.now.aas, 4.0);
+    close(of.predicted.transactions_per_s, 200.0);
+    close(of.predicted.db_time_per_transaction_s, 0.020);
+    close(of.predicted.aas, 4.0);
+    assert!(
+        of.low.transactions_per_s <= 200.0 && of.high.transactions_per_s >= 200.0,
+        "{of:?}"
+    );
+    // What is done in the meantime is what it is held for.
+    let of = said(in_line(), "event:Timeout:PgSleep=0.5");
+    close(of.predicted.transactions_per_s, 200.0);
+}
+
+#[test]
+fn what_nobody_waits_for_is_taken_off_the_transaction() {
+    // 10 + 6 + 4 ms: 50 a second each.
+    let of = said(alone(), "event:PgSleep=0");
+    close(of.now.transactions_per_s, 100.0);
+    close(of.predicted.transactions_per_s, 2.0 / 0.014);
+    close(of.predicted.db_time_per_transaction_s, 0.004);
+    let of = said(alone(), "query:7=0.5");
+    close(of.predicted.transactions_per_s, 2.0 / 0.018);
+    close(of.predicted.db_time_per_transaction_s, 0.008);
+    let of = said(alone(), "query:7=1");
+    close(of.predicted.transactions_per_s, 100.0);
+}
+
+#[test]
+fn twice_the_work_is_more_than_the_cpus_can_do() {
+    // Ten times 4 ms by two clients on two CPUs fits: 10 + 6 + 40 ms.
+    close(
+        said(alone(), "query:7=10").predicted.transactions_per_s,
+        2.0 / 0.056,
+    );
+}
+
+#[test]
+fn what_the_recording_does_not_carry_nobody_says() {
+    for (rows, change, why) in [
+        (
+            alone(),
+            "hold:transactionid=0.5",
+            "nobody waited for or held transactionid",
+        ),
+        (alone(), "event:IO:WALSync=0.5", "there are Timeout:PgSleep, CPU"),
+        (alone(), "query:8=0", "there are 7"),
+        (
+            in_line(),
+            "event:Lock:transactionid=0.5",
+            "ask for hold:transactionid",
+        ),
+        (in_line(), "hold:tuple=0.5", "ask for hold:transactionid"),
+        (
+            Rows {
+                counters: vec![],
+                ..alone()
+            },
+            "query:7=0",
+            "no transactions were counted",
+        ),
+    ] {
+        let said = cannot_say(rows, change);
+        assert!(said.contains(why), "{change}: {said}");
+    }
+    // A session in the way that has no transactions.
+    let mut strange = in_line();
+    for row in &mut strange.causes {
+        row.chain[0].session = SessionId(9);
+    }
+    let said = cannot_say(strange, "hold:transactionid=0.5");
+    assert!(said.contains("whose transactions are not counted"), "{said}");
+    // Half of the time nothing went on.
+    let mut ends = alone();
+    ends.counters
+        .retain(|row| row.time <= 8 * SECOND || row.session.0 == 1);
+    for row in &mut ends.counters {
+        if row.time > 6 * SECOND {
+            row.value = 1;
+        }
+    }
+    let said = cannot_say(ends, "query:7=0");
+    assert!(
+        said.contains("came or went") || said.contains("not the same all the time"),
+        "{said}"
+    );
+}

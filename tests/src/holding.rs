@@ -1,0 +1,46 @@
+//! A server with a function that holds one of its internal locks.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use dbtime::throwaway::{Cluster, Options};
+
+use crate::Server;
+
+/// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock.
+///
+/// # Panics
+/// When it cannot be built.
+#[track_caller]
+pub fn server_with_hold(server: &Server, options: Options) -> Cluster {
+    let cluster = server.start(options);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hold_lock.c");
+    let library = cluster.data_dir().join("hold_lock.so");
+    let built = Command::new("cc")
+        .args([
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-fno-omit-frame-pointer",
+            "-Wl,-z,lazy",
+        ])
+        .arg(format!("-DPG={}", server.major))
+        .arg("-o")
+        .args([&library, &source])
+        .status();
+    assert!(
+        built.is_ok_and(|status| status.success()),
+        "{source:?} can be built"
+    );
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&library, all).expect("it is ours");
+    cluster
+        .psql(&format!(
+            "CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 \
+             AS '{}', 'hold_lock' LANGUAGE C STRICT",
+            library.display()
+        ))
+        .unwrap_or_else(|e| panic!("{}: {e:#}", server.name));
+    cluster
+}
