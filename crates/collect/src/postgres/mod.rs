@@ -10,6 +10,7 @@ mod query_ids;
 mod replication;
 pub(crate) mod server;
 mod standby;
+mod statement_counts;
 pub(crate) mod statistics;
 pub(crate) mod title;
 pub(crate) mod titles;
