@@ -27,8 +27,6 @@ const MOST_STATEMENTS: usize = 200;
 const MOST_ENTRIES: usize = 50_000;
 /// Columns of an entry; PostgreSQL 18 has some fifty.
 const MOST_COLUMNS: usize = 100;
-/// Databases in which the extension is looked for.
-const MOST_DATABASES: usize = 50;
 /// As long as it is looked for.
 const FOUND_WITHIN: Duration = Duration::from_secs(4);
 /// An answer may take this part of the time, so that many entries cost no server more than 2 % of a CPU.
@@ -38,9 +36,9 @@ const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Whether the library is loaded: settings of one that is not are not listed, whatever the server's files say.
 const IS_LOADED: &str = "SELECT count(*) > 0 FROM pg_settings WHERE name = 'pg_stat_statements.max'";
-/// Other databases that this user may connect to.
+/// Other databases that this user may connect to: as many as the extension is looked for in.
 const DATABASES: &str = "SELECT datname::text FROM pg_database WHERE datallowconn AND datname <> current_database() \
-     AND has_database_privilege(oid, 'CONNECT') ORDER BY datistemplate, oid LIMIT 51";
+     AND has_database_privilege(oid, 'CONNECT') ORDER BY datistemplate, oid LIMIT 50";
 /// The functions of the extension in this database, and what they return. Only what belongs to the extension counts: others may
 /// have called a function of their own like that.
 const FUNCTIONS: &str = "SELECT p.proname::text, quote_ident(n.nspname), a.name, a.type \
