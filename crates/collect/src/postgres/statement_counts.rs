@@ -518,11 +518,11 @@ impl StatementCounts {
     }
 }
 
+/// The extension in another database, and how it is reached there.
+type Elsewhere = (Found, (Config, Client));
+
 /// The extension in one of the other databases, and a connection there.
-fn elsewhere(
-    client: &mut Client,
-    config: &Config,
-) -> Result<Option<(Found, (Config, Client))>, postgres::Error> {
+fn elsewhere(client: &mut Client, config: &Config) -> Result<Option<Elsewhere>, postgres::Error> {
     let give_up_ns = monotonic_ns() + FOUND_WITHIN.as_nanos() as u64;
     for row in &client.query_typed(DATABASES, &[])? {
         if monotonic_ns() > give_up_ns {
