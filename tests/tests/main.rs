@@ -48,6 +48,7 @@ mod session_states;
 mod short_sessions;
 mod snap;
 mod stacks;
+mod statement_counts;
 mod system_calls;
 mod throwaway;
 mod timeline;

@@ -1310,6 +1310,7 @@ impl Collector {
                 self.rows.counters.extend(session.map(|session| CounterRow {
                     time,
                     session,
+                    statement: growth.statement,
                     source: counter::SERVER_STATISTICS.to_string(),
                     name: growth.name,
                     value: growth.value,

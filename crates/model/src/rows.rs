@@ -394,6 +394,25 @@ pub mod counter {
     /// Source of what PostgreSQL counts itself, by the names of its views: of no session in particular where it counts for the whole
     /// server.
     pub const SERVER_STATISTICS: &str = "PostgreSQL, statistics";
+    /// What pg_stat_statements says of statements; the source is [`SERVER_STATISTICS`]. Of no session, for it counts for the whole
+    /// server. Names are those of its columns, times with `_ns` behind them. Since 1.12.
+    pub mod statement_counts {
+        /// What names begin with; the statement 0 stands for all that are not told one by one.
+        pub const PREFIX: &str = "pg_stat_statements.";
+        /// What names begin with where the statement ran inside of another one, whose numbers have these in them.
+        pub const NESTED: &str = "pg_stat_statements.nested.";
+        /// Executions that ended.
+        pub const CALLS: &str = "pg_stat_statements.calls";
+        /// Rows that they returned or changed.
+        pub const ROWS: &str = "pg_stat_statements.rows";
+        /// How long they took.
+        pub const EXECUTION_NS: &str = "pg_stat_statements.total_exec_time_ns";
+        /// How often statements were thrown out to make room for others: what was counted of them since is missing.
+        pub const EVICTIONS: &str = "pg_stat_statements_info.dealloc";
+        /// Seconds in which what was counted, or what was counted of some statements, began anew: what was counted since the answer
+        /// before is missing. dbtime's own name.
+        pub const RESETS: &str = "pg_stat_statements_info.resets";
+    }
     /// A database's: executions of statements that clients asked for.
     pub const EXECUTIONS: &str = "executions";
     /// `kernel`: calls in a trace of the kernel that are there from begin to end.

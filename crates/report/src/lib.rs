@@ -86,6 +86,7 @@ pub mod snapshot_csv;
 mod speedscope;
 mod stack_views;
 mod stacks;
+mod statement_counts;
 mod statement_text;
 mod sums;
 mod svg;
@@ -171,6 +172,7 @@ pub use stack_views::{
     ModuleTimes, Sort, StackAnswer, StackOptions, StackReport, StackView, Work, stacks,
 };
 pub use stacks::{StackProfile, StackTime};
+pub use statement_counts::{CountedStatement, StatementCounts};
 pub use sums::{FidelityMix, Sums, percent};
 pub use system_calls::{SystemCall, SystemCalls};
 pub use timeline::{

@@ -21,6 +21,7 @@ use crate::scan::{MOST_NAMED, Period, scan};
 use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
+use crate::statement_counts::StatementCounts;
 use crate::system_calls::{SystemCalls, SystemCallsBuilder, has_system_calls};
 use crate::timeline::WidthError;
 use crate::top_sql::{NoStatements, TopSql, TopSqlBuilder};
@@ -298,8 +299,10 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     });
     scan.check(&options.filter)?;
     let mut losses = LossCounters::default();
+    let mut statement_counts = StatementCounts::default();
     let counter_problems = source.counters(|row| {
         losses.add(row);
+        statement_counts.add_counter(row, &options.filter);
         sessions.add_counter(row, &mut dimensions, &options.filter);
         if let Some(trace) = &mut trace {
             trace.add_counter(row, &mut dimensions, &options.filter);
@@ -357,7 +360,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     });
     let ledger = ledger.finish(&groups, &mut dimensions);
     let connecting = connecting.finish(scan.period, &options.filter, &dimensions);
-    let top_sql = top_sql.finish(&dimensions);
+    let top_sql = top_sql.finish(statement_counts, &dimensions);
     let sessions = sessions.finish(&mut dimensions);
     let stacks = stacks.finish(options.stacks, &dimensions);
 

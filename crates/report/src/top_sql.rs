@@ -12,6 +12,7 @@ use crate::fields;
 use crate::ledger::Section;
 use crate::load::Dimensions;
 use crate::scan::Activity;
+use crate::statement_counts::{CountedStatement, StatementCounts};
 use crate::sums::{FidelityMix, Sums};
 
 /// DB time of one statement.
@@ -45,6 +46,9 @@ pub struct StatementTime {
     pub samples: u128,
     /// How the times came to be.
     pub fidelity: Option<FidelityMix>,
+    /// What the server counted of it, whoever executed it; none where it counted nothing, or that is not known.
+    #[serde(flatten)]
+    pub counted: Option<CountedStatement>,
 }
 
 fn times<S: Serializer>(sums: &Sums, to: S) -> Result<S::Ok, S::Error> {
@@ -82,6 +86,8 @@ pub struct TopSql {
     pub statements: Vec<StatementTime>,
     /// Sum over them, nanoseconds.
     pub db_time_ns: u128,
+    /// What the server counted; empty where that is not known.
+    pub counts: StatementCounts,
 }
 
 /// Adds rows up to [`TopSql`].
@@ -122,7 +128,11 @@ impl TopSqlBuilder {
     }
 
     /// Where no statement is known: why.
-    pub(crate) fn finish(self, dimensions: &Dimensions) -> Result<TopSql, NoStatements> {
+    pub(crate) fn finish(
+        self,
+        counts: StatementCounts,
+        dimensions: &Dimensions,
+    ) -> Result<TopSql, NoStatements> {
         if self.by_statement.keys().all(|id| *id == 0) {
             return Err(match self.active_ns {
                 0 => NoStatements::NotRecorded,
@@ -150,6 +160,7 @@ impl TopSqlBuilder {
                     main_state_ns,
                     samples: of.sums.samples,
                     fidelity: of.sums.fidelity(),
+                    counted: counts.of(id),
                     sums: of.sums,
                 }
             })
@@ -158,6 +169,7 @@ impl TopSqlBuilder {
         Ok(TopSql {
             db_time_ns: statements.iter().map(|statement| statement.sums.total_ns()).sum(),
             statements,
+            counts,
         })
     }
 }

@@ -13,9 +13,9 @@ use crate::{privilege, process};
 
 /// A server that does not answer has none to give.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
-/// What every connection begins with.
-const READS_ONLY: &str =
-    "SET default_transaction_read_only = on; SET statement_timeout = '2s'; SET lock_timeout = '1s'";
+/// What every connection begins with. Whoever owns a database may have put functions of their own before the server's.
+const READS_ONLY: &str = "SET search_path = pg_catalog; SET default_transaction_read_only = on; SET statement_timeout = '2s'; \
+     SET lock_timeout = '1s'";
 
 /// To where and as whom, as libpq's keywords and values or a URL say it. What they leave open is as the server itself has it:
 /// its socket and port, the user of the operating system that it runs as, the database `postgres`. A password may also be

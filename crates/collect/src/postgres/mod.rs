@@ -11,6 +11,7 @@ mod replication;
 pub(crate) mod routines;
 pub(crate) mod server;
 mod standby;
+mod statement_counts;
 pub(crate) mod statistics;
 pub(crate) mod title;
 pub(crate) mod titles;

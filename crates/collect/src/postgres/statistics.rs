@@ -1,5 +1,5 @@
-//! What the server counts itself, asked once a second over a connection: of the whole server, and of single sessions where it counts
-//! for them (PostgreSQL 18).
+//! What the server counts itself, asked once a second over a connection: of the whole server, of single sessions where it counts
+//! for them (PostgreSQL 18), and of statements where it has pg_stat_statements.
 //!
 //! ```text
 //! thread       connects and asks, as the server's user and without any capability
@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use super::connection::{Connect, ServerUser, connected, described};
 use super::server::Server;
+use super::statement_counts::{Failed, StatementCounts};
 use crate::clock::{Clock, monotonic_ns};
 
 /// Longer than connecting and one answer may take.
@@ -61,6 +62,8 @@ const VIEWS: [(u32, &str); 7] = [
 pub(crate) struct Growth {
     /// Of which process; none: of the whole server.
     pub(crate) pid: Option<u32>,
+    /// Of which statement, by its id; 0: of none in particular.
+    pub(crate) statement: u64,
     /// View and column, and what tells its rows apart; `_ns` at the end where it is time.
     pub(crate) name: String,
     pub(crate) value: i64,
@@ -107,13 +110,17 @@ impl ServerStatistics {
             asked_ns: 0,
             known: Known::default(),
             is_away: false,
+            statements: None,
         };
         let ask_on = move || {
             let first = user.become_in_thread().and_then(|()| asking.first());
-            let is_there = first.is_ok();
+            let (first, note) = match first {
+                Ok(note) => (Ok(()), Some(note)),
+                Err(why) => (Err(why), None),
+            };
             let _ = begin.send(first);
-            if is_there {
-                asking.go_on(&is_over, &tell);
+            if let Some(note) = note {
+                asking.go_on(&is_over, &tell, note);
             }
         };
         std::thread::Builder::new()
@@ -155,45 +162,87 @@ struct Asking {
     known: Known,
     /// The last question got no answer, and that was said.
     is_away: bool,
+    /// None where there is no such thing, and that was said.
+    statements: Option<StatementCounts>,
 }
 
 impl Asking {
-    fn first(&mut self) -> Result<(), String> {
+    /// With what there is to say.
+    fn first(&mut self) -> Result<Option<String>, String> {
         let rows = self.ask()?;
         self.known.grown(&rows);
         self.asked_ns = monotonic_ns();
-        Ok(())
+        let found = self
+            .client
+            .as_mut()
+            .map(|client| StatementCounts::find(client, &self.config));
+        Ok(match found {
+            Some(Ok(statements)) => {
+                self.statements = Some(statements);
+                None
+            }
+            Some(Err(note)) => Some(note),
+            None => None,
+        })
     }
 
-    fn go_on(&mut self, is_over: &Receiver<()>, tell: &SyncSender<Told>) {
+    fn go_on(&mut self, is_over: &Receiver<()>, tell: &SyncSender<Told>, note: Option<String>) {
+        let mut told: Vec<Told> = note.into_iter().map(Told::Note).collect();
         loop {
             let now = monotonic_ns();
             let until = Duration::from_nanos(self.clock.next_second(now).saturating_sub(now));
             let is_last = is_over.recv_timeout(until) != Err(RecvTimeoutError::Timeout);
-            let told = match self.ask() {
-                Ok(rows) => {
-                    self.is_away = false;
-                    let now = monotonic_ns();
-                    let mut grown = self.known.grown(&rows);
-                    self.name_by_host(&mut grown);
-                    Some(Told::Grown(
-                        std::mem::replace(&mut self.asked_ns, now),
-                        now,
-                        grown,
-                    ))
-                }
-                Err(why) => {
-                    self.client = None;
-                    let is_said = std::mem::replace(&mut self.is_away, true);
-                    (!is_said).then(|| {
-                        Told::Note(format!("the server does not tell its statistics any longer: {why}; it is asked again every second"))
-                    })
-                }
-            };
+            told.extend(self.ask_views());
+            self.ask_statements(is_last, &mut told);
             // Where they are not taken it waits: the next answer has the growth of that time in it.
-            let is_heard = told.is_none_or(|told| tell.send(told).is_ok());
+            let is_heard = told.drain(..).all(|told| tell.send(told).is_ok());
             if is_last || !is_heard {
                 return;
+            }
+        }
+    }
+
+    fn ask_views(&mut self) -> Option<Told> {
+        match self.ask() {
+            Ok(rows) => {
+                self.is_away = false;
+                let now = monotonic_ns();
+                let mut grown = self.known.grown(&rows);
+                self.name_by_host(&mut grown);
+                let from = std::mem::replace(&mut self.asked_ns, now);
+                Some(Told::Grown(from, now, grown))
+            }
+            Err(why) => {
+                self.client = None;
+                let is_said = std::mem::replace(&mut self.is_away, true);
+                (!is_said).then(|| {
+                    Told::Note(format!(
+                        "the server does not tell its statistics any longer: {why}; it is asked again every second"
+                    ))
+                })
+            }
+        }
+    }
+
+    fn ask_statements(&mut self, is_last: bool, told: &mut Vec<Told>) {
+        let (Some(client), Some(statements)) = (&mut self.client, &mut self.statements) else {
+            return;
+        };
+        if !is_last && !statements.is_due() {
+            return;
+        }
+        match statements.grown(client) {
+            Ok(grown) => {
+                told.push(Told::Grown(grown.from_ns, grown.to_ns, grown.growths));
+                told.extend(grown.notes.into_iter().map(Told::Note));
+            }
+            // The views are asked next, and tell.
+            Err(Failed::Gone) => {}
+            Err(Failed::Refused(why)) => {
+                self.statements = None;
+                told.push(Told::Note(format!(
+                    "what the server counts of single statements is not known any longer: {why}"
+                )));
             }
         }
     }
@@ -285,7 +334,12 @@ impl Known {
         }
         let mut grown: Vec<Growth> = sums
             .into_iter()
-            .map(|((pid, name), value)| Growth { pid, name, value })
+            .map(|((pid, name), value)| Growth {
+                pid,
+                statement: 0,
+                name,
+                value,
+            })
             .collect();
         grown.sort_by(|a, b| (a.pid, &a.name).cmp(&(b.pid, &b.name)));
         grown
@@ -311,8 +365,12 @@ mod tests {
     }
 
     fn growth(pid: Option<u32>, name: &str, value: i64) -> Growth {
-        let name = name.to_string();
-        Growth { pid, name, value }
+        Growth {
+            pid,
+            statement: 0,
+            name: name.to_string(),
+            value,
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::fields;
 use crate::function::Function;
 use crate::histogram::Histogram;
 use crate::scan::Period;
+use crate::statement_counts::CountedStatement;
 use crate::sums::FidelityMix;
 use crate::work::WorkUnit;
 
@@ -96,6 +97,10 @@ pub struct StatementChange {
     pub text: Option<String>,
     /// Where: cells of its own ledger, the largest difference first. They sum to `change`; none of them has a verdict.
     pub cells: Vec<Change>,
+    /// What the server counted of it on both sides, whoever executed it; none where it counted nothing, or that is not known.
+    pub counted: [Option<CountedStatement>; 2],
+    /// Of that, calls by what the times are divided by.
+    pub calls_per_unit: [Option<f64>; 2],
 }
 
 /// Differences by statement.
@@ -103,6 +108,10 @@ pub struct StatementChange {
 pub struct Statements {
     /// By what they are divided: transactions where both sides counted them, else as everything is.
     pub per: WorkUnit,
+    /// Both sides know what the server counted.
+    pub are_counted: bool,
+    /// Of a side some of that is missing: there was at least as much.
+    pub are_at_least: bool,
     /// What changed most and how, in a sentence; empty when none of them changed by more than noise.
     pub sentence: String,
     /// DB time.

@@ -77,7 +77,7 @@ fn compared([good, bad]: [f64; 2]) -> String {
 }
 
 /// Three digits, as far as there are any.
-pub(super) fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.1}"),

@@ -34,6 +34,7 @@ use crate::work::WorkUnit;
 pub(crate) use causes::{grown_first, largest_first};
 use changes::Changes;
 pub(crate) use conclusion::amount;
+pub(crate) use headline::rate;
 use noise::{FEWEST_SLICES, LEVEL, Measure, RESAMPLES};
 use side::Side;
 

@@ -16,6 +16,7 @@ use crate::load::{Dimensions, Source};
 use crate::numbered::Numbered;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
+use crate::statement_counts::StatementCounts;
 use crate::sums::FidelityMix;
 use crate::sums::Sums;
 use crate::work::{CountedWork, WorkUnit};
@@ -115,6 +116,8 @@ pub(super) struct Side {
     pub(super) fidelity: Option<FidelityMix>,
     pub(super) has_stacks: bool,
     pub(super) work: CountedWork,
+    /// What the server counted of statements.
+    pub(super) counts: StatementCounts,
     /// Transactions are those that were read from the sessions' memory: not of the first moments, nor of short sessions.
     pub(super) has_transactions_of_memory: bool,
     pub(super) problems: Vec<String>,
@@ -133,7 +136,9 @@ impl Side {
         // From which second on the transactions of a session are counted.
         let mut counted: HashMap<SessionId, i64> = HashMap::new();
         let mut has_transactions_of_memory = false;
+        let mut counts = StatementCounts::default();
         let counter_problems = source.counters(|row| {
+            counts.add_counter(row, filter);
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_counter(row);
                 if row.name == counter::TRANSACTIONS {
@@ -259,6 +264,7 @@ impl Side {
             fidelity: sums.fidelity(),
             has_stacks,
             work,
+            counts,
             has_transactions_of_memory,
             problems: problems.into_iter().map(|problem| problem.0).collect(),
         })

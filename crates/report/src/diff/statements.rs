@@ -1,8 +1,8 @@
 //! Which statement changed, and into which waits and states its time went.
 //!
 //! Divided by transactions where both sides counted them, however the rest is divided: in a closed loop a statement that became
-//! slower takes as much of each second as it did. Executions of single statements nobody counts. The differences of all
-//! statements, and of what belongs to none, sum to that of DB time. They have a test of their own, of the same kind.
+//! slower takes as much of each second as it did. Where the server counted executions of single statements they stand beside it. The
+//! differences of all statements, and of what belongs to none, sum to that of DB time. They have a test of their own, of the same kind.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,15 @@ pub(super) fn compare(
                 .map(|((wait, state), pair)| changes.change(Place::Cell(wait, state), &pair, None, per))
                 .collect();
             sort(&mut cells, |cell| cell);
+            let counted = [0, 1].map(|n| sides[n].counts.of(id));
+            let calls = |n: usize| {
+                counted[n]
+                    .filter(|_| per.work[n] > 0.0)
+                    .map(|of| of.calls as f64 / per.work[n])
+            };
             StatementChange {
+                counted,
+                calls_per_unit: [calls(0), calls(1)],
                 change: changes.change(Place::Statement(id), &both.all, None, per),
                 sql_id: known(&|side| side.dimensions.sql_id(id).map(str::to_string)),
                 text: known(&|side| side.dimensions.statement(id).map(str::to_string)),
@@ -106,6 +114,8 @@ pub(super) fn compare(
     sort(&mut answer, |statement| &statement.change);
     Some(Statements {
         per: per.unit,
+        are_counted: sides.iter().all(|side| !side.counts.is_empty()),
+        are_at_least: sides.iter().any(|side| side.counts.are_at_least()),
         sentence: named(&answer, per.unit),
         total: changes.total(per),
         changes: answer,

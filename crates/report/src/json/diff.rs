@@ -8,6 +8,7 @@ use super::diff_causes::CausesJson;
 use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange};
 use crate::function::Function;
 use crate::group::known_query_id;
+use crate::statement_counts::CountedStatement;
 use crate::work::WorkUnit;
 
 #[derive(Serialize)]
@@ -71,6 +72,11 @@ struct StatementJson<'a> {
     text: Option<&'a str>,
     #[serde(flatten)]
     change: &'a Change,
+    /// What the server counted of it, whoever executed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    good_counted: Option<CountedStatement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bad_counted: Option<CountedStatement>,
     /// By wait event and state; without verdicts.
     cells: Vec<CellJson<'a>>,
 }
@@ -169,6 +175,8 @@ impl<'a> From<&'a StatementChange> for StatementJson<'a> {
             sql_id: statement.sql_id.as_deref(),
             text: statement.text.as_deref(),
             change: &statement.change,
+            good_counted: statement.counted[0],
+            bad_counted: statement.counted[1],
             cells: statement.cells.iter().map(CellJson::from).collect(),
         }
     }

@@ -18,6 +18,7 @@ use crate::saturation::Saturation;
 use crate::sched::Sched;
 use crate::sessions::SessionTime;
 use crate::stacks::StackTime;
+use crate::statement_counts::{CountedStatement, StatementCounts};
 use crate::sums::FidelityMix;
 use crate::system_calls::SystemCalls;
 use crate::top_sql::StatementTime;
@@ -46,6 +47,9 @@ pub(super) struct Document<'a> {
     /// DB time by statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     statements: Option<&'a [StatementTime]>,
+    /// What the server counted of statements, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    statement_counts: Option<StatementCountsJson>,
     sessions: &'a [SessionTime],
     stacks: &'a [StackTime],
     other_stacks: usize,
@@ -62,6 +66,33 @@ pub(super) struct Document<'a> {
     /// How much of it is the tool that recorded it, by a calibration of the host.
     cost_of_looking: Option<&'a CostOfLooking>,
     quality: &'a Quality,
+}
+
+/// Of the whole server; in `statements` what is known of each.
+#[derive(Serialize)]
+struct StatementCountsJson {
+    source: &'static str,
+    #[serde(flatten)]
+    all: CountedStatement,
+    /// Of these, what is not known by statement.
+    of_unknown: CountedStatement,
+    /// Some is missing, or not known by statement: of each statement there was at least as much.
+    at_least: bool,
+    evictions: i64,
+    resets: i64,
+}
+
+impl StatementCountsJson {
+    fn of(counts: &StatementCounts) -> Option<StatementCountsJson> {
+        (!counts.is_empty()).then(|| StatementCountsJson {
+            source: "pg_stat_statements",
+            all: counts.all(),
+            of_unknown: counts.of_unknown(),
+            at_least: counts.are_at_least(),
+            evictions: counts.evictions(),
+            resets: counts.resets(),
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -130,6 +161,11 @@ impl<'a> From<&'a Report> for Document<'a> {
                 .collect(),
             database_view: &report.database_view,
             statements: report.top_sql.as_ref().ok().map(|top| &*top.statements),
+            statement_counts: report
+                .top_sql
+                .as_ref()
+                .ok()
+                .and_then(|top| StatementCountsJson::of(&top.counts)),
             sessions: &report.sessions.0,
             stacks: &report.stacks.top,
             other_stacks: report.stacks.others,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Head;
 use crate::database_view::DatabaseView;
+use crate::group::known_query_id;
 use crate::ledger::{Ledger, Rest};
 use crate::snapshot::{LineUnit, SessionSnapshot, Snapshot, SnapshotLine};
 
@@ -50,6 +51,9 @@ struct ViewJson<'a> {
 struct LineJson<'a> {
     r#type: &'static str,
     name: &'a str,
+    /// Of which statement, as PostgreSQL prints it; missing where it is of none, or of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<String>,
     /// In `unit`: `ns`, or what the name says.
     growth: i128,
     unit: Option<&'static str>,
@@ -133,6 +137,7 @@ impl<'a> LineJson<'a> {
         LineJson {
             r#type: line.kind.as_str(),
             name: &line.name,
+            query: line.statement.and_then(known_query_id),
             growth: line.growth,
             unit: (line.unit == LineUnit::Nanoseconds).then_some("ns"),
             per_second: line.per_second(elapsed_ns),

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use dbtime_model::counter::{self, snapper, task};
+use dbtime_model::counter::{self, snapper, statement_counts, task};
 use dbtime_model::latency::kind;
 use dbtime_model::{
     BackendType, CounterRow, HeldLockRow, LatencyRow, Session, SessionId, State, StateGroup, Wait, WaitKind,
@@ -11,6 +11,7 @@ use dbtime_model::{
 
 use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose};
 use crate::database_view::DatabaseViewBuilder;
+use crate::group::query_id;
 use crate::ledger::Section;
 use crate::scan::{Activity, Period};
 use crate::sums::{Sums, percent};
@@ -46,6 +47,8 @@ struct Sessional {
     /// How many ended, and how long they were.
     ended_waits: HashMap<String, (u64, u64)>,
     stats: BTreeMap<String, i128>,
+    /// What is counted of single statements, by whose it is and what.
+    statements: BTreeMap<(u64, String), i128>,
     latches: BTreeMap<String, u128>,
     /// What the file of Snapper says; time in nanoseconds.
     told_elapsed_ns: u128,
@@ -134,7 +137,13 @@ impl<'o> Builder<'o> {
         if row.source == counter::SERVER_STATISTICS && row.session == SessionId::RECORDER {
             sessional.is_meant = is_alone && is_of_all;
         }
-        *sessional.stats.entry(row.name.clone()).or_default() += value;
+        match row.name.strip_prefix(statement_counts::PREFIX) {
+            Some(what) if row.source == counter::SERVER_STATISTICS => {
+                let of = (row.statement, what.to_string());
+                *sessional.statements.entry(of).or_default() += value;
+            }
+            _ => *sessional.stats.entry(row.name.clone()).or_default() += value,
+        }
     }
 
     pub(super) fn add_latency(&mut self, row: &LatencyRow, session: &Session) {
@@ -205,6 +214,16 @@ impl Sessional {
         };
         let stats = self.stats.iter().filter(|(_, growth)| **growth != 0);
         let mut lines: Vec<SnapshotLine> = stats.map(|(name, growth)| self.stat(name, *growth)).collect();
+        lines.extend(self.statements.iter().map(|((id, what), growth)| {
+            let of = match id {
+                0 => "other statements".to_string(),
+                id => query_id(*id),
+            };
+            SnapshotLine {
+                statement: Some(*id),
+                ..self.stat(&format!("{}{of}.{what}", statement_counts::PREFIX), *growth)
+            }
+        }));
         let (active, elapsed_ns);
         if self.is_told {
             active = self
@@ -287,6 +306,7 @@ impl Sessional {
         SnapshotLine {
             kind: LineKind::Stat,
             name: name.to_string(),
+            statement: None,
             growth,
             unit,
             waits: None,
@@ -300,6 +320,7 @@ impl Sessional {
         let line = |kind, name: &String, ns: i128, waits| SnapshotLine {
             kind,
             name: name.clone(),
+            statement: None,
             growth: ns,
             unit: LineUnit::Nanoseconds,
             waits,
@@ -335,6 +356,7 @@ fn time(kind: LineKind, name: String, ns: u128) -> SnapshotLine {
     SnapshotLine {
         kind,
         name,
+        statement: None,
         growth: ns.try_into().unwrap_or(i128::MAX),
         unit: LineUnit::Nanoseconds,
         waits: None,

@@ -205,6 +205,7 @@ mod tests {
             line: SnapshotLine {
                 kind,
                 name: name.to_string(),
+                statement: None,
                 growth: delta.parse::<i128>().ok()? * factor,
                 unit,
                 waits: waits_in_it,

@@ -125,6 +125,8 @@ pub struct SnapshotLine {
     pub kind: LineKind,
     /// Which.
     pub name: String,
+    /// Of which statement, where it is of one.
+    pub statement: Option<u64>,
     /// By how much. A level (of memory, of open cursors) may fall.
     pub growth: i128,
     /// What of.

@@ -2,7 +2,7 @@
 
 use super::diff_causes;
 use super::page::{Page, Table};
-use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
+use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount, rate};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
 use crate::statement_text::cell;
@@ -237,6 +237,9 @@ fn statements(diff: &Diff, page: &mut Page) {
         return;
     }
     let counted = match unit {
+        WorkUnit::Transaction if unit != diff.unit && statements.are_counted => {
+            ", all of them, as they were counted in the sessions' memory"
+        }
         WorkUnit::Transaction if unit != diff.unit => {
             ", all of them, as they were counted in the sessions' memory: executions of single statements are not counted"
         }
@@ -245,10 +248,11 @@ fn statements(diff: &Diff, page: &mut Page) {
     page.heading(&format!(
         "Statements (per {unit}{counted}; the largest difference first)"
     ));
-    let mut table = Table::new(
-        &["query", "statement", "most of the difference in"],
-        &["GOOD", "BAD", "difference", "% of DB time", "significant"],
-    );
+    let mut heads = vec!["GOOD", "BAD", "difference", "% of DB time", "significant"];
+    if statements.are_counted {
+        heads.extend(["calls GOOD", "calls BAD"]);
+    }
+    let mut table = Table::new(&["query", "statement", "most of the difference in"], &heads);
     let numbers = |change: &Change| {
         [
             if_any(change.per_unit[0], unit),
@@ -267,14 +271,31 @@ fn statements(diff: &Diff, page: &mut Page) {
         let mut cells = vec![id, text, most(statement)];
         cells.extend(numbers(change));
         cells.push(verdict(change.verdict));
+        if statements.are_counted {
+            let least = if statements.are_at_least { ">=" } else { "" };
+            let calls = |of: Option<f64>| {
+                of.map_or_else(|| "~".to_string(), |calls| format!("{least}{}", rate(calls)))
+            };
+            cells.extend(statement.calls_per_unit.map(calls));
+        }
         table.row(cells);
     }
     table.rule();
     let mut cells = vec!["DB time".to_string(), String::new(), String::new()];
     cells.extend(numbers(&statements.total));
-    cells.push(String::new());
+    cells.resize(3 + heads.len(), String::new());
     table.row(cells);
     page.table(&table);
+    if statements.are_counted {
+        page.paragraph(&format!(
+            "Calls (per {unit}): pg_stat_statements, which counts executions of the whole server when they end; ~ = it counted none{}.",
+            if statements.are_at_least {
+                "; >= there may have been more: it was reset, threw statements out, or counted some without saying which"
+            } else {
+                ""
+            }
+        ));
+    }
 }
 
 /// The cell in which the difference goes furthest in the direction of the whole.

@@ -1,5 +1,8 @@
 //! A snapshot of sessions, in the manner of Snapper.
 
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
 use dbtime_model::recording::{Clock, Meta};
 use dbtime_model::{Session, SessionId};
 
@@ -15,6 +18,8 @@ use crate::sums::percent as percent_of;
 
 /// Lines of average active sessions.
 const MOST_ACTIVE: usize = 15;
+/// Statements whose counts are shown: those with the most time.
+const STATEMENTS: usize = 5;
 
 pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize, page: &mut Page) {
     let (meta, period) = (&snapshot.meta, snapshot.period);
@@ -95,7 +100,11 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, 
         if n > 0 {
             table.rule();
         }
+        let left_out = statements_with_less_time(one);
         for line in &one.lines {
+            if line.statement.is_some_and(|id| left_out.contains(&id)) {
+                continue;
+            }
             let mut cells = vec![
                 name(&one.session, meta),
                 whose(&one.session),
@@ -107,6 +116,30 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, 
         }
     }
     page.table(&table);
+    let left_out: usize = sessions
+        .iter()
+        .map(|one| statements_with_less_time(one).len())
+        .sum();
+    if left_out > 0 {
+        page.line(&format!(
+            "{} with less time not shown ('--format csv' has all).",
+            counted(left_out, "other statement")
+        ));
+    }
+}
+
+/// Of the statements of which something was counted.
+fn statements_with_less_time(one: &SessionSnapshot) -> HashSet<u64> {
+    let mut times: HashMap<u64, i128> = HashMap::new();
+    for line in &one.lines {
+        if let Some(id) = line.statement.filter(|id| *id != 0) {
+            let is_time = line.name.ends_with(".total_exec_time");
+            *times.entry(id).or_default() += if is_time { line.growth } else { 0 };
+        }
+    }
+    let mut times: Vec<(u64, i128)> = times.into_iter().collect();
+    times.sort_unstable_by_key(|(id, ns)| (Reverse(*ns), *id));
+    times.into_iter().skip(STATEMENTS).map(|(id, _)| id).collect()
 }
 
 /// What is counted for no session in particular.

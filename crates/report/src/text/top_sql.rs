@@ -2,8 +2,9 @@
 
 use super::page::{Page, Table, percent};
 use crate::group::query_id;
-use crate::number::{Amounts, counted};
+use crate::number::{Amounts, counted, duration};
 use crate::report::Report;
+use crate::statement_counts::{CountedStatement, StatementCounts};
 use crate::statement_text::cell;
 use crate::sums::Sums;
 use crate::sums::percent as percent_of;
@@ -35,10 +36,12 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         true => "fingerprint",
         false => "query",
     };
-    let mut table = Table::new(
-        &[id_is, "statement", "main wait"],
-        &["DB time", "%", "AAS", "on CPU", "disk"],
-    );
+    let counts = &top.counts;
+    let mut heads = vec!["DB time", "%", "AAS", "on CPU", "disk"];
+    if !counts.is_empty() {
+        heads.extend(["calls", "rows", "per call"]);
+    }
+    let mut table = Table::new(&[id_is, "statement", "main wait"], &heads);
     let elapsed = report.elapsed_ns();
     let numbers = |sums: &Sums| {
         let aas = (elapsed > 0).then(|| sums.total_ns() as f64 / elapsed as f64);
@@ -57,6 +60,9 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         let text = cell(statement.id, statement.text.as_deref(), TEXT);
         let mut cells = vec![id(statement), text, format!("{wait} {share} %")];
         cells.extend(numbers(&statement.sums));
+        if !counts.is_empty() {
+            cells.extend(counted_cells(statement.counted, counts.are_at_least()));
+        }
         table.row(cells);
     }
     if !rest.is_empty() {
@@ -65,9 +71,58 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         table.rule();
         let mut cells = vec![String::new(), counted(rest.len(), "other"), String::new()];
         cells.extend(numbers(&sums));
+        cells.resize(3 + heads.len(), String::new());
         table.row(cells);
     }
     page.table(&table);
+    if !counts.is_empty() {
+        page.paragraph(&told_of(counts));
+    }
+}
+
+/// Calls, rows and time per call; `~` where the server counted nothing.
+fn counted_cells(of: Option<CountedStatement>, are_at_least: bool) -> [String; 3] {
+    let Some(of) = of else {
+        return std::array::from_fn(|_| "~".to_string());
+    };
+    let number = |number: u128| match are_at_least {
+        true => format!(">={number}"),
+        false => number.to_string(),
+    };
+    let average = of.average_ns().map_or_else(|| "~".to_string(), duration);
+    [number(of.calls), number(of.rows), average]
+}
+
+/// Where calls and rows come from, and what is missing.
+fn told_of(counts: &StatementCounts) -> String {
+    let mut text = format!(
+        "Calls, rows and time per call: pg_stat_statements, which counts executions of the whole server when they end (in all {}); \
+         ~ = it counted none.",
+        counted(counts.all().calls, "call")
+    );
+    let unknown = counts.of_unknown().calls;
+    let missing = [
+        (
+            unknown > 0,
+            format!(
+                "of {} it is not known which statements they were",
+                counted(unknown, "call")
+            ),
+        ),
+        (
+            counts.evictions() > 0,
+            "it threw statements out to make room for others".to_string(),
+        ),
+        (counts.resets() > 0, "it was reset".to_string()),
+    ];
+    let missing: Vec<String> = missing
+        .into_iter()
+        .filter_map(|(is_so, why)| is_so.then_some(why))
+        .collect();
+    if !missing.is_empty() {
+        text += &format!(" There may have been more (>=): {}.", missing.join(", and "));
+    }
+    text
 }
 
 fn id(statement: &StatementTime) -> String {
