@@ -41,6 +41,7 @@ mod proc_collector;
 mod reads;
 mod replication;
 mod rotation;
+mod routines;
 mod safety;
 mod sched;
 mod server_statistics;
