@@ -41,6 +41,9 @@ enum Command {
         /// Seconds of each
         #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u32).range(10..))]
         seconds: u32,
+        /// This load only
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Make a fleet's days from recordings and put them into a store
     Make(MakeArguments),
@@ -98,7 +101,11 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let text = match &arguments.command {
-        Command::Record { directory, seconds } => lab::record(directory, *seconds)?,
+        Command::Record {
+            directory,
+            seconds,
+            only,
+        } => lab::record(directory, *seconds, only.as_deref())?,
         Command::Make(arguments) => make::make(arguments)?.to_string(),
         Command::Sizes { store } => sizes::table(store)?,
     };
