@@ -75,8 +75,13 @@ impl Host {
             return true;
         };
         // Who works for another one is there when that one is.
-        let pid = if row.leader_pid == 0 { row.pid } else { row.leader_pid };
-        let of_a_client = ["client backend", "parallel worker", "unknown"].contains(&row.backend_type.as_str());
+        let pid = if row.leader_pid == 0 {
+            row.pid
+        } else {
+            row.leader_pid
+        };
+        let of_a_client =
+            ["client backend", "parallel worker", "unknown"].contains(&row.backend_type.as_str());
         let drawn = hash(&[self.seed, shape as u64, u64::from(pid)]) as f64 / u64::MAX as f64;
         !of_a_client || drawn < self.share
     }

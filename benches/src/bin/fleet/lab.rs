@@ -49,7 +49,14 @@ pub(crate) fn record(directory: &Path, seconds: u32, only: Option<&str>) -> Resu
     let cluster = Cluster::start(&options)?;
     let mut initialise = cluster.client_program("pgbench")?;
     initialise.args(["--initialize", "--quiet", "--scale", SCALE, "postgres"]);
-    ensure!(initialise.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success(), "pgbench --initialize");
+    ensure!(
+        initialise
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?
+            .success(),
+        "pgbench --initialize"
+    );
     let scripts = tempfile::tempdir()?;
     let loads = loads(scripts.path())?.into_iter();
     for (name, programs) in loads.filter(|(name, _)| only.is_none_or(|only| only == *name)) {
@@ -58,8 +65,17 @@ pub(crate) fn record(directory: &Path, seconds: u32, only: Option<&str>) -> Resu
             .iter()
             .map(|words| {
                 let mut pgbench = cluster.client_program("pgbench")?;
-                pgbench.args(["--no-vacuum", "--time=86400"]).args(words).arg("postgres");
-                Ok(Running(pgbench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+                pgbench
+                    .args(["--no-vacuum", "--time=86400"])
+                    .args(words)
+                    .arg("postgres");
+                Ok(Running(
+                    pgbench
+                        .stdin(Stdio::null())
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null())
+                        .spawn()?,
+                ))
             })
             .collect::<Result<Vec<Running>>>()?;
         std::thread::sleep(WARM);
@@ -74,7 +90,11 @@ pub(crate) fn record(directory: &Path, seconds: u32, only: Option<&str>) -> Resu
         ensure!(recorded.success(), "dbtime record: {recorded}");
         drop(running);
     }
-    Ok(format!("recorded {} loads in {}\n", fs::read_dir(directory)?.count(), directory.display()))
+    Ok(format!(
+        "recorded {} loads in {}\n",
+        fs::read_dir(directory)?.count(),
+        directory.display()
+    ))
 }
 
 /// Transactions of a bank by many sessions, reads that miss the buffers, queues for a row among hundreds of idle sessions, reports by a
@@ -99,8 +119,25 @@ fn loads(scripts: &Path) -> Result<Vec<Load>> {
     }
     let words = |of: &[&str]| of.iter().map(|word| (*word).to_string()).collect::<Vec<String>>();
     Ok(vec![
-        ("bank", vec![words(&["--client=40", "--jobs=2", "--rate=300", "--protocol=prepared"])]),
-        ("reads", vec![words(&["--client=6", "--jobs=2", "--rate=4000", "--select-only", "--protocol=prepared"])]),
+        (
+            "bank",
+            vec![words(&[
+                "--client=40",
+                "--jobs=2",
+                "--rate=300",
+                "--protocol=prepared",
+            ])],
+        ),
+        (
+            "reads",
+            vec![words(&[
+                "--client=6",
+                "--jobs=2",
+                "--rate=4000",
+                "--select-only",
+                "--protocol=prepared",
+            ])],
+        ),
         (
             "queue",
             vec![
@@ -109,7 +146,10 @@ fn loads(scripts: &Path) -> Result<Vec<Load>> {
             ],
         ),
         ("reports", vec![reports]),
-        ("connections", vec![words(&["--client=4", "--rate=20", "--connect"])]),
+        (
+            "connections",
+            vec![words(&["--client=4", "--rate=20", "--connect"])],
+        ),
     ])
 }
 
@@ -118,10 +158,25 @@ fn loads(scripts: &Path) -> Result<Vec<Load>> {
 fn report(number: usize) -> String {
     let pick = |of: &[&str], from: u32, between: &str| {
         let chosen = of.iter().zip(from..).filter(|(_, bit)| number >> bit & 1 == 1);
-        chosen.map(|(text, _)| format!("{between}{text}")).collect::<String>()
+        chosen
+            .map(|(text, _)| format!("{between}{text}"))
+            .collect::<String>()
     };
-    let columns = pick(&["sum(abalance)", "max(length(a.filler))", "stddev(abalance)"], 0, ", ");
-    let join = pick(&["JOIN pgbench_branches b USING (bid)", "LEFT JOIN pgbench_tellers t USING (bid)"], 3, " ");
+    let columns = pick(
+        &["sum(abalance)", "max(length(a.filler))", "stddev(abalance)"],
+        0,
+        ", ",
+    );
+    let join = pick(
+        &[
+            "JOIN pgbench_branches b USING (bid)",
+            "LEFT JOIN pgbench_tellers t USING (bid)",
+        ],
+        3,
+        " ",
+    );
     let conditions = pick(&["abalance >= -100000", "aid % 3 <> 1"], 5, " AND ");
-    format!("SELECT bid, count(*){columns} FROM pgbench_accounts a{join} WHERE aid < 20000{conditions} GROUP BY bid ORDER BY 2;\n")
+    format!(
+        "SELECT bid, count(*){columns} FROM pgbench_accounts a{join} WHERE aid < 20000{conditions} GROUP BY bid ORDER BY 2;\n"
+    )
 }

@@ -85,7 +85,9 @@ pub(crate) fn make(arguments: &MakeArguments) -> Result<Made> {
         .iter()
         .map(|path| {
             let shape = Shape::read(path, arguments.resolution)?;
-            let builds = (0..RELEASES.len()).map(|release| Build::new(&shape, release)).collect();
+            let builds = (0..RELEASES.len())
+                .map(|release| Build::new(&shape, release))
+                .collect();
             Ok(Source { shape, builds })
         })
         .collect::<Result<Vec<Source>>>()?;
@@ -136,7 +138,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn make_host(arguments: &MakeArguments, sources: &[Source], store: &Address, number: u32) -> Result<Made> {
     let host = Host::new(arguments.seed, number, sources.len(), arguments.days);
     let store = Store::open(store)?;
-    let midnight = arguments.first.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp().as_microsecond();
+    let midnight = arguments
+        .first
+        .to_zoned(jiff::tz::TimeZone::UTC)?
+        .timestamp()
+        .as_microsecond();
     let mut made = Made {
         hosts: 1,
         ..Made::default()
@@ -247,7 +253,8 @@ impl Hours<'_> {
             let pass = position / shape.windows.len() as u64;
             let recorded = &shape.windows[usize::try_from(position % shape.windows.len() as u64)?];
             let part = 1.0 - LESS * host.drawn(time);
-            let is_here = |session: SessionId| session == SessionId::RECORDER || host.has(number, shape, session);
+            let is_here =
+                |session: SessionId| session == SessionId::RECORDER || host.has(number, shape, session);
             let session = |id: SessionId| host.session(number, shape, pass, id);
             for row in recorded.activity.iter().filter(|row| is_here(row.session)) {
                 sessions.insert((pass, row.session));

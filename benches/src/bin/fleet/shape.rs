@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
 use dbtime_model::recording::{Meta, Recording};
-use dbtime_model::{CommentRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Table, Timed, Windows};
+use dbtime_model::{
+    CommentRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Table, Timed, Windows,
+};
 
 /// Microseconds of a second.
 pub(crate) const SECOND_US: i64 = 1_000_000;
@@ -57,13 +59,24 @@ impl Shape {
         };
         let described = |row: &SessionRow| (row.id, row.clone());
         let sessions: HashMap<SessionId, SessionRow> = rows.sessions.iter().map(described).collect();
-        let begun = sessions.values().filter(|session| session.started >= meta.start_us);
+        let begun = sessions
+            .values()
+            .filter(|session| session.started >= meta.start_us);
         Ok(Shape {
             begun: begun.map(|session| session.id).collect(),
             sessions,
-            stacks: std::mem::take(&mut rows.stacks).into_iter().map(|row| (row.id, row)).collect(),
-            statements: std::mem::take(&mut rows.statements).into_iter().map(|row| (row.id, row)).collect(),
-            comments: std::mem::take(&mut rows.comments).into_iter().map(|row| (row.id, row)).collect(),
+            stacks: std::mem::take(&mut rows.stacks)
+                .into_iter()
+                .map(|row| (row.id, row))
+                .collect(),
+            statements: std::mem::take(&mut rows.statements)
+                .into_iter()
+                .map(|row| (row.id, row))
+                .collect(),
+            comments: std::mem::take(&mut rows.comments)
+                .into_iter()
+                .map(|row| (row.id, row))
+                .collect(),
             windows: windows(rows, begin, resolution_s)?,
             meta,
         })
@@ -82,16 +95,51 @@ fn take<T: Table>(recording: &Recording, rows: &mut Vec<T>) -> Result<()> {
 fn windows(rows: Rows, begin_us: i64, resolution_s: u32) -> Result<Vec<Rows>> {
     let length_us = i64::from(resolution_s) * SECOND_US;
     let mut windows: Vec<Rows> = Vec::new();
-    let last = [&rows.activity].into_iter().flatten().map(Timed::time).max().unwrap_or(begin_us);
+    let last = [&rows.activity]
+        .into_iter()
+        .flatten()
+        .map(Timed::time)
+        .max()
+        .unwrap_or(begin_us);
     let whole = usize::try_from(((last - begin_us) / SECOND_US + 1) / i64::from(resolution_s))?.max(1);
     windows.resize_with(whole, Rows::default);
     // Moments from 0 on: windows begin at multiples of their length.
     let mut moved = rows;
-    spread(std::mem::take(&mut moved.activity), begin_us, length_us, &mut windows, |rows| &mut rows.activity);
-    spread(std::mem::take(&mut moved.counters), begin_us, length_us, &mut windows, |rows| &mut rows.counters);
-    spread(std::mem::take(&mut moved.latency), begin_us, length_us, &mut windows, |rows| &mut rows.latency);
-    spread(std::mem::take(&mut moved.causes), begin_us, length_us, &mut windows, |rows| &mut rows.causes);
-    spread(std::mem::take(&mut moved.held_locks), begin_us, length_us, &mut windows, |rows| &mut rows.held_locks);
+    spread(
+        std::mem::take(&mut moved.activity),
+        begin_us,
+        length_us,
+        &mut windows,
+        |rows| &mut rows.activity,
+    );
+    spread(
+        std::mem::take(&mut moved.counters),
+        begin_us,
+        length_us,
+        &mut windows,
+        |rows| &mut rows.counters,
+    );
+    spread(
+        std::mem::take(&mut moved.latency),
+        begin_us,
+        length_us,
+        &mut windows,
+        |rows| &mut rows.latency,
+    );
+    spread(
+        std::mem::take(&mut moved.causes),
+        begin_us,
+        length_us,
+        &mut windows,
+        |rows| &mut rows.causes,
+    );
+    spread(
+        std::mem::take(&mut moved.held_locks),
+        begin_us,
+        length_us,
+        &mut windows,
+        |rows| &mut rows.held_locks,
+    );
     Ok(windows
         .into_iter()
         .map(|seconds| {

@@ -81,7 +81,11 @@ pub(crate) fn table(store: &Path) -> Result<String> {
     );
     let mut all = Sum::default();
     for (name, sum) in &tables {
-        let (files, rows, bytes) = (sum.files as f64 / days, sum.rows as f64 / days, sum.bytes as f64 / days);
+        let (files, rows, bytes) = (
+            sum.files as f64 / days,
+            sum.rows as f64 / days,
+            sum.bytes as f64 / days,
+        );
         text += &format!(
             "| {name} | {files:.1} | {rows:.0} | {:.1} | {:.1} |\n",
             bytes / 1e3,
@@ -104,9 +108,24 @@ fn paper(files: f64, recordings: f64, bytes: f64) -> String {
     let gets = month * GETS_OF_A_PUT * recordings;
     let lines = [
         ("objects", month * files / 1e6, "million", None),
-        ("stored, a month of them kept", stored_gb, "GB", Some(stored_gb * GB_MONTH)),
-        ("PUT and LIST of the agents", puts / 1e6, "million a month", Some(puts / 1e3 * PER_1000_PUTS)),
-        ("GET of the agents", gets / 1e6, "million a month", Some(gets / 1e3 * PER_1000_GETS)),
+        (
+            "stored, a month of them kept",
+            stored_gb,
+            "GB",
+            Some(stored_gb * GB_MONTH),
+        ),
+        (
+            "PUT and LIST of the agents",
+            puts / 1e6,
+            "million a month",
+            Some(puts / 1e3 * PER_1000_PUTS),
+        ),
+        (
+            "GET of the agents",
+            gets / 1e6,
+            "million a month",
+            Some(gets / 1e3 * PER_1000_GETS),
+        ),
     ];
     let mut text = "\n| 1,000 hosts × 30 days | | | $ a month |\n|---|---:|---|---:|\n".to_string();
     for (what, number, unit, dollars) in lines {

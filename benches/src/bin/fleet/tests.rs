@@ -38,7 +38,10 @@ fn report(store: &str, more: &[&str]) -> Value {
 /// All time of a report's ledger, nanoseconds.
 fn total_ns(report: &Value) -> u64 {
     let ledger = report["ledger"].as_array().expect("a ledger");
-    ledger.iter().map(|row| row["total_ns"].as_u64().expect("a number")).sum()
+    ledger
+        .iter()
+        .map(|row| row["total_ns"].as_u64().expect("a number"))
+        .sum()
 }
 
 /// All files of a store with what is in them.
@@ -79,7 +82,10 @@ fn reports_of_the_fleet_are_the_sum_of_what_was_made() {
     assert_eq!(by_host.iter().sum::<u64>(), made.ns);
     // No two hosts spend the same.
     assert_eq!(by_host.iter().collect::<BTreeSet<_>>().len(), 3);
-    let hours = [("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z"), ("2026-10-01T01:00:00Z", "2026-10-03")];
+    let hours = [
+        ("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z"),
+        ("2026-10-01T01:00:00Z", "2026-10-03"),
+    ];
     let of_hours = hours.map(|(from, to)| total_ns(&report(store, &["--from", from, "--to", to])));
     assert!(of_hours.iter().all(|ns| *ns > 0));
     assert_eq!(of_hours.iter().sum::<u64>(), made.ns);
@@ -93,15 +99,26 @@ fn identities_are_distinct_and_what_rows_name_is_described() {
     let (mut sessions, mut met) = (BTreeSet::new(), 0);
     for host in 0..3 {
         let address = format!("{}?host=db{host:04}.fleet&to=2026-10-01T01:00:00Z", text(&store));
-        let address = Address::recognise(address.as_ref()).expect("an address").expect("a store");
+        let address = Address::recognise(address.as_ref())
+            .expect("an address")
+            .expect("a store");
         let opened = Store::open(&address).expect("a store");
         let (recording, _) = opened.select(&address.choice, None).expect("an hour");
-        let own: BTreeSet<u64> = rows::<SessionRow>(&recording).iter().map(|row| row.id.0).collect();
+        let own: BTreeSet<u64> = rows::<SessionRow>(&recording)
+            .iter()
+            .map(|row| row.id.0)
+            .collect();
         let stacks: BTreeSet<_> = rows::<StackRow>(&recording).iter().map(|row| row.id).collect();
-        let statements: BTreeSet<u64> = rows::<StatementRow>(&recording).iter().map(|row| row.id).collect();
+        let statements: BTreeSet<u64> = rows::<StatementRow>(&recording)
+            .iter()
+            .map(|row| row.id)
+            .collect();
         for row in rows::<ActivityRow>(&recording) {
             assert!(own.contains(&row.session.0), "{row:?}");
-            assert!(row.statement == 0 || statements.contains(&row.statement), "{row:?}");
+            assert!(
+                row.statement == 0 || statements.contains(&row.statement),
+                "{row:?}"
+            );
             for stack in [row.kernel_stack, row.user_stack] {
                 assert!(stack.0 == 0 || stacks.contains(&stack), "{row:?}");
             }
@@ -119,7 +136,9 @@ fn the_same_seed_makes_the_same_store_and_another_one_another() {
     let made = |name: &str, more: &[&str]| {
         let store = home.path().join(name);
         make(&arguments(&store, more)).expect("made");
-        let below = |(path, bytes): (PathBuf, Vec<u8>)| (path.strip_prefix(&store).expect("below").to_path_buf(), bytes);
+        let below = |(path, bytes): (PathBuf, Vec<u8>)| {
+            (path.strip_prefix(&store).expect("below").to_path_buf(), bytes)
+        };
         files(&store).into_iter().map(below).collect::<Vec<_>>()
     };
     let one = made("one", &["--threads=1"]);
