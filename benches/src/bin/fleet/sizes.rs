@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// On paper.
 const HOSTS: f64 = 1_000.0;
 const DAYS: f64 = 30.0;
-/// List prices of Amazon S3 Standard in us-east-1, October 2025 (aws.amazon.com/s3/pricing), US dollars: a GB for a month (of the first
+/// List prices of Amazon S3 Standard as they are assumed here, US dollars (look them up before you rely on them): a GB for a month (of the first
 /// 50 TB), and 1,000 requests.
 const GB_MONTH: f64 = 0.023;
 const PER_1000_PUTS: f64 = 0.005;
