@@ -15,7 +15,7 @@ BINARY ?= target/release/dbtime
 # Where 'make deb' puts the package.
 PACKAGES ?= target
 
-.PHONY: help build install deb demo test test-kernels bench bench-agreement bench-import fuzz lint deps clean
+.PHONY: help build install deb demo test test-kernels bench bench-agreement bench-fleet bench-import fuzz lint deps clean
 
 help:
 	@echo "make demo    see dbtime at work on a throw-away PostgreSQL (asks for root through sudo)"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-kernels   record and dive on Debian's own kernels in an emulated machine (needs root, Debian)"
 	@echo "make bench   what recording costs the database, beside perf (needs root, an idle machine, half an hour)"
 	@echo "make bench-agreement   the sampled tier held against the exact one (needs root, an idle machine)"
+	@echo "make bench-fleet   what a store of many hosts takes, and what queries read of it (needs root, an hour, 15 GB in FLEET)"
 	@echo "make fuzz    feed the importers with damaged files, a minute each (needs a nightly Rust); TIME=600 for longer"
 	@echo "make lint    formatting, clippy, the page in web/, shell scripts"
 	@echo "make deps    install everything the other targets need"
@@ -104,6 +105,23 @@ bench-agreement:
 	scripts/deps.sh build demo
 	cargo build --release --workspace --locked
 	$(SUDO) target/release/agreement $(BENCH)
+
+# A fleet made of real recordings: sizes by the agents' defaults, then the ready queries and reports on 24,000 smaller recordings.
+FLEET ?= target/fleet
+bench-fleet:
+	scripts/deps.sh build demo test
+	scripts/python-env.sh
+	cargo build --release --workspace --locked
+	mkdir "$(FLEET)"
+	$(SUDO) target/release/fleet record --seconds 80 "$(FLEET)/shapes"
+	$(SUDO) chown -R "$$(id -u)" "$(FLEET)"
+	target/release/fleet make "$(FLEET)"/shapes/*.dbt --store "$(FLEET)/full" --hosts 10 --days 1
+	target/release/fleet sizes "$(FLEET)/full"
+	target/release/fleet make "$(FLEET)"/shapes/bank.dbt "$(FLEET)"/shapes/reads.dbt "$(FLEET)"/shapes/reports.dbt \
+		--store "$(FLEET)/many" --hosts 100 --days 10 --resolution 300
+	target/release/fleet sizes "$(FLEET)/many"
+	target/venv/bin/python benches/src/bin/fleet/queries.py "$(FLEET)/many" target/release/dbtime
+	rm -r "$(FLEET)"
 
 fuzz:
 	scripts/fuzz.sh $(or $(TIME),60)
