@@ -135,6 +135,8 @@ pub(crate) struct LiveSession {
     pub(crate) counts_transactions: bool,
     /// Its CPU time when its transactions were counted last.
     counted_at_cpu_ns: u64,
+    /// It had used CPU then since the time before.
+    has_worked: bool,
     /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
     /// says how often the row before held, so the account is closed a moment later.
     pub(crate) end: Option<Event>,
@@ -171,6 +173,7 @@ impl LiveSession {
             counted: None,
             counts_transactions: false,
             counted_at_cpu_ns: 0,
+            has_worked: false,
             end: None,
         }
     }
@@ -221,11 +224,13 @@ impl LiveSession {
         self.end.is_none() && title.is_some_and(|title| title.backend_type.0 == BackendType::CLIENT)
     }
 
-    /// True when it may have made transactions since this was asked last: it has used CPU, or is not counted yet.
+    /// True when it may have made transactions since this was asked last: it has used CPU, or is not counted yet. What it has used is
+    /// told once a second, and so is this asked, each by its own clock: where nothing was told in between, it goes by what was told before.
     pub(crate) fn may_have_made_transactions(&mut self) -> bool {
         let cpu_ns = self.account.as_ref().map_or(0, |account| account.last().on_cpu);
         let before = std::mem::replace(&mut self.counted_at_cpu_ns, cpu_ns);
-        cpu_ns != before || !self.counts_transactions
+        let has_worked = std::mem::replace(&mut self.has_worked, cpu_ns != before);
+        self.has_worked || has_worked || !self.counts_transactions
     }
 
     /// True as long as it is not known what kind of process it is.
