@@ -1,9 +1,10 @@
 //! Functions of PL/pgSQL in stacks: their names and lines, against the server's own clock of each.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use dbtime::throwaway::{Cluster, Options};
-use dbtime_model::{Frame, State};
+use dbtime_model::{Frame, StackId, State, stack_id};
 use dbtime_tests::{
     Recorded, Recorder, Server, Session, assert_close, builds, distribution, needs_recording, sampling_error,
     say,
@@ -77,14 +78,18 @@ fn routines(frames: &[Frame]) -> Vec<&str> {
     routines.map(|frame| frame.symbol.as_str()).collect()
 }
 
-/// Seconds in stacks that have just these functions, and samples of them.
+/// Seconds in stacks that have just these functions. Not by their samples, which divide time and do not count it: on CPUs there were up to
+/// a third more of them than the rate says.
 fn seconds(recorded: &Recorded, pid: u32, states: &[State], of: &[&str]) -> f64 {
-    let stacks = recorded.user_stacks(pid).into_iter();
-    let samples: u64 = stacks
-        .filter(|(frames, state, _)| states.contains(state) && routines(frames) == of)
-        .map(|(.., samples)| samples)
+    let with_these = recorded.stacks().filter(|frames| routines(frames) == of);
+    let stacks: HashSet<StackId> = with_these.map(stack_id).collect();
+    let rows = recorded.session(pid).activity;
+    let rows = rows.iter().filter(|row| states.contains(&row.state));
+    let ns: u64 = rows
+        .filter(|row| stacks.contains(&row.user_stack))
+        .map(|row| row.ns)
         .sum();
-    samples as f64 / RATE_HZ
+    ns as f64 / 1e9
 }
 
 /// What stacks there are, for a failure's message.
@@ -171,8 +176,7 @@ fn functions_and_lines_have_their_time_in_every_version() {
                 "{} {works:.3} at its work, {looks:.3} at its clock",
                 what(burns)
             ));
-            // How many samples a CPU's timer makes, is not the question here.
-            assert_close(&what(burns), works + looks, 1.0, 0.0, 0.3 + stolen);
+            assert_close(&what(burns), works + looks, 1.0, 0.0, 0.15 + stolen);
             assert!(
                 works > 5.0 * looks,
                 "{works} s, {looks} s\n{}",
