@@ -74,20 +74,20 @@ static __always_inline bool needs_no_stack(__u32 wait)
 }
 
 /* The user stack of a task, behind `kernel` frames. Returns the number of its frames. */
-static __always_inline __u64 user_stack(struct task_struct *task, struct dbt_waiting_scratch *scratch, __u64 kernel)
+static __always_inline __u64 user_stack(struct task_struct *task, struct dbt_waiting_scratch *scratch, struct dbt_target *target,
+					__u64 kernel)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__u64 ip = BPF_CORE_READ(regs, ip), sp = BPF_CORE_READ(regs, sp), top = BPF_CORE_READ(task, mm, start_stack);
 	struct dbt_unwind *unwind = &scratch->unwind;
-	__u32 copied = STACK_COPY, pid = scratch->sample.event.task.pid;
-	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
+	__u32 copied = STACK_COPY;
 	struct dbt_unwind_context context = {
 		.unwind = unwind,
 		.task = task,
 		.sample = &scratch->sample,
 	};
 
-	if (!ip || !target)
+	if (!ip)
 		return 0;
 	context.space = bpf_map_lookup_elem(&unwind_spaces, &target->space);
 	if (!context.space)
@@ -604,9 +604,9 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 			kernel = 0;
 			sample->flags |= SAMPLE_STACK_TORN;
 		} else if (!is_memory_busy(task)) {
-			user = user_stack(task, scratch, kernel);
 			target = bpf_map_lookup_elem(&targets, &pid);
 			if (target) {
+				user = user_stack(task, scratch, target, kernel);
 				routines = other_routines(task, target, sample, kernel, user);
 				slot->stack_space = target->space;
 			}

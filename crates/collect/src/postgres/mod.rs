@@ -8,7 +8,7 @@ mod locks;
 mod normal;
 mod query_ids;
 mod replication;
-pub(crate) mod routines;
+mod routines;
 pub(crate) mod server;
 mod standby;
 mod statement_counts;

@@ -5,17 +5,8 @@ use crate::database::{RawRoutine, RoutineList};
 use crate::executable::Executable;
 use crate::memory;
 
-/// The file of PL/pgSQL's interpreter, in the directory of each server's libraries.
-const INTERPRETER: &str = "/plpgsql.so";
 /// Bytes of a name that are read: of a name as `regprocedure` has it, two identifiers of 63 bytes and its arguments.
 const MOST_NAME: usize = 512;
-
-/// Whether it is the file of the interpreter.
-pub(crate) fn is_interpreter(file: &str) -> bool {
-    file.strip_suffix(" (deleted)")
-        .unwrap_or(file)
-        .ends_with(INTERPRETER)
-}
 
 /// The functions of PL/pgSQL of one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +34,12 @@ impl Routines {
 
     /// What the server calls such a function in errors. None: the session has ended, or has forgotten the function.
     pub(super) fn name(&self, pid: u32, routine: RawRoutine) -> Option<String> {
-        let read_id = || memory::read_u32(pid, routine.function.checked_add(u64::from(self.list.id))?).ok();
-        let name = memory::read_u64(pid, routine.function.checked_add(self.name)?).ok()?;
+        let at = |offset: u64| routine.function.checked_add(offset);
+        let name = memory::read_u64(pid, at(self.name)?).ok()?;
         let name = memory::read_text(pid, name, MOST_NAME).ok()?;
-        // It may have been another one by now, when the name was read.
-        (read_id()? == routine.id && !name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
+        // When the name was read it may have been another one by now.
+        let id = memory::read_u32(pid, at(self.list.id.into())?).ok()?;
+        (id == routine.id && !name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
     }
 }
 
@@ -59,18 +51,5 @@ fn places(major: u32) -> Option<(u64, u16, u16)> {
         16 | 17 => Some((0, 8, 208)),
         18 => Some((40, 48, 208)),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_interpreter_is_known_by_its_file() {
-        assert!(is_interpreter("/usr/lib/postgresql/15/lib/plpgsql.so"));
-        assert!(is_interpreter("/usr/lib/postgresql/15/lib/plpgsql.so (deleted)"));
-        assert!(!is_interpreter("/usr/lib/postgresql/15/lib/not_plpgsql.so"));
-        assert!(!is_interpreter("plpgsql.so.old"));
     }
 }

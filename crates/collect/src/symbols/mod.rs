@@ -8,7 +8,7 @@ pub(crate) mod maps;
 mod module;
 mod namer;
 mod room;
-mod routines;
+pub(crate) mod routines;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -138,6 +138,7 @@ impl Symbolizer {
         self.parent = pid;
         self.spaces.clear();
         self.raw.clear();
+        self.routine_names = RoutineNames::default();
         self.read_maps(pid);
     }
 
@@ -204,15 +205,15 @@ impl Symbolizer {
 
     /// The process is gone; its pid may come back as another one.
     pub(crate) fn forget(&mut self, pid: u32) {
-        self.routine_names.forget(pid);
         if self.spaces.remove(&pid).is_some() {
+            self.routine_names.forget(pid);
             self.raw.retain(|(owner, _), _| *owner != pid);
         }
     }
 
     /// Id of a kernel stack, leaf first.
     pub(crate) fn kernel_stack(&mut self, addresses: &[u64]) -> StackId {
-        self.stack((0, 0), addresses, &[])
+        self.stack((0, 0), addresses, &[], |_| None)
     }
 
     /// Id of a stack whose frames have their names already, leaf first.
@@ -237,23 +238,17 @@ impl Symbolizer {
         routines: &[RawRoutine],
         name: impl Fn(RawRoutine) -> Option<String>,
     ) -> StackId {
-        if !routines.is_empty() {
-            let named: Vec<NamedRoutine> = routines
+        // A stack whose every frame lies in the parent's map means the same in all its children; but each has its own functions.
+        let owner = if routines.is_empty()
+            && addresses
                 .iter()
-                .map(|&routine| (routine, self.routine_names.name(pid, routine, &name)))
-                .collect();
-            return self.stack((pid, pid), addresses, &named);
-        }
-        // A stack whose every frame lies in the parent's map means the same in all its children.
-        let owner = if addresses
-            .iter()
-            .all(|&a| self.find(self.parent, a.saturating_sub(1)).is_some())
+                .all(|&a| self.find(self.parent, a.saturating_sub(1)).is_some())
         {
             self.parent
         } else {
             pid
         };
-        self.stack((owner, pid), addresses, &[])
+        self.stack((owner, pid), addresses, routines, name)
     }
 
     /// A stack of a process (0: the kernel's) that is not known becomes a row.
@@ -337,7 +332,8 @@ impl Symbolizer {
         &mut self,
         (owner, process): (u32, u32),
         addresses: &[u64],
-        routines: &[NamedRoutine],
+        routines: &[RawRoutine],
+        name: impl Fn(RawRoutine) -> Option<String>,
     ) -> StackId {
         if addresses.is_empty() {
             return NO_STACK;
@@ -345,7 +341,7 @@ impl Symbolizer {
         if self.raw.len() >= RAW_STACKS {
             self.raw.clear();
         }
-        let words = routines.iter().flat_map(|(routine, _)| {
+        let words = routines.iter().flat_map(|routine| {
             [
                 routine.function,
                 u64::from(routine.id) << 32 | u64::from(routine.line),
@@ -382,7 +378,11 @@ impl Symbolizer {
                 }
             })
             .collect();
-        let frames = with_routines(frames, routines);
+        let named: Vec<NamedRoutine> = routines
+            .iter()
+            .map(|&routine| (routine, self.routine_names.name(process, routine, &name)))
+            .collect();
+        let frames = with_routines(frames, &named);
         let id = stack_id(&frames);
         // An address in no file may lie in one that was mapped a moment ago, and what was compiled there may be replaced:
         // it is looked up again next time.

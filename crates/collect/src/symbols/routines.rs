@@ -9,6 +9,8 @@ use crate::database::RawRoutine;
 
 /// Module of the frames that stand for them.
 const MODULE: &str = "[plpgsql]";
+/// The interpreter's file, in the directory of each server's libraries.
+const INTERPRETER: &str = "/plpgsql.so";
 /// Functions of the interpreter, one of which it is called through for each function that it executes. They are exported: a stripped
 /// interpreter names them too.
 const ENTRIES: [&str; 2] = ["plpgsql_call_handler", "plpgsql_inline_handler"];
@@ -16,6 +18,13 @@ const ENTRIES: [&str; 2] = ["plpgsql_call_handler", "plpgsql_inline_handler"];
 const MAX_ROUTINES: usize = 7;
 /// Names that are remembered.
 const NAMES: usize = 10_000;
+
+/// Whether it is the file of the interpreter.
+pub(crate) fn is_interpreter(file: &str) -> bool {
+    file.strip_suffix(" (deleted)")
+        .unwrap_or(file)
+        .ends_with(INTERPRETER)
+}
 
 /// One, with its name.
 pub(super) type NamedRoutine = (RawRoutine, Rc<str>);
@@ -61,15 +70,12 @@ impl RoutineNames {
 /// its function yet, and then the list does not have it; but where the list is cut, or the stack is, the innermost are there.
 pub(super) fn with_routines(frames: Vec<Frame>, routines: &[NamedRoutine]) -> Vec<Frame> {
     let entries = frames.iter().filter(|frame| is_entry(frame)).count();
-    let is_cut = entries < routines.len() || routines.len() == MAX_ROUTINES;
-    let from_root = routines.iter().rev();
-    // Entries, from the root, of functions that are not in the list.
-    let without = if is_cut {
-        entries.saturating_sub(routines.len())
-    } else {
-        0
+    // Entries, from the root, of functions that are not in a list that is cut; and the functions whose entries a stack that is cut lacks.
+    let without = match routines.len() {
+        MAX_ROUTINES => entries.saturating_sub(MAX_ROUTINES),
+        _ => 0,
     };
-    let mut named = from_root.skip(routines.len().saturating_sub(entries));
+    let mut named = routines.iter().rev().skip(routines.len().saturating_sub(entries));
     let mut seen = 0;
     let mut all = Vec::with_capacity(frames.len() + 2 * routines.len());
     for frame in frames {
@@ -128,6 +134,14 @@ mod tests {
         let all = with_routines(frames.collect(), &routines);
         let labels: Vec<String> = all.iter().map(Frame::label).collect();
         labels.join(" ").replace(ENTRIES[0], "E")
+    }
+
+    #[test]
+    fn the_interpreter_is_known_by_its_file() {
+        assert!(is_interpreter("/usr/lib/postgresql/15/lib/plpgsql.so"));
+        assert!(is_interpreter("/usr/lib/postgresql/15/lib/plpgsql.so (deleted)"));
+        assert!(!is_interpreter("/usr/lib/postgresql/15/lib/not_plpgsql.so"));
+        assert!(!is_interpreter("plpgsql.so.old"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::bpf::{CodeMapping, KernelTable, MAX_MAPPINGS, TABLES_AT_ONCE, UnwindMaps};
 use crate::database::Member;
-use crate::postgres::routines::is_interpreter;
+use crate::symbols::routines::is_interpreter;
 use crate::{CollectError, priority, privilege};
 use modules::Modules;
 
