@@ -104,24 +104,26 @@ class ClickHouse:
 
 class Spark:
     name = "Spark"
+    SETTINGS = {
+        # Few rows: what takes the time is compiling.
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        # A plan is what was run, not what would have been.
+        "spark.sql.adaptive.enabled": "false",
+    }
 
     def __init__(self, store):
         from pyspark.sql import SparkSession
 
-        self.session = (
+        builder = (
             SparkSession.builder.master("local[2]")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.session.timeZone", "UTC")
-            # Few rows: what takes the time is compiling.
-            .config("spark.sql.shuffle.partitions", "1")
-            .config("spark.sql.codegen.wholeStage", "false")
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-            # A plan is what was run, not what would have been.
-            .config("spark.sql.adaptive.enabled", "false")
-            .getOrCreate()
         )
+        self.session = builder.config(map=self.SETTINGS).getOrCreate()
         self.session.conf.set("store", store)
 
     def run(self, script):

@@ -11,10 +11,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use dbtime::output::ProgressLine;
 use dbtime_model::recording::{DatabaseMeta, Meta, Quality, Recording, RecordingWriter};
-use dbtime_model::{Described, Rows, SessionId, SessionRow, StackId};
+use dbtime_model::{CauseRow, Described, Rows, SessionId, SessionRow, StackId};
 use dbtime_store::{Address, Outcome, PutOptions, Store};
 
 use crate::MakeArguments;
@@ -255,99 +255,84 @@ impl Hours<'_> {
             let part = 1.0 - LESS * host.drawn(time);
             let is_here =
                 |session: SessionId| session == SessionId::RECORDER || host.has(number, shape, session);
-            let session = |id: SessionId| host.session(number, shape, pass, id);
-            for row in recorded.activity.iter().filter(|row| is_here(row.session)) {
-                sessions.insert((pass, row.session));
-                named.statements.insert(row.statement);
-                named.comments.insert(row.comment);
-                named.stacks.extend([row.kernel_stack, row.user_stack]);
-                let mut row = row.clone();
-                row.time = time;
-                row.session = session(row.session);
-                row.statement = host.statement(row.statement);
-                row.kernel_stack = build.stack(row.kernel_stack);
-                row.user_stack = build.stack(row.user_stack);
-                row.ns = (row.ns as f64 * part) as u64;
-                rows.activity.push(row);
-            }
-            for row in recorded.counters.iter().filter(|row| is_here(row.session)) {
-                sessions.insert((pass, row.session));
-                named.statements.insert(row.statement);
-                let mut row = row.clone();
-                row.time = time;
-                row.session = session(row.session);
-                row.statement = host.statement(row.statement);
-                row.value = (row.value as f64 * part) as i64;
-                rows.counters.push(row);
-            }
-            for row in recorded.latency.iter().filter(|row| is_here(row.session)) {
-                sessions.insert((pass, row.session));
-                named.statements.insert(row.statement);
-                named.stacks.insert(row.stack);
-                let mut row = row.clone();
-                row.time = time;
-                row.session = session(row.session);
-                row.statement = host.statement(row.statement);
-                row.stack = build.stack(row.stack);
-                rows.latency.push(row);
-            }
             // Who waited for one that is not here waited for nobody here.
-            let is_whole = |row: &&dbtime_model::CauseRow| {
-                is_here(row.session) && row.chain.iter().all(|link| is_here(link.session))
+            let is_whole =
+                |row: &&CauseRow| is_here(row.session) && row.chain.iter().all(|link| is_here(link.session));
+            let mut here = Rows {
+                activity: those(&recorded.activity, |row| is_here(row.session)),
+                counters: those(&recorded.counters, |row| is_here(row.session)),
+                latency: those(&recorded.latency, |row| is_here(row.session)),
+                causes: those(&recorded.causes, is_whole),
+                held_locks: those(&recorded.held_locks, |row| is_here(row.session)),
+                ..Rows::default()
             };
-            for row in recorded.causes.iter().filter(is_whole) {
-                sessions.insert((pass, row.session));
-                named.statements.insert(row.statement);
-                let mut row = row.clone();
+            let of_window = here.refers_to();
+            sessions.extend(of_window.sessions.iter().map(|id| (pass, *id)));
+            named.add(of_window);
+            let session = |id: &mut SessionId| *id = host.session(number, shape, pass, *id);
+            let statement = |id: &mut u64| *id = host.statement(*id);
+            let stack = |id: &mut StackId| *id = build.stack(*id);
+            let less = |ns: &mut u64| *ns = (*ns as f64 * part) as u64;
+            for row in &mut here.activity {
                 row.time = time;
-                row.session = session(row.session);
-                row.statement = host.statement(row.statement);
+                session(&mut row.session);
+                statement(&mut row.statement);
+                stack(&mut row.kernel_stack);
+                stack(&mut row.user_stack);
+                less(&mut row.ns);
+            }
+            for row in &mut here.counters {
+                row.time = time;
+                session(&mut row.session);
+                statement(&mut row.statement);
+                row.value = (row.value as f64 * part) as i64;
+            }
+            for row in &mut here.latency {
+                row.time = time;
+                session(&mut row.session);
+                statement(&mut row.statement);
+                stack(&mut row.stack);
+            }
+            for row in &mut here.causes {
+                row.time = time;
+                session(&mut row.session);
+                statement(&mut row.statement);
                 for link in &mut row.chain {
-                    sessions.insert((pass, link.session));
-                    named.statements.insert(link.statement);
-                    named.stacks.extend([link.kernel_stack, link.user_stack]);
-                    link.session = session(link.session);
-                    link.statement = host.statement(link.statement);
-                    link.kernel_stack = build.stack(link.kernel_stack);
-                    link.user_stack = build.stack(link.user_stack);
+                    session(&mut link.session);
+                    statement(&mut link.statement);
+                    stack(&mut link.kernel_stack);
+                    stack(&mut link.user_stack);
                 }
-                rows.causes.push(row);
             }
-            for row in recorded.held_locks.iter().filter(|row| is_here(row.session)) {
-                sessions.insert((pass, row.session));
-                named.statements.insert(row.statement);
-                named.stacks.extend([row.kernel_stack, row.user_stack]);
-                let mut row = row.clone();
+            for row in &mut here.held_locks {
                 row.time = time;
-                row.session = session(row.session);
-                row.statement = host.statement(row.statement);
-                row.kernel_stack = build.stack(row.kernel_stack);
-                row.user_stack = build.stack(row.user_stack);
-                row.ns = (row.ns as f64 * part) as u64;
-                rows.held_locks.push(row);
+                session(&mut row.session);
+                statement(&mut row.statement);
+                stack(&mut row.kernel_stack);
+                stack(&mut row.user_stack);
+                less(&mut row.ns);
             }
+            rows.append(here);
         }
-        self.describe(source, build, &sessions, &named, described, &mut rows)?;
+        self.describe(number, &sessions, &named, described, &mut rows)?;
         Ok(rows)
     }
 
+    /// Adds what these sessions, and what else is named, of a shape are, but for what is described already.
     fn describe(
         &self,
-        source: &Source,
-        build: &Build,
+        number: usize,
         sessions: &HashSet<(u64, SessionId)>,
         named: &Described,
         described: &mut Described,
         rows: &mut Rows,
     ) -> Result<()> {
+        let source = self.sources.get(number).context("no shape")?;
         let (host, shape) = (self.host, &source.shape);
-        let number = self.sources.iter().position(|other| std::ptr::eq(other, source));
-        let number = number.ok_or_else(|| anyhow!("no shape"))?;
-        let mut in_order: Vec<&(u64, SessionId)> = sessions.iter().collect();
-        in_order.sort_unstable();
-        for (pass, session) in in_order {
-            let id = host.session(number, shape, *pass, *session);
-            if let Some(row) = shape.sessions.get(session)
+        let build = source.builds.get(host.release).context("no build")?;
+        for (pass, session) in sorted(sessions) {
+            let id = host.session(number, shape, pass, session);
+            if let Some(row) = shape.sessions.get(&session)
                 && described.sessions.insert(id)
             {
                 rows.sessions.push(SessionRow {
@@ -356,8 +341,8 @@ impl Hours<'_> {
                     leader_pid: host.pid(row.leader_pid),
                     // Those that go on are older than the fleet's days.
                     started: row.started - shape.meta.start_us
-                        + if shape.begun.contains(session) {
-                            self.pass_begin(shape, *pass)
+                        + if shape.begun.contains(&session) {
+                            self.pass_begin(shape, pass)
                         } else {
                             self.midnight
                         },
@@ -366,27 +351,21 @@ impl Hours<'_> {
                 });
             }
         }
-        let mut stacks: Vec<StackId> = named.stacks.iter().copied().collect();
-        stacks.sort_unstable();
-        for stack in stacks {
+        for stack in sorted(&named.stacks) {
             if let Some(row) = build.stacks.get(&stack)
                 && described.stacks.insert(row.id)
             {
                 rows.stacks.push(row.clone());
             }
         }
-        let mut statements: Vec<u64> = named.statements.iter().copied().collect();
-        statements.sort_unstable();
-        for statement in statements {
+        for statement in sorted(&named.statements) {
             if let Some(row) = shape.statements.get(&statement)
                 && described.statements.insert(host.statement(statement))
             {
                 rows.statements.push(host.described(row));
             }
         }
-        let mut comments: Vec<u64> = named.comments.iter().copied().collect();
-        comments.sort_unstable();
-        for comment in comments {
+        for comment in sorted(&named.comments) {
             if let Some(row) = shape.comments.get(&comment)
                 && described.comments.insert(comment)
             {
@@ -401,4 +380,14 @@ impl Hours<'_> {
         let windows = (pass * shape.windows.len() as u64).saturating_sub(self.host.offset);
         windows.cast_signed() * i64::from(self.arguments.resolution) * SECOND_US
     }
+}
+
+fn those<T: Clone>(rows: &[T], are_meant: impl FnMut(&&T) -> bool) -> Vec<T> {
+    rows.iter().filter(are_meant).cloned().collect()
+}
+
+fn sorted<T: Copy + Ord>(ids: &HashSet<T>) -> Vec<T> {
+    let mut ids: Vec<T> = ids.iter().copied().collect();
+    ids.sort_unstable();
+    ids
 }

@@ -30,22 +30,15 @@ LONG_S = 60
 class FleetSpark(Spark):
     """As Spark is when nobody has set it up for a few rows."""
 
-    def __init__(self, store):
-        from pyspark.sql import SparkSession
+    SETTINGS = {
+        "spark.driver.memory": "4g",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+    }
 
-        self.session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.driver.memory", "4g")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", "2")
-            .getOrCreate()
-        )
+    def __init__(self, store):
+        super().__init__(store)
         self.session.sparkContext.setLogLevel("ERROR")
-        self.session.conf.set("store", store)
 
 
 ENGINES = {"duckdb": DuckDb, "clickhouse": ClickHouse, "spark": FleetSpark}

@@ -94,52 +94,16 @@ fn take<T: Table>(recording: &Recording, rows: &mut Vec<T>) -> Result<()> {
 /// As the recorder adds seconds up. Of the last window, which is not whole, nothing is taken unless it is the only one.
 fn windows(rows: Rows, begin_us: i64, resolution_s: u32) -> Result<Vec<Rows>> {
     let length_us = i64::from(resolution_s) * SECOND_US;
-    let mut windows: Vec<Rows> = Vec::new();
-    let last = [&rows.activity]
-        .into_iter()
-        .flatten()
-        .map(Timed::time)
-        .max()
-        .unwrap_or(begin_us);
+    let last = rows.activity.iter().map(Timed::time).max().unwrap_or(begin_us);
     let whole = usize::try_from(((last - begin_us) / SECOND_US + 1) / i64::from(resolution_s))?.max(1);
-    windows.resize_with(whole, Rows::default);
+    let mut windows: Vec<Rows> = vec![Rows::default(); whole];
     // Moments from 0 on: windows begin at multiples of their length.
-    let mut moved = rows;
-    spread(
-        std::mem::take(&mut moved.activity),
-        begin_us,
-        length_us,
-        &mut windows,
-        |rows| &mut rows.activity,
-    );
-    spread(
-        std::mem::take(&mut moved.counters),
-        begin_us,
-        length_us,
-        &mut windows,
-        |rows| &mut rows.counters,
-    );
-    spread(
-        std::mem::take(&mut moved.latency),
-        begin_us,
-        length_us,
-        &mut windows,
-        |rows| &mut rows.latency,
-    );
-    spread(
-        std::mem::take(&mut moved.causes),
-        begin_us,
-        length_us,
-        &mut windows,
-        |rows| &mut rows.causes,
-    );
-    spread(
-        std::mem::take(&mut moved.held_locks),
-        begin_us,
-        length_us,
-        &mut windows,
-        |rows| &mut rows.held_locks,
-    );
+    let cut = (begin_us, length_us);
+    spread(rows.activity, cut, &mut windows, |rows| &mut rows.activity);
+    spread(rows.counters, cut, &mut windows, |rows| &mut rows.counters);
+    spread(rows.latency, cut, &mut windows, |rows| &mut rows.latency);
+    spread(rows.causes, cut, &mut windows, |rows| &mut rows.causes);
+    spread(rows.held_locks, cut, &mut windows, |rows| &mut rows.held_locks);
     Ok(windows
         .into_iter()
         .map(|seconds| {
@@ -155,8 +119,7 @@ fn windows(rows: Rows, begin_us: i64, resolution_s: u32) -> Result<Vec<Rows>> {
 /// Puts each row into its window.
 fn spread<T: Timed>(
     rows: Vec<T>,
-    begin_us: i64,
-    length_us: i64,
+    (begin_us, length_us): (i64, i64),
     windows: &mut [Rows],
     of: impl Fn(&mut Rows) -> &mut Vec<T>,
 ) {

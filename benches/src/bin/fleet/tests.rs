@@ -2,14 +2,13 @@
 //! made, host by host.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use dbtime_model::recording::Recording;
 use dbtime_model::{ActivityRow, SessionRow, StackRow, StatementRow, Table};
 use dbtime_store::{Address, Store};
-use dbtime_tests::{dbtime, repository};
+use dbtime_tests::{dbtime, files, repository};
 use serde_json::Value;
 
 use crate::make::make;
@@ -42,23 +41,6 @@ fn total_ns(report: &Value) -> u64 {
         .iter()
         .map(|row| row["total_ns"].as_u64().expect("a number"))
         .sum()
-}
-
-/// All files of a store with what is in them.
-fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => {
-                let bytes = fs::read(&path).expect("a file");
-                found.push((path, bytes));
-            }
-        }
-    }
-    found.sort();
-    found
 }
 
 fn rows<T: Table>(recording: &Recording) -> Vec<T> {

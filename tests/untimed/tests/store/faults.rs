@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use dbtime_tests::{dbtime, dbtime_as_nobody, dbtime_binary};
+use dbtime_tests::{dbtime, dbtime_as_nobody, dbtime_binary, files};
 
-use super::made::{HOUR_S, Made, START_S, as_json, files, moment, plain, record, scratch};
+use super::made::{HOUR_S, Made, START_S, as_json, moment, plain, record, scratch};
 
 #[test]
 fn killed_at_any_moment_it_is_put_whole_by_the_next_one() {

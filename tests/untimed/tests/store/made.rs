@@ -52,23 +52,6 @@ pub(crate) fn folder_bytes(folder: &Path) -> u64 {
         .sum()
 }
 
-/// All files in a folder and below, with what is in them.
-pub(crate) fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => {
-                let bytes = fs::read(&path).expect("a file");
-                found.push((path, bytes));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 /// Two recordings.
 pub(crate) struct Made([(&'static str, PathBuf); 2]);
 
