@@ -96,13 +96,15 @@ fn chosen(filter: &Filter, page: &mut Page) {
 fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, page: &mut Page) {
     let heads: Vec<&str> = columns.iter().map(|column| column.as_str()).collect();
     let mut table = Table::new(&["session", "user", "type", "statistic"], &heads);
+    let mut left_out = 0;
     for (n, one) in sessions.iter().enumerate() {
         if n > 0 {
             table.rule();
         }
-        let left_out = statements_with_less_time(one);
+        let less_time = statements_with_less_time(one);
+        left_out += less_time.len();
         for line in &one.lines {
-            if line.statement.is_some_and(|id| left_out.contains(&id)) {
+            if line.statement.is_some_and(|id| less_time.contains(&id)) {
                 continue;
             }
             let mut cells = vec![
@@ -116,10 +118,6 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, 
         }
     }
     page.table(&table);
-    let left_out: usize = sessions
-        .iter()
-        .map(|one| statements_with_less_time(one).len())
-        .sum();
     if left_out > 0 {
         page.line(&format!(
             "{} with less time not shown ('--format csv' has all).",

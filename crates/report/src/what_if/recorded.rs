@@ -120,9 +120,7 @@ pub(super) struct Recorded {
     /// Seconds that each client was recorded in each block, on average.
     pub(super) lengths: Vec<f64>,
     pub(super) locks: BTreeMap<String, LockFacts>,
-    /// Clients that came or went meanwhile, and had transactions.
-    pub(super) passing: usize,
-    /// Transactions of these, and of all.
+    /// Transactions of clients that came or went meanwhile, and of all.
     pub(super) transactions: (f64, f64),
     /// DB time of clients, of other foreground sessions, nanoseconds.
     pub(super) db_time: (f64, f64),
@@ -143,7 +141,7 @@ impl Recorded {
         let window = window(&counted);
         let is_in = |time: i64| window.is_some_and(|(from, to)| time > from && time <= to);
         for (session, seconds) in &counted {
-            let transactions: u64 = seconds.range(..).map(|(_, value)| *value).sum();
+            let transactions: u64 = seconds.values().sum();
             let from_begin = seconds.keys().next().copied();
             let to_end = seconds.keys().next_back().copied();
             let is_whole = match (window, from_begin, to_end) {
@@ -160,7 +158,6 @@ impl Recorded {
             if is_whole {
                 all.clients.push(*session);
             } else {
-                all.passing += 1;
                 all.transactions.0 += transactions as f64;
             }
         }
