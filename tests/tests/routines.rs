@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use dbtime::throwaway::{Cluster, Options};
-use dbtime_model::{Frame, StackId, State, stack_id};
+use dbtime_model::{Frame, PLPGSQL, StackId, State, stack_id};
 use dbtime_tests::{
-    Recorded, Recorder, Server, Session, assert_close, builds, distribution, needs_recording, sampling_error,
-    say,
+    Recorded, Recorder, Server, Session, assert_close, builds, distribution, needs_recording, number,
+    sampling_error, say,
 };
 
 const RATE_HZ: f64 = 99.0;
@@ -74,7 +74,7 @@ fn server(server: &Server) -> Cluster {
 
 /// The functions of PL/pgSQL of a stack, root first, with their lines.
 fn routines(frames: &[Frame]) -> Vec<&str> {
-    let routines = frames.iter().filter(|frame| frame.module == "[plpgsql]");
+    let routines = frames.iter().filter(|frame| frame.module == PLPGSQL);
     routines.map(|frame| frame.symbol.as_str()).collect()
 }
 
@@ -193,6 +193,23 @@ fn functions_and_lines_have_their_time_in_every_version() {
                 .collect();
             let deep: Vec<&str> = deep.iter().map(String::as_str).collect();
             check(&asleep, &deep, 0.5);
+            // All of DB time, by the innermost function and its line. A call of each that sleeps at line 4 is made at each place above.
+            let report = recorded.json(&["--by", "routine,routine_line", "--session", &pid.to_string()]);
+            let rows = report["ledger"].as_array().expect("rows");
+            let by_line = |name: &str, line: &str| -> f64 {
+                rows.iter()
+                    .filter(|row| row["group"]["routine"] == name && row["group"]["routine_line"] == line)
+                    .map(|row| number(&row["total_ns"]) / 1e9)
+                    .sum()
+            };
+            for (name, line, truth) in [
+                (sleeps, &sleeps_4, 2.0 * 1.0 + 0.5 + 2.0 * 0.3),
+                (hostile.as_str(), &at_line(&hostile, 1), 0.5),
+                (down, &at_line(down, 4), 0.5),
+            ] {
+                let error = sampling_error(truth / 2.0, truth, RATE_HZ).max(0.06) + stolen;
+                assert_close(&what(line), by_line(name, line), truth, 0.0, error);
+            }
             let text = recorded.text(&["--functions", "--top", "300"]);
             assert!(text.contains(calls) && !text.contains('\u{1b}'), "{text}");
         }

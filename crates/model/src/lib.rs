@@ -32,7 +32,7 @@ pub use rows::{
 };
 pub use session::{BackendType, Session, SessionId};
 pub use session_state::SessionState;
-pub use stack::{Frame, NO_STACK, StackId, stack_id};
+pub use stack::{Frame, NO_STACK, PLPGSQL, StackId, stack_id};
 pub use state::{State, StateGroup};
 pub use turn::{Turn, Turns};
 pub use wait::{Wait, WaitKind};

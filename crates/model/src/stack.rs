@@ -11,6 +11,10 @@ pub struct StackId(pub u64);
 /// No stack was taken (idle wait), the stack tore, or there is none (no kernel stack in user mode).
 pub const NO_STACK: StackId = StackId(0);
 
+/// Module of frames that stand for functions of PL/pgSQL: each function has one, and above it one for the line that it was at, if it had
+/// come to one.
+pub const PLPGSQL: &str = "[plpgsql]";
+
 /// One function on a stack.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {

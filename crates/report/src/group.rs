@@ -9,7 +9,7 @@ use dbtime_model::{CauseKind, CommentRow, Session, SessionId, State, Wait, comme
 
 use crate::alike_statements::AlikeStatements;
 use crate::filter::SECOND_US;
-use crate::load::{Comment, Dimensions};
+use crate::load::{Comment, Dimensions, Routine};
 use crate::scan::Activity;
 
 /// Something by which time can be told apart; the words of `--by`.
@@ -65,13 +65,17 @@ pub enum Dimension {
     Controller,
     /// `comment_application`: the application, as the comment says it; not what the connection calls itself.
     CommentApplication,
+    /// `routine`: innermost function of a procedural language in the stack (PostgreSQL: PL/pgSQL).
+    Routine,
+    /// `routine_line`: the same with the line that it was at.
+    RoutineLine,
     /// `second`: second of the recording, UTC.
     Second,
 }
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 26] = [
+    pub const ALL: [Dimension; 28] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -97,6 +101,8 @@ impl Dimension {
         Dimension::Route,
         Dimension::Controller,
         Dimension::CommentApplication,
+        Dimension::Routine,
+        Dimension::RoutineLine,
         Dimension::Second,
     ];
 
@@ -198,6 +204,8 @@ impl Dimension {
             Dimension::Route => "route",
             Dimension::Controller => "controller",
             Dimension::CommentApplication => "comment_application",
+            Dimension::Routine => "routine",
+            Dimension::RoutineLine => "routine_line",
             Dimension::Second => "second",
         }
     }
@@ -283,6 +291,7 @@ impl GroupKey {
             wait,
             cause,
             comment,
+            routine,
             ..
         } = *activity;
         let value = |dimension: &Dimension| match dimension {
@@ -304,6 +313,16 @@ impl GroupKey {
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::Query => Value::Query(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),
+            Dimension::Routine => Value::Text(match routine {
+                Routine::NotKnown => NOT_KNOWN.to_string(),
+                Routine::None => String::new(),
+                Routine::At { name, .. } => name.to_string(),
+            }),
+            Dimension::RoutineLine => Value::Text(match routine {
+                Routine::NotKnown => NOT_KNOWN.to_string(),
+                Routine::None => String::new(),
+                Routine::At { line, .. } => line.to_string(),
+            }),
             Dimension::Second => Value::Second(row.time),
             fact => Value::Text(fact.of_request(session, comment).unwrap_or_default().to_string()),
         };

@@ -10,8 +10,9 @@ use std::path::Path;
 use dbtime_model::output::Directory;
 use dbtime_model::recording::{BytesRead, Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CauseRow, CommentRow, CounterRow, Frame, HeldLockRow, LatencyRow, Rows,
-    Session, SessionId, SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table, comment,
+    ActivityRow, BackendType, CauseRow, CommentRow, CounterRow, Frame, HeldLockRow, LatencyRow, PLPGSQL,
+    Rows, Session, SessionId, SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
+    comment,
 };
 
 use crate::known_frame::{KnownFrame, KnownFrames};
@@ -198,7 +199,10 @@ impl Source {
             all.sessions.insert(row.id, row.clone().into());
         });
         problems.extend(self.read(|rows| &rows.stacks, &mut |row: &StackRow| {
-            let frames = row.frames.iter().map(|frame| all.frames.keep(frame)).collect();
+            let frames: Box<[KnownFrame]> = row.frames.iter().map(|frame| all.frames.keep(frame)).collect();
+            if let Some(routine) = innermost_routine(&frames) {
+                all.routines.insert(row.id, routine);
+            }
             all.stacks.insert(row.id, frames);
         }));
         problems.extend(self.read(|rows| &rows.statements, &mut |row: &StatementRow| {
@@ -210,6 +214,19 @@ impl Source {
         all.problems = problems;
         all
     }
+}
+
+/// A function stands in the stack twice: once for all of it, and once for the line that it was at, if it had come to one.
+fn innermost_routine(frames: &[KnownFrame]) -> Option<[KnownFrame; 2]> {
+    let is_routine = |frame: &KnownFrame| frame.module == PLPGSQL;
+    let at = frames.iter().rposition(is_routine)?;
+    let line = &frames[at];
+    let name = at
+        .checked_sub(1)
+        .map(|before| &frames[before])
+        .filter(|frame| is_routine(frame))
+        .unwrap_or(line);
+    Some([name.clone(), line.clone()])
 }
 
 /// Takes a row of a statement: a recorder may learn its text after it has described it.
@@ -230,12 +247,32 @@ pub(crate) enum Comment<'a> {
     Says(&'a CommentRow),
 }
 
+/// The innermost function of a procedural language in a stack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Routine<'a> {
+    /// No stack was taken, or it is not described.
+    NotKnown,
+    /// There is none.
+    None,
+    /// Its name, and that with its line, where it had come to one.
+    At { name: &'a str, line: &'a str },
+}
+
+/// What is known about a row.
+pub(crate) struct Described<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) comment: Comment<'a>,
+    pub(crate) routine: Routine<'a>,
+}
+
 /// What the ids in the rows stand for.
 #[derive(Debug, Default)]
 pub struct Dimensions {
     sessions: HashMap<SessionId, Session>,
     frames: KnownFrames,
     stacks: HashMap<StackId, Box<[KnownFrame]>>,
+    /// Of the stacks that have any: the innermost function of a procedural language, and its line.
+    routines: HashMap<StackId, [KnownFrame; 2]>,
     statements: HashMap<u64, StatementRow>,
     comments: HashMap<u64, CommentRow>,
     not_described: BTreeSet<SessionId>,
@@ -264,15 +301,25 @@ impl Dimensions {
         })
     }
 
-    /// The same, and what the comment of a row says.
-    pub(crate) fn session_and_comment(&mut self, id: SessionId, comment: u64) -> (&Session, Comment<'_>) {
-        self.session(id);
-        let said = match self.comments.get(&comment) {
-            Some(said) => Comment::Says(said),
-            None if comment == comment::NONE => Comment::None,
-            None => Comment::NotKnown,
-        };
-        (&self.sessions[&id], said)
+    /// What is known about a row.
+    pub(crate) fn describe(&mut self, row: &ActivityRow) -> Described<'_> {
+        self.session(row.session);
+        Described {
+            session: &self.sessions[&row.session],
+            comment: match self.comments.get(&row.comment) {
+                Some(said) => Comment::Says(said),
+                None if row.comment == comment::NONE => Comment::None,
+                None => Comment::NotKnown,
+            },
+            routine: match self.routines.get(&row.user_stack) {
+                Some([name, line]) => Routine::At {
+                    name: &name.symbol,
+                    line: &line.symbol,
+                },
+                None if self.stacks.contains_key(&row.user_stack) => Routine::None,
+                None => Routine::NotKnown,
+            },
+        }
     }
 
     /// Every comment.

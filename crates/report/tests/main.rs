@@ -16,6 +16,7 @@ mod io;
 mod latches;
 mod latency;
 mod presentation;
+mod routines;
 mod sched;
 mod stack_views;
 mod timeline;
