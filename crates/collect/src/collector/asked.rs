@@ -1,0 +1,117 @@
+//! What is looked up now and then, beside what the kernel sends by itself: who has a lock, transactions, latencies, what the server counts.
+
+use dbtime_model::{CounterRow, SessionId, counter};
+
+use super::Collector;
+use crate::CollectError;
+use crate::latencies::Latencies;
+use crate::postgres::statistics::Told;
+use crate::seconds::middle;
+
+impl Collector {
+    /// Who ends a wait is known when it ends; who has the lock before that, by the database's own list.
+    pub(super) fn look_who_holds_locks(&mut self, now: u64) {
+        if let Some(causes) = &mut self.causes {
+            for (pid, holders) in self.database.blockers(&causes.waiting_for_locks()) {
+                causes.held(pid, now, &holders);
+            }
+        }
+    }
+
+    /// A session that sends the log to a standby waits for that as if it had nothing to do: who it is tells the other end of its
+    /// connection.
+    pub(super) fn look_who_has_the_log(&mut self) {
+        let Some(causes) = &mut self.causes else {
+            return;
+        };
+        let may_come = !self.options.standbys.is_empty();
+        for (&pid, session) in &self.sessions {
+            let looks = session.end.is_none() && !session.is_client() && !causes.knows_standby(pid, may_come);
+            if looks && let Some(standby) = self.database.standby(pid) {
+                causes.sends_to(pid, standby, &self.database.standbys());
+            }
+        }
+    }
+
+    pub(super) fn take_latencies(&mut self, now: u64) -> Result<(), CollectError> {
+        match (&mut self.latencies, self.engine.programs()) {
+            (Some(latencies), Some(programs)) => latencies.take(
+                programs,
+                self.probes.as_mut(),
+                &*self.names,
+                self.clock,
+                now,
+                &mut self.rows,
+            )?,
+            _ => return Ok(()),
+        }
+        let left_out = self.latencies.as_ref().map_or(0, Latencies::files_left_out);
+        if left_out > 0 && !self.told_of_files {
+            self.told_of_files = true;
+            self.note(format!(
+                "the data directory has more files than there is room for names: {left_out} or more have no name"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Transactions of clients' sessions since the last time. Of hundreds that are idle none is looked at.
+    pub(super) fn count_transactions(&mut self, now: u64, of_all: bool) {
+        let sessions = self.sessions.values_mut();
+        let clients = sessions.filter_map(|session| {
+            let is_due = session.may_have_made_transactions() || of_all;
+            (is_due && session.is_client()).then_some(session.pid)
+        });
+        let clients: Vec<u32> = clients.collect();
+        let time = self.clock.second_us(middle(self.counted_transactions_ns, now));
+        self.counted_transactions_ns = now;
+        let Some((source, growth)) = self.database.transactions(&clients) else {
+            return;
+        };
+        for (pid, grown) in growth {
+            let Some(session) = self.sessions.get_mut(&pid) else {
+                continue;
+            };
+            // A first row of 0 says that the session is counted.
+            if grown > 0 || !std::mem::replace(&mut session.counts_transactions, true) {
+                self.rows.counters.push(CounterRow {
+                    time,
+                    session: session.id,
+                    source: source.to_string(),
+                    name: counter::TRANSACTIONS.to_string(),
+                    value: grown.into(),
+                    ..CounterRow::default()
+                });
+            }
+        }
+    }
+
+    /// What the server counts, of itself and of sessions that are recorded.
+    pub(super) fn take_statistics(&mut self, told: Vec<Told>) {
+        for told in told {
+            let (from, to, grown) = match told {
+                Told::Grown(from, to, grown) => (from, to, grown),
+                Told::Note(text) => {
+                    self.note(text);
+                    continue;
+                }
+            };
+            let time = self.clock.second_us(middle(from, to));
+            for growth in grown {
+                let session = match growth.pid {
+                    None => Some(SessionId::RECORDER),
+                    Some(pid) => self.sessions.get(&pid).map(|session| session.id),
+                };
+                self.rows.counters.extend(session.map(|session| CounterRow {
+                    time,
+                    session,
+                    statement: growth.statement,
+                    source: counter::SERVER_STATISTICS.to_string(),
+                    name: growth.name,
+                    value: growth.value,
+                    ..CounterRow::default()
+                }));
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Records the sessions of a server: finds them, takes the kernel's events, hands on rows.
+
+mod asked;
+mod described;
+mod events;
+mod options;
+mod roster;
+mod slots;
+mod start;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use dbtime_model::recording::{Note, Quality};
+use dbtime_model::{BackendType, Rows, SessionId, Windows};
+
+use crate::CollectError;
+use crate::accounting::Pool;
+use crate::alike::Alike;
+use crate::bpf::{Event, OracleProbes};
+use crate::causes::Causes;
+use crate::clock::{Clock, monotonic_ns};
+use crate::comments::Comments;
+use crate::database::{Database, WaitNames};
+use crate::engine::Engine;
+use crate::held_locks::HeldLocks;
+use crate::latencies::Latencies;
+use crate::left_out::LeftOut;
+use crate::postgres::statistics::{ServerStatistics, Told};
+use crate::postgres::titles::Titles;
+use crate::session::LiveSession;
+use crate::statements::Statements;
+use crate::symbols::Symbolizer;
+use crate::unwind::Unwinding;
+
+pub use options::{Mechanism, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS};
+pub(crate) use start::database_of;
+
+/// Stacks, their bytes, and other rows that may wait to be taken: together they are under 100 MB.
+const MOST_STACKS: usize = 4_000;
+const MOST_STACK_BYTES: usize = 48 << 20;
+const MOST_ROWS: usize = 100_000;
+/// As long as a process has not named itself, it is asked this often.
+const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
+/// A pass that was under way when a session ended has sent what it found after so long at the latest.
+const LATE_SAMPLES_NS: u64 = 50_000_000;
+
+/// A recording in progress.
+pub struct Collector {
+    options: Options,
+    clock: Clock,
+    start_ns: u64,
+    engine: Box<dyn Engine>,
+    database: Box<dyn Database>,
+    names: Rc<dyn WaitNames>,
+    titles: Rc<Titles>,
+    held_locks: Rc<HeldLocks>,
+    /// Samples tell which internal locks a session has; of the server that was there first.
+    lists_locks: bool,
+    /// Of those that have named themselves.
+    alike: Alike,
+    statements: Statements,
+    /// It has been said that there are too many of them.
+    told_of_statements: bool,
+    comments: Comments,
+    told_of_comments: bool,
+    symbolizer: Symbolizer,
+    /// Where stacks are unwound.
+    unwinding: Option<Unwinding>,
+    /// Where the kernel tells who ends a sleep.
+    causes: Option<Causes>,
+    /// The exact tier only.
+    latencies: Option<Latencies>,
+    /// It has been said that some files have no names.
+    told_of_files: bool,
+    /// It has been said that some compiled functions have none.
+    told_of_compiled: bool,
+    /// In the database's own functions, where they are wanted.
+    probes: Option<OracleProbes>,
+    sessions: HashMap<u32, LiveSession>,
+    next_id: u64,
+    free_slots: Vec<u32>,
+    /// Slots that the kernel gives to sessions that begin.
+    ready_slots: BTreeSet<u32>,
+    used_slots: u32,
+    /// What the kernel has sent and was not looked at yet.
+    waiting: VecDeque<Event>,
+    rows: Rows,
+    windows: Windows,
+    /// No more rows come.
+    is_finished: bool,
+    /// Totals of sessions that were too short to be sampled each.
+    pool: Pool,
+    quality: Quality,
+    reasons: Vec<String>,
+    notes: Vec<Note>,
+    gone: Option<Instant>,
+    looked_at_database: Instant,
+    cpu_at_start_ns: u64,
+    next_check_ns: u64,
+    lost_at_check: u64,
+    stolen_at_start: (u64, u64),
+    /// Without a slot.
+    left_out: LeftOut,
+    /// What the sampler has reported up to this moment (CLOCK_MONOTONIC) has been taken.
+    accounted_ns: u64,
+    /// The same once all that waits has been taken.
+    reported_ns: u64,
+    /// End of the last standstill that was noted, CLOCK_MONOTONIC.
+    stood_still_until: u64,
+    counted_transactions_ns: u64,
+    /// What the server counts, where it is asked.
+    statistics: Option<ServerStatistics>,
+}
+
+impl Collector {
+    /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
+    ///
+    /// # Errors
+    /// A kernel map could not be written: nothing that could be recorded is left.
+    pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
+        let now = monotonic_ns();
+        let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
+        let is_reading = self.unwinding.as_ref().is_some_and(Unwinding::is_reading);
+        if self.waiting.is_empty() {
+            let longest = if nameless || is_reading {
+                longest.min(LOOK_FOR_TITLE)
+            } else {
+                longest
+            };
+            // Before they are taken: what it reports meanwhile may be among them or not.
+            self.reported_ns = self.engine.statistics().reported_ns;
+            self.waiting = self.engine.wait(longest)?.into();
+        }
+        // What is left is looked at once rows have been taken: what the kernel keeps meanwhile has a bound too.
+        while !self.has_much_to_take()
+            && let Some(event) = self.waiting.pop_front()
+        {
+            self.take(event)?;
+        }
+        if let (Some(unwinding), Some(programs)) = (&mut self.unwinding, self.engine.programs()) {
+            for (pid, space) in unwinding.mapped() {
+                programs.set_space(pid, space);
+            }
+        }
+        let now = monotonic_ns();
+        if self.waiting.is_empty() {
+            self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
+            self.accounted_ns = self.reported_ns;
+        }
+        for session in self.sessions.values_mut() {
+            session.look_for_title(now);
+        }
+        if now >= self.next_check_ns {
+            self.next_check_ns = now + 1_000_000_000;
+            self.note_standstill();
+            self.drop_unreported(now)?;
+            self.rows.sessions.append(&mut self.alike.take_rows(now));
+            let now_us = self.clock.wall_us(now);
+            self.quality.samples += self.pool.settle(now_us, &mut self.rows, &self.held_locks);
+            self.look_who_holds_locks(now);
+            self.look_who_has_the_log();
+            if let Some(causes) = &mut self.causes {
+                causes.settle(now, false, self.clock, &mut self.rows.causes);
+            }
+            self.repair_after_loss()?;
+        }
+        if let (Some(pid), false) = (self.symbolizer.compiled_without_room(), self.told_of_compiled) {
+            self.told_of_compiled = true;
+            self.note(format!(
+                "code compiled at run time: process {pid} has listed more functions than there is room for; later \
+                ones have no names"
+            ));
+        }
+        self.engine.attend(now);
+        if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
+            self.take_latencies(now)?;
+        }
+        if now >= self.clock.next_second(self.counted_transactions_ns) {
+            self.count_transactions(now, false);
+        }
+        let told: Vec<Told> = self.statistics.iter().flat_map(ServerStatistics::take).collect();
+        self.take_statistics(told);
+        self.look_at_database()?;
+        let outlives = self.database.outlives_its_sessions();
+        Ok(match (outlives, self.gone, self.sessions.is_empty()) {
+            (false, _, true) => Status::Ended,
+            (_, Some(since), _) => Status::ServerGone(since),
+            _ => Status::Recording,
+        })
+    }
+
+    /// Ends sampling and accounts for the time up to now.
+    ///
+    /// # Errors
+    /// As [`Collector::step`].
+    pub fn finish(&mut self) -> Result<(), CollectError> {
+        self.look_who_holds_locks(monotonic_ns());
+        self.look_who_has_the_log();
+        self.engine.stop();
+        self.take_clients_of_leaders();
+        // All that is counted ends with the accounts; what waits in the ring may take a while.
+        let end = monotonic_ns();
+        self.count_transactions(end, true);
+        if let Some(statistics) = self.statistics.take() {
+            self.take_statistics(statistics.finish());
+        }
+        self.take_latencies(end)?;
+        let mut last = std::mem::take(&mut self.waiting);
+        last.extend(self.engine.wait(Duration::ZERO)?);
+        for event in last {
+            self.take(event)?;
+        }
+        self.end_sessions(u64::MAX)?;
+        let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
+        left.sort_by_key(|session| session.slot);
+        for session in &mut left {
+            self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
+        }
+        self.rows.sessions.append(&mut self.alike.take_rows(u64::MAX));
+        self.quality.samples += self.pool.finish(&mut self.rows, &self.held_locks);
+        if let Some(causes) = &mut self.causes {
+            causes.settle(end, true, self.clock, &mut self.rows.causes);
+        }
+        self.note_standstill();
+        self.note_time_that_is_not_the_sessions();
+        self.count_losses();
+        let rows = std::mem::take(&mut self.rows);
+        self.rows = self.windows.pass(rows, i64::MIN);
+        self.rows.append(self.windows.finish());
+        self.is_finished = true;
+        Ok(())
+    }
+
+    /// Rows since the last call, as far as their windows are over.
+    pub fn take_rows(&mut self) -> Rows {
+        self.rows.stacks = self.symbolizer.take_new_stacks();
+        let rows = std::mem::take(&mut self.rows);
+        match self.is_finished {
+            true => rows,
+            false => self.windows.pass(rows, self.now_us()),
+        }
+    }
+
+    /// Describes stacks and statements once more when they are seen next, and says once more what is said once: what was taken until now
+    /// is in a recording that ends at this moment (microseconds since the Unix epoch), with the notes of its time.
+    pub fn describe_again(&mut self, end_us: i64) {
+        self.symbolizer.describe_again();
+        self.statements = Statements::new(Instant::now());
+        self.notes.retain(|note| note.time_us >= end_us);
+        self.told_of_statements = false;
+        self.comments = Comments::default();
+        self.told_of_comments = false;
+        self.told_of_files = false;
+        self.told_of_compiled = false;
+    }
+
+    /// Every id that sessions have which live now: as their application calls itself, they may have several.
+    pub fn ids(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.values().flat_map(LiveSession::ids)
+    }
+
+    /// The time of day by the clock of the recording, microseconds since the Unix epoch: it does not step when the host's is set.
+    pub fn now_us(&self) -> i64 {
+        self.clock.wall_us(monotonic_ns())
+    }
+
+    /// True when the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short sessions have no
+    /// time before it that is still to be divided. After a standstill of dbtime both take a while, whatever the clock says.
+    pub fn is_settled(&self, until_us: i64) -> bool {
+        self.clock.wall_us(self.accounted_ns) >= until_us
+            && self.pool.first_us().is_none_or(|first| first >= until_us)
+    }
+
+    /// The wait classes that the database can have, as far as they are known before they are seen.
+    pub fn wait_classes(&self) -> Vec<String> {
+        match self.options.target {
+            Target::AnyProcess(_) => Vec::new(),
+            _ => self.names.classes(),
+        }
+    }
+
+    /// Rows that wait to be taken: those of seconds that are over, in the order in which they came.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The sessions that are recorded now, and what kind of process each is.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, BackendType)> {
+        self.sessions
+            .values()
+            .map(|session| (session.id, session.backend_type()))
+    }
+
+    /// Samples in rows so far.
+    pub fn samples(&self) -> u64 {
+        self.quality.samples
+    }
+
+    /// True when so many rows wait that they should be taken now: stacks that are all different, as deep recursion and code that
+    /// is compiled at run time make them, are some kilobytes each.
+    pub fn has_much_to_take(&self) -> bool {
+        self.symbolizer.new_stacks() >= MOST_STACKS
+            || self.symbolizer.new_stack_bytes() >= MOST_STACK_BYTES
+            || self.rows.len() >= MOST_ROWS
+    }
+
+    /// Remarkable events so far, in order.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+}

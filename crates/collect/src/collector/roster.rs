@@ -1,0 +1,303 @@
+//! Who is recorded: sessions are taken up, followed through a restart of their server, and their accounts closed.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use dbtime_model::SessionId;
+
+use super::Collector;
+use crate::clock::monotonic_ns;
+use crate::database::{Change, Member, Texts, WaitSource};
+use crate::left_out::LeftOut;
+use crate::session::{Identity, LiveSession};
+use crate::{CollectError, process};
+
+/// How often the database is looked at: for a server that has gone, for what is new.
+const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
+/// A session of which nothing is reported for this long is looked for.
+const UNREPORTED_NS: u64 = 3_000_000_000;
+
+impl Collector {
+    /// A child of the server's parent has begun.
+    pub(super) fn begin_session(
+        &mut self,
+        pid: u32,
+        start_ns: u64,
+        source: WaitSource,
+        slot: Option<u32>,
+    ) -> Result<(), CollectError> {
+        // The end of an earlier process of this pid was lost, or has only just come; or it was found in the list of
+        // processes before this event came.
+        let earlier = self.sessions.remove(&pid);
+        let is_watched = slot.is_some() && earlier.is_none();
+        if let Some(earlier) = earlier {
+            self.end_session(earlier)?;
+        }
+        let Some(slot) = slot.or_else(|| self.take_slot()) else {
+            self.left_out.begun(pid);
+            return Ok(());
+        };
+        self.take_ready_slot(slot)?;
+        let space = self
+            .unwinding
+            .as_ref()
+            .map_or(0, |unwinding| unwinding.begin(pid));
+        if !is_watched {
+            self.engine.watch(slot, (pid, start_ns), source, false, space)?;
+        }
+        let id = self.take_id();
+        if let Some(latencies) = &mut self.latencies {
+            latencies.know(pid, start_ns, id);
+        }
+        if let Some(causes) = &mut self.causes {
+            causes.know(pid, start_ns);
+        }
+        let child = Member {
+            pid,
+            source,
+            role: self.database.role_of_children(),
+            is_of_parent: true,
+        };
+        let identity = self.identity(id, slot, child);
+        let period_ns = 1_000_000_000 / u64::from(self.options.rate_hz);
+        let session = LiveSession::begin(identity, start_ns, monotonic_ns(), period_ns);
+        self.sessions.insert(pid, session);
+        Ok(())
+    }
+
+    /// Closes the accounts of the sessions that ended before this moment (CLOCK_MONOTONIC).
+    pub(super) fn end_sessions(&mut self, before: u64) -> Result<(), CollectError> {
+        let ended: Vec<u32> = self
+            .sessions
+            .values()
+            .filter(|s| s.end_ns().is_some_and(|end| end < before))
+            .map(|s| s.pid)
+            .collect();
+        for pid in ended {
+            if let Some(session) = self.sessions.remove(&pid) {
+                self.end_session(session)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the account of a session: with the totals of its end, or, where these were lost, with the last ones.
+    pub(super) fn end_session(&mut self, mut session: LiveSession) -> Result<(), CollectError> {
+        match session.end.take() {
+            Some(end) => {
+                let (repeats, unused) = self.engine.left_over(session.slot);
+                session.repeat(repeats);
+                if let Some(causes) = &mut self.causes {
+                    causes.repeat(session.pid, repeats);
+                }
+                self.take_totals(&mut session, &end, unused);
+            }
+            None => self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool),
+        }
+        self.forget(&session)?;
+        self.note_end(session.pid);
+        Ok(())
+    }
+
+    /// Begins with a database: takes up the sessions that exist.
+    pub(super) fn take_up_database(&mut self) -> Result<(), CollectError> {
+        for reason in self.database.reasons() {
+            if !self.reasons.contains(&reason) {
+                self.reasons.push(reason);
+            }
+        }
+        self.take_names()?;
+        self.keep_slots_ready()?;
+        self.take_up_newcomers()
+    }
+
+    pub(super) fn take_names(&mut self) -> Result<(), CollectError> {
+        self.names = self.database.names();
+        self.engine.set_waits(&self.names.traits())
+    }
+
+    /// False when there is no room for it.
+    pub(super) fn adopt(&mut self, member: Member) -> Result<bool, CollectError> {
+        let (pid, source) = (member.pid, member.source);
+        let Some(slot) = self.engine.place_of(pid).or_else(|| self.take_slot()) else {
+            return Ok(false);
+        };
+        self.take_ready_slot(slot)?;
+        let is_parent = Some(pid) == self.database.parent();
+        let space = self
+            .unwinding
+            .as_mut()
+            .map_or(0, |unwinding| unwinding.adopt(pid));
+        // A process of another server has its code elsewhere: it is unwound when its own map has been read.
+        let space = if member.is_of_parent { space } else { 0 };
+        self.engine.watch(slot, (pid, 0), source, is_parent, space)?;
+        if let Some(probes) = &self.probes {
+            probes.watch(pid)?;
+        }
+        let id = self.take_id();
+        let mut session = LiveSession::adopt(self.identity(id, slot, member), monotonic_ns());
+        session.read_title();
+        if let Some(name) = self.database.application(pid) {
+            session.set_application(name, &mut self.next_id);
+        }
+        self.sessions.insert(pid, session);
+        self.gone = self.gone.filter(|_| self.database.parent().is_some());
+        Ok(true)
+    }
+
+    pub(super) fn identity(&self, id: SessionId, slot: u32, member: Member) -> Identity {
+        let has_texts = matches!(member.source, WaitSource::Pointer { status: Some(_), .. });
+        Identity {
+            comments: has_texts && self.options.texts != Texts::None,
+            id,
+            pid: member.pid,
+            slot,
+            names: Rc::clone(&self.names),
+            titles: Rc::clone(&self.titles),
+            held_locks: Rc::clone(&self.held_locks),
+            source: member.source,
+            role: member.role,
+            tier: self.options.tier,
+        }
+    }
+
+    pub(super) fn forget(&mut self, session: &LiveSession) -> Result<(), CollectError> {
+        self.engine.forget(session.slot, session.pid)?;
+        if let Some(probes) = &self.probes {
+            probes.forget(session.pid);
+        }
+        self.free_slots.push(session.slot);
+        self.symbolizer.forget(session.pid);
+        self.database.forget(session.pid);
+        if let Some(unwinding) = &mut self.unwinding {
+            unwinding.end(session.pid);
+        }
+        Ok(())
+    }
+
+    /// Ends the sessions of which the kernel has reported nothing for some seconds and that are gone: they ended between
+    /// being listed and being watched, or the event of their end was lost.
+    pub(super) fn drop_unreported(&mut self, now: u64) -> Result<(), CollectError> {
+        let gone: Vec<u32> = self
+            .sessions
+            .values()
+            .filter(|s| now.saturating_sub(s.last_report_ns()) > UNREPORTED_NS)
+            .filter(|s| !s.has_account() || process::parent(s.pid).is_none())
+            .map(|s| s.pid)
+            .collect();
+        for pid in gone {
+            if let Some(session) = self.sessions.remove(&pid) {
+                self.end_session(session)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up processes whose beginning was lost with other events.
+    pub(super) fn repair_after_loss(&mut self) -> Result<(), CollectError> {
+        let lost = self.engine.losses().events;
+        if lost == self.lost_at_check || !self.database.outlives_its_sessions() || self.gone.is_some() {
+            return Ok(());
+        }
+        self.lost_at_check = lost;
+        self.free_lost_slots()?;
+        // The kernel has counted those for which it had no room when they began.
+        self.take_up(|_, _| {})
+    }
+
+    pub(super) fn is_parent_recorded(&self) -> bool {
+        let parent = self.database.parent();
+        parent.is_some_and(|pid| self.sessions.contains_key(&pid))
+    }
+
+    pub(super) fn take_up_newcomers(&mut self) -> Result<(), CollectError> {
+        self.take_up(LeftOut::found)
+    }
+
+    /// `leave_out`: what is to be done about one for which there is no room.
+    pub(super) fn take_up(&mut self, leave_out: fn(&mut LeftOut, u32)) -> Result<(), CollectError> {
+        let mut newcomers = self.database.members();
+        self.left_out.keep(newcomers.iter().map(|member| member.pid));
+        newcomers.retain(|member| !self.sessions.contains_key(&member.pid));
+        if newcomers.is_empty() {
+            return Ok(());
+        }
+        for member in newcomers {
+            let pid = member.pid;
+            if !self.adopt(member)? {
+                leave_out(&mut self.left_out, pid);
+            }
+        }
+        self.engine.want_totals();
+        Ok(())
+    }
+
+    pub(super) fn note_end(&mut self, pid: u32) {
+        if let Some(text) = self.database.gone_with(pid) {
+            self.note(text);
+            self.gone = Some(Instant::now());
+        } else if self.database.parent().is_none() && self.sessions.is_empty() && self.gone.is_none() {
+            self.note("all sessions have ended".to_string());
+            self.gone = Some(Instant::now());
+        }
+    }
+
+    pub(super) fn look_at_database(&mut self) -> Result<(), CollectError> {
+        if self.looked_at_database.elapsed() < LOOK_AT_DATABASE {
+            return Ok(());
+        }
+        self.looked_at_database = Instant::now();
+        match self.database.look(self.gone.is_some()) {
+            // As long as the parent lives it may have children that nobody tells of.
+            None if !self.engine.sees_births() && self.is_parent_recorded() => self.take_up_newcomers(),
+            None => Ok(()),
+            Some(Change::Newcomers) => self.take_up_newcomers(),
+            Some(Change::Restarted(text)) => {
+                self.note(text);
+                self.held_locks.forget_addresses();
+                if let Some(parent) = self.database.parent() {
+                    self.symbolizer.set_parent(parent);
+                    if let Some(unwinding) = &mut self.unwinding {
+                        unwinding.set_parent(parent);
+                    }
+                }
+                if let Some(latencies) = &mut self.latencies {
+                    latencies.set_server(self.database.at_files());
+                }
+                self.gone = None;
+                self.take_up_database()
+            }
+            Some(Change::Sessions(notes)) => {
+                notes.into_iter().for_each(|text| self.note(text));
+                self.take_members()
+            }
+        }
+    }
+
+    /// Takes up the sessions that are new, and ends those that are none any longer.
+    pub(super) fn take_members(&mut self) -> Result<(), CollectError> {
+        self.take_names()?;
+        let members = self.database.members();
+        let is_member = |session: &LiveSession| members.iter().any(|member| session.is(member));
+        let others: Vec<u32> = self
+            .sessions
+            .values()
+            .filter(|session| session.end.is_none() && !is_member(session))
+            .map(|session| session.pid)
+            .collect();
+        for pid in others {
+            if let Some(session) = self.sessions.remove(&pid) {
+                self.end_session(session)?;
+            }
+        }
+        for session in self.sessions.values_mut() {
+            session.set_names(Rc::clone(&self.names));
+        }
+        self.take_up_newcomers()
+    }
+
+    pub(super) fn take_id(&mut self) -> SessionId {
+        self.next_id += 1;
+        SessionId(self.next_id - 1)
+    }
+}
