@@ -24,6 +24,7 @@ mod fingerprints;
 mod first_minute;
 mod hanging;
 mod hostile_files;
+mod in_step;
 mod io_workers;
 mod iolat;
 mod killed;

@@ -93,8 +93,8 @@ pub(crate) trait Engine {
     /// What found no room so far.
     fn losses(&self) -> Losses;
 
-    /// Looks at its own cost when that is due.
-    fn look_at_cost(&mut self, now: u64);
+    /// Does what is due now and then (CLOCK_MONOTONIC, ns): looks at its own cost, draws the rates of timers.
+    fn attend(&mut self, now: u64);
 
     /// What its parts in the kernel cost.
     fn costs(&self) -> Vec<ProgramCost>;
@@ -194,8 +194,9 @@ impl Engine for BpfEngine {
         self.programs.losses()
     }
 
-    fn look_at_cost(&mut self, now: u64) {
+    fn attend(&mut self, now: u64) {
         self.programs.run_times.step(now);
+        self.programs.clocks.draw(now);
     }
 
     fn costs(&self) -> Vec<ProgramCost> {

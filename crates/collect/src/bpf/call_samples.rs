@@ -8,7 +8,8 @@ use libbpf_rs::{Link, MapHandle};
 
 use super::call_samples_skeleton::CallSamplesSkelBuilder;
 use super::call_samples_skeleton::types::bss;
-use super::load::{attach_iterator, run_iterator, task_clock};
+use super::cpu_clock::task_clock;
+use super::load::{attach_iterator, run_iterator};
 use super::messages::refusals;
 use super::plain::{Plain, globals};
 use super::ring::Ring;

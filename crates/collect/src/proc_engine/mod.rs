@@ -222,7 +222,7 @@ impl Engine for ProcEngine {
         }
     }
 
-    fn look_at_cost(&mut self, _now: u64) {}
+    fn attend(&mut self, _now: u64) {}
 
     fn costs(&self) -> Vec<ProgramCost> {
         Vec::new()
