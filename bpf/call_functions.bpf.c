@@ -131,4 +131,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
+/* What lies in no map: named here so that the skeleton has its types. */
+struct dbt_function_row row_type = {};
+struct dbt_enums {
+	enum dbt_row_kind row_kind;
+} enums_type = {};
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -146,11 +146,13 @@ struct command_map {
 static const struct dbt_command_sums no_sums = {};
 
 /* Place of a wait event in the sums, by its number and 1. Other CPUs look for theirs at the same time. */
-static __noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
+__noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
 {
 	__u64 found;
 	__u32 i;
 
+	if (!sums)
+		return 0;
 	for (i = 0; i < COMMAND_PARTS - 1; i++) {
 		found = sums->parts[i].wait;
 		if (!found)
@@ -207,7 +209,7 @@ static __noinline void count_command(struct dbt_own_histograms *mine, struct dbt
 		.inode = command->statement,
 	};
 
-	add_own_latency(mine, &key, whole);
+	add_latency_of(mine, &key, whole);
 	add_command(command, whole);
 }
 

@@ -5,7 +5,11 @@
 #define DBTIME_H
 
 #define MAX_FRAMES 127 /* of a kernel stack, and of a user stack: what perf takes too; a power of two less one */
-#define MAX_ROUTINES 7 /* functions of procedural languages, one inside of the other, that a session is in; a power of two less one */
+/* Sizes that user space cannot see by the structs. */
+enum dbt_size {
+	MAX_ROUTINES = 7, /* functions of procedural languages, one inside of the other, that a session is in; a power of two less one */
+	LATENCY_BUCKETS = 2368, /* of latency_bucket() */
+};
 #define MAX_NO_STACK_WAITS 8
 #define MAX_SEVERAL_CALLS 4
 
@@ -53,7 +57,7 @@ struct dbt_wait_source {
 struct dbt_text {
 	__u64 since; /* 0 = none has been read */
 	__u64 fingerprint;
-	__u64 hash; /* of all its bytes: statement_text.bpf.h */
+	__u64 hash; /* of all its bytes: statement_text.bpf.h; 0 = not known */
 };
 
 #define COMMENT_NONE 0      /* in the place of the moment at which a statement began: its text has none, or there is no text */
@@ -72,15 +76,21 @@ struct dbt_activity {
 	__u64 statement;     /* 0 = not known */
 };
 
-#define WAIT_NOT_READ 0xffffffff /* in the place of a wait event */
-#define WAIT_NUMBERED 0x80000000 /* SOURCE_NUMBERS: it waits, in the event of the number in the other bits */
-#define WAIT_NO_NUMBER 0x7ffffffe /* in those bits: too large for one */
+/* In the place of a wait event. */
+enum dbt_wait_mark {
+	WAIT_NO_NUMBER = 0x7ffffffe, /* in the lower bits of WAIT_NUMBERED: too large for one */
+	WAIT_NUMBERED = 0x80000000,  /* SOURCE_NUMBERS: it waits, in the event of the number in the other bits */
+	WAIT_NOT_READ = 0xffffffff,
+};
 
 #define MAX_LOCKS 8
 #define LOCKS_NOT_READ 0xffffffff /* in the place of their number */
-#define LOCK_MODE 3ULL                     /* bits of a lock: how it is had, 0 = alone, 1 = with others that read */
-#define LOCK_ADDRESS 0x0000fffffffffffcULL /* where it lies */
-#define LOCK_KIND_SHIFT 48                 /* what it is */
+/* Bits of a lock; what is between these two is where it lies. */
+enum dbt_lock_bits {
+	LOCK_MODE = 3,        /* how it is had, 0 = alone, 1 = with others that read */
+	LOCK_KIND_SHIFT = 48, /* what it is */
+};
+#define LOCK_ADDRESS (((1ULL << LOCK_KIND_SHIFT) - 1) & ~(__u64)LOCK_MODE)
 
 /* The internal locks that a session has at one moment. */
 struct dbt_locks {
@@ -295,6 +305,18 @@ struct dbt_task_counts {
 	__u64 blkio_delay_ns;
 };
 
+/* What a system call is for. */
+enum dbt_call_use {
+	CALL_READS = 1,      /* from a file, as pread64 */
+	CALL_WORKS = 2,      /* what sessions do all the time: read, write, send, receive, wait, sync */
+	CALL_SLEEPS = 4,     /* until somebody else does something: epoll_wait, futex */
+	CALL_ENDS_WAIT = 8,  /* of these, those that nothing follows in the same wait: futex */
+	CALL_OF_SIGNAL = 16, /* what handlers of signals do: kill, rt_sigreturn */
+	CALL_SENDS = 32,     /* what an answer is sent with: sendto, write */
+	CALL_RECEIVES = 64,  /* what a command is received with: recvfrom */
+	CALL_CONNECTS = 128, /* to somebody who is no client: connect */
+};
+
 /* What exact cells tell apart besides the wait event. */
 enum dbt_exact_state {
 	EXACT_OUTSIDE,  /* on a CPU outside of system calls: user code, page faults, interrupts */
@@ -356,8 +378,6 @@ struct dbt_latency_key {
 	__u32 call;   /* number of the system call */
 	__u32 pad;
 };
-
-#define LATENCY_BUCKETS 2368 /* of latency_bucket() */
 
 /* A histogram of its own for one key of one session. It only grows; user space makes differences. */
 struct dbt_histogram {

@@ -35,18 +35,7 @@ enum dbt_call_flag {
 	CALL_LEFT_CPU = 4,
 };
 
-/* What a system call is for, by its number, which is the architecture's. Set before loading. */
-enum dbt_call_use {
-	CALL_READS = 1,      /* from a file, as pread64 */
-	CALL_WORKS = 2,      /* what sessions do all the time: read, write, send, receive, wait, sync */
-	CALL_SLEEPS = 4,     /* until somebody else does something: epoll_wait, futex */
-	CALL_ENDS_WAIT = 8,  /* of these, those that nothing follows in the same wait: futex */
-	CALL_OF_SIGNAL = 16, /* what handlers of signals do: kill, rt_sigreturn */
-	CALL_SENDS = 32,     /* what an answer is sent with: sendto, write */
-	CALL_RECEIVES = 64,  /* what a command is received with: recvfrom */
-	CALL_CONNECTS = 128, /* to somebody who is no client: connect */
-};
-
+/* enum dbt_call_use by the number of the call, which is the architecture's. Set before loading. */
 #define MAX_CALLS 512 /* a power of two */
 const volatile __u8 call_uses[MAX_CALLS] = {};
 
@@ -148,7 +137,7 @@ static __always_inline void end_write(struct dbt_account *account)
 /* A process begins with its wait event beside the pointer to it, gets one in shared memory, and ends with the first
  * again. While it is in shared memory the pointer need not be read each time: the calls by which a process leaves that are
  * none of those it works with. */
-static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool is_settled)
+static __always_inline __u32 wait_by_pointer(struct dbt_account *account, __u32 is_settled)
 {
 	__u64 address = account->source.event, pointer = account->wait_pointer;
 	__u32 wait = 0;
@@ -170,8 +159,10 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, bool i
 }
 
 /* Reads the wait event of the task that is running, and notes what it executes. */
-static __always_inline __u32 read_wait(struct dbt_account *account, bool is_settled)
+__noinline __u32 read_wait(struct dbt_account *account, __u32 is_settled)
 {
+	if (!account)
+		return WAIT_NOT_READ;
 	if (account->source.kind == SOURCE_POINTER)
 		return wait_by_pointer(account, is_settled);
 	account->activity = own_activity(&account->source);
@@ -179,11 +170,13 @@ static __always_inline __u32 read_wait(struct dbt_account *account, bool is_sett
 }
 
 /* Cell of a wait event in what is executed. The last one takes all for which there is no room, as not read. */
-static __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 session_state, __u64 statement)
+__noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 session_state, __u64 statement)
 {
 	struct dbt_activity *of;
 	__u32 i;
 
+	if (!sums)
+		return 0;
 	for (i = 0; i < MAX_WAITS - 1; i++) {
 		of = &sums->waits[i].activity;
 		if (i >= sums->used) {
@@ -243,16 +236,17 @@ static __always_inline __u32 wait_in(struct dbt_account *account, __u32 cell)
 	return account->sums.waits[cell & (MAX_WAITS - 1)].activity.wait;
 }
 
-static __always_inline void latency_of(struct dbt_account *account, __u8 kind, __u32 *number, __u32 name, __u64 ns)
+/* A function of its own, so that the key is on the stack only as long as it adds. `number`: as in add_known_latency(). */
+__noinline int latency_of(struct dbt_account *account, __u32 kind, __u32 *number, __u32 name, __u64 ns)
 {
-	struct dbt_latency_key key = {
-		.start_ns = account->sums.totals.event.task.start_ns,
-		.pid = account->sums.totals.event.task.pid,
-		.kind = kind,
-		.name = name,
-	};
+	struct dbt_latency_key key = { .kind = kind, .name = name };
 
+	if (!account || !number)
+		return 0;
+	key.start_ns = account->sums.totals.event.task.start_ns;
+	key.pid = account->sums.totals.event.task.pid;
 	add_known_latency(&account->histograms, number, &key, ns);
+	return 0;
 }
 
 #include "waits.bpf.h"
@@ -310,13 +304,21 @@ static __always_inline __u64 switches_of(struct task_struct *task)
 	return task_field(task, nvcsw) + task_field(task, nivcsw);
 }
 
+/* A moment at which an account is settled, and what the kernel says of the task there. */
+struct dbt_boundary {
+	__u64 now;
+	struct task_struct *task;
+	__u64 run_delay;
+	__u64 switches;  /* before this moment */
+	__u64 user_wait; /* the wait event in which user code has run since the last boundary; 0 = in none */
+};
+
 /* Where calls are traced: the task was off its CPU since the last boundary, and that was not seen. The kernel says how long
  * it ran; it is taken to have slept first. */
-static __always_inline void repair(struct dbt_account *account, struct task_struct *task, __u64 now, __u64 run_delay,
-				   __u64 missed)
+static __always_inline void repair(struct dbt_account *account, struct dbt_boundary *at, __u64 missed)
 {
-	__u64 elapsed = now > account->since ? now - account->since : 0;
-	__s64 run = (__s64)(run_time_of(account, task, now) - account->run_time - account->on_cpu);
+	__u64 elapsed = at->now > account->since ? at->now - account->since : 0;
+	__s64 run = (__s64)(run_time_of(account, at->task, at->now) - account->run_time - account->on_cpu);
 
 	if (run < 0)
 		run = 0;
@@ -326,22 +328,21 @@ static __always_inline void repair(struct dbt_account *account, struct task_stru
 	account->off_cell = account->mode == MODE_CALL ? account->call_cell : 0;
 	account->off_state = account->mode == MODE_CALL ? EXACT_SLEEP : EXACT_RUNNABLE;
 	account->call_flags |= CALL_LEFT_CPU;
-	settle_off(account, now - run, run_delay, false);
+	settle_off(account, at->now - run, at->run_delay, false);
 }
 
-/* Where calls are traced: brings the account up to now. The task is on a CPU, or it is a copy that is looked at. User
- * code between two boundaries is in no wait event, but for `user_wait`, which was read in user code. */
-static __always_inline void settle_calls(struct dbt_account *account, struct task_struct *task, __u64 now,
-					 __u64 run_delay, __u32 user_wait, __u64 switches, bool final)
+/* Where calls are traced: brings the account up to this boundary. `final` = the task is on a CPU; else it is a copy that is looked at. */
+static __always_inline void settle_calls(struct dbt_account *account, struct dbt_boundary *at, bool final)
 {
-	__u64 begin, seen;
+	__u64 begin, seen, now;
 
-	/* `switches` are those before this moment: none since it came onto its CPU, if none was missed. */
-	if (account->mode != MODE_OFF && account->switches && switches > account->switches) {
-		repair(account, task, now, run_delay, switches - account->switches);
-		account->switches = switches;
+	/* None since it came onto its CPU, if none was missed. */
+	if (account->mode != MODE_OFF && account->switches && at->switches > account->switches) {
+		repair(account, at, at->switches - account->switches);
+		account->switches = at->switches;
 	}
 	begin = account->since;
+	now = at->now;
 	if (account->mode == MODE_OFF) {
 		seen = account->arrival ? account->arrival : now;
 		if (!account->arrival && final)
@@ -354,7 +355,7 @@ static __always_inline void settle_calls(struct dbt_account *account, struct tas
 			begin = now;
 		account->owed -= (__s64)(seen - begin);
 		account->on_cpu -= seen - begin;
-		settle_off(account, begin, run_delay, final);
+		settle_off(account, begin, at->run_delay, final);
 		account->arrival = 0;
 		account->mode = account->in_call ? MODE_CALL : MODE_OUTSIDE;
 	}
@@ -364,9 +365,37 @@ static __always_inline void settle_calls(struct dbt_account *account, struct tas
 		charge(account, account->call_cell, EXACT_CALL, seen);
 		account->call_cpu += seen;
 	} else {
-		charge(account, own_cell_of(account, user_wait), EXACT_OUTSIDE, seen);
+		charge(account, own_cell_of(account, at->user_wait), EXACT_OUTSIDE, seen);
 	}
 	account->since = now;
+}
+
+/* Of a task that is on a CPU. Checked once, as the next one: commands.bpf.h. */
+__noinline int settle_own(struct dbt_account *account, struct dbt_boundary *at)
+{
+	if (account && at)
+		settle_calls(account, at, true);
+	return 0;
+}
+
+__noinline int settle_copy(struct dbt_account *copy, struct dbt_boundary *at)
+{
+	if (copy && at)
+		settle_calls(copy, at, false);
+	return 0;
+}
+
+/* The same where user code has run in no wait event since the last boundary. */
+static __always_inline void settle_own_calls(struct dbt_account *account, struct task_struct *task, __u64 now)
+{
+	struct dbt_boundary at = {
+		.now = now,
+		.task = task,
+		.run_delay = task->sched_info.run_delay,
+		.switches = switches_of(task),
+	};
+
+	settle_own(account, &at);
 }
 
 /* Where only switches are traced: an interval lasts from switch-out to switch-out and holds a stay off CPU, then one on
@@ -391,23 +420,27 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 /* Sends the sums when the sampler wants them. And where statements are told apart there are more cells in the long run than
  * there is room for: when it becomes scarce all that was counted is sent, and counting begins anew. The account is settled
  * up to `now`, and is being written. */
-static __always_inline void send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, __u64 run_delay)
+__noinline int send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, __u64 run_delay)
 {
-	bool is_scarce = account->source.statement && account->sums.used >= MAX_WAITS - ROOM;
-	struct dbt_totals *totals = &account->sums.totals;
+	struct dbt_totals *totals;
+	bool is_scarce;
 	__u32 i;
 
+	if (!account)
+		return 0;
+	is_scarce = account->source.statement && account->sums.used >= MAX_WAITS - ROOM;
 	if (!is_scarce && !account->wanted)
-		return;
+		return 0;
+	totals = &account->sums.totals;
 	totals->event.kind = EVENT_TOTALS;
 	totals->event.time_ns = now;
 	totals->on_cpu_ns = on_cpu;
 	totals->run_queue_ns = run_delay;
 	if (bpf_ringbuf_output(&events, &account->sums, sums_size(&account->sums), BPF_RB_NO_WAKEUP))
-		return; /* no room there either: tried again at the next boundary */
+		return 0; /* no room there either: tried again at the next boundary */
 	account->wanted = 0;
 	if (!is_scarce)
-		return;
+		return 0;
 	/* A loop each turn of which the compiler sees: the whole at once would be a call of memset(), which there is not. */
 	for (i = 0; i < MAX_WAITS; i++) {
 		account->wait_histograms[i] = 0;
@@ -422,6 +455,7 @@ static __always_inline void send_sums(struct dbt_account *account, __u64 now, __
 	account->sums.used = 0;
 	account->sums.epoch++;
 	cell_of(&account->sums, 0, 0, 0);
+	return 0;
 }
 
 static __always_inline __u32 exact_state(__u32 state, bool in_iowait)
@@ -493,8 +527,14 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 	in_iowait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 	begin_write(account);
 	if (trace_calls) {
-		wait = account->in_call ? 0 : read_wait(account, true);
-		settle_calls(account, task, now, run_delay, wait, switches - 1, true);
+		wait = account->in_call ? 0 : read_wait(account, 1);
+		settle_own(account, &(struct dbt_boundary){
+			.now = now,
+			.task = task,
+			.run_delay = run_delay,
+			.switches = switches - 1,
+			.user_wait = wait,
+		});
 		account->owed += (__s64)(run_time - account->run_time) - (__s64)account->on_cpu;
 		account->run_time = run_time;
 		account->on_cpu = 0;
@@ -554,7 +594,7 @@ static __always_inline bool close_account(struct task_struct *task, struct dbt_t
 	totals->on_cpu_ns = run_time_of(account, task, now);
 	begin_write(account);
 	if (trace_calls) {
-		settle_calls(account, task, now, totals->run_queue_ns, 0, switches_of(task), true);
+		settle_own_calls(account, task, now);
 		close_wait(account, &account->left_wait);
 		close_wait(account, &account->open_wait);
 	} else {
@@ -609,7 +649,7 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 		return;
 	begin_write(account);
 	wait = read_wait(account, is_work(id));
-	settle_calls(account, task, now, task->sched_info.run_delay, 0, switches_of(task), true);
+	settle_own_calls(account, task, now);
 	send_sums(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
 	account->call_cell = own_cell_of(account, wait);
 	count(account, account->call_cell, EXACT_CALL);
@@ -648,7 +688,7 @@ static __always_inline void return_from_call(struct dbt_account *account, struct
 	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
 		return;
 	begin_write(account);
-	settle_calls(account, task, now, task->sched_info.run_delay, 0, switches_of(task), true);
+	settle_own_calls(account, task, now);
 	account->in_call = 0;
 	account->mode = MODE_OUTSIDE;
 	account->call_begin = 0;

@@ -58,15 +58,14 @@ static __always_inline bool add_to_histogram(__u32 number, __u64 ns)
 	return true;
 }
 
-/* Adds a latency of the task that the histograms belong to, in its own context; `key` is complete but for the bucket.
- * Returns the number of the histogram, 0 where there was none to be had. */
-static __noinline __u32 add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
+/* Adds a latency of the task that the histograms belong to, in its own context; `key` is on the stack, and complete but for the
+ * bucket. Returns the number of the histogram, 0 where there was none to be had. */
+static __always_inline __u32 add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
 {
 	__u32 place = (key->name ^ key->name >> 21) * 31 + key->call * 7 + key->kind * 13 + key->source * 3 +
 		      (__u32)key->inode * 5 + (key->bytes >> 9);
 	struct dbt_histogram *histogram;
 	__u32 number, i;
-
 	for (i = 0; i < PROBES; i++, place++) {
 		place &= OWN_HISTOGRAMS - 1;
 		if (!mine->own[place].number) {
@@ -96,6 +95,18 @@ static __always_inline void add_known_latency(struct dbt_own_histograms *mine, _
 {
 	if (!*number || !add_to_histogram(*number, ns))
 		*number = add_own_latency(mine, key, ns);
+}
+
+/* As add_own_latency(), checked once (commands.bpf.h). */
+__noinline __u32 add_latency_of(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
+{
+	struct dbt_latency_key own;
+
+	if (!mine || !key)
+		return 0;
+	/* Linux 6.1 takes keys of maps from the stack or from maps only. */
+	own = *key;
+	return add_own_latency(mine, &own, ns);
 }
 
 #endif

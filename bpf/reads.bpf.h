@@ -131,9 +131,9 @@ static __always_inline void add_parts(struct dbt_account *account, struct dbt_la
 	    requests->last_done < requests->first_issue)
 		return;
 	key->kind = LATENCY_READ_QUEUE;
-	add_own_latency(&account->histograms, key, requests->first_issue - requests->first_queue);
+	add_latency_of(&account->histograms, key, requests->first_issue - requests->first_queue);
 	key->kind = LATENCY_READ_DEVICE;
-	add_own_latency(&account->histograms, key, requests->last_done - requests->first_issue);
+	add_latency_of(&account->histograms, key, requests->last_done - requests->first_issue);
 }
 
 /* A system call has ended. */
@@ -165,10 +165,10 @@ static __always_inline void end_call(struct dbt_account *account, struct task_st
 		key.source = flags & CALL_IOWAIT || has_got_all(key.pid) ? READ_DEVICE : READ_AHEAD;
 	else
 		key.source = flags & CALL_IOWAIT ? READ_OTHER_TASK : READ_PAGE_CACHE;
-	add_own_latency(&account->histograms, &key, ns);
+	add_latency_of(&account->histograms, &key, ns);
 	if (key.kind == LATENCY_READ) {
 		key.kind = LATENCY_READ_CPU;
-		add_own_latency(&account->histograms, &key, account->call_cpu);
+		add_latency_of(&account->histograms, &key, account->call_cpu);
 	}
 	if (key.source == READ_DEVICE)
 		add_parts(account, &key);

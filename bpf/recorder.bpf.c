@@ -31,4 +31,22 @@ struct dbt_woken woken_type = {};
 struct dbt_comment comment_type = {};
 struct dbt_sums sums_type = {};
 
+/* The same of enums. */
+struct dbt_enums {
+	enum dbt_size size;
+	enum dbt_source_kind source_kind;
+	enum dbt_wait_mark wait_mark;
+	enum dbt_lock_bits lock_bits;
+	enum dbt_event_kind event_kind;
+	enum dbt_sample_flag sample_flag;
+	enum dbt_counted counted;
+	enum dbt_call_use call_use;
+	enum dbt_exact_state exact_state;
+	enum dbt_latency_kind latency_kind;
+	enum dbt_read_source read_source;
+	enum dbt_unwind_kind unwind_kind;
+	enum dbt_unwind_end unwind_end;
+	enum dbt_unwind_number unwind_number;
+} enums_type = {};
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

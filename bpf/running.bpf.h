@@ -41,8 +41,13 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 			begin_write(account);
 			account->activity = sample->activity;
 			if (sample->activity.wait)
-				settle_calls(account, task, now, task->sched_info.run_delay, sample->activity.wait,
-					     switches_of(task), true);
+				settle_own(account, &(struct dbt_boundary){
+					.now = now,
+					.task = task,
+					.run_delay = task->sched_info.run_delay,
+					.switches = switches_of(task),
+					.user_wait = sample->activity.wait,
+				});
 			end_write(account);
 		}
 	}

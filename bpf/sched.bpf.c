@@ -322,4 +322,12 @@ int BPF_PROG(on_exit, struct task_struct *task)
 struct dbt_sched_life life_type = {};
 struct dbt_turn turn_type = {};
 
+/* The same of enums. */
+struct dbt_enums {
+	enum dbt_sched_event event;
+	enum dbt_turn_flag turn_flag;
+	enum dbt_nobody nobody;
+	enum dbt_wait_mark wait_mark;
+} enums_type = {};
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -5,7 +5,6 @@
 
 #define COMM 16         /* TASK_COMM_LEN */
 #define MAX_OCCUPANTS 8 /* who had the CPU during one delay; a power of two; the last one is all others together */
-#define OTHER_TASKS 0xffffffff /* in the place of a pid */
 
 enum dbt_sched_event {
 	SCHED_TURN = 1,  /* struct dbt_turn: a task of interest left its CPU */
@@ -20,6 +19,11 @@ enum dbt_turn_flag {
 	TURN_WAIT_IN_IOWAIT = 8,
 	TURN_MOVED = 16,            /* it came onto another CPU than the one it had left, or was moved meanwhile */
 	TURN_WOKEN = 32,            /* `waker` has a meaning */
+};
+
+/* In the place of a pid. */
+enum dbt_nobody {
+	OTHER_TASKS = 0xffffffff,
 };
 
 struct dbt_occupant {

@@ -162,13 +162,20 @@ static __noinline bool hash_own_text(__u64 address, __u64 *hash)
 	return !reader.has_failed;
 }
 
-/* As own_fingerprint(), but what was read before is not read byte by byte again. `hash`: where that of this text may stand. */
-static __always_inline bool own_fingerprint_by_hash(__u64 address, __u64 *hash, __u64 *fingerprint)
+/* As own_fingerprint(), but what was read before, by this session last of all, is not read byte by byte again. `hash`: that of the text,
+ * 0 where it has none. */
+static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
 {
 	__u64 *known;
 
-	if (!hash_own_text(address, hash))
+	if (!hash_own_text(address, hash)) {
+		*hash = 0;
 		return own_fingerprint(address, fingerprint);
+	}
+	if (*hash && *hash == last->hash) {
+		*fingerprint = last->fingerprint;
+		return true;
+	}
 	known = bpf_map_lookup_elem(&fingerprints, hash);
 	if (known) {
 		*fingerprint = *known;
@@ -200,7 +207,7 @@ static __always_inline bool other_fingerprint(struct task_struct *task, __u64 ad
 static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					   struct dbt_text *text, struct dbt_activity *activity, bool only_known)
 {
-	__u64 since = 0, address = 0, fingerprint;
+	__u64 since = 0, address = 0, hash = 0, fingerprint;
 	__u32 before = 1, after = 1;
 
 	if (activity->statement || !source->text_offset || !record ||
@@ -211,10 +218,11 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
 		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
 		    !(task ? other_fingerprint(task, address, &fingerprint) :
-			     own_fingerprint_by_hash(address, &text->hash, &fingerprint)) ||
+			     own_fingerprint_by_hash(address, text, &hash, &fingerprint)) ||
 		    read_memory(task, &after, sizeof(after), record) || after != before)
 			return;
 		text->fingerprint = fingerprint;
+		text->hash = hash;
 		text->since = since;
 	}
 	activity->statement = text->fingerprint;

@@ -4,10 +4,15 @@
 #ifndef UNWIND_ROWS_H
 #define UNWIND_ROWS_H
 
-#define UNWIND_BLOCK_BITS 8 /* the index has an entry for every 256 bytes of code */
-#define MAX_MAPPINGS 256    /* of a process; a power of two */
-#define MAX_TABLES 1024     /* modules with tables */
-#define MAX_SPACES 512      /* different address spaces */
+#define MAX_TABLES 1024 /* modules with tables */
+#define MAX_SPACES 512  /* different address spaces */
+
+enum dbt_unwind_number {
+	UNWIND_BP_LOST = -128,
+	UNWIND_BP_AT_BP = 127,
+	UNWIND_BLOCK_BITS = 8, /* the index has an entry for every 256 bytes of code */
+	MAX_MAPPINGS = 256,    /* of a process; a power of two */
+};
 
 /* How the caller's frame is found. CFA = the stack pointer of the caller when it is returned to. */
 enum dbt_unwind_kind {
@@ -22,9 +27,6 @@ enum dbt_unwind_kind {
 	UNWIND_UNKNOWN,   /* a rule that is not followed */
 	UNWIND_SEARCH,    /* an entry of the index: rows pc … pc + cfa hold for this block */
 };
-
-#define UNWIND_BP_LOST (-128)
-#define UNWIND_BP_AT_BP 127
 
 /* What holds from `pc` on, counted from the begin of the table's code. A table is an array of these: the index first, with
  * an entry for each block of code (that is its only row, or says where its rows are), then rows by pc. */

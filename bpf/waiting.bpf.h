@@ -202,7 +202,12 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 			copy->activity = activity_of(task, &copy->source);
 			name_statement(task, &copy->source, &copy->text, &copy->activity, false);
 		}
-		settle_calls(copy, task, totals->event.time_ns, totals->run_queue_ns, 0, switches_of(task), false);
+		settle_copy(copy, &(struct dbt_boundary){
+			.now = totals->event.time_ns,
+			.task = task,
+			.run_delay = totals->run_queue_ns,
+			.switches = switches_of(task),
+		});
 	} else {
 		settle_switches(copy, totals->event.time_ns, totals->on_cpu_ns, totals->run_queue_ns, false);
 	}

@@ -49,23 +49,27 @@ static __always_inline bool goes_on_after_signals(__u32 wait)
 	return config && wait >> 24 < 64 && config->resumed_classes & (1ULL << (wait >> 24 & 63));
 }
 
-static __always_inline bool makes_several_calls(__u32 wait)
+__noinline int makes_several_calls(__u32 wait)
 {
 	__u32 zero = 0;
 	struct dbt_config *config = bpf_map_lookup_elem(&configuration, &zero);
 
 	for (int i = 0; i < MAX_SEVERAL_CALLS; i++)
 		if (config && config->several_calls[i] == wait)
-			return true;
-	return false;
+			return 1;
+	return 0;
 }
 
 /* Counts a wait, if a call was made in it. */
-static __noinline void close_wait(struct dbt_account *account, struct dbt_open_wait *of)
+__noinline int close_wait(struct dbt_account *account, struct dbt_open_wait *of)
 {
-	__u32 cell = of->cell & (MAX_WAITS - 1), nowhere = 0;
-	__u64 ns = of->end - of->begin;
+	__u32 cell, nowhere = 0;
+	__u64 ns;
 
+	if (!account || !of)
+		return 0;
+	cell = of->cell & (MAX_WAITS - 1);
+	ns = of->end - of->begin;
 	if (of->wait && of->end > of->begin && !(of->flags & OPEN_UNSEEN)) {
 		/* A cell may have been given to another wait event meanwhile. */
 		if (wait_in(account, cell) == of->wait)
@@ -74,6 +78,7 @@ static __noinline void close_wait(struct dbt_account *account, struct dbt_open_w
 			latency_of(account, LATENCY_WAIT, &nowhere, of->wait, ns);
 	}
 	of->wait = 0;
+	return 0;
 }
 
 /* The task is seen outside of the wait that is open: it is over, or may be resumed. */
@@ -148,7 +153,7 @@ static __always_inline void wait_at_switch(struct dbt_account *account, __u32 wa
 static __always_inline void wait_at_unseen_return(struct dbt_account *account)
 {
 	struct dbt_open_wait *open = &account->open_wait;
-	__u32 wait = read_wait(account, false);
+	__u32 wait = read_wait(account, 0);
 
 	if (wait && wait != WAIT_NOT_READ)
 		*open = (struct dbt_open_wait){ .wait = wait, .flags = OPEN_SLEEPS | OPEN_OVER | OPEN_SLEPT | OPEN_UNSEEN };

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait};
 
+use crate::bpf::dbt_wait_mark;
 use crate::clock::Clock;
 use crate::held_locks::{LockName, RawLock};
 use crate::postgres::Connect;
@@ -119,10 +120,10 @@ impl WaitSource {
     };
 }
 
-/// `WAIT_NUMBERED` in bpf/dbtime.h: of [`WaitSource::Numbers`], the session waits in the event of the other bits.
-pub(crate) const NUMBERED: u32 = 0x8000_0000;
-/// `WAIT_NO_NUMBER`: what was read is too large for a number.
-pub(crate) const NO_NUMBER: u32 = 0x7fff_fffe;
+/// Of [`WaitSource::Numbers`]: the session waits in the event of the other bits.
+pub(crate) const NUMBERED: u32 = dbt_wait_mark::WAIT_NUMBERED.0;
+/// What was read is too large for a number.
+pub(crate) const NO_NUMBER: u32 = dbt_wait_mark::WAIT_NO_NUMBER.0;
 
 /// What the numbers of a database mean that its sessions have in memory: wait events and states.
 pub(crate) trait WaitNames {

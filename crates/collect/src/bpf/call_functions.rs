@@ -9,11 +9,11 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{KprobeMultiOpts, KprobeOpts, Link, MapHandle};
 
 use super::call_functions_skeleton::CallFunctionsSkelBuilder;
-use super::call_functions_skeleton::types::bss;
+use super::call_functions_skeleton::types::{bss, dbt_function_row, dbt_row_kind};
 use super::fentry;
 use super::kernel_functions::KernelFunctions;
 use super::messages::refusals;
-use super::plain::{Plain, globals};
+use super::plain::{Plain, globals, read};
 use super::ring::Ring;
 use crate::CollectError;
 
@@ -196,25 +196,22 @@ impl CallFunctions {
 }
 
 impl Plain for bss {}
+impl Plain for dbt_function_row {}
 
-/// `struct dbt_function_row`: a number of 64 bits, four of 32.
 fn row(bytes: &[u8]) -> Option<FunctionRow> {
-    let (time, rest) = bytes.split_first_chunk()?;
-    let (numbers, _) = rest.as_chunks::<4>();
-    let &[what, state, cpu, kind, ..] = numbers else {
-        return None;
-    };
-    let [what, state, cpu, kind] = [what, state, cpu, kind].map(u32::from_ne_bytes);
-    let step = match kind {
-        1 => FunctionStep::Entry(what),
-        2 => FunctionStep::Return(what),
-        3 => FunctionStep::LeftCpu { next: what, state },
-        4 => FunctionStep::BackOnCpu { previous: what },
+    let dbt_function_row {
+        time_ns,
+        what,
+        state,
+        cpu,
+        kind,
+    } = read(bytes)?;
+    let step = match dbt_row_kind(kind) {
+        dbt_row_kind::ROW_ENTRY => FunctionStep::Entry(what),
+        dbt_row_kind::ROW_RETURN => FunctionStep::Return(what),
+        dbt_row_kind::ROW_LEFT_CPU => FunctionStep::LeftCpu { next: what, state },
+        dbt_row_kind::ROW_BACK_ON_CPU => FunctionStep::BackOnCpu { previous: what },
         _ => return None,
     };
-    Some(FunctionRow {
-        time_ns: u64::from_ne_bytes(*time),
-        cpu,
-        step,
-    })
+    Some(FunctionRow { time_ns, cpu, step })
 }

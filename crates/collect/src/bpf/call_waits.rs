@@ -6,10 +6,10 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle};
 
 use super::call_waits_skeleton::CallWaitsSkelBuilder;
-use super::call_waits_skeleton::types::bss;
+use super::call_waits_skeleton::types::{bss, dbt_call_wait};
 use super::load::source_to;
 use super::messages::refusals;
-use super::plain::{Plain, globals};
+use super::plain::{Plain, globals, read};
 use super::ring::Ring;
 use crate::CollectError;
 use crate::database::WaitSource;
@@ -78,13 +78,9 @@ impl CallWaits {
 }
 
 impl Plain for bss {}
+impl Plain for dbt_call_wait {}
 
-/// `struct dbt_call_wait`: a number of 64 bits, one of 32.
 fn call_wait(bytes: &[u8]) -> Option<CallWait> {
-    let (time, rest) = bytes.split_first_chunk()?;
-    let (wait, _) = rest.split_first_chunk()?;
-    Some(CallWait {
-        time_ns: u64::from_ne_bytes(*time),
-        wait: u32::from_ne_bytes(*wait),
-    })
+    let dbt_call_wait { time_ns, wait, .. } = read(bytes)?;
+    Some(CallWait { time_ns, wait })
 }

@@ -8,8 +8,9 @@ use libbpf_rs::MapHandle;
 use super::load::source_from;
 use super::plain::{Plain, read};
 use super::recorder::types::{
-    dbt_activity, dbt_begin, dbt_comment, dbt_event, dbt_locks, dbt_sample, dbt_sums, dbt_task_counts,
-    dbt_totals, dbt_wait_sums, dbt_woken,
+    dbt_activity, dbt_begin, dbt_comment, dbt_counted, dbt_event, dbt_event_kind, dbt_exact_state,
+    dbt_lock_bits, dbt_locks, dbt_sample, dbt_sample_flag, dbt_sums, dbt_task_counts, dbt_totals,
+    dbt_unwind_end, dbt_wait_mark, dbt_wait_sums, dbt_woken,
 };
 use super::ring::Ring;
 
@@ -19,29 +20,27 @@ use crate::database::{Executing, RawRoutine, WaitSource};
 use crate::held_locks::RawLock;
 use crate::task_counts::{Bytes, Calls, TaskCounts};
 
-/// `enum dbt_event_kind`, `enum dbt_sample_flag` and `enum dbt_counted` in bpf/dbtime.h.
-const RUNNING: u32 = 1;
-const WAITING: u32 = 2;
-const TOTALS: u32 = 3;
-const BEGIN: u32 = 4;
-const END: u32 = 5;
-const WOKEN: u32 = 6;
-const COUNTS: u32 = 7;
-const COMMENT: u32 = 8;
-const USER_MODE: u32 = 1;
-const WAIT_NOT_READ: u32 = 2;
-const STACK_TORN: u32 = 4;
-const IN_IOWAIT: u32 = 16;
-const IN_CALL: u32 = 32;
-const NEW_CODE: u32 = 64;
-const RAN_SINCE: u32 = 128;
-const COUNTED_CALLS: u64 = 1;
-const COUNTED_BYTES: u64 = 2;
-const COUNTED_BLKIO_DELAY: u64 = 4;
-/// `COMMENT_NOT_READ`.
+const RUNNING: u32 = dbt_event_kind::EVENT_RUNNING.0;
+const WAITING: u32 = dbt_event_kind::EVENT_WAITING.0;
+const TOTALS: u32 = dbt_event_kind::EVENT_TOTALS.0;
+const BEGIN: u32 = dbt_event_kind::EVENT_BEGIN.0;
+const END: u32 = dbt_event_kind::EVENT_END.0;
+const WOKEN: u32 = dbt_event_kind::EVENT_WOKEN.0;
+const COUNTS: u32 = dbt_event_kind::EVENT_COUNTS.0;
+const COMMENT: u32 = dbt_event_kind::EVENT_COMMENT.0;
+const USER_MODE: u32 = dbt_sample_flag::SAMPLE_USER_MODE.0;
+const WAIT_NOT_READ: u32 = dbt_sample_flag::SAMPLE_WAIT_NOT_READ.0;
+const STACK_TORN: u32 = dbt_sample_flag::SAMPLE_STACK_TORN.0;
+const IN_IOWAIT: u32 = dbt_sample_flag::SAMPLE_IN_IOWAIT.0;
+const IN_CALL: u32 = dbt_sample_flag::SAMPLE_IN_CALL.0;
+const NEW_CODE: u32 = dbt_sample_flag::SAMPLE_NEW_CODE.0;
+const RAN_SINCE: u32 = dbt_sample_flag::SAMPLE_RAN_SINCE.0;
+const COUNTED_CALLS: u64 = dbt_counted::COUNTED_CALLS.0 as u64;
+const COUNTED_BYTES: u64 = dbt_counted::COUNTED_BYTES.0 as u64;
+const COUNTED_BLKIO_DELAY: u64 = dbt_counted::COUNTED_BLKIO_DELAY.0 as u64;
+/// All bits, as in bpf/dbtime.h.
 const COMMENT_NOT_READ: u64 = u64::MAX;
-/// `WAIT_NOT_READ`.
-const NOT_READ: u32 = u32::MAX;
+const NOT_READ: u32 = dbt_wait_mark::WAIT_NOT_READ.0;
 
 /// What /proc says of the state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,12 +105,11 @@ pub(crate) enum StackEnd {
 }
 
 impl StackEnd {
-    /// `enum dbt_unwind_end` in bpf/unwind_rows.h.
     fn decode(end: u32) -> Option<StackEnd> {
-        match end {
-            1 => Some(StackEnd::Complete),
-            2 => Some(StackEnd::Truncated),
-            3 => Some(StackEnd::Broken),
+        match dbt_unwind_end(end) {
+            dbt_unwind_end::UNWIND_COMPLETE => Some(StackEnd::Complete),
+            dbt_unwind_end::UNWIND_TRUNCATED => Some(StackEnd::Truncated),
+            dbt_unwind_end::UNWIND_BROKEN => Some(StackEnd::Broken),
             _ => None,
         }
     }
@@ -143,21 +141,22 @@ pub(crate) struct WaitSums {
     pub(crate) count: [u64; ExactState::ALL.len()],
 }
 
-/// `enum dbt_exact_state` in bpf/dbtime.h.
+/// By the numbers that the kernel's programs have for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
 pub(crate) enum ExactState {
     /// On a CPU, in no system call.
-    Outside,
+    Outside = dbt_exact_state::EXACT_OUTSIDE.0,
     /// On a CPU in a system call.
-    Call,
-    Runnable,
-    Disk,
-    Sleep,
-    Stopped,
+    Call = dbt_exact_state::EXACT_CALL.0,
+    Runnable = dbt_exact_state::EXACT_RUNNABLE.0,
+    Disk = dbt_exact_state::EXACT_DISK.0,
+    Sleep = dbt_exact_state::EXACT_SLEEP.0,
+    Stopped = dbt_exact_state::EXACT_STOPPED.0,
 }
 
 impl ExactState {
-    pub(crate) const ALL: [ExactState; 6] = [
+    pub(crate) const ALL: [ExactState; dbt_exact_state::EXACT_STATES.0 as usize] = [
         ExactState::Outside,
         ExactState::Call,
         ExactState::Runnable,
@@ -385,9 +384,9 @@ fn task_counts(counts: &dbt_task_counts) -> TaskCounts {
 }
 
 /// `LOCK_MODE`, `LOCK_ADDRESS` and `LOCK_KIND_SHIFT`.
-const LOCK_MODE: u64 = 3;
-const LOCK_ADDRESS: u64 = 0x0000_ffff_ffff_fffc;
-const LOCK_KIND_SHIFT: u32 = 48;
+const LOCK_MODE: u64 = dbt_lock_bits::LOCK_MODE.0 as u64;
+const LOCK_ADDRESS: u64 = ((1 << LOCK_KIND_SHIFT) - 1) & !LOCK_MODE;
+const LOCK_KIND_SHIFT: u32 = dbt_lock_bits::LOCK_KIND_SHIFT.0;
 
 /// Those that there was room for.
 fn locks(locks: &dbt_locks) -> Option<Vec<RawLock>> {

@@ -9,10 +9,9 @@ use std::{io, ptr};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::recorder::types::{dbt_histogram, dbt_latency_key};
+use super::recorder::types::{dbt_histogram, dbt_latency_key, dbt_size};
 
-/// `LATENCY_BUCKETS` in bpf/dbtime.h.
-const BUCKETS: usize = 2368;
+const BUCKETS: usize = dbt_size::LATENCY_BUCKETS.0 as usize;
 const _: () = assert!(size_of::<dbt_histogram>() == size_of::<dbt_latency_key>() + 3 * 8 + BUCKETS * 4);
 
 /// See the module.

@@ -5,30 +5,34 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
 
-/// `enum dbt_latency_kind` in bpf/dbtime.h.
+/// What the latencies are of.
 pub(crate) mod latency_kind {
-    pub(crate) const WAIT: u8 = 1;
-    pub(crate) const CALL: u8 = 2;
-    pub(crate) const SCHED: u8 = 3;
-    pub(crate) const READ: u8 = 4;
-    pub(crate) const READ_ON_CPU: u8 = 5;
-    pub(crate) const READ_CPU: u8 = 6;
-    pub(crate) const READ_QUEUE: u8 = 7;
-    pub(crate) const READ_DEVICE: u8 = 8;
-    pub(crate) const BLOCK: u8 = 9;
-    pub(crate) const BLOCK_QUEUE: u8 = 10;
-    pub(crate) const WAKER: u8 = 11;
-    pub(crate) const ORACLE_WAIT: u8 = 12;
-    pub(crate) const ORACLE_WAIT_DB: u8 = 13;
-    pub(crate) const COMMAND: u8 = 14;
+    use crate::bpf::recorder::types::dbt_latency_kind;
+
+    pub(crate) const WAIT: u8 = dbt_latency_kind::LATENCY_WAIT.0 as u8;
+    pub(crate) const CALL: u8 = dbt_latency_kind::LATENCY_CALL.0 as u8;
+    pub(crate) const SCHED: u8 = dbt_latency_kind::LATENCY_SCHED.0 as u8;
+    pub(crate) const READ: u8 = dbt_latency_kind::LATENCY_READ.0 as u8;
+    pub(crate) const READ_ON_CPU: u8 = dbt_latency_kind::LATENCY_READ_ON_CPU.0 as u8;
+    pub(crate) const READ_CPU: u8 = dbt_latency_kind::LATENCY_READ_CPU.0 as u8;
+    pub(crate) const READ_QUEUE: u8 = dbt_latency_kind::LATENCY_READ_QUEUE.0 as u8;
+    pub(crate) const READ_DEVICE: u8 = dbt_latency_kind::LATENCY_READ_DEVICE.0 as u8;
+    pub(crate) const BLOCK: u8 = dbt_latency_kind::LATENCY_BLOCK.0 as u8;
+    pub(crate) const BLOCK_QUEUE: u8 = dbt_latency_kind::LATENCY_BLOCK_QUEUE.0 as u8;
+    pub(crate) const WAKER: u8 = dbt_latency_kind::LATENCY_WAKER.0 as u8;
+    pub(crate) const ORACLE_WAIT: u8 = dbt_latency_kind::LATENCY_ORACLE_WAIT.0 as u8;
+    pub(crate) const ORACLE_WAIT_DB: u8 = dbt_latency_kind::LATENCY_ORACLE_WAIT_DB.0 as u8;
+    pub(crate) const COMMAND: u8 = dbt_latency_kind::LATENCY_COMMAND.0 as u8;
 }
 
-/// `enum dbt_read_source` in bpf/dbtime.h.
+/// Where what was read came from.
 pub(crate) mod read_source {
-    pub(crate) const PAGE_CACHE: u8 = 1;
-    pub(crate) const DEVICE: u8 = 2;
-    pub(crate) const AHEAD: u8 = 3;
-    pub(crate) const OTHER_TASK: u8 = 4;
+    use crate::bpf::recorder::types::dbt_read_source;
+
+    pub(crate) const PAGE_CACHE: u8 = dbt_read_source::READ_PAGE_CACHE.0 as u8;
+    pub(crate) const DEVICE: u8 = dbt_read_source::READ_DEVICE.0 as u8;
+    pub(crate) const AHEAD: u8 = dbt_read_source::READ_AHEAD.0 as u8;
+    pub(crate) const OTHER_TASK: u8 = dbt_read_source::READ_OTHER_TASK.0 as u8;
 }
 
 /// Keys and values taken by one call. The kernel wants room for all keys that share a hash.

@@ -8,16 +8,16 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, libbpf_sys};
-use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE, perf_event_attr};
 
+use super::cpu_clock::CpuClocks;
 use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{refusals, verdict};
 use super::plain::{Plain, globals, look_up};
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
-    bss, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key, dbt_pass, dbt_slot,
-    dbt_space, dbt_target, dbt_wait_source,
+    bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key, dbt_pass,
+    dbt_slot, dbt_source_kind, dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
@@ -101,15 +101,14 @@ const SENDS: [libc::c_long; 4] = [
 ];
 /// What a command is received with.
 const RECEIVES: [libc::c_long; 2] = [libc::SYS_recvfrom, libc::SYS_recvmsg];
-/// `enum dbt_call_use` in bpf/exact.bpf.h.
-const CALL_READS: u8 = 1;
-const CALL_WORKS: u8 = 2;
-const CALL_SLEEPS: u8 = 4;
-const CALL_ENDS_WAIT: u8 = 8;
-const CALL_OF_SIGNAL: u8 = 16;
-const CALL_SENDS: u8 = 32;
-const CALL_RECEIVES: u8 = 64;
-const CALL_CONNECTS: u8 = 128;
+const CALL_READS: u8 = dbt_call_use::CALL_READS.0 as u8;
+const CALL_WORKS: u8 = dbt_call_use::CALL_WORKS.0 as u8;
+const CALL_SLEEPS: u8 = dbt_call_use::CALL_SLEEPS.0 as u8;
+const CALL_ENDS_WAIT: u8 = dbt_call_use::CALL_ENDS_WAIT.0 as u8;
+const CALL_OF_SIGNAL: u8 = dbt_call_use::CALL_OF_SIGNAL.0 as u8;
+const CALL_SENDS: u8 = dbt_call_use::CALL_SENDS.0 as u8;
+const CALL_RECEIVES: u8 = dbt_call_use::CALL_RECEIVES.0 as u8;
+const CALL_CONNECTS: u8 = dbt_call_use::CALL_CONNECTS.0 as u8;
 
 /// How the sampler thread reaches the sessions that do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,6 +172,8 @@ pub(crate) struct Programs {
     pub(crate) histograms: Histograms,
     /// What the exact tier's probes cost.
     pub(crate) run_times: RunTimes,
+    /// What interrupts the sessions that run.
+    pub(crate) clocks: CpuClocks,
     /// `sampler_pass`, or a link to `sampler_iterate`.
     pub(crate) pass: PassHandle,
     /// By what passes are announced, so that a timer notes their moments; or why none does.
@@ -416,6 +417,7 @@ impl Programs {
             current_pass: handle(&skel.maps.current_pass)?,
             bss: handle(&skel.maps.bss)?,
             run_times,
+            clocks: CpuClocks::new(rate_hz),
             latency_epoch: handle(&skel.maps.data_epoch)?,
             unwind_maps: Some(UnwindMaps {
                 tables: handle(&skel.maps.unwind_tables)?,
@@ -436,7 +438,7 @@ impl Programs {
             _links: links,
         };
         for cpu in online_cpus()? {
-            let timer = match cpu_clock(cpu, rate_hz) {
+            let timer = match programs.clocks.open(cpu) {
                 Ok(timer) => timer,
                 // It went offline a moment ago.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => continue,
@@ -626,10 +628,9 @@ pub(crate) struct Losses {
     pub(crate) latencies: u64,
 }
 
-/// `enum dbt_source_kind` in bpf/dbtime.h.
-const SOURCE_NONE: u32 = 0;
-const SOURCE_POINTER: u32 = 1;
-const SOURCE_NUMBERS: u32 = 2;
+const SOURCE_NONE: u32 = dbt_source_kind::SOURCE_NONE.0;
+const SOURCE_POINTER: u32 = dbt_source_kind::SOURCE_POINTER.0;
+const SOURCE_NUMBERS: u32 = dbt_source_kind::SOURCE_NUMBERS.0;
 
 pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
     match source {
@@ -770,41 +771,4 @@ fn ring_bytes(rate_hz: u32) -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let wanted = u64::from(rate_hz) * cpus * 1_200 * 2;
     wanted.next_power_of_two().clamp(16 << 20, 64 << 20) as u32
-}
-
-/// A timer that fires `rate_hz` times a second on one CPU, whatever runs there.
-fn cpu_clock(cpu: i32, rate_hz: u32) -> io::Result<OwnedFd> {
-    open_timer(&mut timer(1_000_000_000 / u64::from(rate_hz)), -1, cpu)
-}
-
-/// A timer that fires whenever a task has used this much CPU time, wherever it runs; heard of in the kernel only.
-pub(super) fn task_clock(task: u32, period_ns: u64) -> io::Result<OwnedFd> {
-    let task = i32::try_from(task).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
-    let mut attr = timer(period_ns);
-    attr.set_exclude_user(1);
-    attr.set_exclude_hv(1);
-    open_timer(&mut attr, task, -1)
-}
-
-fn timer(period_ns: u64) -> perf_event_attr {
-    let mut attr = perf_event_attr {
-        size: size_of::<perf_event_attr>() as u32,
-        type_: PERF_TYPE_SOFTWARE,
-        config: u64::from(PERF_COUNT_SW_CPU_CLOCK),
-        ..perf_event_attr::default()
-    };
-    // A fixed period, not a frequency: nothing adapts, every sample stands for the same time.
-    attr.__bindgen_anon_1.sample_period = period_ns;
-    attr
-}
-
-fn open_timer(attr: &mut perf_event_attr, task: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let cloexec = libc::c_ulong::from(perf_event_open_sys::bindings::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: the attribute is initialised and lives through the call.
-    let fd = unsafe { perf_event_open_sys::perf_event_open(attr, task, cpu, -1, cloexec) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -4,6 +4,7 @@ mod block;
 mod call_functions;
 mod call_samples;
 mod call_waits;
+mod cpu_clock;
 mod events;
 mod fentry;
 mod histograms;
@@ -38,10 +39,10 @@ pub(crate) use unwind::{CodeMapping, KernelTable, MAX_MAPPINGS, TABLES_AT_ONCE, 
 
 pub(crate) use recorder::types::{
     dbt_command_key as CommandKey, dbt_command_sums as CommandSums, dbt_latency as Latency,
-    dbt_latency_key as LatencyKey,
+    dbt_latency_key as LatencyKey, dbt_size, dbt_unwind_kind, dbt_unwind_number, dbt_wait_mark,
 };
 #[cfg(test)]
-pub(crate) use recorder::types::{dbt_sample as Sample, dbt_space as Space};
+pub(crate) use recorder::types::{dbt_sample as Sample, dbt_sample_flag, dbt_space as Space, dbt_unwind_end};
 
 /// What libbpf-cargo makes of a BPF object.
 macro_rules! skeleton {

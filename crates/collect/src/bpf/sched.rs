@@ -14,7 +14,8 @@ use super::ring::Ring;
 use super::run_time::RunTimes;
 use super::sched_skeleton::SchedSkelBuilder;
 use super::sched_skeleton::types::{
-    bss, dbt_occupant, dbt_sched_life, dbt_sched_task, dbt_turn, dbt_wait_source,
+    bss, dbt_nobody, dbt_occupant, dbt_sched_event, dbt_sched_life, dbt_sched_task, dbt_turn, dbt_turn_flag,
+    dbt_wait_mark, dbt_wait_source,
 };
 use crate::CollectError;
 use crate::clock::monotonic_ns;
@@ -23,21 +24,18 @@ use crate::database::WaitSource;
 /// Room for half a second of a million turns a second would be 100 MB; for what two busy CPUs do this is several seconds.
 const RING_BYTES: u32 = 16 << 20;
 
-/// `enum dbt_sched_event` in bpf/sched.h.
-const TURN: u32 = 1;
-const BEGIN: u32 = 2;
-const END: u32 = 3;
-/// `enum dbt_turn_flag`.
-const PUSHED_OFF: u32 = 1;
-const IN_IOWAIT: u32 = 2;
-const WAIT_PUSHED_OFF: u32 = 4;
-const WAIT_IN_IOWAIT: u32 = 8;
-const MOVED: u32 = 16;
-const WOKEN: u32 = 32;
-/// `OTHER_TASKS`: occupants for which there was no room.
-const OTHER_TASKS: u32 = u32::MAX;
-/// `WAIT_NOT_READ` in bpf/dbtime.h.
-const NOT_READ: u32 = u32::MAX;
+const TURN: u32 = dbt_sched_event::SCHED_TURN.0;
+const BEGIN: u32 = dbt_sched_event::SCHED_BEGIN.0;
+const END: u32 = dbt_sched_event::SCHED_END.0;
+const PUSHED_OFF: u32 = dbt_turn_flag::TURN_PUSHED_OFF.0;
+const IN_IOWAIT: u32 = dbt_turn_flag::TURN_IN_IOWAIT.0;
+const WAIT_PUSHED_OFF: u32 = dbt_turn_flag::TURN_WAIT_PUSHED_OFF.0;
+const WAIT_IN_IOWAIT: u32 = dbt_turn_flag::TURN_WAIT_IN_IOWAIT.0;
+const MOVED: u32 = dbt_turn_flag::TURN_MOVED.0;
+const WOKEN: u32 = dbt_turn_flag::TURN_WOKEN.0;
+/// Occupants for which there was no room.
+const OTHER_TASKS: u32 = dbt_nobody::OTHER_TASKS.0;
+const NOT_READ: u32 = dbt_wait_mark::WAIT_NOT_READ.0;
 
 /// What a task left its CPU as: the kernel's raw `__state`, and what it says beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use super::load::as_bytes;
-use super::recorder::types::{dbt_mapping, dbt_space};
+use super::recorder::types::{dbt_mapping, dbt_space, dbt_unwind_number};
 use crate::CollectError;
 
-/// `MAX_MAPPINGS` in bpf/unwind_rows.h.
-pub(crate) const MAX_MAPPINGS: usize = 256;
+/// Of an address space.
+pub(crate) const MAX_MAPPINGS: usize = dbt_unwind_number::MAX_MAPPINGS.0 as usize;
 /// Elements that are handed over at once.
 const BATCH: usize = 65_536;
 

@@ -3,19 +3,18 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use dbtime_model::Frame;
+use dbtime_model::{Frame, PLPGSQL};
 
+use crate::bpf::dbt_size;
 use crate::database::RawRoutine;
 
-/// Module of the frames that stand for them.
-const MODULE: &str = "[plpgsql]";
 /// The interpreter's file, in the directory of each server's libraries.
 const INTERPRETER: &str = "/plpgsql.so";
 /// Functions of the interpreter, one of which it is called through for each function that it executes. They are exported: a stripped
 /// interpreter names them too.
 const ENTRIES: [&str; 2] = ["plpgsql_call_handler", "plpgsql_inline_handler"];
-/// `MAX_ROUTINES` in bpf/dbtime.h.
-const MAX_ROUTINES: usize = 7;
+/// More are not told.
+const MAX_ROUTINES: usize = dbt_size::MAX_ROUTINES.0 as usize;
 /// Names that are remembered.
 const NAMES: usize = 10_000;
 
@@ -104,7 +103,7 @@ fn is_entry(frame: &Frame) -> bool {
 fn frame_of(symbol: String) -> Frame {
     Frame {
         symbol,
-        module: MODULE.to_string(),
+        module: PLPGSQL.to_string(),
         build_id: String::new(),
         offset: 0,
     }

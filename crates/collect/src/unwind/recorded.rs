@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use super::modules::Modules;
 use super::table::{BP_AT_BP, BP_LOST, Kind, Row, Rule, Table};
-use crate::bpf::{Sample, Space};
+use crate::bpf::{Sample, Space, dbt_sample_flag, dbt_unwind_end};
 
 /// `struct recorded_table` in bpf/unwind_in_user_space.c.
 #[repr(C)]
@@ -39,10 +39,10 @@ unsafe extern "C" {
 /// More than `struct dbt_unwind` needs, in words.
 const UNWIND_WORDS: usize = 8_192;
 
-const COMPLETE: u32 = 1;
-const TRUNCATED: u32 = 2;
-const BROKEN: u32 = 3;
-const NEW_CODE: u32 = 64;
+const COMPLETE: u32 = dbt_unwind_end::UNWIND_COMPLETE.0;
+const TRUNCATED: u32 = dbt_unwind_end::UNWIND_TRUNCATED.0;
+const BROKEN: u32 = dbt_unwind_end::UNWIND_BROKEN.0;
+const NEW_CODE: u32 = dbt_sample_flag::SAMPLE_NEW_CODE.0;
 
 /// Where memory is read from.
 enum Memory {

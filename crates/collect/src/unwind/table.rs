@@ -6,7 +6,7 @@ use gimli::{
 };
 use object::{Object, ObjectSection};
 
-use crate::bpf::thread_cpu_ns;
+use crate::bpf::{dbt_unwind_kind, dbt_unwind_number, thread_cpu_ns};
 
 /// Rows of one module, at most: a hostile file cannot make more.
 const MAX_ROWS: usize = 6_000_000;
@@ -17,30 +17,31 @@ const MAX_NS: u64 = 3_000_000_000;
 /// What describes the frames takes more time or memory than any real file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMuch;
-/// `UNWIND_BLOCK_BITS` in bpf/unwind_rows.h.
-const BLOCK_BITS: u32 = 8;
+/// The index has an entry for every block of so many bytes, as a power of two.
+const BLOCK_BITS: u32 = dbt_unwind_number::UNWIND_BLOCK_BITS.0 as u32;
 /// Code of a module, in bytes, at most.
 const MAX_CODE: u64 = 1 << 30;
 
-/// `enum dbt_unwind_kind` in bpf/unwind_rows.h.
+/// By the numbers that the kernel's programs have for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    None = 0,
-    End = 1,
-    Sp = 2,
-    Bp = 3,
-    BpDeref = 4,
-    SpDeref = 5,
-    Plt = 6,
-    Signal = 7,
-    Unknown = 8,
-    Search = 9,
+    None = dbt_unwind_kind::UNWIND_NONE.0 as u8,
+    End = dbt_unwind_kind::UNWIND_END.0 as u8,
+    Sp = dbt_unwind_kind::UNWIND_SP.0 as u8,
+    Bp = dbt_unwind_kind::UNWIND_BP.0 as u8,
+    BpDeref = dbt_unwind_kind::UNWIND_BP_DEREF.0 as u8,
+    SpDeref = dbt_unwind_kind::UNWIND_SP_DEREF.0 as u8,
+    Plt = dbt_unwind_kind::UNWIND_PLT.0 as u8,
+    Signal = dbt_unwind_kind::UNWIND_SIGNAL.0 as u8,
+    Unknown = dbt_unwind_kind::UNWIND_UNKNOWN.0 as u8,
+    Search = dbt_unwind_kind::UNWIND_SEARCH.0 as u8,
 }
 
-/// `UNWIND_BP_LOST` and `UNWIND_BP_AT_BP`.
-pub(super) const BP_LOST: i8 = -128;
-pub(super) const BP_AT_BP: i8 = 127;
+/// The caller's frame pointer is not known.
+pub(super) const BP_LOST: i8 = dbt_unwind_number::UNWIND_BP_LOST.0 as i8;
+/// It lies where this one points to.
+pub(super) const BP_AT_BP: i8 = dbt_unwind_number::UNWIND_BP_AT_BP.0 as i8;
 
 /// How the caller's frame is found: `struct dbt_unwind_row` without its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
