@@ -1,7 +1,7 @@
 """The engines that ready queries are for, each asked in its own way: all answer with rows of plain Python values.
 
 An engine has a `name`, runs scripts (`run`) and queries (`rows`), is told the days of a query (`set_days`), and says how many
-Parquet files it reads for a query (`files_read`).
+Parquet files it reads for a query (`files_read`). A store that `is_far` is no directory.
 """
 
 import datetime
@@ -22,6 +22,7 @@ class DuckDb:
     def __init__(self, store):
         import duckdb
 
+        self.is_far = "://" in store
         self.db = duckdb.connect()
         self.db.execute("SET VARIABLE store = ?", [store])
 
@@ -54,7 +55,7 @@ class ClickHouse:
         import chdb.session
 
         self.session = chdb.session.Session()
-        self.reads_s3 = store.startswith("http")
+        self.is_far = store.startswith("http")
         # All sessions of a process have one server.
         self.session.query("DROP DATABASE IF EXISTS dbtime")
         self.session.query("CREATE DATABASE dbtime")
@@ -64,7 +65,7 @@ class ClickHouse:
 
     def run(self, script):
         # As docs/store.md says.
-        script = script.replace("FROM file(", "FROM s3(") if self.reads_s3 else script
+        script = script.replace("FROM file(", "FROM s3(") if self.is_far else script
         for statement in statements(script):
             self.session.query(statement)
 
@@ -98,8 +99,8 @@ class ClickHouse:
             self.rows(query)
             return so_far() - before
 
-        # The manifests are files, too.
-        return read(query) - read("SELECT count() FROM recordings WHERE NOT ignore(rows)")
+        # What is listed counts as read, too.
+        return read(query) - read("SELECT count() FROM counted")
 
 
 class Spark:
@@ -124,6 +125,7 @@ class Spark:
             .config("spark.sql.session.timeZone", "UTC")
         )
         self.session = builder.config(map=self.SETTINGS).getOrCreate()
+        self.is_far = "://" in store
         self.session.conf.set("store", store)
 
     def run(self, script):
