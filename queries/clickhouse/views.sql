@@ -16,8 +16,8 @@
 CREATE OR REPLACE VIEW counted AS
 SELECT host, recording
 FROM (
-    SELECT m.host AS host, m.recording AS recording, r.rank AS rank, r.is_flight AS is_flight,
-           row_number() OVER (PARTITION BY m.host, substring(m.recording, 1, 16) ORDER BY r.rank DESC, m.recording DESC) AS latest
+    SELECT m.host AS host, m.recording AS recording, ifNull(r.rank, '') AS known_rank, ifNull(r.is_flight, 0) AS is_flight,
+           row_number() OVER (PARTITION BY m.host, substring(m.recording, 1, 16) ORDER BY known_rank DESC, m.recording DESC) AS latest
     FROM (
         SELECT extract(_path, '.*/host=([^/]+)/') AS host, extract(_file, '-([0-9a-f]{16}-[0-9a-f]{16})\\.json$') AS recording
         FROM file(dbtime_store() || '/recordings/*/*.json', 'One', 'dummy UInt8')
@@ -30,7 +30,7 @@ FROM (
         FROM file(dbtime_store() || '/table=recordings/*/*/*.parquet', 'One', 'dummy UInt8')
     ) r ON r.host = m.host AND r.recording = m.recording
 )
-WHERE NOT throwIf(latest = 1 AND rank = '', 'not all recordings of this store are known: run dbtime store upgrade')
+WHERE NOT throwIf(latest = 1 AND known_rank = '', 'not all recordings of this store are known: run dbtime store upgrade')
   AND latest = 1 AND NOT is_flight;
 
 CREATE OR REPLACE VIEW recordings AS
