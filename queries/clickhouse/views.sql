@@ -19,15 +19,18 @@ FROM (
     SELECT m.host AS host, m.recording AS recording, ifNull(r.rank, '') AS known_rank, ifNull(r.is_flight, 0) AS is_flight,
            row_number() OVER (PARTITION BY m.host, substring(m.recording, 1, 16) ORDER BY known_rank DESC, m.recording DESC) AS latest
     FROM (
-        SELECT extract(_path, '.*/host=([^/]+)/') AS host, extract(_file, '-([0-9a-f]{16}-[0-9a-f]{16})\\.json$') AS recording
-        FROM file(dbtime_store() || '/recordings/*/*.json', 'One', 'dummy UInt8')
+        SELECT extract(path, '.*/host=([^/]+)/') AS host, extract(path, '-([0-9a-f]{16}-[0-9a-f]{16})\\.json$') AS recording
+        FROM (SELECT arrayJoin(groupArray(_path)) AS path FROM file(dbtime_store() || '/recordings/*/*.json', 'One', 'dummy UInt8'))
     ) m
     LEFT JOIN (
-        SELECT extract(_path, '.*/host=([^/]+)/') AS host,
-               concat(substring(_file, 1, 17), extract(_file, '-([0-9a-f]{16})[^-]*$')) AS recording,
-               extract(_file, '-([0-9a-f]{42})-') AS rank,
-               _file LIKE '%.flight.parquet' AS is_flight
-        FROM file(dbtime_store() || '/table=recordings/*/*/*.parquet', 'One', 'dummy UInt8')
+        SELECT extract(path, '.*/host=([^/]+)/') AS host,
+               concat(extract(path, '/([0-9a-f]{16}-)[^/]*$'), extract(path, '-([0-9a-f]{16})[^/-]*$')) AS recording,
+               extract(path, '-([0-9a-f]{42})-[^/]*$') AS rank, path LIKE '%.flight.parquet' AS is_flight
+        FROM (
+            -- At once: a file is a block of its own, and what is done with each takes longer than to list it.
+            SELECT arrayJoin(groupArray(_path)) AS path
+            FROM file(dbtime_store() || '/table=recordings/*/*/*.parquet', 'One', 'dummy UInt8')
+        )
     ) r ON r.host = m.host AND r.recording = m.recording
 )
 WHERE NOT throwIf(latest = 1 AND known_rank = '', 'not all recordings of this store are known: run dbtime store upgrade')
@@ -103,6 +106,13 @@ FROM (
     WHERE (extract(_path, '.*/host=([^/]+)/'), substring(_file, 1, 33)) IN (SELECT host, recording FROM counted)
 );
 
+-- Sessions of recordings that do not count, too: rows that count find their own.
+CREATE OR REPLACE VIEW all_sessions AS
+SELECT * REPLACE (decodeURLComponent(host) AS host)
+FROM file(dbtime_store() || '/table=sessions/*/*/*.parquet', 'Parquet',
+    'id UInt64, pid UInt32, backend_type String, user String, database String, application String,
+     host LowCardinality(String), recording String, date Date');
+
 -- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
 -- (their recorder was killed) count as foreground, as in reports.
 CREATE OR REPLACE VIEW time_spent AS
@@ -112,5 +122,5 @@ SELECT a.*, s.pid AS pid, s.backend_type AS backend_type, s.user AS user, s.data
                a.idle AND a.state <> 'runnable', 'idle',
                'db_time') AS section
 FROM activity a
-LEFT JOIN sessions s ON s.host = a.host AND s.recording = a.recording AND s.id = a.session
+LEFT JOIN all_sessions s ON s.host = a.host AND s.recording = a.recording AND s.id = a.session
 SETTINGS join_use_nulls = 1;

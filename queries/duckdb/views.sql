@@ -135,6 +135,17 @@ FROM (
 )
 SEMI JOIN counted USING (host, recording);
 
+-- Sessions of recordings that do not count, too: rows that count find their own.
+CREATE OR REPLACE VIEW all_sessions AS
+SELECT * EXCLUDE (filename) REPLACE (path_part(filename, 'host') AS host)
+FROM read_parquet(
+    getvariable('store') || '/table=sessions/*/*/*.parquet', hive_partitioning = false, filename = true,
+    schema = columns_of(
+        ['id', 'pid', 'backend_type', 'user', 'database', 'application', 'host', 'recording'],
+        ['UBIGINT', 'UINTEGER', 'VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR']
+    )
+);
+
 -- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
 -- (their recorder was killed) count as foreground, as in reports.
 CREATE OR REPLACE VIEW time_spent AS
@@ -144,4 +155,4 @@ SELECT a.*, s.pid, s.backend_type, s."user", s.database, s.application,
             WHEN a.idle AND a.state <> 'runnable' THEN 'idle'
             ELSE 'db_time' END AS section
 FROM activity a
-LEFT JOIN sessions s ON s.host = a.host AND s.recording = a.recording AND s.id = a.session;
+LEFT JOIN all_sessions s ON s.host = a.host AND s.recording = a.recording AND s.id = a.session;
