@@ -37,6 +37,11 @@ class DuckDb:
     def set_days(self, day_before, day):
         self.db.execute(f"SET VARIABLE day_before = DATE '{day_before}'; SET VARIABLE day = DATE '{day}'")
 
+    def narrow(self, hosts, dates):
+        """Patterns of the part of the store that is seen; none: all of it."""
+        for name, pattern in (("hosts", hosts), ("dates", dates)):
+            self.db.execute(f"SET VARIABLE {name} = ?" if pattern else f"RESET VARIABLE {name}", [str(pattern)] if pattern else [])
+
     def files_read(self, query):
         def scans(node):
             if node.get("extra_info", {}).get("Function") == "READ_PARQUET":

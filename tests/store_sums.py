@@ -269,6 +269,15 @@ class Comparison:
         self.same(f"{opened} files of an hour are those that are needed", is_enough, True)
         self.same("files of an hour of a host", self.engine.files_read(f"{query} AND host = '{host}'"), 1)
 
+        if hasattr(self.engine, "narrow"):
+            asked = f"{query} AND host = '{host}'"
+            sums = self.engine.rows(asked)
+            self.engine.narrow(urllib.parse.quote(host, safe=""), self.days[0])
+            self.same("sum of a part of the store", self.engine.rows(asked), sums)
+            seen = self.engine.rows("SELECT count(DISTINCT host) AS hosts, count(DISTINCT date) AS dates FROM activity")
+            self.same("what is seen of the store", seen, [{"hosts": 1, "dates": 1}])
+            self.engine.narrow(None, None)
+
     def hour(self, host):
         return pathlib.Path(self.dbtime.store).glob(f"table=activity/date={self.days[0]}/hour=22/host={host}/*.parquet")
 

@@ -7,6 +7,16 @@
 -- files are listed, and opened only for what is asked of them. Partitions (date, hour, host) are in every table of rows with a time:
 -- name them in WHERE, and no other files are opened. A column that a recording of an older dbtime lacks is NULL.
 
+-- To list names takes as long as there are many. Where the store is large say which part of it is meant, by patterns of what stands in
+-- paths; the views see nothing else then:
+--
+--   SET VARIABLE hosts = 'db1'; SET VARIABLE dates = '2026-10-1*';
+CREATE OR REPLACE MACRO folders_of_host() AS 'host=' || coalesce(getvariable('hosts'), '*');
+CREATE OR REPLACE MACRO files_by_hour(name) AS
+    getvariable('store') || '/table=' || name || '/date=' || coalesce(getvariable('dates'), '*') || '/*/' || folders_of_host()
+    || '/*.parquet';
+CREATE OR REPLACE MACRO files_by_day(name) AS getvariable('store') || '/table=' || name || '/*/' || folders_of_host() || '/*.parquet';
+
 -- What a path says: of several folders of one name the last one, which is the store's own.
 CREATE OR REPLACE MACRO path_part(path, name) AS url_decode(regexp_extract(path, '.*/' || name || '=([^/]+)/', 1));
 
@@ -21,14 +31,14 @@ FROM (
     FROM (
         SELECT path_part(file, 'host') AS host,
                regexp_extract(file, '-([0-9a-f]{16}-[0-9a-f]{16})\.json$', 1) AS recording
-        FROM glob(getvariable('store') || '/recordings/*/*.json')
+        FROM glob(getvariable('store') || '/recordings/' || folders_of_host() || '/*.json')
     ) m
     LEFT JOIN (
         SELECT path_part(file, 'host') AS host,
                regexp_extract(file, '/([0-9a-f]{16}-)[^/]*$', 1) || regexp_extract(file, '-([0-9a-f]{16})[^/-]*$', 1) AS recording,
                regexp_extract(file, '-([0-9a-f]{42})-[^/]*$', 1) AS rank,
                file LIKE '%.flight.parquet' AS is_flight
-        FROM glob(getvariable('store') || '/table=recordings/*/*/*.parquet')
+        FROM glob(files_by_day('recordings'))
     ) r USING (host, recording)
 )
 WHERE CASE WHEN latest > 1 THEN false
@@ -44,7 +54,7 @@ SELECT * EXCLUDE (filename)
 FROM (
     SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date
     FROM read_parquet(
-        getvariable('store') || '/table=recordings/*/*/*.parquet', hive_partitioning = false, filename = true,
+        files_by_day('recordings'), hive_partitioning = false, filename = true,
         schema = columns_of(
             ['identity', 'complete', 'start', 'end', 'rows', 'bytes', 'damaged', 'product', 'version', 'cpus', 'meta', 'host',
              'recording'],
@@ -58,9 +68,10 @@ SEMI JOIN counted USING (host, recording);
 CREATE OR REPLACE VIEW activity AS
 SELECT * EXCLUDE (filename)
 FROM (
-    SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date, path_part(filename, 'hour')::UTINYINT AS hour
+    SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date,
+           path_part(filename, 'hour')::UTINYINT AS hour
     FROM read_parquet(
-        getvariable('store') || '/table=activity/*/*/*/*.parquet', hive_partitioning = false, filename = true,
+        files_by_hour('activity'), hive_partitioning = false, filename = true,
         schema = columns_of(
             ['time', 'session', 'statement', 'wait_class', 'wait_event', 'idle', 'state', 'session_state', 'kernel_stack',
              'user_stack', 'ns', 'count', 'samples', 'fidelity', 'pooled', 'comment', 'host', 'recording'],
@@ -74,9 +85,10 @@ SEMI JOIN counted USING (host, recording);
 CREATE OR REPLACE VIEW counters AS
 SELECT * EXCLUDE (filename)
 FROM (
-    SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date, path_part(filename, 'hour')::UTINYINT AS hour
+    SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date,
+           path_part(filename, 'hour')::UTINYINT AS hour
     FROM read_parquet(
-        getvariable('store') || '/table=counters/*/*/*/*.parquet', hive_partitioning = false, filename = true,
+        files_by_hour('counters'), hive_partitioning = false, filename = true,
         schema = columns_of(
             ['time', 'session', 'statement', 'plan', 'source', 'name', 'value', 'host', 'recording'],
             ['TIMESTAMPTZ', 'UBIGINT', 'UBIGINT', 'UBIGINT', 'VARCHAR', 'VARCHAR', 'BIGINT', 'VARCHAR', 'VARCHAR']
@@ -90,7 +102,7 @@ SELECT * EXCLUDE (filename)
 FROM (
     SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date
     FROM read_parquet(
-        getvariable('store') || '/table=sessions/*/*/*.parquet', hive_partitioning = false, filename = true,
+        files_by_day('sessions'), hive_partitioning = false, filename = true,
         schema = columns_of(
             ['id', 'pid', 'started', 'backend_type', 'user', 'database', 'client', 'leader_pid', 'title', 'service', 'module',
              'action', 'client_id', 'sid', 'application', 'host', 'recording'],
@@ -106,12 +118,13 @@ SELECT * EXCLUDE (filename)
 FROM (
     SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date
     FROM read_parquet(
-        getvariable('store') || '/table=statements/*/*/*.parquet', hive_partitioning = false, filename = true,
+        files_by_day('statements'), hive_partitioning = false, filename = true,
         schema = columns_of(
             ['id', 'text', 'sql_id', 'plan_steps', 'callers', 'hash_value', 'user_id', 'depth', 'command', 'alike', 'binds',
              'bound_executions', 'bound_execution_count', 'host', 'recording'],
             ['UBIGINT', 'VARCHAR', 'VARCHAR',
-             'STRUCT(plan UBIGINT, id UBIGINT, parent UBIGINT, operation VARCHAR, executions UBIGINT, rows UBIGINT, consistent_gets UBIGINT, physical_reads UBIGINT, physical_writes UBIGINT, elapsed_us UBIGINT)[]',
+             'STRUCT(plan UBIGINT, id UBIGINT, parent UBIGINT, operation VARCHAR, executions UBIGINT, rows UBIGINT,
+                     consistent_gets UBIGINT, physical_reads UBIGINT, physical_writes UBIGINT, elapsed_us UBIGINT)[]',
              'STRUCT(statement UBIGINT, calls UBIGINT, elapsed_us UBIGINT)[]', 'UBIGINT', 'UINTEGER', 'UINTEGER', 'UINTEGER',
              'UBIGINT', 'STRUCT("values" VARCHAR[], executions UBIGINT, elapsed_us UBIGINT, rows UBIGINT)[]',
              'STRUCT(time_us BIGINT, elapsed_us UBIGINT, "values" STRUCT("position" UINTEGER, "value" VARCHAR)[])[]', 'UBIGINT',
@@ -126,7 +139,7 @@ SELECT * EXCLUDE (filename)
 FROM (
     SELECT * REPLACE (path_part(filename, 'host') AS host), path_part(filename, 'date')::DATE AS date
     FROM read_parquet(
-        getvariable('store') || '/table=stacks/*/*/*.parquet', hive_partitioning = false, filename = true,
+        files_by_day('stacks'), hive_partitioning = false, filename = true,
         schema = columns_of(
             ['id', 'frames', 'host', 'recording'],
             ['UBIGINT', 'STRUCT(symbol VARCHAR, module VARCHAR, build_id VARCHAR, "offset" UBIGINT)[]', 'VARCHAR', 'VARCHAR']
@@ -139,7 +152,7 @@ SEMI JOIN counted USING (host, recording);
 CREATE OR REPLACE VIEW all_sessions AS
 SELECT * EXCLUDE (filename) REPLACE (path_part(filename, 'host') AS host)
 FROM read_parquet(
-    getvariable('store') || '/table=sessions/*/*/*.parquet', hive_partitioning = false, filename = true,
+    files_by_day('sessions'), hive_partitioning = false, filename = true,
     schema = columns_of(
         ['id', 'pid', 'backend_type', 'user', 'database', 'application', 'host', 'recording'],
         ['UBIGINT', 'UINTEGER', 'VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR']

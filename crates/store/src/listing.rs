@@ -81,11 +81,7 @@ impl Store {
             false => Some(self.found(&Choice::default())?),
         };
         let all = of_all.as_ref().unwrap_or(&chosen);
-        let known: HashSet<String> = all
-            .readable
-            .iter()
-            .flat_map(Manifest::paths)
-            .collect();
+        let known: HashSet<String> = all.readable.iter().flat_map(Manifest::paths).collect();
         // Of what is broken nobody can tell which files it has: those that are called like it are its own.
         let of_broken = |path: &str| all.broken.iter().any(|broken| broken.name.has_file(path));
         let left = there

@@ -161,10 +161,7 @@ impl Store {
                     Err(e) if [ErrorKind::NotFound, ErrorKind::InvalidData].contains(&e.kind()) => Ok(false),
                     Err(e) => Err(e),
                 },
-                false => self
-                    .objects()
-                    .length(&path)
-                    .map(|there| there == Some(length)),
+                false => self.objects().length(&path).map(|there| there == Some(length)),
             };
             if !is_sound.map_err(|e| StoreError::io(self.objects().where_is(&path), e))? {
                 return Ok(false);

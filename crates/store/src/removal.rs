@@ -21,7 +21,11 @@ impl Store {
             .readable
             .into_iter()
             .partition(|other| is_earlier(other, kept));
-        let used: HashSet<String> = [kept].into_iter().chain(&current).flat_map(Manifest::paths).collect();
+        let used: HashSet<String> = [kept]
+            .into_iter()
+            .chain(&current)
+            .flat_map(Manifest::paths)
+            .collect();
         for state in &earlier {
             self.remove_state(&state.name, state.paths(), &used)?;
         }
