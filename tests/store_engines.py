@@ -1,7 +1,7 @@
 """The engines that ready queries are for, each asked in its own way: all answer with rows of plain Python values.
 
 An engine has a `name`, runs scripts (`run`) and queries (`rows`), is told the days of a query (`set_days`), and says how many
-Parquet files it reads for a query (`files_read`).
+Parquet files it reads for a query (`files_read`). A store that `is_far` is no directory.
 """
 
 import datetime
@@ -22,6 +22,7 @@ class DuckDb:
     def __init__(self, store):
         import duckdb
 
+        self.is_far = "://" in store
         self.db = duckdb.connect()
         self.db.execute("SET VARIABLE store = ?", [store])
 
@@ -35,6 +36,11 @@ class DuckDb:
 
     def set_days(self, day_before, day):
         self.db.execute(f"SET VARIABLE day_before = DATE '{day_before}'; SET VARIABLE day = DATE '{day}'")
+
+    def narrow(self, hosts, dates):
+        """Patterns of the part of the store that is seen; none: all of it."""
+        for name, pattern in (("hosts", hosts), ("dates", dates)):
+            self.db.execute(f"SET VARIABLE {name} = ?" if pattern else f"RESET VARIABLE {name}", [str(pattern)] if pattern else [])
 
     def files_read(self, query):
         def scans(node):
@@ -54,7 +60,7 @@ class ClickHouse:
         import chdb.session
 
         self.session = chdb.session.Session()
-        self.reads_s3 = store.startswith("http")
+        self.is_far = store.startswith("http")
         # All sessions of a process have one server.
         self.session.query("DROP DATABASE IF EXISTS dbtime")
         self.session.query("CREATE DATABASE dbtime")
@@ -64,7 +70,7 @@ class ClickHouse:
 
     def run(self, script):
         # As docs/store.md says.
-        script = script.replace("FROM file(", "FROM s3(") if self.reads_s3 else script
+        script = script.replace("FROM file(", "FROM s3(") if self.is_far else script
         for statement in statements(script):
             self.session.query(statement)
 
@@ -98,8 +104,8 @@ class ClickHouse:
             self.rows(query)
             return so_far() - before
 
-        # The manifests are files, too.
-        return read(query) - read("SELECT count() FROM recordings WHERE NOT ignore(rows)")
+        # What is listed counts as read, too.
+        return read(query) - read("SELECT count() FROM counted")
 
 
 class Spark:
@@ -124,6 +130,7 @@ class Spark:
             .config("spark.sql.session.timeZone", "UTC")
         )
         self.session = builder.config(map=self.SETTINGS).getOrCreate()
+        self.is_far = "://" in store
         self.session.conf.set("store", store)
 
     def run(self, script):

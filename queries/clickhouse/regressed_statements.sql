@@ -19,6 +19,7 @@ recorded AS (
                         FILTER (WHERE d.date = {day:Date}), 0) AS seconds_now
     FROM recordings r
     JOIN days d ON toUnixTimestamp64Micro(r.start) / 1e6 < toFloat64(toUInt32(d.date)) * 86400 + 86400 AND toUnixTimestamp64Micro(r.end) / 1e6 > toFloat64(toUInt32(d.date)) * 86400
+    WHERE r.date <= {day:Date}
     GROUP BY r.host
 ),
 hosts AS (

@@ -2,7 +2,7 @@
 -- longer has more of them: average_sessions is the total by the time that was recorded (so many sessions of a server were in this
 -- wait event at a time), percent is of the release's DB time. Needs views.sql.
 WITH releases AS (
-    SELECT host, recording, trim(JSONExtractString(meta, 'database', 'product') || ' ' || JSONExtractString(meta, 'database', 'version')) AS release,
+    SELECT host, recording, trim(product || ' ' || version) AS release,
            toUnixTimestamp64Micro(end) / 1e6 - toUnixTimestamp64Micro(start) / 1e6 AS seconds
     FROM recordings
 ),

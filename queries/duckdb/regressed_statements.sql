@@ -19,6 +19,7 @@ recorded AS (
                         FILTER (WHERE d.date = getvariable('day')), 0) AS seconds_now
     FROM recordings r
     JOIN days d ON epoch(r."start") < epoch(d.date) + 86400 AND epoch(r."end") > epoch(d.date)
+    WHERE r.date <= getvariable('day')
     GROUP BY r.host
 ),
 hosts AS (

@@ -19,6 +19,7 @@ recorded AS (
                         FILTER (WHERE d.date = DATE '${day}'), 0) AS seconds_now
     FROM recordings r
     JOIN days d ON unix_micros(r.start) / 1e6 < unix_date(d.date) * 86400 + 86400 AND unix_micros(r.end) / 1e6 > unix_date(d.date) * 86400
+    WHERE r.date <= DATE '${day}'
     GROUP BY r.host
 ),
 hosts AS (

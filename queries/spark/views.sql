@@ -2,29 +2,55 @@
 --
 --   SET store = /srv/fleet
 --
--- A file counts when a manifest names it: what a put that is under way, or was killed, has written is in none. Of a recording the
--- manifest of the latest state counts; exact recordings of a flight recorder do not, their time is in
--- others too. Partitions (date, hour, host) are in every table of rows with a time: name them in WHERE,
--- and no other files are read. Spark lists the files when the views are made: make them again to see what was put since then.
--- A column that a recording of an older dbtime lacks is NULL.
+-- A row counts when its recording has a manifest: what a put that is under way, or was killed, has written has none. Of a recording
+-- the latest state counts; exact recordings of a flight recorder do not, their time is in others too. All of that is told by names:
+-- files are opened only for what is asked of them. Partitions (date, hour, host) are in every table of rows with a time: name them in
+-- WHERE, and no other files are opened. Spark lists the files when the views are made: make them again to see what was put since
+-- then. A column that a recording of an older dbtime lacks is NULL.
 
-CREATE OR REPLACE TEMPORARY VIEW manifests (
-    host STRING, recording STRING, identity STRING, complete BOOLEAN, start TIMESTAMP, end TIMESTAMP, rows DECIMAL(20, 0),
-    bytes DECIMAL(20, 0), damaged ARRAY<STRING>, meta STRING
-) USING json OPTIONS (path '${store}/recordings');
+CREATE OR REPLACE TEMPORARY VIEW manifest_names USING binaryFile OPTIONS (path '${store}/recordings', recursiveFileLookup 'true');
+
+CREATE OR REPLACE TEMPORARY VIEW row_names USING binaryFile OPTIONS (path '${store}/table=recordings', recursiveFileLookup 'true');
+
+-- Recordings that count. A store with some that an older dbtime has put, which have no row, is refused.
+UNCACHE TABLE IF EXISTS counted;
+
+CREATE OR REPLACE TEMPORARY VIEW counted AS
+SELECT host, recording
+FROM (
+    SELECT m.host, m.recording, r.rank, r.is_flight,
+           row_number() OVER (
+               PARTITION BY m.host, left(m.recording, 16) ORDER BY r.rank DESC NULLS LAST, m.recording DESC
+           ) AS latest
+    FROM (
+        SELECT url_decode(regexp_extract(path, '.*/host=([^/]+)/', 1)) AS host,
+               regexp_extract(path, '-([0-9a-f]{16}-[0-9a-f]{16})[.]json$', 1) AS recording
+        FROM manifest_names
+    ) m
+    LEFT JOIN (
+        SELECT url_decode(regexp_extract(path, '.*/host=([^/]+)/', 1)) AS host,
+               regexp_extract(path, '/([0-9a-f]{16}-)[^/]*$', 1) || regexp_extract(path, '-([0-9a-f]{16})[^/-]*$', 1) AS recording,
+               regexp_extract(path, '-([0-9a-f]{42})-[^/]*$', 1) AS rank,
+               path LIKE '%.flight.parquet' AS is_flight
+        FROM row_names
+    ) r ON r.host = m.host AND r.recording = m.recording
+)
+WHERE CASE WHEN latest > 1 THEN false
+           WHEN rank IS NULL THEN raise_error('not all recordings of this store are known: run dbtime store upgrade')
+           ELSE NOT is_flight END;
+
+CACHE TABLE counted;
 
 -- In paths the bytes of a host are written as %41 where they are no letter, digit, '.', '-' or '_': Spark takes each for a character.
+CREATE OR REPLACE TEMPORARY VIEW recordings_files (
+    identity STRING, complete BOOLEAN, start TIMESTAMP, end TIMESTAMP, rows DECIMAL(20, 0), bytes DECIMAL(20, 0),
+    damaged ARRAY<STRING>, product STRING, version STRING, cpus BIGINT, meta STRING, recording STRING, date DATE, host STRING
+) USING parquet OPTIONS (path '${store}/table=recordings');
+
 CREATE OR REPLACE TEMPORARY VIEW recordings AS
-SELECT decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host, recording, identity, complete, start, end, rows, bytes, damaged, meta
-FROM (
-    SELECT *,
-           row_number() OVER (
-               PARTITION BY host, identity
-               ORDER BY complete DESC, size(damaged) = 0 DESC, rows DESC, end DESC, size(damaged), recording DESC
-           ) AS latest
-    FROM manifests
-)
-WHERE latest = 1 AND get_json_object(meta, '$.collector.flight') IS NULL;
+SELECT f.*
+FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM recordings_files) f
+LEFT SEMI JOIN counted r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW activity_files (
     time TIMESTAMP, session DECIMAL(20, 0), statement DECIMAL(20, 0), wait_class STRING, wait_event STRING, idle BOOLEAN,
@@ -36,7 +62,7 @@ CREATE OR REPLACE TEMPORARY VIEW activity_files (
 CREATE OR REPLACE TEMPORARY VIEW activity AS
 SELECT f.*
 FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM activity_files) f
-LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
+LEFT SEMI JOIN counted r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW counters_files (
     time TIMESTAMP, session DECIMAL(20, 0), statement DECIMAL(20, 0), plan DECIMAL(20, 0), source STRING, name STRING, value BIGINT,
@@ -46,7 +72,7 @@ CREATE OR REPLACE TEMPORARY VIEW counters_files (
 CREATE OR REPLACE TEMPORARY VIEW counters AS
 SELECT f.*
 FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM counters_files) f
-LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
+LEFT SEMI JOIN counted r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW sessions_files (
     id DECIMAL(20, 0), pid BIGINT, started TIMESTAMP, backend_type STRING, user STRING, database STRING, client STRING,
@@ -57,7 +83,7 @@ CREATE OR REPLACE TEMPORARY VIEW sessions_files (
 CREATE OR REPLACE TEMPORARY VIEW sessions AS
 SELECT f.*
 FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM sessions_files) f
-LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
+LEFT SEMI JOIN counted r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW statements_files (
     id DECIMAL(20, 0), text STRING, sql_id STRING,
@@ -76,7 +102,7 @@ CREATE OR REPLACE TEMPORARY VIEW statements_files (
 CREATE OR REPLACE TEMPORARY VIEW statements AS
 SELECT f.*
 FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM statements_files) f
-LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
+LEFT SEMI JOIN counted r ON r.host = f.host AND r.recording = f.recording;
 
 CREATE OR REPLACE TEMPORARY VIEW stacks_files (
     id DECIMAL(20, 0), frames ARRAY<STRUCT<symbol: STRING, module: STRING, build_id: STRING, offset: DECIMAL(20, 0)>>,
@@ -86,7 +112,7 @@ CREATE OR REPLACE TEMPORARY VIEW stacks_files (
 CREATE OR REPLACE TEMPORARY VIEW stacks AS
 SELECT f.*
 FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM stacks_files) f
-LEFT SEMI JOIN recordings r ON r.host = f.host AND r.recording = f.recording;
+LEFT SEMI JOIN counted r ON r.host = f.host AND r.recording = f.recording;
 
 -- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
 -- (their recorder was killed) count as foreground, as in reports.

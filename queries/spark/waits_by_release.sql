@@ -2,7 +2,7 @@
 -- longer has more of them: average_sessions is the total by the time that was recorded (so many sessions of a server were in this
 -- wait event at a time), percent is of the release's DB time. Needs views.sql.
 WITH releases AS (
-    SELECT host, recording, trim(get_json_object(meta, '$.database.product') || ' ' || get_json_object(meta, '$.database.version')) AS release,
+    SELECT host, recording, trim(product || ' ' || version) AS release,
            unix_micros(end) / 1e6 - unix_micros(start) / 1e6 AS seconds
     FROM recordings
 ),

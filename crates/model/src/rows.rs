@@ -1059,8 +1059,8 @@ pub trait Table: Serialize + DeserializeOwned + Send {
     /// Folder of the table inside a recording.
     const NAME: &'static str;
 
-    /// Column that holds a moment (stored as a UTC timestamp), if there is one.
-    const MOMENT: Option<&'static str> = None;
+    /// Columns that hold moments (stored as UTC timestamps).
+    const MOMENTS: &'static [&'static str] = &[];
 
     /// Gives the sessions in it other identities.
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId);
@@ -1098,7 +1098,7 @@ timed!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow);
 
 impl Table for ActivityRow {
     const NAME: &'static str = "activity";
-    const MOMENT: Option<&'static str> = Some("time");
+    const MOMENTS: &'static [&'static str] = &["time"];
 
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
         self.session = other(self.session);
@@ -1107,7 +1107,7 @@ impl Table for ActivityRow {
 
 impl Table for LatencyRow {
     const NAME: &'static str = "latency";
-    const MOMENT: Option<&'static str> = Some("time");
+    const MOMENTS: &'static [&'static str] = &["time"];
 
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
         self.session = other(self.session);
@@ -1116,7 +1116,7 @@ impl Table for LatencyRow {
 
 impl Table for CauseRow {
     const NAME: &'static str = "causes";
-    const MOMENT: Option<&'static str> = Some("time");
+    const MOMENTS: &'static [&'static str] = &["time"];
 
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
         self.session = other(self.session);
@@ -1128,7 +1128,7 @@ impl Table for CauseRow {
 
 impl Table for HeldLockRow {
     const NAME: &'static str = "held_locks";
-    const MOMENT: Option<&'static str> = Some("time");
+    const MOMENTS: &'static [&'static str] = &["time"];
 
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
         self.session = other(self.session);
@@ -1137,7 +1137,7 @@ impl Table for HeldLockRow {
 
 impl Table for CounterRow {
     const NAME: &'static str = "counters";
-    const MOMENT: Option<&'static str> = Some("time");
+    const MOMENTS: &'static [&'static str] = &["time"];
 
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
         self.session = other(self.session);
@@ -1146,7 +1146,7 @@ impl Table for CounterRow {
 
 impl Table for SessionRow {
     const NAME: &'static str = "sessions";
-    const MOMENT: Option<&'static str> = Some("started");
+    const MOMENTS: &'static [&'static str] = &["started"];
 
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
         self.id = other(self.id);

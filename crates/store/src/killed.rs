@@ -1,5 +1,6 @@
 //! Tests: whoever puts is killed between any two steps, and what is there then.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -12,6 +13,7 @@ use dbtime_model::{CounterRow, Rows, SessionId, SessionRow};
 use crate::address::{Address, Choice};
 use crate::catalog::Store;
 use crate::error::StoreError;
+use crate::layout::StateName;
 use crate::objects::{Entry, Objects};
 use crate::prune::Pruned;
 use crate::put::{Outcome, PutOptions};
@@ -142,6 +144,49 @@ pub(crate) fn objects(store: &Path) -> Vec<(String, Bytes)> {
     all.into_iter().map(content).collect()
 }
 
+/// Recordings that count, and in which state, as engines tell by names alone (`docs/store.md`); and as reports do, by manifests.
+fn counted(store: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
+    let names: Vec<String> = objects(store).into_iter().map(|(path, _)| path).collect();
+    let host_of = |path: &str| {
+        let (_, host) = path.split_once("/host=").expect("a host");
+        host.split('/').next().expect("a name").to_string()
+    };
+    let manifests: BTreeSet<String> = names
+        .iter()
+        .filter(|path| path.starts_with("recordings/"))
+        .map(|path| {
+            let name = path.strip_suffix(".json").expect("a manifest");
+            format!("{} {}", host_of(path), &name[name.len() - 33..])
+        })
+        .collect();
+    let mut last: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for path in names.iter().filter(|path| path.starts_with("table=recordings/")) {
+        let (_, name) = path.rsplit_once('/').expect("a name");
+        let parts: Vec<&str> = name.trim_end_matches(".parquet").split('-').collect();
+        let recording = format!("{} {}-{}", host_of(path), parts[0], parts[2]);
+        if manifests.contains(&recording) {
+            let of = last.entry(format!("{} {}", host_of(path), parts[0])).or_default();
+            *of = of.clone().max((name.to_string(), recording));
+        }
+    }
+    let by_names = last.into_values().map(|(_, recording)| recording).collect();
+    let store = match Store::open(&address(store)) {
+        Err(StoreError::NotThere(_)) => return (by_names, BTreeSet::new()),
+        other => other.expect("a store"),
+    };
+    let by_manifests = store.recordings(&Choice::default()).expect("recordings");
+    let by_manifests = by_manifests.iter().map(|manifest| &manifest.name);
+    let name = |name: &StateName| format!("{} {}", name.host.name(), name.recording());
+    (by_names, by_manifests.map(name).collect())
+}
+
+/// Engines and reports agree on which recordings there are. How many.
+fn agreed(store: &Path, when: &str) -> usize {
+    let (by_names, by_manifests) = counted(store);
+    assert_eq!(by_names, by_manifests, "{when}");
+    by_names.len()
+}
+
 fn dying_after(steps: usize, store: &Path) -> Result<Store, StoreError> {
     let whole = Store::open_or_make(&address(store))?;
     Ok(Store::of(Box::new(Dying {
@@ -174,6 +219,7 @@ fn killed_between_any_two_objects_nothing_is_there_and_the_same_once_more_is_as_
             break;
         }
         assert!(found(&store).is_empty(), "after {steps} objects");
+        assert_eq!(agreed(&store, &format!("after {steps} objects")), 0);
         assert_eq!(
             put_until(usize::MAX, &recording, &store).expect("put"),
             Outcome::Stored
@@ -207,6 +253,7 @@ fn a_later_state_takes_the_place_of_the_earlier_whenever_who_puts_it_is_killed()
             rows == [0, 1] || rows == [0, 1, 2],
             "after {steps} steps: {rows:?}"
         );
+        assert_eq!(agreed(&store, &format!("after {steps} steps")), 1);
         put_until(usize::MAX, &late, &store).expect("put");
         assert_eq!(objects(&store), objects(&whole), "after {steps} steps");
         assert_eq!(
@@ -300,6 +347,7 @@ fn what_is_too_old_goes_whole_whenever_who_removes_it_is_killed_and_nothing_else
         let of_old = found(&store).iter().filter(|hour| **hour < 2).count();
         // Those of the other host are there as well.
         assert!([2, 4].contains(&of_old), "after {steps} steps: {of_old}");
+        assert_eq!(agreed(&store, &format!("after {steps} steps")), 1 + of_old / 2);
         dying_after(usize::MAX, &store)
             .and_then(|store| store.prune("db1", 3 * HOUR_S))
             .expect("it goes on");
@@ -331,4 +379,38 @@ fn what_is_put_again_while_it_is_removed_stays() {
         .and_then(|store| store.prune("db1", 0))
         .expect("nothing is that old");
     assert_eq!(objects(&store), objects(&whole));
+}
+
+#[test]
+fn a_store_without_rows_of_recordings_is_upgraded_whenever_who_does_it_is_killed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let whole = home.path().join("whole");
+    for (host, hours, complete) in [("db1", 0..2, false), ("db1", 5..9, true), ("db2", 0..2, true)] {
+        let recording = home.path().join(format!("{host}-{}.dbt", hours.start));
+        record_of(host, &recording, hours, complete);
+        put_until(usize::MAX, &recording, &whole).expect("put");
+    }
+    let kept = |(path, _): &(String, Bytes)| !path.starts_with("table=recordings/");
+    for steps in 0.. {
+        // As an older dbtime has left it.
+        let store = home.path().join(format!("{steps}"));
+        for (path, bytes) in objects(&whole).iter().filter(|object| kept(object)) {
+            let path = store.join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, bytes).expect("a file");
+        }
+        let opened = Store::open(&address(&store)).expect("a store");
+        assert_eq!(opened.list(&Choice::default()).expect("a list").without_row, 3);
+        let ended = dying_after(steps, &store).and_then(|store| store.upgrade());
+        assert_eq!(counted(&store).0.len(), steps.min(3));
+        let upgraded = opened.upgrade().expect("it goes on");
+        assert_eq!((upgraded.recordings, upgraded.kept), (3 - steps.min(3), vec![]));
+        assert_eq!(objects(&store), objects(&whole), "after {steps} steps");
+        assert_eq!(opened.list(&Choice::default()).expect("a list").without_row, 0);
+        assert_eq!(agreed(&store, &format!("after {steps} steps")), 3);
+        if ended.is_ok() {
+            assert_eq!(steps, 3);
+            break;
+        }
+    }
 }

@@ -10,8 +10,10 @@ use crate::percent::{decoded, encoded};
 pub(crate) const MARK: &str = "dbtime-store.json";
 /// Where manifests are.
 pub(crate) const MANIFESTS: &str = "recordings";
+/// The table in which each recording has a row. Since 1.1.
+pub(crate) const ENTRIES: &str = "recordings";
 /// Version of names and manifests. A reader takes any minor version of its own major version.
-pub(crate) const VERSION: &str = "1.0";
+pub(crate) const VERSION: &str = "1.1";
 
 /// Whether names and manifests of this version can be read.
 pub(crate) fn is_known_layout(version: &str) -> bool {
@@ -19,6 +21,8 @@ pub(crate) fn is_known_layout(version: &str) -> bool {
     major(version) == major(VERSION)
 }
 
+/// Microseconds of a second.
+const SECOND_US: i64 = 1_000_000;
 /// Microseconds of an hour.
 const HOUR_US: i64 = 3_600_000_000;
 /// Bytes of the name of a host: as many as a name in the domain name system has.
@@ -163,16 +167,40 @@ impl StateName {
         format!("table={table}/date={date}{hour}/host={host}/{recording}.{part}.parquet")
     }
 
-    /// Whether an object is a file of this state, by its path.
+    /// Path of the row of the recording, by the day of the first moment in its name. Of several states of a recording the one whose
+    /// rank stands last in the order of texts counts: who reads need not open anything to know which.
+    pub(crate) fn entry(&self, rank: &str, is_flight: bool) -> String {
+        // As of [`StateName::manifest`].
+        let first = Hour::of(self.from_s.saturating_mul(SECOND_US));
+        let date = first.map(|hour| hour.date).unwrap_or_default();
+        let host = self.host.in_path();
+        let (identity, version) = (self.identity, self.version);
+        let flight = if is_flight { ".flight" } else { "" };
+        format!(
+            "table={ENTRIES}/date={date}/host={host}/{identity:016x}-{rank}-{version:016x}{flight}.parquet"
+        )
+    }
+
+    /// Whether an object is a file of this state, or its row, by its path.
     pub(crate) fn has_file(&self, path: &str) -> bool {
-        let end = || {
+        let is_own = || {
             let (folder, name) = path.strip_prefix("table=")?.rsplit_once('/')?;
-            let (_, host) = folder.rsplit_once("/host=")?;
-            let part = name.strip_prefix(&self.recording())?.strip_prefix('.')?;
-            let part: u32 = part.strip_suffix(".parquet")?.parse().ok()?;
-            (host == self.host.in_path()).then_some(part)
+            let (table, host) = folder.rsplit_once("/host=")?;
+            let name = name.strip_suffix(".parquet")?;
+            let is_own = match table.strip_prefix(ENTRIES) {
+                Some(rest) if rest.starts_with('/') => {
+                    let name = name.strip_suffix(".flight").unwrap_or(name);
+                    let rank = name.strip_prefix(&format!("{:016x}-", self.identity))?;
+                    rank.ends_with(&format!("-{:016x}", self.version))
+                }
+                _ => {
+                    let part = name.strip_prefix(&self.recording())?.strip_prefix('.')?;
+                    part.parse::<u32>().is_ok()
+                }
+            };
+            Some(is_own && host == self.host.in_path())
         };
-        end().is_some()
+        is_own().unwrap_or(false)
     }
 }
 
@@ -247,6 +275,15 @@ mod tests {
             ..name("db1")
         };
         assert!(!later.has_file(&file) && !name("db").has_file(&file));
+        let entry = name("db1").entry("1f", false);
+        assert_eq!(
+            entry,
+            "table=recordings/date=2026-11-23/host=db1/0123456789abcdef-1f-0000000000000007.parquet"
+        );
+        for entry in [entry, name("db1").entry("1f", true)] {
+            assert!(name("db1").has_file(&entry), "{entry}");
+            assert!(!later.has_file(&entry) && !name("db").has_file(&entry), "{entry}");
+        }
         for other in [".1.parquet.x", ".x.parquet", "0.1.parquet"] {
             assert!(
                 !name("db1").has_file(&file.replace(".1.parquet", other)),

@@ -4,6 +4,7 @@
 //! dbtime-store.json                                                       what this is, and the version of the layout
 //! table=activity/date=2026-10-10/hour=12/host=db1/RECORDING.1.parquet     rows of a recording, by the hour in which they are
 //! table=stacks/date=2026-10-10/host=db1/RECORDING.1.parquet               what ids stand for, by the day on which it began
+//! table=recordings/date=2026-10-10/host=db1/IDENTITY-RANK-VERSION.parquet  a row of it for who asks many, see [`entry`]
 //! recordings/host=db1/START-END-IDENTITY-VERSION.json                     written last: from then on the recording is there
 //! ```
 //!
@@ -20,6 +21,7 @@ mod catalog;
 mod cloud;
 mod combined;
 mod copies;
+mod entry;
 mod error;
 mod flights;
 mod folder;
@@ -41,6 +43,7 @@ mod selection;
 mod shape;
 mod sheaf;
 mod text;
+mod upgrade;
 
 pub use address::{Address, Choice};
 pub use catalog::Store;
@@ -50,3 +53,4 @@ pub use listing::{HostListing, Listing, RecordingListing};
 pub use prune::Pruned;
 pub use put::{Outcome, Put, PutOptions};
 pub use selection::ReadSoFar;
+pub use upgrade::Upgraded;

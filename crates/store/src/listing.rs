@@ -16,6 +16,8 @@ pub struct Listing {
     pub hosts: Vec<HostListing>,
     /// Files with rows that are part of no recording, and their bytes: a put was killed, or is under way.
     pub left: (u64, u64),
+    /// Recordings, each of their states counted, of which ready queries do not know: an older dbtime has put them, or the row was lost.
+    pub without_row: usize,
     /// Manifests that cannot be understood: which, why, and what to do. Their recordings are in no other list.
     pub broken: Vec<String>,
 }
@@ -79,11 +81,7 @@ impl Store {
             false => Some(self.found(&Choice::default())?),
         };
         let all = of_all.as_ref().unwrap_or(&chosen);
-        let known: HashSet<String> = all
-            .readable
-            .iter()
-            .flat_map(|manifest| manifest.files.iter().map(|file| manifest.path_of(file)))
-            .collect();
+        let known: HashSet<String> = all.readable.iter().flat_map(Manifest::paths).collect();
         // Of what is broken nobody can tell which files it has: those that are called like it are its own.
         let of_broken = |path: &str| all.broken.iter().any(|broken| broken.name.has_file(path));
         let left = there
@@ -95,6 +93,8 @@ impl Store {
             .iter()
             .map(|broken| broken.error.to_string())
             .collect();
+        let has_no_row = |manifest: &&Manifest| !there.contains_key(manifest.entry_path().as_str());
+        let without_row = chosen.readable.iter().filter(has_no_row).count();
         let mut hosts: BTreeMap<String, Vec<RecordingListing>> = BTreeMap::new();
         for manifest in latest(chosen.readable) {
             let recording = recording(&manifest, &there);
@@ -111,6 +111,7 @@ impl Store {
                 })
                 .collect(),
             left: (files, bytes),
+            without_row,
             broken,
         })
     }

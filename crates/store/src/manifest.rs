@@ -103,7 +103,8 @@ pub(crate) fn rank(meta: &Meta, damages: usize, version: u64) -> Rank {
     )
 }
 
-fn recorded_rows(meta: &Meta) -> u64 {
+/// Rows of a recording, before any that say the same twice were left out.
+pub(crate) fn recorded_rows(meta: &Meta) -> u64 {
     meta.segments.rows.values().copied().fold(0, u64::saturating_add)
 }
 
@@ -121,6 +122,12 @@ impl Manifest {
 
     pub(crate) fn path_of(&self, file: &StoredFile) -> String {
         self.name.file(file.table, file.date, file.hour, file.part)
+    }
+
+    /// Paths of all that there is of it but this manifest: its files and its row.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
+        let files = self.files.iter().map(|file| self.path_of(file));
+        files.chain([self.entry_path()])
     }
 
     /// Rows of each table in these files.

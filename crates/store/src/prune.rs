@@ -4,7 +4,7 @@
 //!
 //! 1. its manifest is copied to `removed/`;
 //! 2. the manifest goes: from now on nobody who asks sees the recording;
-//! 3. its files go;
+//! 3. its files and its row go;
 //! 4. the copy goes.
 //!
 //! Whoever is killed in between leaves the copy, by which the next one goes on. Who reads the recording meanwhile finds files missing
@@ -95,8 +95,8 @@ impl Store {
     }
 
     fn remove_files(&self, manifest: &Manifest, pruned: &mut Pruned) -> Result<(), StoreError> {
-        for file in &manifest.files {
-            self.remove_object(&manifest.path_of(file))?;
+        for path in manifest.paths() {
+            self.remove_object(&path)?;
         }
         self.remove_object(&copy_of(&manifest.name))?;
         pruned.recordings += 1;

@@ -1,11 +1,12 @@
 //! Puts a recording into a store.
 //!
-//! Files first, the manifest last, then what it replaces is removed. Whoever is killed in between has put nothing; the same once more
+//! Files first, then its row, the manifest last; then what it replaces is removed. Whoever is killed in between has put nothing; the same once more
 //! makes the same objects. What is removed then is in [`crate::removal`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::ErrorKind;
 
+use bytes::Bytes;
 use dbtime_model::recording::{LARGEST_FILE, Meta, Problem, Recording};
 use dbtime_model::{
     ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow,
@@ -127,28 +128,40 @@ impl Store {
         manifest.name.check().map_err(refused)?;
         let path = manifest.name.manifest();
         let text = manifest.to_json().map_err(refused)?;
-        self.objects()
-            .put(&path, text.into())
-            .map_err(|e| StoreError::io(self.objects().where_is(&path), e))?;
+        self.put_entry(&manifest)?;
+        self.put_object(&path, text.into())?;
         let replaced = self.remove_before(&manifest)?;
         Ok(done(&manifest, Outcome::Stored, replaced))
     }
 
-    /// Whether all files of a recording are there as they were put. Of those that are far away only lengths are compared: to read them
+    /// Puts the row of a recording.
+    pub(crate) fn put_entry(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let path = manifest.entry_path();
+        let entry = manifest.entry().map_err(|why| StoreError::format(&path, why))?;
+        self.put_object(&path, entry)
+    }
+
+    fn put_object(&self, path: &str, bytes: Bytes) -> Result<(), StoreError> {
+        self.objects()
+            .put(path, bytes)
+            .map_err(|e| StoreError::io(self.objects().where_is(path), e))
+    }
+
+    /// Whether all files of a recording, and its row, are there as they were put. Of those that are far away only lengths are compared: to read them
     /// takes as long as to put them, and whoever keeps them holds them against checksums of his own.
     fn is_sound(&self, manifest: &Manifest) -> Result<bool, StoreError> {
-        for file in &manifest.files {
-            let path = manifest.path_of(file);
+        let files = manifest.files.iter();
+        let files = files.map(|file| (manifest.path_of(file), file.bytes, file.xxh3));
+        let path = manifest.entry_path();
+        let entry = manifest.entry().map_err(|why| StoreError::format(&path, why))?;
+        for (path, length, xxh3) in files.chain([(path, entry.len() as u64, xxh3_64(&entry))]) {
             let is_sound = match self.objects().is_near() {
                 true => match self.objects().get(&path, LARGEST_FILE) {
-                    Ok(bytes) => Ok(bytes.len() as u64 == file.bytes && xxh3_64(&bytes) == file.xxh3),
+                    Ok(bytes) => Ok(bytes.len() as u64 == length && xxh3_64(&bytes) == xxh3),
                     Err(e) if [ErrorKind::NotFound, ErrorKind::InvalidData].contains(&e.kind()) => Ok(false),
                     Err(e) => Err(e),
                 },
-                false => self
-                    .objects()
-                    .length(&path)
-                    .map(|length| length == Some(file.bytes)),
+                false => self.objects().length(&path).map(|there| there == Some(length)),
             };
             if !is_sound.map_err(|e| StoreError::io(self.objects().where_is(&path), e))? {
                 return Ok(false);

@@ -21,9 +21,13 @@ impl Store {
             .readable
             .into_iter()
             .partition(|other| is_earlier(other, kept));
-        let used: HashSet<String> = [kept].into_iter().chain(&current).flat_map(paths).collect();
+        let used: HashSet<String> = [kept]
+            .into_iter()
+            .chain(&current)
+            .flat_map(Manifest::paths)
+            .collect();
         for state in &earlier {
-            self.remove_state(&state.name, paths(state), &used)?;
+            self.remove_state(&state.name, state.paths(), &used)?;
         }
         if !found.broken.is_empty() {
             let all = self
@@ -57,10 +61,6 @@ impl Store {
             .remove(path)
             .map_err(|e| StoreError::io(self.objects().where_is(path), e))
     }
-}
-
-fn paths(manifest: &Manifest) -> impl Iterator<Item = String> {
-    manifest.files.iter().map(|file| manifest.path_of(file))
 }
 
 /// A state that nobody needs any more. What could be read whole is never given up for what could not.

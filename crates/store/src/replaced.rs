@@ -138,7 +138,7 @@ fn nothing_is_removed_as_long_as_it_cannot_be_told_what_a_manifest_names() {
     let manifest = manifests(&store).pop().expect("a manifest");
     // It went further than what is put; or another dbtime has written it.
     let other = fs::read_to_string(&manifest).expect("a manifest");
-    let other = other.replace("\"store\":\"1.0\"", "\"store\":\"2.0\"");
+    let other = other.replace("\"store\":\"1.1\"", "\"store\":\"2.0\"");
     for (end, text) in [("19720101T010000Z", "{"), ("19700101T010000Z", other.as_str())] {
         let broken = ending(&manifest, end);
         fs::write(&broken, text).expect("a file");

@@ -70,6 +70,16 @@ pub(crate) fn table(store: &Path) -> Result<String> {
             }
         }
     }
+    // One for each manifest, which manifests do not name.
+    let rows = tables.entry("(rows of recordings)".to_string()).or_default();
+    let folder = store.join("table=recordings");
+    for date in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        for host in fs::read_dir(date?.path())? {
+            for file in fs::read_dir(host?.path())? {
+                rows.add(1, file?.metadata()?.len());
+            }
+        }
+    }
     let days = host_days.len() as f64;
     ensure!(days > 0.0, "{}: no recordings", store.display());
     let recordings = manifests.files as f64 / days;

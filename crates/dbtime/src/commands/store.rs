@@ -39,6 +39,8 @@ enum StoreCommand {
     List(StoreListArguments),
     /// Remove recordings of a host that ended long ago
     Prune(StorePruneArguments),
+    /// Prepare what an older dbtime has put for ready queries; nothing that is there is changed
+    Upgrade(StoreUpgradeArguments),
 }
 
 /// `dbtime store put`
@@ -72,6 +74,15 @@ struct StorePruneArguments {
     older_than: Duration,
 }
 
+/// `dbtime store upgrade`
+#[derive(Debug, Args)]
+#[command(after_help = "Example: dbtime store upgrade s3://bucket/fleet")]
+struct StoreUpgradeArguments {
+    /// The store
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+}
+
 /// `dbtime store list`
 #[derive(Debug, Args)]
 #[command(after_help = "Example: dbtime store list s3://bucket/fleet")]
@@ -94,6 +105,7 @@ pub(super) fn run(arguments: &StoreArguments) -> anyhow::Result<ExitCode> {
         StoreCommand::Put(arguments) => put(arguments),
         StoreCommand::List(arguments) => list(arguments),
         StoreCommand::Prune(arguments) => prune(arguments),
+        StoreCommand::Upgrade(arguments) => upgrade(arguments),
     }
 }
 
@@ -162,7 +174,7 @@ fn list(arguments: &StoreListArguments) -> anyhow::Result<ExitCode> {
     let store = Store::open(&address).map_err(of_store)?;
     let listing = store.list(&address.choice).map_err(of_store)?;
     output::print(&match arguments.answer.format {
-        TableFormat::Text => text(&listing),
+        TableFormat::Text => text(&listing, &address),
         TableFormat::Json => json(&listing)?,
     })?;
     for what in &listing.broken {
@@ -206,6 +218,24 @@ fn prune(arguments: &StorePruneArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+fn upgrade(arguments: &StoreUpgradeArguments) -> anyhow::Result<ExitCode> {
+    let address = Address::to_put(arguments.store.as_os_str()).map_err(of_store)?;
+    let store = Store::open(&address).map_err(of_store)?;
+    let upgraded = store.upgrade().map_err(of_store)?;
+    for what in &upgraded.kept {
+        say(format_args!("dbtime: {what}"));
+    }
+    say(format_args!(
+        "{address}: {} recording{} that ready queries did not know",
+        upgraded.recordings,
+        if upgraded.recordings == 1 { "" } else { "s" }
+    ));
+    Ok(match upgraded.kept.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    })
+}
+
 fn moment(us: i64) -> String {
     jiff::Timestamp::from_microsecond(us).map_or_else(
         |_| "?".to_string(),
@@ -213,7 +243,7 @@ fn moment(us: i64) -> String {
     )
 }
 
-fn text(listing: &Listing) -> String {
+fn text(listing: &Listing, store: &Address) -> String {
     let mut text = String::new();
     for host in &listing.hosts {
         let bytes: u64 = host.recordings.iter().map(|recording| recording.bytes).sum();
@@ -241,6 +271,13 @@ fn text(listing: &Listing) -> String {
         text += &format!(
             "{files} files of {:.1} MB belong to no recording: a put is under way, or was killed (put its recording again)\n",
             bytes as f64 / 1e6
+        );
+    }
+    if listing.without_row > 0 {
+        text += &format!(
+            "ready queries do not know {} of these recordings: run 'dbtime store upgrade {}'\n",
+            listing.without_row,
+            shell_word(&store.to_string())
         );
     }
     text
@@ -278,6 +315,7 @@ struct ListingJson<'a> {
     hosts: Vec<HostJson<'a>>,
     left_files: u64,
     left_bytes: u64,
+    without_row: usize,
     broken: &'a [String],
 }
 
@@ -344,6 +382,7 @@ fn json(listing: &Listing) -> anyhow::Result<String> {
         hosts: hosts.collect(),
         left_files: listing.left.0,
         left_bytes: listing.left.1,
+        without_row: listing.without_row,
         broken: &listing.broken,
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")

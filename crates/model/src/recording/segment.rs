@@ -50,7 +50,7 @@ pub(super) fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
         .from_type_budget(1_000);
     let mut fields = Vec::<FieldRef>::from_type::<T>(options).map_err(|e| e.to_string())?;
     for field in &mut fields {
-        let data_type = if Some(field.name().as_str()) == T::MOMENT {
+        let data_type = if T::MOMENTS.contains(&field.name().as_str()) {
             DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
         } else if let DataType::Dictionary(_, value) = field.data_type() {
             // Parquet does its own dictionary encoding; plain strings are what every reader understands.

@@ -171,7 +171,7 @@ fn names_in_manifests_lead_nowhere_else() {
             "\"host\":\"../db1\",\"recording\"",
         ),
         ("\"recording\":\"", "\"recording\":\"../../../secret"),
-        ("\"store\":\"1.0\"", "\"store\":\"2.0\""),
+        ("\"store\":\"1.1\"", "\"store\":\"2.0\""),
         ("\"bytes\":", "\"bytes\":-"),
         ("{\"store\"", "[{\"store\""),
         ("\"schema\":\"1.", "\"schema\":\"9."),

@@ -1,6 +1,7 @@
 //! The ready queries, each in the engine that it is for: their sums are those of reports.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use dbtime_tests::{dbtime, dbtime_binary, repository, skip};
@@ -26,6 +27,26 @@ fn spark_gets_the_sums_of_reports_from_the_ready_queries() {
     gets_the_sums_of_reports("spark");
 }
 
+/// Copies what there is in a folder, and below, into another.
+fn copy_into(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            fs::create_dir_all(&to).expect("a folder");
+            copy_into(&path, &to);
+        } else {
+            fs::copy(&path, &to).expect("a file");
+        }
+    }
+}
+
+/// How many states of recordings of a host have a manifest.
+fn states(store: &Path, host: &str) -> usize {
+    let manifests = fs::read_dir(store.join(format!("recordings/host={host}")));
+    manifests.expect("manifests").count()
+}
+
 fn gets_the_sums_of_reports(engine: &str) {
     let python = repository().join("target/venv/bin/python");
     if !python.exists() {
@@ -48,6 +69,22 @@ fn gets_the_sums_of_reports(engine: &str) {
     for recording in [&early, &late, &odd, &flight] {
         dbtime(&["store", "put", plain(recording), plain(&store)]).expect_code(0);
     }
+    // What a killed put of a later state has left, but its manifest, and an earlier state that nobody has removed yet.
+    let [short, long] = [(1, false), (2, true)].map(|(hours, complete)| {
+        let name = format!("{hours}.dbt");
+        record(&home, &name, "db2", later, hours, complete)
+    });
+    dbtime(&["store", "put", plain(&short), plain(&store)]).expect_code(0);
+    for (recording, is_whole) in [(&long, false), (&early, true)] {
+        let elsewhere = home.path().join("elsewhere");
+        dbtime(&["store", "put", plain(recording), plain(&elsewhere)]).expect_code(0);
+        if !is_whole {
+            fs::remove_dir_all(elsewhere.join("recordings")).expect("it is there");
+        }
+        copy_into(&elsewhere, &store);
+        fs::remove_dir_all(&elsewhere).expect("it is there");
+    }
+    assert_eq!(states(&store, "db1"), states(&store, "db2") + 2);
     let mut command = Command::new(python);
     command.arg(repository().join("tests/store_sums.py")).arg(engine);
     command.arg(&store).arg(dbtime_binary());
@@ -61,7 +98,7 @@ fn gets_the_sums_of_reports(engine: &str) {
                 .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
                 .expect_code(0);
         }
-        for recording in [&late, &odd, &flight] {
+        for recording in [&late, &odd, &flight, &short] {
             started
                 .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
                 .expect_code(0);
