@@ -9,7 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
-use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
+use dbtime_model::{
+    BackendType, CounterRow, LockUses, NO_STACK, Rows, SessionId, StackId, Windows, counter,
+};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
@@ -20,9 +22,10 @@ use crate::comments::{Comments, Ends};
 use crate::database::{Change, Database, Member, Texts, WaitNames, WaitSource};
 use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
-use crate::held_locks::{HeldId, HeldLocks};
+use crate::held_locks::{HeldId, HeldLocks, LockName, RawLock};
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
+use crate::lock_uses::{LockCounter, LockWords};
 use crate::oracle::Instance;
 use crate::postgres::statistics::{ServerStatistics, Told};
 use crate::postgres::titles::Titles;
@@ -101,6 +104,8 @@ pub struct Options {
     pub wakers: bool,
     /// Put probes into Oracle's functions that begin and end a wait; in the exact tiers only.
     pub uprobes: bool,
+    /// Put probes into PostgreSQL's functions that take LWLocks and give them back, and count all uses of these.
+    pub lock_uses: bool,
     /// What is kept of the texts of statements.
     pub texts: Texts,
     /// Data directories of standbys of a server, of which the processes that receive and replay its log are recorded too.
@@ -127,6 +132,7 @@ impl Options {
             tier: Tier::Sampled,
             wakers: false,
             uprobes: false,
+            lock_uses: false,
             texts: Texts::None,
             standbys: Vec::new(),
             task_counts: false,
@@ -181,6 +187,8 @@ pub struct Collector {
     told_of_compiled: bool,
     /// In the database's own functions, where they are wanted.
     probes: Option<OracleProbes>,
+    /// In the functions that take internal locks and give them back, where they are wanted.
+    lock_counter: Option<LockCounter>,
     sessions: HashMap<u32, LiveSession>,
     next_id: u64,
     free_slots: Vec<u32>,
@@ -297,6 +305,10 @@ impl Collector {
             }
             false => None,
         };
+        let lock_counter = match options.lock_uses {
+            true => Some(LockCounter::start(&*database)?),
+            false => None,
+        };
         if options.mechanism == Mechanism::Bpf {
             reasons.extend(host::too_few_samples(options.rate_hz));
         }
@@ -315,6 +327,7 @@ impl Collector {
             start_ns: monotonic_ns(),
             engine,
             probes,
+            lock_counter,
             names: database.names(),
             titles: Rc::default(),
             held_locks: Rc::default(),
@@ -453,6 +466,11 @@ impl Collector {
             ));
         }
         self.engine.look_at_cost(now);
+        if let Some(counter) = &mut self.lock_counter
+            && counter.step(now)?
+        {
+            self.finish_lock_uses()?;
+        }
         if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
             self.take_latencies(now)?;
         }
@@ -479,6 +497,7 @@ impl Collector {
         self.look_who_has_the_log();
         self.engine.stop();
         self.take_clients_of_leaders();
+        self.finish_lock_uses()?;
         // All that is counted ends with the accounts; what waits in the ring may take a while.
         let end = monotonic_ns();
         self.count_transactions(end, true);
@@ -534,6 +553,47 @@ impl Collector {
                 causes.sends_to(pid, standby, &self.database.standbys());
             }
         }
+    }
+
+    /// Uses of internal locks count from the one moment to the other (microseconds since the Unix epoch), where they are counted. The
+    /// first one has not come yet when this is called first; the other may become another one.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn count_lock_uses(&mut self, begin_us: i64, end_us: i64) -> Result<(), CollectError> {
+        let (begin_ns, end_ns) = (self.clock.monotonic_at(begin_us), self.clock.monotonic_at(end_us));
+        match &mut self.lock_counter {
+            Some(counter) => counter.count_between(begin_ns, end_ns),
+            None => Ok(()),
+        }
+    }
+
+    /// What was counted of these, once their time is over: by then the probes are gone.
+    pub fn lock_uses(&self) -> Option<&LockUses> {
+        self.lock_counter.as_ref()?.uses()
+    }
+
+    fn finish_lock_uses(&mut self) -> Result<(), CollectError> {
+        struct Words<'a>(&'a dyn Database, &'a mut Symbolizer);
+        impl LockWords for Words<'_> {
+            fn lock(&mut self, lock: RawLock) -> LockName {
+                self.0.lock_name(lock)
+            }
+
+            fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId {
+                // The calls, and not what comes behind them: the first address of a stack is taken as it is.
+                match (caller, outer) {
+                    (0, _) => NO_STACK,
+                    (_, 0) => self.1.user_stack(pid, &[caller - 1], &[], |_| None),
+                    _ => self.1.user_stack(pid, &[caller - 1, outer], &[], |_| None),
+                }
+            }
+        }
+        let Some(counter) = &mut self.lock_counter else {
+            return Ok(());
+        };
+        let mut words = Words(&*self.database, &mut self.symbolizer);
+        counter.finish(self.sessions.keys().copied(), &mut words, self.clock)
     }
 
     fn take_latencies(&mut self, now: u64) -> Result<(), CollectError> {
@@ -814,6 +874,9 @@ impl Collector {
                 if let Some(latencies) = &mut self.latencies {
                     latencies.know(pid, start_ns, id);
                 }
+                if let Some(counter) = &mut self.lock_counter {
+                    counter.know(pid, start_ns, id);
+                }
                 if let Some(causes) = &mut self.causes {
                     causes.know(pid, start_ns);
                 }
@@ -993,6 +1056,9 @@ impl Collector {
             if ended {
                 latencies.forget(session.pid, start_ns, monotonic_ns());
             }
+        }
+        if let Some(counter) = &mut self.lock_counter {
+            counter.know(session.pid, start_ns, session.id);
         }
         for of_wait in sums.iter().flat_map(|sums| &sums.waits) {
             self.see_statement(session.pid, of_wait.executing.statement);
@@ -1217,6 +1283,9 @@ impl Collector {
             None => Ok(()),
             Some(Change::Newcomers) => self.take_up_newcomers(),
             Some(Change::Restarted(text)) => {
+                if let Some(counter) = &mut self.lock_counter {
+                    counter.stop(text.clone());
+                }
                 self.note(text);
                 self.held_locks.forget_addresses();
                 if let Some(parent) = self.database.parent() {

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait};
 
+use crate::CollectError;
 use crate::clock::Clock;
 use crate::held_locks::{LockName, RawLock};
-use crate::postgres::Connect;
+use crate::postgres::{Connect, LockFunctions};
 use crate::postgres::statistics::ServerStatistics;
 use crate::session::Role;
 
@@ -270,6 +271,17 @@ pub(crate) trait Database {
     /// What an internal lock is.
     fn lock_name(&self, _lock: RawLock) -> LockName {
         LockName::default()
+    }
+
+    /// Where the functions are that take internal locks and give them back, in the executable of this process; and the one session
+    /// that is meant, where it is not all.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn lock_functions(&self) -> Result<(LockFunctions, u32, Option<u32>), CollectError> {
+        Err(CollectError::Kernel(
+            "--exact: only the LWLocks of a PostgreSQL server are counted".to_string(),
+        ))
     }
 
     /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.
