@@ -8,6 +8,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "dbtime.h"
+#include "wait_source.bpf.h"
+#include "statement_text.bpf.h"
+
 /* What counts. User space writes it, before and while programs run. */
 struct dbt_lock_window {
 	__u64 begin; /* CLOCK_MONOTONIC nanoseconds: what is before it, and behind the end, does not count */
@@ -22,12 +26,19 @@ struct dbt_lock_window lock_window SEC(".data.window") = { .begin = ~0ULL, .end 
 /* The server is built with frame pointers. Set before loading. */
 const volatile bool keeps_frames = false;
 
+/* Where a session says which statement it executes: as in struct dbt_wait_source. Set before loading. */
+const volatile __u64 statement_pointer = 0;
+const volatile __u16 statement_offset = 0;
+const volatile __u16 text_offset = 0;
+const volatile __u16 since_offset = 0;
+
 /* What is told apart. */
 struct dbt_lock_key {
 	__u64 start_ns; /* of the task */
 	__u64 lock;     /* where it lies; 0 = all of its kind, for want of room */
 	__u64 caller;   /* return address of who asked for it; 0 = whoever, for want of room */
 	__u64 outer;    /* return address of who called that one; 0 = not known */
+	__u64 statement; /* that was executed when it was asked for; 0 = not known, or whatever, for want of room */
 	__u32 pid;
 	__u16 kind;
 	__u16 mode; /* 0 = alone, 1 = with others that read */
@@ -50,6 +61,7 @@ struct dbt_hold {
 	__u64 lock;
 	__u64 caller;
 	__u64 outer;
+	__u64 statement;
 	__u64 asked; /* when it was asked for */
 	__u64 since; /* when the session had it */
 	__u32 waited; /* in between, as the server itself says */
@@ -63,6 +75,7 @@ struct dbt_lock_task {
 	__u64 start_ns;
 	__u32 pid;
 	__u32 count;
+	struct dbt_text text;
 	struct dbt_hold asked; /* lock 0 = for none */
 	struct dbt_hold held[MAX_HELD];
 };
@@ -177,6 +190,7 @@ static __always_inline struct dbt_lock_sums *sums_of(struct dbt_lock_task *task,
 		.lock = hold->lock,
 		.caller = hold->caller,
 		.outer = hold->outer,
+		.statement = hold->statement,
 		.pid = task->pid,
 		.kind = hold->kind,
 		.mode = hold->mode,
@@ -185,7 +199,7 @@ static __always_inline struct dbt_lock_sums *sums_of(struct dbt_lock_task *task,
 	struct dbt_lock_sums *sums = element_of(is_odd ? (void *)&lock_sums_odd : (void *)&lock_sums_even, &key);
 
 	if (!sums) {
-		key.lock = key.caller = key.outer = 0;
+		key.lock = key.caller = key.outer = key.statement = 0;
 		sums = element_of(is_odd ? (void *)&lock_kinds_odd : (void *)&lock_kinds_even, &key);
 	}
 	if (!sums)
@@ -202,6 +216,25 @@ static __always_inline void add_wait(struct dbt_lock_sums *sums, struct dbt_hold
 	sums->wait_ns += ns;
 	if (ns > sums->max_wait_ns)
 		sums->max_wait_ns = ns;
+}
+
+/* What the session executes. */
+static __always_inline __u64 own_statement(struct dbt_text *text)
+{
+	struct dbt_wait_source source = {
+		.statement = statement_pointer,
+		.statement_offset = statement_offset,
+		.text_offset = text_offset,
+		.since_offset = since_offset,
+	};
+	struct dbt_activity activity = {};
+	__u64 record = 0;
+
+	if (!source.statement || bpf_probe_read_user(&record, sizeof(record), (void *)source.statement) || !record)
+		return 0;
+	bpf_probe_read_user(&activity.statement, sizeof(activity.statement), (void *)(record + source.statement_offset));
+	name_by_record(0, &source, record, text, &activity, false);
+	return activity.statement;
 }
 
 /* The entry of LWLockAcquire, LWLockConditionalAcquire, LWLockAcquireOrWait: (lock, mode). */
@@ -223,6 +256,7 @@ int on_ask(struct pt_regs *ctx)
 	if (keeps_frames)
 		bpf_probe_read_user(&asked->outer, sizeof(asked->outer), (void *)(PT_REGS_FP(ctx) + 8));
 	bpf_probe_read_user(&asked->kind, sizeof(asked->kind), (void *)asked->lock);
+	asked->statement = own_statement(&task->text);
 	/* The last thing: what looking costs is no part of it. */
 	asked->asked = bpf_ktime_get_ns();
 	return 0;

@@ -143,7 +143,7 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
         assert_close(&what("waited, s"), seconds(by_one, "wait_ns"), waited, 0.02, 0.0);
         assert!(seconds(by_one, "max_hold_ns") >= 0.25, "{of_lock:#}");
         // Each of the divisions is of all of it.
-        for parts in ["sessions", "places", "single"] {
+        for parts in ["sessions", "statements", "places", "single"] {
             let parts = of_lock[parts].as_array().expect("parts");
             for field in ["gets", "waits", "wait_ns", "held_ns", "holds"] {
                 let sum: f64 = parts.iter().map(|part| number(&part[field])).sum();
@@ -173,6 +173,10 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
             (29.0, 1004.0),
             "{of_lock:#}"
         );
+        let statements = of_lock["statements"].as_array().expect("statements").iter();
+        let known: Vec<&Value> = statements.filter(|one| !one["query"].is_null()).collect();
+        let texts = known.iter().filter(|one| one["text"].to_string().contains("hold"));
+        assert!(known.len() >= 2 && texts.count() >= 1, "{of_lock:#}");
         // Samples of the same seconds: what was held, and who waited by the ledger.
         let sampled = named(&shown["latches"], LOCK);
         let not_known = seconds(&shown, "not_known_ns");

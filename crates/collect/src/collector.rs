@@ -593,7 +593,12 @@ impl Collector {
             return Ok(());
         };
         let mut words = Words(&*self.database, &mut self.symbolizer);
-        counter.finish(self.sessions.keys().copied(), &mut words, self.clock)
+        counter.finish(self.sessions.keys().copied(), &mut words, self.clock)?;
+        // As long as they are still executed their texts can be read.
+        for (pid, statement) in counter.take_statements() {
+            self.see_statement(pid, statement);
+        }
+        Ok(())
     }
 
     fn take_latencies(&mut self, now: u64) -> Result<(), CollectError> {

@@ -166,6 +166,19 @@ pub(crate) struct WaitTraits {
     pub(crate) executing: u32,
 }
 
+/// Where the uses of internal locks can be seen.
+#[derive(Debug, Clone)]
+pub(crate) struct LockPlaces {
+    /// The functions that take them and give them back.
+    pub(crate) functions: LockFunctions,
+    /// The first process of the server.
+    pub(crate) server: u32,
+    /// The one session that is meant; none: all.
+    pub(crate) only: Option<u32>,
+    /// Where sessions say what they execute.
+    pub(crate) source: WaitSource,
+}
+
 /// A process that is a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -273,12 +286,11 @@ pub(crate) trait Database {
         LockName::default()
     }
 
-    /// Where the functions are that take internal locks and give them back, in the executable of this process; and the one session
-    /// that is meant, where it is not all.
+    /// Where the uses of its internal locks can be seen.
     ///
     /// # Errors
     /// It cannot be told.
-    fn lock_functions(&self) -> Result<(LockFunctions, u32, Option<u32>), CollectError> {
+    fn lock_places(&self) -> Result<LockPlaces, CollectError> {
         Err(CollectError::Kernel(
             "--exact: only the LWLocks of a PostgreSQL server are counted".to_string(),
         ))

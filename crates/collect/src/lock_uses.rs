@@ -1,7 +1,7 @@
 //! Every use of the internal locks of a server, counted by probes in the server's functions for some seconds. A use costs about a
 //! microsecond, so this ends by itself: when its time is over, or when it takes too much.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use dbtime_model::{LockUse, LockUses, SessionId, StackId};
 
@@ -48,6 +48,8 @@ pub(crate) struct LockCounter {
     /// CPUs of the host.
     cpus: u32,
     stopped: Option<String>,
+    /// Who executed what.
+    statements: BTreeSet<(u32, u64)>,
     done: Option<LockUses>,
 }
 
@@ -66,8 +68,8 @@ impl LockCounter {
     /// # Errors
     /// There is no place for them, or the kernel refuses.
     pub(crate) fn start(database: &dyn Database) -> Result<LockCounter, CollectError> {
-        let (functions, server, only) = database.lock_functions()?;
-        let mut probes = LockProbes::attach(server, only, &functions)?;
+        let places = database.lock_places()?;
+        let mut probes = LockProbes::attach(places.server, places.only, &places.functions, places.source)?;
         let now = monotonic_ns();
         probes.set_window(now, u64::MAX)?;
         Ok(LockCounter {
@@ -84,6 +86,7 @@ impl LockCounter {
             taken_ns: now,
             cpus: online_cpus().map_or(1, |cpus| cpus.len().max(1) as u32),
             stopped: None,
+            statements: BTreeSet::new(),
             done: None,
         })
     }
@@ -202,6 +205,8 @@ impl LockCounter {
             self.probes.take_open(pid, &mut |key, sums| add(kept, lost, key, sums));
         }
         let losses = self.probes.losses();
+        let statements = self.sums.keys().map(|key| (key.pid, key.statement));
+        self.statements = statements.filter(|(_, statement)| *statement != 0).collect();
         let mut uses: Vec<LockUse> = std::mem::take(&mut self.sums)
             .into_iter()
             .filter(|(_, sums)| *sums != LockUseSums::default())
@@ -224,6 +229,7 @@ impl LockCounter {
                     address: key.address,
                     exclusive: key.exclusive,
                     user_stack: words.code(key.pid, key.caller, key.outer),
+                    statement: key.statement,
                     gets: sums.gets,
                     waited: sums.waited,
                     wait_ns: sums.wait_ns,
@@ -236,12 +242,13 @@ impl LockCounter {
             })
             .collect();
         uses.sort_by(|one, other| {
-            (one.session, &one.lock, one.address, one.exclusive, one.user_stack).cmp(&(
+            (one.session, &one.lock, one.address, one.exclusive, one.user_stack, one.statement).cmp(&(
                 other.session,
                 &other.lock,
                 other.address,
                 other.exclusive,
                 other.user_stack,
+                other.statement,
             ))
         });
         self.done = Some(LockUses {
@@ -259,6 +266,11 @@ impl LockCounter {
             stopped: self.stopped.take(),
         });
         Ok(())
+    }
+
+    /// The processes that used locks, with the statements that they executed then, once it is over.
+    pub(crate) fn take_statements(&mut self) -> BTreeSet<(u32, u64)> {
+        std::mem::take(&mut self.statements)
     }
 
     /// What was counted, once it is over.
@@ -280,7 +292,7 @@ fn add(
     more: LockUseSums,
 ) {
     if kept.len() >= MOST_SUMS && !kept.contains_key(&key) {
-        (key.address, key.caller, key.outer) = (0, 0, 0);
+        (key.address, key.caller, key.outer, key.statement) = (0, 0, 0, 0);
     }
     if kept.len() >= MOST_SUMS_IN_ALL && !kept.contains_key(&key) {
         *lost += more.gets + more.refused;
@@ -310,6 +322,7 @@ mod tests {
             exclusive: true,
             caller: address,
             outer: 0,
+            statement: 0,
         }
     }
 

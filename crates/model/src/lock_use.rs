@@ -20,6 +20,8 @@ pub struct LockUse {
     pub exclusive: bool,
     /// Who asked for it, and where it is known who called that one.
     pub user_stack: StackId,
+    /// What the session executed then; 0 = not known, or nothing.
+    pub statement: u64,
     /// How often it was taken.
     pub gets: u64,
     /// Of these, how often the session had to wait, as the server itself says; and waits after which it did not take it.

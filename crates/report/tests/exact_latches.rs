@@ -40,6 +40,7 @@ fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
         address: 64,
         exclusive,
         user_stack: code.id,
+        statement: session,
         gets,
         waited: 0,
         wait_ns: 0,
@@ -109,6 +110,8 @@ fn uses_are_added_up_by_mode_session_and_place() {
     assert_eq!(sessions, [("11", "ann", 150), ("22", "bob", 10)]);
     let places: Vec<_> = exact.latches[0].places.iter().map(|one| one.sums.gets).collect();
     assert_eq!(places, [160]);
+    let statements: Vec<_> = exact.latches[0].statements.iter().map(|one| (one.statement, one.sums.gets)).collect();
+    assert_eq!(statements, [(1, 150), (2, 10)]);
     assert_eq!((exact.gets, exact.use_cost_ns), (161, 1_500));
     // 200,000 hits of 500 ns in two seconds.
     assert!((exact.cpu - 0.05).abs() < 1e-9 && (exact.cpu_of_others - 0.0125).abs() < 1e-9);
@@ -154,6 +157,13 @@ fn what_uses_are_not_known_by_is_said_and_nothing_is_shown() {
     assert_eq!(exact.of("ProcArray", HoldMode::Shared).map(|sums| sums.gets), Some(10));
     // Whosever are asked for, that is what the probes cost.
     assert_eq!(exact.gets, 161);
+
+    let of_statement = Filter {
+        statements: vec![2],
+        ..Filter::default()
+    };
+    let exact_of_statement = report(of_statement, &[]).exact.expect("it was counted");
+    assert_eq!(exact_of_statement.latches[0].sessions.len(), 1);
 
     let asleep = Filter {
         states: vec![State::Disk],

@@ -8,12 +8,14 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
 
 use super::latency::{LatencyMaps, wait_for_programs};
+use super::load::source_to;
 use super::lwlocks_skeleton::LwlocksSkelBuilder;
 use super::lwlocks_skeleton::types::{bss, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task};
 use super::messages::refusals;
 use super::plain::{Plain, globals, read};
 use crate::CollectError;
 use crate::clock::monotonic_ns;
+use crate::database::WaitSource;
 use crate::executable;
 use crate::postgres::LockFunctions;
 use crate::probed_code;
@@ -39,6 +41,8 @@ pub(crate) struct LockUseKey {
     pub(crate) caller: u64,
     /// That of who called that one; 0 = not known.
     pub(crate) outer: u64,
+    /// That was executed when it was asked for; 0 = not known, or not told apart.
+    pub(crate) statement: u64,
 }
 
 /// What was counted.
@@ -114,8 +118,8 @@ impl Plain for bss {}
 impl Plain for dbt_lock_task {}
 
 impl LockProbes {
-    /// Puts probes into the executable of a server: the first process of it, the one session that counts (none: all), and where its
-    /// functions are. Nothing counts yet.
+    /// Puts probes into the executable of a server: the first process of it, the one session that counts (none: all), where its functions
+    /// are, and where its sessions say what they execute. Nothing counts yet.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -123,6 +127,7 @@ impl LockProbes {
         server: u32,
         only: Option<u32>,
         functions: &LockFunctions,
+        source: WaitSource,
     ) -> Result<LockProbes, CollectError> {
         let failed = refusals("--exact");
         let mut storage = MaybeUninit::uninit();
@@ -131,6 +136,12 @@ impl LockProbes {
             .map_err(|e| failed("open", e))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.keeps_frames = functions.keeps_frames;
+            constants.text_seed = fastrand::u64(..);
+            let source = source_to(source);
+            constants.statement_pointer = source.statement;
+            constants.statement_offset = source.statement_offset;
+            constants.text_offset = source.text_offset;
+            constants.since_offset = source.since_offset;
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
@@ -340,6 +351,7 @@ fn key_of(key: &dbt_lock_key) -> LockUseKey {
         exclusive: key.mode == 0,
         caller: key.caller,
         outer: key.outer,
+        statement: key.statement,
     }
 }
 
@@ -352,6 +364,7 @@ fn key_of_open(task: &dbt_lock_task, hold: &dbt_hold) -> LockUseKey {
         exclusive: hold.mode == 0,
         caller: hold.caller,
         outer: hold.outer,
+        statement: hold.statement,
     }
 }
 
@@ -368,4 +381,4 @@ fn sums_of(sums: &dbt_lock_sums) -> LockUseSums {
     }
 }
 
-const _: () = assert!(size_of::<dbt_lock_key>() == 40 && size_of::<dbt_lock_sums>() == 64);
+const _: () = assert!(size_of::<dbt_lock_key>() == 48 && size_of::<dbt_lock_sums>() == 64);

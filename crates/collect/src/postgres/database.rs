@@ -24,7 +24,7 @@ use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::clock::Clock;
 use crate::database::{
-    self, Change, Database, Holder, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
+    self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
 };
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
@@ -376,7 +376,7 @@ impl Database for PostgresDatabase {
         }
     }
 
-    fn lock_functions(&self) -> Result<(LockFunctions, u32, Option<u32>), CollectError> {
+    fn lock_places(&self) -> Result<LockPlaces, CollectError> {
         let postmaster = self.server.postmaster;
         if !self.server.has_waits() {
             return Err(CollectError::Kernel(
@@ -388,7 +388,12 @@ impl Database for PostgresDatabase {
             executable: self.server.executable.clone(),
             what: format!("the uses of its LWLocks cannot be counted: {e}"),
         })?;
-        Ok((functions, postmaster, self.only))
+        Ok(LockPlaces {
+            functions,
+            server: postmaster,
+            only: self.only,
+            source: self.source(),
+        })
     }
 
     fn forget(&mut self, pid: u32) {

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::column::LatchColumn;
 use super::holding::{innermost, session_label};
 use super::{HoldMode, hexadecimal};
+use crate::fields;
 use crate::filter::Filter;
 use crate::load::Dimensions;
 use crate::stacks::frames;
@@ -118,6 +119,8 @@ pub struct ExactLatch {
     pub single: Vec<ExactSingle>,
     /// Sessions, the one that held it longest first.
     pub sessions: Vec<ExactSession>,
+    /// Statements, that for which it was held longest first.
+    pub statements: Vec<ExactStatement>,
     /// Where in the code it was asked for, that from which it was held longest first.
     pub places: Vec<ExactPlace>,
 }
@@ -149,6 +152,19 @@ pub struct ExactSession {
     pub sums: UseSums,
 }
 
+/// A statement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExactStatement {
+    /// Its id; 0 = not known, or none.
+    #[serde(rename = "query", serialize_with = "fields::query_id")]
+    pub statement: u64,
+    /// Its text; none when it was not read.
+    pub text: Option<String>,
+    /// What was counted.
+    #[serde(flatten)]
+    pub sums: UseSums,
+}
+
 /// A place in the code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExactPlace {
@@ -172,6 +188,7 @@ struct Sums {
     shared: Option<UseSums>,
     single: HashMap<(Option<u32>, u64), UseSums>,
     sessions: HashMap<SessionId, UseSums>,
+    statements: HashMap<u64, UseSums>,
     places: HashMap<Vec<Arc<str>>, UseSums>,
 }
 
@@ -180,7 +197,6 @@ fn not_by(filter: &Filter, columns: &[LatchColumn]) -> Vec<String> {
     let chosen = [
         (!filter.waits.is_empty(), "wait"),
         (!filter.states.is_empty(), "state"),
-        (!filter.statements.is_empty(), "query"),
     ];
     let chosen = chosen.into_iter().filter(|(is_chosen, _)| *is_chosen);
     let columns = columns.iter().filter(|column| !is_known_of_uses(**column));
@@ -191,7 +207,8 @@ fn not_by(filter: &Filter, columns: &[LatchColumn]) -> Vec<String> {
     not_by
 }
 
-/// Where a session is in the code and what it executes is known of samples only: of a use it is where the lock was asked for.
+/// Where a session is in the code while it has a lock, and what it does, is known of samples only: of a use it is where the lock was asked
+/// for.
 fn is_known_of_uses(column: LatchColumn) -> bool {
     match column {
         LatchColumn::Name
@@ -200,13 +217,11 @@ fn is_known_of_uses(column: LatchColumn) -> bool {
         | LatchColumn::Session
         | LatchColumn::User
         | LatchColumn::BackendType
-        | LatchColumn::Application => true,
-        LatchColumn::Query
+        | LatchColumn::Application
+        | LatchColumn::Query
         | LatchColumn::SqlId
-        | LatchColumn::Statement
-        | LatchColumn::Wait
-        | LatchColumn::State
-        | LatchColumn::Where => false,
+        | LatchColumn::Statement => true,
+        LatchColumn::Wait | LatchColumn::State | LatchColumn::Where => false,
     }
 }
 
@@ -222,7 +237,9 @@ pub(super) fn exact(
     let mut profile: HashMap<Vec<String>, UseSums> = HashMap::new();
     let wanted = uses.uses.iter().filter(|_| not_by.is_empty());
     for used in wanted {
-        if !filter.takes_session(dimensions.session(used.session)) {
+        if !filter.takes_statement(used.statement)
+            || !filter.takes_session(dimensions.session(used.session))
+        {
             continue;
         }
         let sums = latches.entry(&used.lock).or_default();
@@ -236,6 +253,7 @@ pub(super) fn exact(
             .or_default()
             .add(used);
         sums.sessions.entry(used.session).or_default().add(used);
+        sums.statements.entry(used.statement).or_default().add(used);
         let code = innermost(frames(used.user_stack, dimensions));
         sums.places.entry(code).or_default().add(used);
         if !columns.is_empty() {
@@ -307,6 +325,16 @@ fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
             .cmp(&key(other))
             .then_with(|| one.session.cmp(&other.session))
     });
+    let mut statements: Vec<ExactStatement> = sums
+        .statements
+        .into_iter()
+        .map(|(statement, sums)| ExactStatement {
+            statement,
+            text: dimensions.statement(statement).map(str::to_string),
+            sums,
+        })
+        .collect();
+    statements.sort_by_key(|one| (Reverse((one.sums.held_ns, one.sums.gets)), one.statement));
     let mut places: Vec<ExactPlace> = sums
         .places
         .into_iter()
@@ -324,6 +352,7 @@ fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
         shared: sums.shared,
         single,
         sessions,
+        statements,
         places,
     }
 }
@@ -333,7 +362,7 @@ fn as_row(used: &LockUse) -> HeldLockRow {
     HeldLockRow {
         time: 0,
         session: used.session,
-        statement: 0,
+        statement: used.statement,
         lock: used.lock.clone(),
         number: used.number,
         address: used.address,

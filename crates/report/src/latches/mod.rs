@@ -25,7 +25,7 @@ use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub use column::LatchColumn;
-pub use exact::{ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, UseSums};
+pub use exact::{ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, UseSums};
 use holding::Holdings;
 pub use holding::{CodeTime, Holding};
 

@@ -1,8 +1,11 @@
 //! How often internal locks were taken, for how long they were held and waited for, where every use was counted.
 
+use super::causes::TEXT;
 use super::page::{Page, Table, percent};
+use crate::group::{NOT_KNOWN, known_query_id};
 use crate::latches::{ExactLatch, ExactLatches, HoldMode, LatchReport, UseSums};
 use crate::number::{counted, duration, microseconds, seconds};
+use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
 /// Sessions and places are shown of locks that were held, or waited for, for at least one part in so many of the time; or whose gets are
@@ -53,8 +56,8 @@ pub(super) fn heading(exact: &ExactLatches, page: &mut Page) {
     }
     if !exact.not_by.is_empty() {
         page.paragraph(&format!(
-            "What was counted is not told apart by {}, and not shown: of a use it is known who took which lock, and where in the code it \
-             was asked for. Leave that out to see it.",
+            "What was counted is not told apart by {}, and not shown: of a use it is known who took which lock, for which statement, and \
+             where in the code it was asked for. Leave that out to see it.",
             exact.not_by.join(", ")
         ));
     }
@@ -166,11 +169,25 @@ fn of_latch(latch: &ExactLatch, top: usize, page: &mut Page) {
         table.row(cells);
     }
     rest(&mut table, latch.sessions.iter().map(|one| &one.sums), top, "other session");
+    if latch.statements.iter().any(|one| one.statement != 0) {
+        table.heading("by statement:".to_string());
+        for one in latch.statements.iter().take(top) {
+            let none = NOT_KNOWN.to_string();
+            let mut cells = vec![match (one.statement, &one.text) {
+                (0, _) => none,
+                (_, Some(text)) => beginning(text, TEXT),
+                (id, None) => known_query_id(id).map_or(none, |id| format!("query {id}")),
+            }];
+            cells.extend(numbers(&one.sums));
+            table.row(cells);
+        }
+        rest(&mut table, latch.statements.iter().map(|one| &one.sums), top, "other statement");
+    }
     table.heading("asked for in the code:".to_string());
     for place in latch.places.iter().take(top) {
         let names: Vec<&str> = place.functions.iter().map(AsRef::as_ref).collect();
         let name = match names.is_empty() {
-            true => "[not known]".to_string(),
+            true => NOT_KNOWN.to_string(),
             false => names.join(" > "),
         };
         let mut cells = vec![name];
