@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use dbtime_model::{LockUse, LockUses, SessionId, StackId};
 
 use crate::CollectError;
-use crate::bpf::{LockProbes, LockUseKey, LockUseSums};
+use crate::bpf::{LockProbes, LockUseKey, LockUseLosses, LockUseSums};
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::Database;
 use crate::held_locks::{LockName, RawLock};
@@ -35,6 +35,8 @@ pub(crate) struct LockCounter {
     sums: HashMap<LockUseKey, LockUseSums>,
     /// Sums for which there was no room.
     lost: u64,
+    /// What was missing before what counts began.
+    losses_before: LockUseLosses,
     attached_ns: u64,
     /// What counts.
     begin_ns: u64,
@@ -78,6 +80,7 @@ impl LockCounter {
             sessions: HashMap::new(),
             sums: HashMap::new(),
             lost: 0,
+            losses_before: LockUseLosses::default(),
             attached_ns: now,
             begin_ns: now,
             end_ns: u64::MAX,
@@ -121,6 +124,8 @@ impl LockCounter {
         self.probes.set_window(self.begin_ns, end_ns)?;
         self.probes.take(&mut |_, _| {})?;
         self.sums.clear();
+        self.lost = 0;
+        self.losses_before = self.probes.losses();
         self.taken_ns = now;
         Ok(())
     }
@@ -204,7 +209,7 @@ impl LockCounter {
         for pid in pids {
             self.probes.take_open(pid, &mut |key, sums| add(kept, lost, key, sums));
         }
-        let losses = self.probes.losses();
+        let (losses, before) = (self.probes.losses(), self.losses_before);
         let statements = self.sums.keys().map(|key| (key.pid, key.statement));
         self.statements = statements.filter(|(_, statement)| *statement != 0).collect();
         let mut uses: Vec<LockUse> = std::mem::take(&mut self.sums)
@@ -260,9 +265,9 @@ impl LockCounter {
             hits,
             hits_of_others,
             hit_ns: self.probes.hit_ns(),
-            lost: losses.lost + self.lost,
-            without_get: losses.without_get,
-            holds_without_room: losses.holds_without_room,
+            lost: losses.lost - before.lost + self.lost,
+            without_get: losses.without_get - before.without_get,
+            holds_without_room: losses.holds_without_room - before.holds_without_room,
             stopped: self.stopped.take(),
         });
         Ok(())

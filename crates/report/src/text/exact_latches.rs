@@ -8,9 +8,10 @@ use crate::number::{counted, duration, microseconds, seconds};
 use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
-/// Sessions and places are shown of locks that were held, or waited for, for at least one part in so many of the time; or whose gets are
-/// one in so many.
-const LEAST: u128 = 1000;
+/// Sessions, statements and places are shown of locks that were held, or waited for, for at least one part in so many of the time, and of
+/// those of whose gets are one in so few of all.
+const LEAST: u128 = 200;
+const MANY: u128 = 20;
 
 /// What stands in the numbers of every table.
 const COUNTED: [&str; 7] = [
@@ -96,7 +97,7 @@ pub(super) fn tables(report: &LatchReport, exact: &ExactLatches, page: &mut Page
     let matters = |latch: &&ExactLatch| {
         let sums = [latch.exclusive, latch.shared].into_iter().flatten();
         sums.into_iter().any(|sums| {
-            sums.held_ns.max(sums.wait_ns) * LEAST >= elapsed || sums.gets * LEAST >= exact.gets.max(1)
+            sums.held_ns.max(sums.wait_ns) * LEAST >= elapsed || sums.gets * MANY >= exact.gets.max(1)
         })
     };
     for latch in exact.latches.iter().take(report.top).filter(matters) {
