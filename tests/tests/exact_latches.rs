@@ -18,7 +18,7 @@ const LOCK: &str = "AddinShmemInit";
 /// What samples find of a second or two: as in `latches`.
 const SAMPLED: f64 = 0.3;
 
-/// `dbtime latch --exact` of a server in the background.
+/// `dbtime latch --exact` of a server in the background. Killed when dropped before its end.
 struct Looking {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -78,6 +78,14 @@ impl Looking {
     #[track_caller]
     fn finish_json(self) -> Value {
         serde_json::from_str(&self.finish()).expect("JSON")
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        // It has ended, or the test has failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -271,8 +279,7 @@ fn however_it_ends_no_probe_is_left_and_other_servers_are_not_counted() {
             let held_ns = number(&of_lock["held_ns"]) / 1e9;
             assert!(held_ns > 0.05 && held_ns < held + 0.05, "{held_ns} of {held}: {exact:#}");
         } else {
-            let mut looking = looking;
-            looking.child.wait().expect("it ends");
+            drop(looking);
         }
         before.assert_nothing_left();
         for pid in server_processes(&cluster).into_iter().chain(server_processes(&other)) {
