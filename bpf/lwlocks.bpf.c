@@ -272,6 +272,9 @@ static __always_inline void asked_until(struct dbt_lock_task *task, bool got, bo
 	/* The beginning was not seen. */
 	if (!asked->lock)
 		return;
+	/* A page of shared memory may not have been there for this process before it asked. */
+	if (!asked->kind)
+		bpf_probe_read_user(&asked->kind, sizeof(asked->kind), (void *)asked->lock);
 	asked->since = now;
 	asked->waited = waited;
 	if (got && count < MAX_HELD) {
