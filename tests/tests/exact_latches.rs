@@ -134,7 +134,10 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
         let shown = looking.finish_json();
         let exact = &shown["exact"];
         assert_eq!(exact["stopped"], Value::Null, "{exact:#}");
-        assert_eq!((&exact["lost"], &exact["holds_without_room"]), (&0.into(), &0.into()));
+        assert_eq!(
+            (&exact["lost"], &exact["holds_without_room"]),
+            (&0.into(), &0.into())
+        );
         let of_lock = named(&exact["latches"], LOCK);
         let what = |text: &str| format!("{}: {text}", build.name);
         say(&what(&format!(
@@ -146,8 +149,20 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
         assert_eq!(by_many["gets"], 5 + 1000, "{of_lock:#}");
         assert_eq!((&by_one["waits"], &by_many["waits"]), (&4.into(), &0.into()));
         assert_eq!((&by_one["refused"], &by_many["refused"]), (&0.into(), &0.into()));
-        assert_close(&what("held alone, s"), seconds(by_one, "held_ns"), alone, 0.02, 0.0);
-        assert_close(&what("held shared, s"), seconds(by_many, "held_ns"), shared, 0.02, 0.0);
+        assert_close(
+            &what("held alone, s"),
+            seconds(by_one, "held_ns"),
+            alone,
+            0.02,
+            0.0,
+        );
+        assert_close(
+            &what("held shared, s"),
+            seconds(by_many, "held_ns"),
+            shared,
+            0.02,
+            0.0,
+        );
         assert_close(&what("waited, s"), seconds(by_one, "wait_ns"), waited, 0.02, 0.0);
         assert!(seconds(by_one, "max_hold_ns") >= 0.25, "{of_lock:#}");
         // Each of the divisions is of all of it.
@@ -183,7 +198,9 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
         );
         let statements = of_lock["statements"].as_array().expect("statements").iter();
         let known: Vec<&Value> = statements.filter(|one| !one["query"].is_null()).collect();
-        let texts = known.iter().filter(|one| one["text"].to_string().contains("hold"));
+        let texts = known
+            .iter()
+            .filter(|one| one["text"].to_string().contains("hold"));
         assert!(known.len() >= 2 && texts.count() >= 1, "{of_lock:#}");
         // Samples of the same seconds: what was held, and who waited by the ledger.
         let sampled = named(&shown["latches"], LOCK);
@@ -200,7 +217,10 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
             error,
         );
         // It costs something, which is measured and not nothing.
-        assert!(number(&exact["use_cost_ns"]) > 100.0 && number(&exact["cpu"]) > 0.0, "{exact:#}");
+        assert!(
+            number(&exact["use_cost_ns"]) > 100.0 && number(&exact["cpu"]) > 0.0,
+            "{exact:#}"
+        );
     }
 }
 
@@ -217,7 +237,10 @@ fn changed_bytes(pid: u32) -> usize {
     let mut changed = 0;
     for line in code {
         let mut fields = line.split_ascii_whitespace();
-        let (begin, end) = fields.next().and_then(|range| range.split_once('-')).expect("a range");
+        let (begin, end) = fields
+            .next()
+            .and_then(|range| range.split_once('-'))
+            .expect("a range");
         let [begin, end] = [begin, end].map(|text| u64::from_str_radix(text, 16).expect("a number"));
         let offset = u64::from_str_radix(fields.nth(1).expect("an offset"), 16).expect("a number");
         let (mut in_memory, mut in_file) = (vec![0; (end - begin) as usize], vec![0; (end - begin) as usize]);
@@ -277,12 +300,18 @@ fn however_it_ends_no_probe_is_left_and_other_servers_are_not_counted() {
             assert!(number(&exact["cpu_of_others"]) > 0.0, "{exact:#}");
             // Up to the end.
             let held_ns = number(&of_lock["held_ns"]) / 1e9;
-            assert!(held_ns > 0.05 && held_ns < held + 0.05, "{held_ns} of {held}: {exact:#}");
+            assert!(
+                held_ns > 0.05 && held_ns < held + 0.05,
+                "{held_ns} of {held}: {exact:#}"
+            );
         } else {
             drop(looking);
         }
         before.assert_nothing_left();
-        for pid in server_processes(&cluster).into_iter().chain(server_processes(&other)) {
+        for pid in server_processes(&cluster)
+            .into_iter()
+            .chain(server_processes(&other))
+        {
             assert_eq!(changed_bytes(pid), 0, "process {pid} after signal {signal}");
         }
         for session in [&mut session, &mut stranger] {
@@ -301,7 +330,12 @@ fn a_lock_that_is_held_and_one_that_is_waited_for_at_the_end_count_up_to_there()
     }
     let looking = Looking::begin(&cluster, &["-d", "4", "--format", "json"]);
     let (shown, begun, asked) = std::thread::scope(|scope| {
-        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs_f64();
+        let wall = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .expect("a clock")
+                .as_secs_f64()
+        };
         let begun = wall();
         scope.spawn(|| told(&mut holder, "SELECT hold(true, 7000000, false)"));
         std::thread::sleep(Duration::from_millis(300));
@@ -312,7 +346,11 @@ fn a_lock_that_is_held_and_one_that_is_waited_for_at_the_end_count_up_to_there()
     let exact = &shown["exact"];
     let of_lock = &named(&exact["latches"], LOCK)["exclusive"];
     let end = number(&exact["to_us"]) / 1e6;
-    say(&format!("held for {:.3} s, waited for {:.3} s at the end: {of_lock}", end - begun, end - asked));
+    say(&format!(
+        "held for {:.3} s, waited for {:.3} s at the end: {of_lock}",
+        end - begun,
+        end - asked
+    ));
     assert_eq!(of_lock["gets"], 1, "the other one does not have it: {exact:#}");
     assert_close("held, s", seconds(of_lock, "held_ns"), end - begun, 0.02, 0.02);
     assert_close("waited, s", seconds(of_lock, "wait_ns"), end - asked, 0.02, 0.02);
@@ -334,10 +372,16 @@ fn of_a_lock_that_was_taken_before_it_says_that_the_hold_is_not_known() {
         let looking = Looking::begin(&cluster, &["-d", "10"]);
         (looking.finish(), holds.join().expect("it ends"))
     });
-    assert!(ended < Instant::now() - Duration::from_millis(200), "it ended while it was looked");
+    assert!(
+        ended < Instant::now() - Duration::from_millis(200),
+        "it ended while it was looked"
+    );
     let not_known = "1 release of locks that had been taken before";
     let flat = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("Exact, by probes, of") && flat.contains(not_known), "{text}");
+    assert!(
+        flat.contains("Exact, by probes, of") && flat.contains(not_known),
+        "{text}"
+    );
 }
 
 #[test]
@@ -346,8 +390,12 @@ fn it_ends_by_itself_when_it_takes_too_much_and_looks_no_longer_than_it_may() {
     let cluster = server_with_hold(&distribution(), Options::default());
     let directory = cluster.data_dir().to_str().expect("a plain path").to_string();
     let longer = ["latch", "--exact", "-d", "11", "--postgres", &directory];
-    dbtime(&longer).expect_code(2).expect_stderr(&["10 s", "--limit 11"]);
-    dbtime(&["latch", "--limit", "20"]).expect_code(2).expect_stderr(&["--exact"]);
+    dbtime(&longer)
+        .expect_code(2)
+        .expect_stderr(&["10 s", "--limit 11"]);
+    dbtime(&["latch", "--limit", "20"])
+        .expect_code(2)
+        .expect_stderr(&["--exact"]);
 
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mut sessions: Vec<Session> = (0..cpus).map(|_| Session::connect(&cluster)).collect();
@@ -372,11 +420,21 @@ fn it_ends_by_itself_when_it_takes_too_much_and_looks_no_longer_than_it_may() {
         shown
     });
     let exact = &shown["exact"];
-    say(&format!("after {:.1} s: {}", begin.elapsed().as_secs_f64(), exact["stopped"]));
+    say(&format!(
+        "after {:.1} s: {}",
+        begin.elapsed().as_secs_f64(),
+        exact["stopped"]
+    ));
     let why = exact["stopped"].as_str().expect("it says why");
-    assert!(why.contains("of the host's") && begin.elapsed() < Duration::from_secs(9), "{why}");
+    assert!(
+        why.contains("of the host's") && begin.elapsed() < Duration::from_secs(9),
+        "{why}"
+    );
     // With what it has.
-    assert!(number(&named(&exact["latches"], LOCK)["shared"]["gets"]) > 1000.0, "{exact:#}");
+    assert!(
+        number(&named(&exact["latches"], LOCK)["shared"]["gets"]) > 1000.0,
+        "{exact:#}"
+    );
 }
 
 #[test]
@@ -411,9 +469,16 @@ fn columns_and_filters_divide_what_was_counted_or_it_says_why_not() {
             let group = &row["group"];
             group["name"] == LOCK && group["mode"] == mode && group["session"] == pid.as_str()
         };
-        rows.clone().filter(is_it).map(|row| number(&row["exact"]["gets"])).sum()
+        rows.clone()
+            .filter(is_it)
+            .map(|row| number(&row["exact"]["gets"]))
+            .sum()
     };
-    assert_eq!((gets("exclusive", &one), gets("shared", &two)), (500.0, 300.0), "{columns:#}");
+    assert_eq!(
+        (gets("exclusive", &one), gets("shared", &two)),
+        (500.0, 300.0),
+        "{columns:#}"
+    );
     assert_eq!((gets("shared", &one), gets("exclusive", &two)), (0.0, 0.0));
 
     let of_lock = named(&filtered["exact"]["latches"], LOCK);

@@ -9,9 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
-use dbtime_model::{
-    BackendType, CounterRow, LockUses, NO_STACK, Rows, SessionId, StackId, Windows, counter,
-};
+use dbtime_model::{BackendType, CounterRow, LockUses, NO_STACK, Rows, SessionId, StackId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;

@@ -9,8 +9,8 @@ use dbtime_model::{SessionState, Wait};
 use crate::CollectError;
 use crate::clock::Clock;
 use crate::held_locks::{LockName, RawLock};
-use crate::postgres::{Connect, LockFunctions};
 use crate::postgres::statistics::ServerStatistics;
+use crate::postgres::{Connect, LockFunctions};
 use crate::session::Role;
 
 /// Where a session says what it is doing: addresses in its own memory.

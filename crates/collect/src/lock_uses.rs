@@ -207,7 +207,8 @@ impl LockCounter {
         self.take()?;
         let (kept, lost) = (&mut self.sums, &mut self.lost);
         for pid in pids {
-            self.probes.take_open(pid, &mut |key, sums| add(kept, lost, key, sums));
+            self.probes
+                .take_open(pid, &mut |key, sums| add(kept, lost, key, sums));
         }
         let (losses, before) = (self.probes.losses(), self.losses_before);
         let statements = self.sums.keys().map(|key| (key.pid, key.statement));
@@ -247,14 +248,22 @@ impl LockCounter {
             })
             .collect();
         uses.sort_by(|one, other| {
-            (one.session, &one.lock, one.address, one.exclusive, one.user_stack, one.statement).cmp(&(
-                other.session,
-                &other.lock,
-                other.address,
-                other.exclusive,
-                other.user_stack,
-                other.statement,
-            ))
+            (
+                one.session,
+                &one.lock,
+                one.address,
+                one.exclusive,
+                one.user_stack,
+                one.statement,
+            )
+                .cmp(&(
+                    other.session,
+                    &other.lock,
+                    other.address,
+                    other.exclusive,
+                    other.user_stack,
+                    other.statement,
+                ))
         });
         self.done = Some(LockUses {
             uses,
@@ -290,12 +299,7 @@ fn is_too_much(cost: f64, cpus: u32) -> bool {
 }
 
 /// Adds what was counted; where there is no room any longer, by session, name and mode only.
-fn add(
-    kept: &mut HashMap<LockUseKey, LockUseSums>,
-    lost: &mut u64,
-    mut key: LockUseKey,
-    more: LockUseSums,
-) {
+fn add(kept: &mut HashMap<LockUseKey, LockUseSums>, lost: &mut u64, mut key: LockUseKey, more: LockUseSums) {
     if kept.len() >= MOST_SUMS && !kept.contains_key(&key) {
         (key.address, key.caller, key.outer, key.statement) = (0, 0, 0, 0);
     }

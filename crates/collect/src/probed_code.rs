@@ -89,5 +89,7 @@ pub(crate) fn get_and_release() {}
 /// Always.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn places() -> Result<Places, CollectError> {
-    Err(CollectError::Kernel("--exact: only code of x86-64 is read".to_string()))
+    Err(CollectError::Kernel(
+        "--exact: only code of x86-64 is read".to_string(),
+    ))
 }

@@ -94,8 +94,14 @@ fn uses_are_added_up_by_mode_session_and_place() {
     let report = report(Filter::default(), &[]);
     let exact = report.exact.as_ref().expect("it was counted");
     let alone = exact.of("ProcArray", HoldMode::Exclusive).expect("uses");
-    assert_eq!((alone.gets, alone.waits, alone.mean_wait_ns()), (100, 10, 4 * u128::from(MS)));
-    assert_eq!((alone.held_ns, alone.mean_hold_ns()), (200 * u128::from(MS), 2 * u128::from(MS)));
+    assert_eq!(
+        (alone.gets, alone.waits, alone.mean_wait_ns()),
+        (100, 10, 4 * u128::from(MS))
+    );
+    assert_eq!(
+        (alone.held_ns, alone.mean_hold_ns()),
+        (200 * u128::from(MS), 2 * u128::from(MS))
+    );
     assert_eq!((alone.max_hold_ns, alone.max_wait_ns), (2 * MS + 1, 9 * MS));
     let shared = exact.of("ProcArray", HoldMode::Shared).expect("uses");
     assert_eq!((shared.gets, shared.held_ns), (60, 60 * u128::from(MS)));
@@ -110,7 +116,11 @@ fn uses_are_added_up_by_mode_session_and_place() {
     assert_eq!(sessions, [("11", "ann", 150), ("22", "bob", 10)]);
     let places: Vec<_> = exact.latches[0].places.iter().map(|one| one.sums.gets).collect();
     assert_eq!(places, [160]);
-    let statements: Vec<_> = exact.latches[0].statements.iter().map(|one| (one.statement, one.sums.gets)).collect();
+    let statements: Vec<_> = exact.latches[0]
+        .statements
+        .iter()
+        .map(|one| (one.statement, one.sums.gets))
+        .collect();
     assert_eq!(statements, [(1, 150), (2, 10)]);
     assert_eq!((exact.gets, exact.use_cost_ns), (161, 1_500));
     // 200,000 hits of 500 ns in two seconds.
@@ -136,7 +146,9 @@ fn uses_are_added_up_by_mode_session_and_place() {
     // Of a second by probes, of four by samples.
     assert_eq!(
         numbers,
-        ["100", "10", "0.040", "4000", "0.200", "2000", "2000", "20.0", "4.8"]
+        [
+            "100", "10", "0.040", "4000", "0.200", "2000", "2000", "20.0", "4.8"
+        ]
     );
     let document: serde_json::Value = serde_json::from_str(&json::render_latches(&report)).expect("JSON");
     let latch = &document["exact"]["latches"][0];
@@ -154,7 +166,10 @@ fn what_uses_are_not_known_by_is_said_and_nothing_is_shown() {
     let report_of_bob = report(of_bob, &[]);
     let exact = report_of_bob.exact.as_ref().expect("it was counted");
     assert_eq!(exact.of("ProcArray", HoldMode::Exclusive), None);
-    assert_eq!(exact.of("ProcArray", HoldMode::Shared).map(|sums| sums.gets), Some(10));
+    assert_eq!(
+        exact.of("ProcArray", HoldMode::Shared).map(|sums| sums.gets),
+        Some(10)
+    );
     // Whosever are asked for, that is what the probes cost.
     assert_eq!(exact.gets, 161);
 
@@ -185,7 +200,11 @@ fn columns_have_what_was_counted_beside_what_was_sampled() {
         .iter()
         .map(|row| {
             let cells: Vec<&str> = row.cells.iter().map(String::as_str).collect();
-            (cells.join(" "), row.ns / MS as u128, row.exact.map(|sums| sums.gets))
+            (
+                cells.join(" "),
+                row.ns / MS as u128,
+                row.exact.map(|sums| sums.gets),
+            )
         })
         .collect();
     assert_eq!(

@@ -259,11 +259,6 @@ impl LockProbes {
         wait_for_programs();
     }
 
-    /// True until [`LockProbes::detach`].
-    pub(crate) fn are_attached(&self) -> bool {
-        !self.links.is_empty()
-    }
-
     /// Once the probes are out: hands over what a session still has, or waits for, up to the end of the time that counts.
     pub(crate) fn take_open(&self, pid: u32, take: &mut dyn FnMut(LockUseKey, LockUseSums)) {
         let Some(task) = self.task(pid) else {
@@ -274,7 +269,11 @@ impl LockProbes {
         let counts = |moment: u64| u64::from((begin..end).contains(&moment));
         for hold in task.held.iter().take(task.count as usize) {
             let is_waited = hold.waited != 0;
-            let wait_ns = if is_waited { that_counts(hold.asked, hold.since) } else { 0 };
+            let wait_ns = if is_waited {
+                that_counts(hold.asked, hold.since)
+            } else {
+                0
+            };
             let hold_ns = that_counts(hold.since, end);
             let sums = LockUseSums {
                 gets: counts(hold.since),

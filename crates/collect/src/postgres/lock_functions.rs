@@ -103,7 +103,12 @@ fn entry(code: &[u8]) -> u64 {
         if instruction.mnemonic() == Mnemonic::Push && instruction.op0_register() != Register::None {
             return at;
         }
-        let writes = |access| !matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+        let writes = |access| {
+            !matches!(
+                access,
+                OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+            )
+        };
         let is_needed = |register: Register| {
             matches!(
                 register.full_register(),
@@ -144,13 +149,13 @@ mod tests {
     #[test]
     fn a_probe_at_the_entry_sees_arguments_and_return_address() {
         for (code, expected) in [
-            (&[0x55, 0x48, 0x89, 0xe5][..], 0),                         // push %rbp; mov %rsp,%rbp
-            (&[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57], 4),                 // endbr64; push %r15
+            (&[0x55, 0x48, 0x89, 0xe5][..], 0),         // push %rbp; mov %rsp,%rbp
+            (&[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57], 4), // endbr64; push %r15
             (&[0x81, 0x3d, 0xb4, 0xce, 0x67, 0, 0xc7, 0, 0, 0, 0x41, 0x56], 10), // cmpl $199,num_held_lwlocks; push %r14
-            (&[0x48, 0x83, 0xec, 0x08, 0x53], 0),                       // sub $8,%rsp; push %rbx
-            (&[0x48, 0x89, 0xf7, 0x53], 0),                             // mov %rsi,%rdi; push %rbx
-            (&[0x75, 0x00, 0x53], 0),                                   // jne; push %rbx
-            (&[0x06, 0x53], 0),                                         // no instruction
+            (&[0x48, 0x83, 0xec, 0x08, 0x53], 0),                                // sub $8,%rsp; push %rbx
+            (&[0x48, 0x89, 0xf7, 0x53], 0),                                      // mov %rsi,%rdi; push %rbx
+            (&[0x75, 0x00, 0x53], 0),                                            // jne; push %rbx
+            (&[0x06, 0x53], 0),                                                  // no instruction
             (&[], 0),
         ] {
             assert_eq!(entry(code), expected, "{code:x?}");

@@ -96,7 +96,11 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
     for reason in &meta.collector.reasons {
         say(format_args!("note: {reason}"));
     }
-    let ahead_us = if plan.collect.lock_uses { BEFORE_COUNTING_US } else { 0 };
+    let ahead_us = if plan.collect.lock_uses {
+        BEFORE_COUNTING_US
+    } else {
+        0
+    };
     let begin_us = next_second(collector.now_us() + ahead_us);
     let (length_us, count) = match plan.length {
         Length::Seconds(seconds) => (i64::from(seconds) * SECOND_US, plan.count),

@@ -237,8 +237,7 @@ pub(super) fn exact(
     let mut profile: HashMap<Vec<String>, UseSums> = HashMap::new();
     let wanted = uses.uses.iter().filter(|_| not_by.is_empty());
     for used in wanted {
-        if !filter.takes_statement(used.statement)
-            || !filter.takes_session(dimensions.session(used.session))
+        if !filter.takes_statement(used.statement) || !filter.takes_session(dimensions.session(used.session))
         {
             continue;
         }

@@ -169,7 +169,12 @@ fn of_latch(latch: &ExactLatch, top: usize, page: &mut Page) {
         cells.extend(numbers(&session.sums));
         table.row(cells);
     }
-    rest(&mut table, latch.sessions.iter().map(|one| &one.sums), top, "other session");
+    rest(
+        &mut table,
+        latch.sessions.iter().map(|one| &one.sums),
+        top,
+        "other session",
+    );
     if latch.statements.iter().any(|one| one.statement != 0) {
         table.heading("by statement:".to_string());
         for one in latch.statements.iter().take(top) {
@@ -182,7 +187,12 @@ fn of_latch(latch: &ExactLatch, top: usize, page: &mut Page) {
             cells.extend(numbers(&one.sums));
             table.row(cells);
         }
-        rest(&mut table, latch.statements.iter().map(|one| &one.sums), top, "other statement");
+        rest(
+            &mut table,
+            latch.statements.iter().map(|one| &one.sums),
+            top,
+            "other statement",
+        );
     }
     table.heading("asked for in the code:".to_string());
     for place in latch.places.iter().take(top) {
@@ -195,7 +205,12 @@ fn of_latch(latch: &ExactLatch, top: usize, page: &mut Page) {
         cells.extend(numbers(&place.sums));
         table.row(cells);
     }
-    rest(&mut table, latch.places.iter().map(|one| &one.sums), top, "other place");
+    rest(
+        &mut table,
+        latch.places.iter().map(|one| &one.sums),
+        top,
+        "other place",
+    );
     if latch.single.len() > 1 {
         table.heading("single locks:".to_string());
         for single in latch.single.iter().take(top) {
@@ -208,7 +223,12 @@ fn of_latch(latch: &ExactLatch, top: usize, page: &mut Page) {
             cells.extend(numbers(&single.sums));
             table.row(cells);
         }
-        rest(&mut table, latch.single.iter().map(|one| &one.sums), top, "other lock");
+        rest(
+            &mut table,
+            latch.single.iter().map(|one| &one.sums),
+            top,
+            "other lock",
+        );
     }
     page.table(&table);
 }
