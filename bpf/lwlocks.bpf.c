@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* dbtime latch --exact: every time that a session of one server takes one of its internal locks (LWLocks) or gives it back.
  *
- * Probes stand in the server's functions that do it: where a lock is asked for, where that returns, where a lock is given back. A
- * session keeps in the kernel which locks it has and since when; when it gives one back, all that is known of that hold is added
- * to a sum. Nothing is sent. */
+ * Probes stand in the server's functions that do it: where a lock is asked for, where the session sleeps for it, where it is given back.
+ * A session keeps in the kernel which locks it has and since when; when it gives one back, all that is known of that hold is added to a
+ * sum. Nothing is sent. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -46,7 +46,7 @@ struct dbt_lock_key {
 
 struct dbt_lock_sums {
 	__u64 gets;
-	__u64 waited;      /* of these, those that had to wait, as the server itself says; and those that waited and did not get it */
+	__u64 waited;      /* of these, those that slept; and those that waited and did not get it */
 	__u64 wait_ns;     /* from asking to having it */
 	__u64 max_wait_ns;
 	__u64 refused;     /* asked for if it is free, and it was not */
@@ -63,10 +63,11 @@ struct dbt_hold {
 	__u64 outer;
 	__u64 statement;
 	__u64 asked; /* when it was asked for */
-	__u64 since; /* when the session had it */
-	__u32 waited; /* in between, as the server itself says */
+	__u64 since; /* when the session had it, as far as it has it */
 	__u16 kind;
 	__u16 mode;
+	__u16 waited; /* in between */
+	__u16 waits;  /* it does not have it yet */
 };
 
 #define MAX_HELD 32 /* a power of two */
@@ -75,8 +76,10 @@ struct dbt_lock_task {
 	__u64 start_ns;
 	__u32 pid;
 	__u32 count;
+	__u32 newest; /* the last one is that which LWLockAcquire takes, or has taken last */
+	__u32 pad;
 	struct dbt_text text;
-	struct dbt_hold asked; /* lock 0 = for none */
+	struct dbt_hold asked; /* where it is known at the end only whether it has it; lock 0 = for none */
 	struct dbt_hold held[MAX_HELD];
 };
 
@@ -237,33 +240,108 @@ static __always_inline __u64 own_statement(struct dbt_text *text)
 	return activity.statement;
 }
 
-/* The entry of LWLockAcquire, LWLockConditionalAcquire, LWLockAcquireOrWait: (lock, mode). */
-SEC("uprobe")
-int on_ask(struct pt_regs *ctx)
+/* A lock is asked for now: (lock, mode). */
+static __always_inline void ask(struct pt_regs *ctx, struct dbt_lock_task *task, struct dbt_hold *asked)
 {
-	struct dbt_lock_task *task = task_that_asks();
-	struct dbt_hold *asked;
-
-	if (!task)
-		return 0;
-	asked = &task->asked;
 	asked->lock = PT_REGS_PARM1(ctx);
 	asked->mode = PT_REGS_PARM2(ctx);
 	asked->caller = 0;
 	asked->outer = 0;
 	asked->kind = 0;
+	asked->waited = 0;
+	asked->waits = 0;
 	bpf_probe_read_user(&asked->caller, sizeof(asked->caller), (void *)PT_REGS_SP(ctx));
 	if (keeps_frames)
 		bpf_probe_read_user(&asked->outer, sizeof(asked->outer), (void *)(PT_REGS_FP(ctx) + 8));
 	bpf_probe_read_user(&asked->kind, sizeof(asked->kind), (void *)asked->lock);
 	asked->statement = own_statement(&task->text);
 	/* The last thing: what looking costs is no part of it. */
-	asked->asked = bpf_ktime_get_ns();
+	asked->asked = asked->since = bpf_ktime_get_ns();
+}
+
+/* A page of shared memory may not have been there for this process before it asked. */
+static __always_inline void read_kind(struct dbt_hold *hold)
+{
+	if (!hold->kind)
+		bpf_probe_read_user(&hold->kind, sizeof(hold->kind), (void *)hold->lock);
+}
+
+/* The entry of LWLockAcquire. It always ends with the lock, and where it does not wait it has it some nanoseconds from now. */
+SEC("uprobe")
+int on_acquire(struct pt_regs *ctx)
+{
+	struct dbt_lock_task *task = task_that_asks();
+	struct dbt_lock_sums *sums;
+	__u32 count;
+
+	if (!task)
+		return 0;
+	count = task->count;
+	if (count < MAX_HELD) {
+		ask(ctx, task, &task->held[count & (MAX_HELD - 1)]);
+		task->count = count + 1;
+		task->newest = 1;
+		return 0;
+	}
+	task->newest = 0;
+	ask(ctx, task, &task->asked);
+	if (counts(task->asked.since)) {
+		__sync_fetch_and_add(&holds_without_room, 1);
+		sums = sums_of(task, &task->asked);
+		if (sums)
+			sums->gets++;
+	}
+	task->asked.lock = 0;
+	return 0;
+}
+
+/* The lock that LWLockAcquire is about to take, in a session that sleeps in it: nothing has come since. */
+static __always_inline struct dbt_hold *wanted_by(struct dbt_lock_task *task)
+{
+	if (!task || !task->newest || !task->count)
+		return 0;
+	return &task->held[(task->count - 1) & (MAX_HELD - 1)];
+}
+
+/* LWLockAcquire calls what sleeps. */
+SEC("uprobe")
+int on_sleep(struct pt_regs *ctx)
+{
+	struct dbt_hold *hold = wanted_by(known_task());
+
+	if (hold)
+		hold->waits = 1;
+	return 0;
+}
+
+/* And comes back from there. It looks whether the lock is its own now, and may sleep again. */
+SEC("uprobe")
+int on_awake(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct dbt_hold *hold = wanted_by(known_task());
+
+	if (hold) {
+		hold->waits = 0;
+		hold->waited = 1;
+		hold->since = now;
+	}
+	return 0;
+}
+
+/* The entry of LWLockConditionalAcquire, LWLockAcquireOrWait: at their end it is known whether the session has it. */
+SEC("uprobe")
+int on_try(struct pt_regs *ctx)
+{
+	struct dbt_lock_task *task = task_that_asks();
+
+	if (task)
+		ask(ctx, task, &task->asked);
 	return 0;
 }
 
 /* It has the lock now, or it does not. */
-static __always_inline void asked_until(struct dbt_lock_task *task, bool got, bool waited, __u64 now)
+static __always_inline void tried_until(struct dbt_lock_task *task, bool got, bool waited, __u64 now)
 {
 	struct dbt_hold *asked = &task->asked, *hold;
 	struct dbt_lock_sums *sums;
@@ -272,15 +350,14 @@ static __always_inline void asked_until(struct dbt_lock_task *task, bool got, bo
 	/* The beginning was not seen. */
 	if (!asked->lock)
 		return;
-	/* A page of shared memory may not have been there for this process before it asked. */
-	if (!asked->kind)
-		bpf_probe_read_user(&asked->kind, sizeof(asked->kind), (void *)asked->lock);
+	read_kind(asked);
 	asked->since = now;
 	asked->waited = waited;
 	if (got && count < MAX_HELD) {
 		hold = &task->held[count & (MAX_HELD - 1)];
 		*hold = *asked;
 		task->count = count + 1;
+		task->newest = 0;
 		asked->lock = 0;
 		/* What looking costs is no part of it. */
 		hold->since = bpf_ktime_get_ns();
@@ -299,18 +376,6 @@ static __always_inline void asked_until(struct dbt_lock_task *task, bool got, bo
 	asked->lock = 0;
 }
 
-/* The end of LWLockAcquire: true = it did not have to wait. */
-SEC("uprobe")
-int on_got(struct pt_regs *ctx)
-{
-	__u64 now = bpf_ktime_get_ns();
-	struct dbt_lock_task *task = known_task();
-
-	if (task)
-		asked_until(task, true, !(PT_REGS_RC(ctx) & 0xff), now);
-	return 0;
-}
-
 /* The end of LWLockConditionalAcquire: true = it has it. */
 SEC("uprobe")
 int on_tried(struct pt_regs *ctx)
@@ -319,7 +384,7 @@ int on_tried(struct pt_regs *ctx)
 	struct dbt_lock_task *task = known_task();
 
 	if (task)
-		asked_until(task, PT_REGS_RC(ctx) & 0xff, false, now);
+		tried_until(task, PT_REGS_RC(ctx) & 0xff, false, now);
 	return 0;
 }
 
@@ -332,7 +397,7 @@ int on_got_or_waited(struct pt_regs *ctx)
 	bool got = PT_REGS_RC(ctx) & 0xff;
 
 	if (task)
-		asked_until(task, got, !got, now);
+		tried_until(task, got, !got, now);
 	return 0;
 }
 
@@ -366,6 +431,8 @@ int on_release(struct pt_regs *ctx)
 	}
 	task->held[at & (MAX_HELD - 1)] = task->held[(count - 1) & (MAX_HELD - 1)];
 	task->count = count - 1;
+	task->newest = 0;
+	read_kind(&hold);
 	ns = that_counts(hold.since, now);
 	if (!ns && !that_counts(hold.asked, hold.since))
 		return 0;

@@ -122,14 +122,14 @@ fn uses_are_added_up_by_mode_session_and_place() {
         .map(|one| (one.statement, one.sums.gets))
         .collect();
     assert_eq!(statements, [(1, 150), (2, 10)]);
-    assert_eq!((exact.gets, exact.use_cost_ns), (161, 1_500));
+    assert_eq!((exact.gets, exact.use_cost_ns), (161, 1_000));
     // 200,000 hits of 500 ns in two seconds.
     assert!((exact.cpu - 0.05).abs() < 1e-9 && (exact.cpu_of_others - 0.0125).abs() < 1e-9);
 
     let said = text::render_latches(&report, 140);
     for part in [
         "161 gets and releases a second",
-        "1.50 us more",
+        "1.00 us more",
         "5.0 % of one CPU, 1.2 of it in other servers",
         "2 releases of locks that had been taken before",
         "(exact; sampled %",

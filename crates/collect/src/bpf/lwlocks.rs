@@ -13,8 +13,8 @@ use super::lwlocks_skeleton::LwlocksSkelBuilder;
 use super::lwlocks_skeleton::types::{bss, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task};
 use super::messages::refusals;
 use super::plain::{Plain, globals, read};
+use super::sampler::thread_cpu_ns;
 use crate::CollectError;
-use crate::clock::monotonic_ns;
 use crate::database::WaitSource;
 use crate::executable;
 use crate::postgres::LockFunctions;
@@ -24,7 +24,7 @@ use crate::probed_code;
 const CALLS: u32 = 500;
 const MEASUREMENTS: usize = 11;
 /// Probes that a get and a release meet.
-const HITS_OF_A_USE: u64 = 3;
+const HITS_OF_A_USE: u64 = 2;
 
 /// Whose uses of a lock are one sum, and of which lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -169,8 +169,7 @@ impl LockProbes {
             let own_place = |program, place| attach(program, me as i32, &own, place);
             Ok(vec![
                 own_place(&programs.on_release, places.release)?,
-                own_place(&programs.on_got, places.got)?,
-                own_place(&programs.on_ask, places.ask)?,
+                own_place(&programs.on_acquire, places.ask)?,
             ])
         })?;
         probes.window.server = server;
@@ -181,10 +180,12 @@ impl LockProbes {
         // The end first: what is seen to begin is seen to end.
         for (program, places) in [
             (&programs.on_release, &functions.releases),
-            (&programs.on_got, &functions.got),
             (&programs.on_tried, &functions.tried),
             (&programs.on_got_or_waited, &functions.got_or_waited),
-            (&programs.on_ask, &functions.asks),
+            (&programs.on_awake, &functions.awakes),
+            (&programs.on_sleep, &functions.sleeps),
+            (&programs.on_try, &functions.tries),
+            (&programs.on_acquire, &functions.acquires),
         ] {
             for &place in places {
                 probes.links.push(attach(program, EVERY_PROCESS, &path, place)?);
@@ -199,10 +200,11 @@ impl LockProbes {
         attach: impl FnOnce(probed_code::Places) -> Result<Vec<Link>, CollectError>,
     ) -> Result<u64, CollectError> {
         let places = probed_code::places()?;
+        // Of the CPU: what else is busy on this host is not its cost.
         let time = || {
-            let begin = monotonic_ns();
+            let begin = thread_cpu_ns();
             (0..CALLS).for_each(|_| probed_code::get_and_release());
-            (monotonic_ns() - begin) / u64::from(CALLS)
+            thread_cpu_ns().saturating_sub(begin) / u64::from(CALLS)
         };
         let middle = || {
             let mut times = [(); MEASUREMENTS].map(|()| time());
@@ -268,6 +270,10 @@ impl LockProbes {
         let that_counts = |from: u64, to: u64| to.min(end).saturating_sub(from.max(begin));
         let counts = |moment: u64| u64::from((begin..end).contains(&moment));
         for hold in task.held.iter().take(task.count as usize) {
+            if hold.waits != 0 {
+                take(key_of_open(&task, hold), waiting(that_counts(hold.asked, end)));
+                continue;
+            }
             let is_waited = hold.waited != 0;
             let wait_ns = if is_waited {
                 that_counts(hold.asked, hold.since)
@@ -288,15 +294,8 @@ impl LockProbes {
             take(key_of_open(&task, hold), sums);
         }
         let asked = &task.asked;
-        let wait_ns = that_counts(asked.asked, end);
-        if asked.lock != 0 && wait_ns > 0 {
-            let sums = LockUseSums {
-                waited: 1,
-                wait_ns,
-                max_wait_ns: wait_ns,
-                ..LockUseSums::default()
-            };
-            take(key_of_open(&task, asked), sums);
+        if asked.lock != 0 {
+            take(key_of_open(&task, asked), waiting(that_counts(asked.asked, end)));
         }
     }
 
@@ -338,6 +337,16 @@ impl LockProbes {
             without_get: bss.releases_without_get,
             holds_without_room: bss.holds_without_room,
         })
+    }
+}
+
+/// It waits still.
+fn waiting(wait_ns: u64) -> LockUseSums {
+    LockUseSums {
+        waited: u64::from(wait_ns > 0),
+        wait_ns,
+        max_wait_ns: wait_ns,
+        ..LockUseSums::default()
     }
 }
 

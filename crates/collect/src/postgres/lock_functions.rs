@@ -1,9 +1,12 @@
 //! Where probes can be put into the functions of a server that take LWLocks and give them back (src/backend/storage/lmgr/lwlock.c),
 //! which every build exports.
 //!
-//! A probe replaces a byte of the program, so it must stand at the begin of an instruction: the functions are decoded. What a function
-//! returns is seen at its `ret` instructions, and not by changing the return address, as probes of returns do: stacks stay what they
-//! are, and nothing of the session's own memory is touched. A function that also ends in another way is refused.
+//! A probe replaces a byte of the program, so it must stand at the begin of an instruction: the functions are decoded. Where it can be
+//! chosen, it stands at one that the kernel carries out itself (`push`, `call`): any other has to be stepped over, which takes ten times
+//! as long in a virtual machine. So `LWLockAcquire`, which nearly all uses go through, has a probe at its entry only, and probes around
+//! its call of `PGSemaphoreLock`, in which a session sleeps that has to wait. The others, which are rare, have one at each `ret`, for what
+//! they return; a function that also ends in another way is refused. None changes a return address, as probes of returns do: stacks
+//! stay what they are, and nothing of the session's own memory is touched.
 //!
 //! x86-64 only.
 
@@ -16,8 +19,10 @@ use iced_x86::{
 use crate::executable::{Executable, Symbol};
 use crate::small_code::keeps_frame_pointer;
 
-/// The functions that take a lock: (lock, mode).
-const ASKS: [&str; 3] = ["LWLockAcquire", "LWLockConditionalAcquire", "LWLockAcquireOrWait"];
+/// The function that takes a lock, and waits for it; the others that do: (lock, mode). What the first one sleeps in.
+const ACQUIRE: &str = "LWLockAcquire";
+const TRIES: [&str; 2] = ["LWLockConditionalAcquire", "LWLockAcquireOrWait"];
+const SLEEP: &str = "PGSemaphoreLock";
 /// Those that give it back: (lock). The second is not in all versions, and means that the session has it no longer.
 const RELEASES: [&str; 2] = ["LWLockRelease", "LWLockDisown"];
 /// Of the code of a function so much is read: they have at most a thousand bytes.
@@ -28,10 +33,13 @@ const SKIPPED: usize = 3;
 /// Places in the file of the executable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LockFunctions {
-    /// The entries of those that take a lock.
-    pub(crate) asks: Vec<u64>,
-    /// The ends of `LWLockAcquire`, which returns whether it did not have to wait.
-    pub(crate) got: Vec<u64>,
+    /// The entry of `LWLockAcquire`.
+    pub(crate) acquires: Vec<u64>,
+    /// Where it calls what sleeps, and where that comes back to.
+    pub(crate) sleeps: Vec<u64>,
+    pub(crate) awakes: Vec<u64>,
+    /// The entries of the others that take a lock.
+    pub(crate) tries: Vec<u64>,
     /// The ends of `LWLockConditionalAcquire`, which returns whether it has it.
     pub(crate) tried: Vec<u64>,
     /// The ends of `LWLockAcquireOrWait`, which returns whether it has it and waits where it has not.
@@ -48,22 +56,34 @@ impl LockFunctions {
     /// # Errors
     /// It cannot be read, or it cannot be seen where they begin and end.
     pub(crate) fn of(executable: &Executable) -> io::Result<LockFunctions> {
-        let [acquire, conditional, or_wait] = executable.symbols(ASKS)?;
+        let [acquire, sleep] = executable.symbols([ACQUIRE, SLEEP])?;
         let [release, disown] = executable.symbols(RELEASES)?;
         let mut found = LockFunctions::default();
-        for (n, symbol) in [acquire, conditional, or_wait].into_iter().enumerate() {
-            let (offset, code) = code_of(executable, symbol, ASKS[n])?;
-            found.asks.push(offset + entry(&code));
+        let (offset, code) = code_of(executable, acquire, ACQUIRE)?;
+        let calls = match (acquire, sleep) {
+            (Some(acquire), Some(sleep)) => calls(&code, acquire.address, sleep.address),
+            _ => Vec::new(),
+        };
+        if calls.is_empty() {
+            return Err(io::Error::other(format!(
+                "it cannot be seen where {ACQUIRE} waits"
+            )));
+        }
+        found.keeps_frames = keeps_frame_pointer(&code);
+        found.acquires.push(offset + entry(&code));
+        found.sleeps.extend(calls.iter().map(|(call, _)| offset + call));
+        found
+            .awakes
+            .extend(calls.iter().map(|(_, behind)| offset + behind));
+        for (symbol, name) in executable.symbols(TRIES)?.into_iter().zip(TRIES) {
+            let (offset, code) = code_of(executable, symbol, name)?;
+            found.tries.push(offset + entry(&code));
             let ends = ends(&code)
-                .ok_or_else(|| io::Error::other(format!("it cannot be seen where {} ends", ASKS[n])))?;
+                .ok_or_else(|| io::Error::other(format!("it cannot be seen where {name} ends")))?;
             let ends = ends.into_iter().map(|end| offset + end).collect();
-            match n {
-                0 => {
-                    found.keeps_frames = keeps_frame_pointer(&code);
-                    found.got = ends;
-                }
-                1 => found.tried = ends,
-                _ => found.got_or_waited = ends,
+            match name == TRIES[0] {
+                true => found.tried = ends,
+                false => found.got_or_waited = ends,
             }
         }
         let (offset, code) = code_of(executable, release, RELEASES[0])?;
@@ -124,6 +144,19 @@ fn entry(code: &[u8]) -> u64 {
     0
 }
 
+/// How far from its begin a function with this code, which lies at an address, calls that which lies at another one, and where each of these
+/// calls comes back to.
+fn calls(code: &[u8], address: u64, target: u64) -> Vec<(u64, u64)> {
+    Decoder::with_ip(64, code, address, DecoderOptions::NONE)
+        .into_iter()
+        .filter(|instruction| {
+            instruction.flow_control() == FlowControl::Call && instruction.near_branch_target() == target
+        })
+        .map(|call| (call.ip() - address, call.next_ip() - address))
+        .filter(|(_, behind)| *behind < code.len() as u64)
+        .collect()
+}
+
 /// How far from its begin a function with this code returns. None where it cannot be told: it is no code, never returns, or goes on
 /// in another function.
 fn ends(code: &[u8]) -> Option<Vec<u64>> {
@@ -160,6 +193,20 @@ mod tests {
         ] {
             assert_eq!(entry(code), expected, "{code:x?}");
         }
+    }
+
+    #[test]
+    fn calls_of_a_function_are_found_with_where_they_come_back_to() {
+        // nop; call 0x2000; nop; call 0x3000; ret.
+        let code = [0x90, 0xe8, 0xfa, 0x0f, 0, 0, 0x90, 0xe8, 0xf4, 0x1f, 0, 0, 0xc3];
+        assert_eq!(calls(&code, 0x1000, 0x2000), [(1, 6)]);
+        assert_eq!(calls(&code, 0x1000, 0x3000), [(7, 12)]);
+        assert_eq!(calls(&code, 0x1000, 0x4000), []);
+        assert_eq!(
+            calls(&code[..6], 0x1000, 0x2000),
+            [],
+            "what comes behind it is missing"
+        );
     }
 
     #[test]

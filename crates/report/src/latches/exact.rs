@@ -285,8 +285,8 @@ pub(super) fn exact(
     (exact, profile)
 }
 
-/// Where it is asked for, where that returns, where it is given back.
-const HITS_OF_A_USE: u64 = 3;
+/// Where it is asked for, where it is given back.
+const HITS_OF_A_USE: u64 = 2;
 
 fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
     let mut single: Vec<ExactSingle> = sums
