@@ -129,17 +129,8 @@ static __always_inline void count_hit(__u32 whose)
 		__sync_fetch_and_add(hits, 1);
 }
 
-/* The task that runs, if it is a session that counts and has asked for a lock before. */
-static __always_inline struct dbt_lock_task *known_task(void)
-{
-	struct dbt_lock_task *task = bpf_task_storage_get(&lock_tasks, bpf_get_current_task_btf(), 0, 0);
-
-	count_hit(task ? HIT_OWN : HIT_OTHER);
-	return task;
-}
-
-/* The same, from the first time on. */
-static __always_inline struct dbt_lock_task *task_that_asks(void)
+/* The task that runs, if it is a session that counts. */
+static __always_inline struct dbt_lock_task *own_task(void)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct dbt_lock_task *task = bpf_task_storage_get(&lock_tasks, current, 0, 0);
@@ -154,6 +145,15 @@ static __always_inline struct dbt_lock_task *task_that_asks(void)
 			__sync_fetch_and_add(&uses_lost, 1);
 		}
 	}
+	count_hit(task ? HIT_OWN : HIT_OTHER);
+	return task;
+}
+
+/* The same, if it was met before. */
+static __always_inline struct dbt_lock_task *known_task(void)
+{
+	struct dbt_lock_task *task = bpf_task_storage_get(&lock_tasks, bpf_get_current_task_btf(), 0, 0);
+
 	count_hit(task ? HIT_OWN : HIT_OTHER);
 	return task;
 }
@@ -270,7 +270,7 @@ static __always_inline void read_kind(struct dbt_hold *hold)
 SEC("uprobe")
 int on_acquire(struct pt_regs *ctx)
 {
-	struct dbt_lock_task *task = task_that_asks();
+	struct dbt_lock_task *task = own_task();
 	struct dbt_lock_sums *sums;
 	__u32 count;
 
@@ -333,7 +333,7 @@ int on_awake(struct pt_regs *ctx)
 SEC("uprobe")
 int on_try(struct pt_regs *ctx)
 {
-	struct dbt_lock_task *task = task_that_asks();
+	struct dbt_lock_task *task = own_task();
 
 	if (task)
 		ask(ctx, task, &task->asked);
@@ -406,7 +406,7 @@ SEC("uprobe")
 int on_release(struct pt_regs *ctx)
 {
 	__u64 now = bpf_ktime_get_ns(), lock = PT_REGS_PARM1(ctx), ns;
-	struct dbt_lock_task *task = known_task();
+	struct dbt_lock_task *task = own_task();
 	struct dbt_lock_sums *sums;
 	struct dbt_hold hold = {};
 	__u32 count, at = 0, i;
