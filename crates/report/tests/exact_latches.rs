@@ -1,6 +1,6 @@
 //! Uses of internal locks that were counted, made by hand, beside what samples found.
 
-use dbtime_model::{HeldLockRow, LockUse, LockUses, NO_STACK, Rows, SessionId, State};
+use dbtime_model::{ActivityRow, HeldLockRow, LockUse, LockUses, NO_STACK, Rows, SessionId, State};
 use dbtime_report::{
     Filter, HoldMode, LatchColumn, LatchOptions, LatchReport, Source, json, latches_and_uses, text,
 };
@@ -13,7 +13,12 @@ fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
     let mut rows = Rows::default();
     rows.sessions.push(session(1, 11, "client backend", "ann", "d"));
     rows.sessions.push(session(2, 22, "client backend", "bob", "d"));
-    rows.activity = vec![row(1, CPU, State::User, 900), row(2, CPU, State::User, 900)];
+    rows.activity = [1, 2]
+        .map(|n| ActivityRow {
+            statement: n,
+            ..row(n, CPU, State::User, 900)
+        })
+        .to_vec();
     let code = stack(&["GetSnapshotData", "ProcArrayAdd"], "postgres");
     rows.held_locks.push(HeldLockRow {
         time: FIRST_SECOND,
