@@ -1,5 +1,5 @@
-//! Every use of the internal locks of a server, counted by probes in the server's functions for some seconds. A use costs about a
-//! microsecond, so this ends by itself: when its time is over, or when it takes too much.
+//! Every use of the internal locks of a server, counted by probes in the server's functions for some seconds. A use costs some
+//! microseconds, so this ends by itself: when its time is over, or when it takes too much.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -36,7 +36,7 @@ pub struct LatchArguments {
     /// How long to look: seconds, or 30s, 1m
     #[arg(short = 'd', long = "duration", value_name = "TIME", default_value = "5", value_parser = parse_whole_seconds)]
     seconds: u32,
-    /// Also count every get, wait and hold, with probes in the server's functions: about a microsecond and a half each. Ends by itself
+    /// Also count every get, wait and hold, with probes in the server's functions: some microseconds each. Ends by itself
     /// where that takes more than a quarter of the host's CPUs
     #[arg(long, conflicts_with_all = ["process", "oracle"])]
     exact: bool,
