@@ -333,19 +333,24 @@ fn a_lock_that_is_held_and_one_that_is_waited_for_at_the_end_count_up_to_there()
         session.ask("SELECT take(true, 1)");
     }
     let looking = Looking::begin(&cluster, &["-d", "4", "--format", "json"]);
+    // When by the clock of who does it, just before: what the client sees has the way to the server in it.
+    let begun_at = |session: &mut Session, call: &str| -> f64 {
+        let answer = session.ask(&format!(
+            "SELECT extract(epoch FROM clock_timestamp()) || ' ' || {call}"
+        ));
+        let (epoch, _) = answer.split_once(' ').expect("two numbers");
+        epoch.parse().expect("seconds")
+    };
     let (shown, begun, asked) = std::thread::scope(|scope| {
-        let wall = || {
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .expect("a clock")
-                .as_secs_f64()
-        };
-        let begun = wall();
-        scope.spawn(|| told(&mut holder, "SELECT hold(true, 7000000, false)"));
+        let holds = scope.spawn(|| begun_at(&mut holder, "hold(true, 7000000, false)"));
         std::thread::sleep(Duration::from_millis(300));
-        let asked = wall();
-        scope.spawn(|| told(&mut waiter, "SELECT take(true, 1)"));
-        (looking.finish_json(), begun, asked)
+        let waits = scope.spawn(|| begun_at(&mut waiter, "take(true, 1)"));
+        let shown = looking.finish_json();
+        (
+            shown,
+            holds.join().expect("it ends"),
+            waits.join().expect("it ends"),
+        )
     });
     let exact = &shown["exact"];
     let of_lock = &named(&exact["latches"], LOCK)["exclusive"];
