@@ -185,11 +185,11 @@ fn what_uses_are_not_known_by_is_said_and_nothing_is_shown() {
     let exact_of_statement = report(of_statement, &[]).exact.expect("it was counted");
     assert_eq!(exact_of_statement.latches[0].sessions.len(), 1);
 
-    let asleep = Filter {
-        states: vec![State::Disk],
+    let on_cpu = Filter {
+        states: vec![State::User],
         ..Filter::default()
     };
-    let report_of_state = report(asleep, &[LatchColumn::Name, LatchColumn::Where]);
+    let report_of_state = report(on_cpu, &[LatchColumn::Name, LatchColumn::Where]);
     let exact = report_of_state.exact.as_ref().expect("it was counted");
     assert_eq!(exact.not_by, ["state", "where"]);
     assert!(exact.latches.is_empty());
