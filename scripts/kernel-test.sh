@@ -35,6 +35,10 @@ for level in switch calls; do
     $repository/target/debug/dbtime record --postgres /mnt/data -d 4 --exact=\$level --wakers -o /mnt/\$level.dbt
     echo "EXACT EXIT \$?"
 done
+(for n in 1 2 3 4 5 6 7 8 9; do su postgres -c "$binaries/psql -h /mnt -qAtc 'SELECT count(*) FROM pg_class'" >/dev/null 2>&1; done &)
+echo "LATCH BEGIN"
+$repository/target/debug/dbtime latch --exact --postgres /mnt/data -d 5 --format json
+echo "LATCH EXIT \$?"
 echo "JSON BEGIN"
 $repository/target/debug/dbtime report /mnt/r.dbt --format json
 echo "JSON END"
@@ -55,6 +59,10 @@ import json, sys
 text = open(sys.argv[1], errors="replace").read()
 assert "RECORD EXIT 0" in text, "record did not end well"
 assert text.count("EXACT END") == 2, "the machine did not come to its end in time"
+assert "LATCH EXIT 0" in text, "latch --exact did not end well"
+latches = text.split("LATCH BEGIN")[1].split("LATCH EXIT")[0]
+exact = json.loads(latches[latches.index("{"):])["exact"]
+assert exact["gets"] > 100 and exact["lost"] == 0, exact
 report = json.loads(text.split("JSON BEGIN\n")[1].split("\nJSON END")[0])
 assert report["meta"]["host"]["kernel"] == sys.argv[2], report["meta"]["host"]
 row = {(r["wait_class"], r["wait_event"]): r for r in report["ledger"] if r["section"] == "db_time"}

@@ -1,7 +1,9 @@
-/* A function for PostgreSQL that holds an LWLock of the server for a while and says for how long. What it needs of the server's headers
- * stands here, so that it can be built for a server without them: -DPG=15.
+/* Functions for PostgreSQL: one holds an LWLock of the server for a while and says for how long, another one takes it so many times and
+ * says how long it has waited for it. What they need of the server's headers stands here, so that they can be built for a server without
+ * them: -DPG=15.
  *
  *	CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'hold_lock' LANGUAGE C STRICT
+ *	CREATE FUNCTION take(exclusive bool, times int8) RETURNS int8 AS 'hold_lock.so', 'take_lock' LANGUAGE C STRICT
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,6 +74,12 @@ const struct info *pg_finfo_hold_lock(void)
 	return &info;
 }
 
+const struct info *pg_finfo_take_lock(void)
+{
+	static const struct info info = { 1 };
+	return &info;
+}
+
 static int64_t now_us(void)
 {
 	struct timespec now;
@@ -100,4 +108,18 @@ uintptr_t hold_lock(struct call *call)
 	held = hold_for(call->arguments[1].value, call->arguments[2].value);
 	LWLockRelease(lock);
 	return held;
+}
+
+uintptr_t take_lock(struct call *call)
+{
+	void *lock = MainLWLockArray + LOCK_BYTES * ADDIN_SHMEM_INIT;
+	int64_t times = call->arguments[1].value, waited = 0, begin;
+
+	while (times-- > 0) {
+		begin = now_us();
+		LWLockAcquire(lock, call->arguments[0].value ? 0 : 1);
+		waited += now_us() - begin;
+		LWLockRelease(lock);
+	}
+	return waited;
 }

@@ -8,7 +8,7 @@ use std::{env, fs};
 use libbpf_cargo::SkeletonBuilder;
 
 /// Objects to build: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const OBJECTS: [&str; 7] = [
+const OBJECTS: [&str; 8] = [
     "recorder",
     "block",
     "oracle",
@@ -16,6 +16,7 @@ const OBJECTS: [&str; 7] = [
     "call_samples",
     "call_functions",
     "sched",
+    "lwlocks",
 ];
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A server with a function that holds one of its internal locks.
+//! A server with functions that hold one of its internal locks, and take it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +8,8 @@ use dbtime::throwaway::{Cluster, Options};
 
 use crate::Server;
 
-/// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock.
+/// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock, and one `take(exclusive, times)`
+/// that says for how long it has waited for it; both in microseconds.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -38,8 +39,10 @@ pub fn server_with_hold(server: &Server, options: Options) -> Cluster {
     cluster
         .psql(&format!(
             "CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 \
-             AS '{}', 'hold_lock' LANGUAGE C STRICT",
-            library.display()
+             AS '{library}', 'hold_lock' LANGUAGE C STRICT; \
+             CREATE FUNCTION take(exclusive bool, times int8) RETURNS int8 \
+             AS '{library}', 'take_lock' LANGUAGE C STRICT",
+            library = library.display()
         ))
         .unwrap_or_else(|e| panic!("{}: {e:#}", server.name));
     cluster

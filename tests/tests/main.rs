@@ -16,6 +16,7 @@ mod doctor;
 mod duckdb;
 mod exact;
 mod exact_fio;
+mod exact_latches;
 mod exact_latencies;
 mod exact_reads;
 mod exact_statements;

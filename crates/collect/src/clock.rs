@@ -37,6 +37,11 @@ impl Clock {
         (i128::from(monotonic_ns) + self.offset_ns) as i64
     }
 
+    /// The moment of CLOCK_MONOTONIC at so many microseconds since the Unix epoch, nanoseconds.
+    pub(crate) fn monotonic_at(self, wall_us: i64) -> u64 {
+        u64::try_from(i128::from(wall_us) * 1_000 - self.offset_ns).unwrap_or(0)
+    }
+
     /// Start of the second in which the moment lies, microseconds since the Unix epoch.
     pub(crate) fn second_us(self, monotonic_ns: u64) -> i64 {
         self.wall_us(monotonic_ns).div_euclid(1_000_000) * 1_000_000

@@ -6,11 +6,12 @@ use std::rc::Rc;
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait};
 
+use crate::CollectError;
 use crate::bpf::dbt_wait_mark;
 use crate::clock::Clock;
 use crate::held_locks::{LockName, RawLock};
-use crate::postgres::Connect;
 use crate::postgres::statistics::ServerStatistics;
+use crate::postgres::{Connect, LockFunctions};
 use crate::session::Role;
 
 /// Where a session says what it is doing: addresses in its own memory.
@@ -166,6 +167,19 @@ pub(crate) struct WaitTraits {
     pub(crate) executing: u32,
 }
 
+/// Where the uses of internal locks can be seen.
+#[derive(Debug, Clone)]
+pub(crate) struct LockPlaces {
+    /// The functions that take them and give them back.
+    pub(crate) functions: LockFunctions,
+    /// The first process of the server.
+    pub(crate) server: u32,
+    /// The one session that is meant; none: all.
+    pub(crate) only: Option<u32>,
+    /// Where sessions say what they execute.
+    pub(crate) source: WaitSource,
+}
+
 /// A process that is a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -271,6 +285,16 @@ pub(crate) trait Database {
     /// What an internal lock is.
     fn lock_name(&self, _lock: RawLock) -> LockName {
         LockName::default()
+    }
+
+    /// Where the uses of its internal locks can be seen.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn lock_places(&self) -> Result<LockPlaces, CollectError> {
+        Err(CollectError::Kernel(
+            "--exact: only the LWLocks of a PostgreSQL server are counted".to_string(),
+        ))
     }
 
     /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.

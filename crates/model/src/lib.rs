@@ -9,6 +9,7 @@ pub mod calibration;
 mod described;
 pub mod latency;
 pub mod literals;
+mod lock_use;
 pub mod output;
 pub mod recording;
 mod resolution;
@@ -24,6 +25,7 @@ mod word;
 
 pub use block::BlockOperation;
 pub use described::Described;
+pub use lock_use::{LockUse, LockUses};
 pub use resolution::{OneWindow, Windows};
 pub use rows::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,

@@ -144,8 +144,9 @@ pub use io::{
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use known_frame::KnownFrame;
 pub use latches::{
-    CodeTime, HoldMode, Holding, Latch, LatchColumn, LatchOptions, LatchReport, LatchSamples, ProfileRow,
-    SingleLatch, latches,
+    CodeTime, ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, HoldMode,
+    Holding, Latch, LatchColumn, LatchOptions, LatchReport, LatchSamples, ProfileRow, SingleLatch, UseSums,
+    latches, latches_and_uses,
 };
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,

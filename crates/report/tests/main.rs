@@ -11,6 +11,7 @@ mod conservation;
 mod diff;
 mod diff_causes;
 mod dive;
+mod exact_latches;
 mod hand_made;
 mod io;
 mod latches;

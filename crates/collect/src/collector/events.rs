@@ -250,6 +250,9 @@ impl Collector {
                 latencies.forget(session.pid, start_ns, monotonic_ns());
             }
         }
+        if let Some(counter) = &mut self.lock_counter {
+            counter.know(session.pid, start_ns, session.id);
+        }
         for of_wait in sums.iter().flat_map(|sums| &sums.waits) {
             self.see_statement(session.pid, of_wait.executing.statement);
         }

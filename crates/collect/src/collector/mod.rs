@@ -3,6 +3,7 @@
 mod asked;
 mod described;
 mod events;
+mod lock_uses;
 mod options;
 mod roster;
 mod slots;
@@ -27,6 +28,7 @@ use crate::engine::Engine;
 use crate::held_locks::HeldLocks;
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
+use crate::lock_uses::LockCounter;
 use crate::postgres::statistics::{ServerStatistics, Told};
 use crate::postgres::titles::Titles;
 use crate::session::LiveSession;
@@ -78,6 +80,8 @@ pub struct Collector {
     told_of_compiled: bool,
     /// In the database's own functions, where they are wanted.
     probes: Option<OracleProbes>,
+    /// In the functions that take internal locks and give them back, where they are wanted.
+    lock_counter: Option<LockCounter>,
     sessions: HashMap<u32, LiveSession>,
     next_id: u64,
     free_slots: Vec<u32>,
@@ -174,6 +178,7 @@ impl Collector {
             ));
         }
         self.engine.attend(now);
+        self.step_lock_uses(now)?;
         if self.latencies.as_ref().is_some_and(|l| l.is_due(self.clock, now)) {
             self.take_latencies(now)?;
         }
@@ -200,6 +205,7 @@ impl Collector {
         self.look_who_has_the_log();
         self.engine.stop();
         self.take_clients_of_leaders();
+        self.finish_lock_uses()?;
         // All that is counted ends with the accounts; what waits in the ring may take a while.
         let end = monotonic_ns();
         self.count_transactions(end, true);

@@ -56,6 +56,8 @@ pub struct Options {
     pub wakers: bool,
     /// Put probes into Oracle's functions that begin and end a wait; in the exact tiers only.
     pub uprobes: bool,
+    /// Put probes into PostgreSQL's functions that take LWLocks and give them back, and count all uses of these.
+    pub lock_uses: bool,
     /// What is kept of the texts of statements.
     pub texts: Texts,
     /// Data directories of standbys of a server, of which the processes that receive and replay its log are recorded too.
@@ -82,6 +84,7 @@ impl Options {
             tier: Tier::Sampled,
             wakers: false,
             uprobes: false,
+            lock_uses: false,
             texts: Texts::None,
             standbys: Vec::new(),
             task_counts: false,

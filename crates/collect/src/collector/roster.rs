@@ -49,6 +49,9 @@ impl Collector {
         if let Some(latencies) = &mut self.latencies {
             latencies.know(pid, start_ns, id);
         }
+        if let Some(counter) = &mut self.lock_counter {
+            counter.know(pid, start_ns, id);
+        }
         if let Some(causes) = &mut self.causes {
             causes.know(pid, start_ns);
         }
@@ -253,6 +256,9 @@ impl Collector {
             None => Ok(()),
             Some(Change::Newcomers) => self.take_up_newcomers(),
             Some(Change::Restarted(text)) => {
+                if let Some(counter) = &mut self.lock_counter {
+                    counter.stop(text.clone());
+                }
                 self.note(text);
                 self.held_locks.forget_addresses();
                 if let Some(parent) = self.database.parent() {

@@ -22,6 +22,7 @@ use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
+use crate::lock_uses::LockCounter;
 use crate::oracle::Instance;
 use crate::postgres::{PostgresDatabase, Server};
 use crate::priority::Priority;
@@ -114,6 +115,10 @@ impl Collector {
             }
             false => None,
         };
+        let lock_counter = match options.lock_uses {
+            true => Some(LockCounter::start(&*database)?),
+            false => None,
+        };
         if options.mechanism == Mechanism::Bpf {
             reasons.extend(host::too_few_samples(options.rate_hz));
         }
@@ -132,6 +137,7 @@ impl Collector {
             start_ns: monotonic_ns(),
             engine,
             probes,
+            lock_counter,
             names: database.names(),
             titles: Rc::default(),
             held_locks: Rc::default(),

@@ -12,6 +12,7 @@ use super::Server;
 use super::backend_status::BackendStatus;
 use super::connection::Connect;
 use super::held_locks::ServerLocks;
+use super::lock_functions::LockFunctions;
 use super::locks::LockTable;
 use super::normal::normalised;
 use super::replication::{self, Replication};
@@ -23,7 +24,7 @@ use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::clock::Clock;
 use crate::database::{
-    self, Change, Database, Holder, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
+    self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
 };
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
@@ -373,6 +374,26 @@ impl Database for PostgresDatabase {
             name: name.map_or_else(Rc::default, |(_, event)| event.into()),
             number: self.server_locks().and_then(|locks| locks.number(lock)),
         }
+    }
+
+    fn lock_places(&self) -> Result<LockPlaces, CollectError> {
+        let postmaster = self.server.postmaster;
+        if !self.server.has_waits() {
+            return Err(CollectError::Kernel(
+                "--exact: only the LWLocks of a PostgreSQL server are counted".to_string(),
+            ));
+        }
+        let functions = Executable::of(postmaster).and_then(|executable| LockFunctions::of(&executable));
+        let functions = functions.map_err(|e| CollectError::Executable {
+            executable: self.server.executable.clone(),
+            what: format!("the uses of its LWLocks cannot be counted: {e}"),
+        })?;
+        Ok(LockPlaces {
+            functions,
+            server: postmaster,
+            only: self.only,
+            source: self.source(),
+        })
     }
 
     fn forget(&mut self, pid: u32) {

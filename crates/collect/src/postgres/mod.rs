@@ -4,6 +4,7 @@ mod backend_status;
 mod connection;
 mod database;
 mod held_locks;
+mod lock_functions;
 mod locks;
 mod normal;
 mod query_ids;
@@ -21,6 +22,7 @@ mod wait_symbol;
 
 pub use connection::Connect;
 pub(crate) use database::PostgresDatabase;
+pub(crate) use lock_functions::LockFunctions;
 pub(crate) use query_ids::gives_query_ids;
 pub(crate) use server::Server;
 pub use server::{RunningServer, running_servers};

@@ -22,7 +22,8 @@ use crate::who;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
-    sudo dbtime latch --columns session,name,mode user=bob\n\n\
+    sudo dbtime latch --columns session,name,mode user=bob\n  \
+    sudo dbtime latch --exact\n\n\
     WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
@@ -35,6 +36,13 @@ pub struct LatchArguments {
     /// How long to look: seconds, or 30s, 1m
     #[arg(short = 'd', long = "duration", value_name = "TIME", default_value = "5", value_parser = parse_whole_seconds)]
     seconds: u32,
+    /// Also count every get, wait and hold, with probes in the server's functions: some microseconds each. Ends by itself
+    /// where that takes more than a quarter of the host's CPUs
+    #[arg(long, conflicts_with_all = ["process", "oracle"])]
+    exact: bool,
+    /// Look for longer with --exact, up to this long
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_whole_seconds, requires = "exact")]
+    limit: u32,
     /// Whose
     #[command(flatten)]
     target: TargetOptions,
@@ -64,11 +72,19 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
     let wanted = who::sessions(&arguments.who).map_err(Usage)?;
+    if arguments.exact && arguments.seconds > arguments.limit {
+        return Err(Usage(format!(
+            "--exact slows the server down, so it looks for {} s at most: give --limit {} for longer",
+            arguments.limit, arguments.seconds
+        ))
+        .into());
+    }
     let plan = Plan {
         collect: Options {
             texts: arguments.texts.text.into(),
             standbys: Vec::new(),
             at_once: true,
+            lock_uses: arguments.exact,
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: Length::Seconds(arguments.seconds),
@@ -91,7 +107,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
             top: arguments.top.unwrap_or(LatchOptions::default().top),
             columns: arguments.layout.columns.clone(),
         };
-        match dbtime_report::latches(&one.source, &options) {
+        match dbtime_report::latches_and_uses(&one.source, one.lock_uses.as_ref(), &options) {
             Ok(report) => {
                 is_known = report.meta.database.held_locks;
                 output::print_on(&match arguments.format {

@@ -109,6 +109,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             tier: arguments.precision.tier(),
             wakers: arguments.wakers,
             uprobes: arguments.uprobes,
+            lock_uses: false,
             texts: arguments.text.into(),
             standbys: arguments.standby.clone(),
             task_counts: arguments.statistics,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dbtime_collect::{Collector, Ending, Options, Status};
+use dbtime_model::LockUses;
 use dbtime_model::recording::Meta;
 use dbtime_report::{Filter, Source};
 
@@ -27,6 +28,9 @@ const USUALLY_LATE_US: i64 = 400_000;
 const LATEST_US: i64 = 3_000_000;
 /// Two steps are not further apart than this, unless dbtime was stopped or has no CPU: it is no longer waited for what is late.
 const LONGEST_STEP_US: i64 = 250_000;
+
+/// Probes that count are told so long before when that begins.
+const BEFORE_COUNTING_US: i64 = 20_000;
 
 /// Snapshots that are shown before events are taken again, after a standstill.
 const AT_ONCE: u32 = 5;
@@ -66,6 +70,8 @@ pub struct Snapshot {
     pub missing_ns: u128,
     /// The wait classes that the database can have, as far as they are known before they are seen.
     pub wait_classes: Vec<String>,
+    /// What was counted of internal locks, where every use of them is ([`Options::lock_uses`]): of the only snapshot.
+    pub lock_uses: Option<LockUses>,
 }
 
 /// Shows a snapshot. False when nobody looks any longer.
@@ -90,7 +96,12 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
     for reason in &meta.collector.reasons {
         say(format_args!("note: {reason}"));
     }
-    let begin_us = next_second(collector.now_us());
+    let ahead_us = if plan.collect.lock_uses {
+        BEFORE_COUNTING_US
+    } else {
+        0
+    };
+    let begin_us = next_second(collector.now_us() + ahead_us);
     let (length_us, count) = match plan.length {
         Length::Seconds(seconds) => (i64::from(seconds) * SECOND_US, plan.count),
         // Nobody waits that long.
@@ -98,6 +109,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
     };
     let mut windows = Windows::new(begin_us, length_us, plan.kept);
     windows.end_at(begin_us.saturating_add(length_us.saturating_mul(count.into())));
+    collector.count_lock_uses(begin_us, windows.end_us())?;
     let mut live = Live {
         collector,
         windows,
@@ -105,6 +117,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         tells_progress: plan.tells_progress,
         number: 1,
         waited_us: 0,
+        begin_us,
         show,
     };
     live.record(stop)?;
@@ -120,6 +133,8 @@ struct Live<'a> {
     number: u32,
     /// How long the next one has been waited for although its time is over, while dbtime ran.
     waited_us: i64,
+    /// Of the first snapshot.
+    begin_us: i64,
     show: &'a mut Show<'a>,
 }
 
@@ -137,6 +152,13 @@ impl Live<'_> {
             if stop.load(Ordering::Relaxed) || status == Status::Ended {
                 self.windows.end_at(next_second(now));
             }
+            // Nothing is counted any longer.
+            let uses = self.collector.lock_uses();
+            if uses.is_some_and(|uses| uses.stopped.is_some()) {
+                self.windows.end_at(next_second(now.max(self.begin_us)));
+            }
+            self.collector
+                .count_lock_uses(self.begin_us, self.windows.end_us())?;
             if let Status::ServerGone(since) = status
                 && gone.replace(since) != Some(since)
             {
@@ -228,6 +250,7 @@ impl Live<'_> {
             },
             missing_ns: self.windows.missing_ns(),
             wait_classes: self.collector.wait_classes(),
+            lock_uses: self.collector.lock_uses().cloned(),
         };
         self.number += 1;
         self.line.clear();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Head;
-use crate::latches::{Latch, LatchReport, LatchSamples};
+use crate::latches::{ExactLatches, Latch, LatchReport, LatchSamples, UseSums};
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -22,6 +22,9 @@ pub(super) struct Document<'a> {
     latches: &'a [Latch],
     /// By the columns that were asked for; none: none were.
     profile: Option<Vec<ProfileJson<'a>>>,
+    /// What was counted; missing where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact: Option<&'a ExactLatches>,
     problems: &'a [String],
     /// What of imported samples could not be read or told; missing where that is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -37,6 +40,9 @@ struct ProfileJson<'a> {
     /// Missing where samples do not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     gets: Option<u128>,
+    /// Missing where uses were not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact: Option<UseSums>,
 }
 
 impl<'a> From<&'a LatchReport> for Document<'a> {
@@ -50,6 +56,7 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
             not_known_ns: report.not_known_ns,
             latches: &report.latches,
             profile: (!report.columns.is_empty()).then(|| profile(report)),
+            exact: report.exact.as_ref(),
             problems: &report.problems,
             notes: match report.looked {
                 Some(_) => meta.notes.iter().map(|note| note.text.as_str()).collect(),
@@ -70,6 +77,7 @@ fn profile(report: &LatchReport) -> Vec<ProfileJson<'_>> {
         ns: row.ns,
         samples: row.samples,
         gets: (row.gets > 0).then_some(row.gets),
+        exact: row.exact,
     });
     rows.collect()
 }

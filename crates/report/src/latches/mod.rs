@@ -4,9 +4,12 @@
 //! The recorder reads in each sample which of them the session has. So the times are those of the ledger, divided by samples; of whom
 //! it could not be read, or who was not sampled, it is not known.
 //!
+//! Where every use of them was counted for some seconds ([`LockUses`]), that stands beside it.
+//!
 //! Imported samples of Oracle's latches ([`LatchSamples`]) are of all sessions at a time, and tell one hold from the next.
 
 mod column;
+mod exact;
 mod holding;
 
 use std::cmp::Reverse;
@@ -14,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::recording::Meta;
-use dbtime_model::{Fidelity, HeldLockRow, SessionId, StateGroup, Wait};
+use dbtime_model::{Fidelity, HeldLockRow, LockUses, SessionId, StateGroup, Wait};
 use serde::{Serialize, Serializer};
 
 use crate::filter::Filter;
@@ -22,6 +25,7 @@ use crate::load::{Dimensions, Source};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub use column::LatchColumn;
+pub use exact::{ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, UseSums};
 use holding::Holdings;
 pub use holding::{CodeTime, Holding};
 
@@ -72,6 +76,8 @@ pub struct LatchReport {
     pub columns: Vec<LatchColumn>,
     /// Time in which locks were held, by that, the longest first. They sum to the time of all locks.
     pub profile: Vec<ProfileRow>,
+    /// What was counted, where every use was.
+    pub exact: Option<ExactLatches>,
     /// What could not be read.
     pub problems: Vec<String>,
 }
@@ -87,6 +93,8 @@ pub struct ProfileRow {
     pub samples: u128,
     /// How often one was taken, as far as samples tell; 0 where they do not.
     pub gets: u128,
+    /// What was counted, where every use was and can be told apart by these columns.
+    pub exact: Option<UseSums>,
 }
 
 /// How often it was looked who holds a lock.
@@ -214,6 +222,18 @@ pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
 /// # Errors
 /// The filter names what is not in the recording.
 pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, ReportError> {
+    latches_and_uses(source, None, options)
+}
+
+/// The same, with what was counted of the same seconds.
+///
+/// # Errors
+/// As [`latches`].
+pub fn latches_and_uses(
+    source: &Source,
+    uses: Option<&LockUses>,
+    options: &LatchOptions,
+) -> Result<LatchReport, ReportError> {
     let filter = &options.filter;
     let mut dimensions = load(source, filter)?;
     let mut all = Builder {
@@ -260,8 +280,10 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
     let is_recorded = source.meta().database.held_locks;
+    let counted = uses.map(|uses| exact::exact(uses, filter, &options.columns, &mut dimensions));
+    let (exact, counted) = counted.unzip();
     let profile = match is_recorded {
-        true => all.profile(),
+        true => all.profile(counted),
         false => Vec::new(),
     };
     Ok(LatchReport {
@@ -278,6 +300,7 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
         top: options.top,
         columns: options.columns.clone(),
         profile,
+        exact,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
 }
@@ -357,18 +380,33 @@ impl Builder {
         }
     }
 
-    /// The longest first.
-    fn profile(&mut self) -> Vec<ProfileRow> {
+    /// The longest first. `counted`: of uses, with the same cells.
+    fn profile(&mut self, counted: Option<HashMap<Vec<String>, UseSums>>) -> Vec<ProfileRow> {
+        let mut counted = counted.unwrap_or_default();
         let rows = std::mem::take(&mut self.profile).into_iter();
         let mut rows: Vec<ProfileRow> = rows
             .map(|(cells, sum)| ProfileRow {
+                exact: counted.remove(&cells),
                 cells,
                 ns: sum.ns,
                 samples: sum.samples,
                 gets: sum.gets,
             })
             .collect();
-        rows.sort_by(|one, other| other.ns.cmp(&one.ns).then_with(|| one.cells.cmp(&other.cells)));
+        // Of which no sample met one.
+        rows.extend(counted.into_iter().map(|(cells, sums)| ProfileRow {
+            cells,
+            ns: 0,
+            samples: 0,
+            gets: 0,
+            exact: Some(sums),
+        }));
+        let longest = |row: &ProfileRow| row.ns.max(row.exact.map_or(0, |sums| sums.held_ns));
+        rows.sort_by(|one, other| {
+            longest(other)
+                .cmp(&longest(one))
+                .then_with(|| one.cells.cmp(&other.cells))
+        });
         rows
     }
 

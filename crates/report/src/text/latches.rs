@@ -4,7 +4,7 @@ use dbtime_model::{StateGroup, WaitKind};
 
 use super::causes::of_statement;
 use super::page::{Page, Table, percent};
-use super::{header, quality};
+use super::{exact_latches, header, quality};
 use crate::group::NOT_KNOWN;
 use crate::latches::{CodeTime, HoldMode, Holding, Latch, LatchReport, LatchSamples, why_not_recorded};
 use crate::number::{counted, milliseconds, seconds};
@@ -32,6 +32,9 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
          is not known which locks a session held.",
         percent(percent_of(report.not_known_ns, report.active_ns)),
     ));
+    if let Some(exact) = &report.exact {
+        exact_latches::heading(exact, page);
+    }
     if !report.columns.is_empty() {
         profile(report, page);
         quality::problems(&report.problems, page);
@@ -41,6 +44,9 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
         page.paragraph("No sample found a session that held one or waited for one.");
     } else {
         overview(report, page);
+    }
+    if let Some(exact) = &report.exact {
+        exact_latches::tables(report, exact, page);
     }
     let matters = |latch: &&Latch| latch.waited_ns.max(latch.held_ns) * LEAST >= report.active_ns;
     let held = report.latches.iter().filter(|latch| !latch.holdings.is_empty());
@@ -188,13 +194,22 @@ fn profile(report: &LatchReport, page: &mut Page) {
         "Time for which locks were held, by {}",
         heads.join(", ")
     ));
-    let mut table = Table::new(&heads, &["held s", "held %", "samples"]);
+    let exact = report.exact.as_ref().filter(|exact| exact.not_by.is_empty());
+    let of_samples: &[&str] = &["held s", "held %", "samples"];
+    let numbers = match exact {
+        Some(_) => [of_samples, &exact_latches::OF_PROFILE].concat(),
+        None => of_samples.to_vec(),
+    };
+    let mut table = Table::new(&heads, &numbers);
     for row in report.profile.iter().take(report.top) {
         let shown = |cell: &String| if cell.is_empty() { NOT_KNOWN } else { cell }.to_string();
         let mut cells: Vec<String> = row.cells.iter().map(shown).collect();
         cells.push(seconds(row.ns));
         cells.push(percent(percent_of(row.ns, elapsed)));
         cells.push(row.samples.to_string());
+        if exact.is_some() {
+            cells.extend(exact_latches::of_profile(row.exact));
+        }
         table.row(cells);
     }
     page.table(&table);
@@ -206,9 +221,15 @@ fn profile(report: &LatchReport, page: &mut Page) {
             seconds(ns)
         ));
     }
-    page.paragraph(
-        "held %: of the elapsed time. Of several locks that are held at a time it sums. How often they were taken samples do not tell.",
-    );
+    page.paragraph(match exact {
+        Some(_) => {
+            "held s, held %, samples: by samples; held %: of the elapsed time. The rest: every use, counted. Of several locks that are held \
+             at a time both sum."
+        }
+        None => {
+            "held %: of the elapsed time. Of several locks that are held at a time it sums. How often they were taken samples do not tell."
+        }
+    });
 }
 
 fn overview(report: &LatchReport, page: &mut Page) {

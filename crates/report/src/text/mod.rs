@@ -13,6 +13,7 @@ mod diff;
 mod diff_causes;
 mod dive;
 mod dive_diff;
+mod exact_latches;
 mod header;
 mod io;
 mod latches;

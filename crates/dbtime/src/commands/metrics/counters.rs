@@ -372,6 +372,7 @@ mod tests {
                 .into_iter()
                 .map(str::to_string)
                 .collect(),
+            lock_uses: None,
         };
         let counters = Counters::new(Mechanism::Bpf).expect("names that differ");
         counters.add(&second).expect("a second");

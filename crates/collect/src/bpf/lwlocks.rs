@@ -1,0 +1,392 @@
+//! Loads and attaches `bpf/lwlocks.bpf.c`: every use of the internal locks of one server, added up in the kernel.
+
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
+
+use super::latency::{LatencyMaps, wait_for_programs};
+use super::load::source_to;
+use super::lwlocks_skeleton::LwlocksSkelBuilder;
+use super::lwlocks_skeleton::types::{bss, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task};
+use super::messages::refusals;
+use super::plain::{Plain, globals, read};
+use super::sampler::thread_cpu_ns;
+use crate::CollectError;
+use crate::database::WaitSource;
+use crate::executable;
+use crate::postgres::LockFunctions;
+use crate::probed_code;
+
+/// Gets and releases of a measurement of what one costs, and measurements of which the middle one counts.
+const CALLS: u32 = 500;
+const MEASUREMENTS: usize = 11;
+/// Probes that a get and a release meet.
+const HITS_OF_A_USE: u64 = 2;
+
+/// Whose uses of a lock are one sum, and of which lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LockUseKey {
+    pub(crate) pid: u32,
+    /// When the process started, CLOCK_MONOTONIC.
+    pub(crate) start_ns: u64,
+    /// What the lock is, as the database numbers it.
+    pub(crate) kind: u16,
+    /// Where it lies; 0 = all of its kind, for want of room.
+    pub(crate) address: u64,
+    pub(crate) exclusive: bool,
+    /// Return address of who asked for it; 0 = not told apart.
+    pub(crate) caller: u64,
+    /// That of who called that one; 0 = not known.
+    pub(crate) outer: u64,
+    /// That was executed when it was asked for; 0 = not known, or not told apart.
+    pub(crate) statement: u64,
+}
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LockUseSums {
+    pub(crate) gets: u64,
+    /// Of these, those that waited; and those that waited without getting it.
+    pub(crate) waited: u64,
+    pub(crate) wait_ns: u64,
+    pub(crate) max_wait_ns: u64,
+    pub(crate) refused: u64,
+    pub(crate) holds: u64,
+    pub(crate) hold_ns: u64,
+    pub(crate) max_hold_ns: u64,
+}
+
+/// What is missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LockUseLosses {
+    /// Uses for which there was no room.
+    pub(crate) lost: u64,
+    /// Locks given back whose taking was not seen.
+    pub(crate) without_get: u64,
+    /// Holds whose end is not known, of sessions with more locks than are kept.
+    pub(crate) holds_without_room: u64,
+}
+
+/// What counts: `struct dbt_lock_window`, of which this is the only copy that is written.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    /// CLOCK_MONOTONIC.
+    begin: u64,
+    end: u64,
+    epoch: u64,
+    server: u32,
+    only: u32,
+}
+
+impl Window {
+    const NEVER: Window = Window {
+        begin: u64::MAX,
+        end: u64::MAX,
+        epoch: 0,
+        server: 0,
+        only: 0,
+    };
+
+    fn bytes(&self) -> Vec<u8> {
+        let times = [self.begin, self.end, self.epoch];
+        let pids = [self.server, self.only];
+        let times = times.into_iter().flat_map(u64::to_ne_bytes);
+        times.chain(pids.into_iter().flat_map(u32::to_ne_bytes)).collect()
+    }
+}
+
+/// The attached probes; dropping it takes them out of the server.
+pub(crate) struct LockProbes {
+    window: Window,
+    window_map: MapHandle,
+    tasks: MapHandle,
+    hits: MapHandle,
+    bss: MapHandle,
+    sums: LatencyMaps<dbt_lock_key, dbt_lock_sums>,
+    kinds: LatencyMaps<dbt_lock_key, dbt_lock_sums>,
+    links: Vec<Link>,
+    /// See [`LockProbes::hit_ns`].
+    hit_ns: u64,
+    /// When they were measured.
+    hits_before: u64,
+}
+
+impl Plain for bss {}
+impl Plain for dbt_lock_task {}
+
+impl LockProbes {
+    /// Puts probes into the executable of a server: the first process of it, the one session that counts (none: all), where its functions
+    /// are, and where its sessions say what they execute. Nothing counts yet.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn attach(
+        server: u32,
+        only: Option<u32>,
+        functions: &LockFunctions,
+        source: WaitSource,
+    ) -> Result<LockProbes, CollectError> {
+        let failed = refusals("--exact");
+        let mut storage = MaybeUninit::uninit();
+        let mut open = LwlocksSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|e| failed("open", e))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.keeps_frames = functions.keeps_frames;
+            constants.text_seed = fastrand::u64(..);
+            let source = source_to(source);
+            constants.statement_pointer = source.statement;
+            constants.statement_offset = source.statement_offset;
+            constants.text_offset = source.text_offset;
+            constants.since_offset = source.since_offset;
+        }
+        let skel = open.load().map_err(|e| failed("load", e))?;
+        let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
+        let maps = &skel.maps;
+        let mut probes = LockProbes {
+            window: Window::NEVER,
+            window_map: handle(&maps.data_window)?,
+            tasks: handle(&maps.lock_tasks)?,
+            hits: handle(&maps.lock_hits)?,
+            bss: handle(&maps.bss)?,
+            sums: LatencyMaps::new(handle(&maps.lock_sums_even)?, handle(&maps.lock_sums_odd)?),
+            kinds: LatencyMaps::new(handle(&maps.lock_kinds_even)?, handle(&maps.lock_kinds_odd)?),
+            links: Vec::new(),
+            hit_ns: 0,
+            hits_before: 0,
+        };
+        let attach = |program: &ProgramMut<'_>, pid: i32, path: &Path, place: u64| {
+            program
+                .attach_uprobe(false, pid, path, place as usize)
+                .map_err(|e| failed("attach", e))
+        };
+        let programs = &skel.progs;
+        probes.hit_ns = probes.measure(|places| {
+            let (me, own) = (std::process::id(), executable::path(std::process::id()));
+            let own_place = |program, place| attach(program, me as i32, &own, place);
+            Ok(vec![
+                own_place(&programs.on_release, places.release)?,
+                own_place(&programs.on_acquire, places.ask)?,
+            ])
+        })?;
+        probes.window.server = server;
+        probes.window.only = only.unwrap_or(0);
+        probes.set_window(u64::MAX, u64::MAX)?;
+        let path = executable::path(server);
+        const EVERY_PROCESS: i32 = -1;
+        // The end first: what is seen to begin is seen to end.
+        for (program, places) in [
+            (&programs.on_release, &functions.releases),
+            (&programs.on_tried, &functions.tried),
+            (&programs.on_got_or_waited, &functions.got_or_waited),
+            (&programs.on_awake, &functions.awakes),
+            (&programs.on_sleep, &functions.sleeps),
+            (&programs.on_try, &functions.tries),
+            (&programs.on_acquire, &functions.acquires),
+        ] {
+            for &place in places {
+                probes.links.push(attach(program, EVERY_PROCESS, &path, place)?);
+            }
+        }
+        Ok(probes)
+    }
+
+    /// What a hit costs: the server's part of it and the program's, by gets and releases of dbtime's own that do nothing else.
+    fn measure(
+        &mut self,
+        attach: impl FnOnce(probed_code::Places) -> Result<Vec<Link>, CollectError>,
+    ) -> Result<u64, CollectError> {
+        let places = probed_code::places()?;
+        // Of the CPU: what else is busy on this host is not its cost.
+        let time = || {
+            let begin = thread_cpu_ns();
+            (0..CALLS).for_each(|_| probed_code::get_and_release());
+            thread_cpu_ns().saturating_sub(begin) / u64::from(CALLS)
+        };
+        let middle = || {
+            let mut times = [(); MEASUREMENTS].map(|()| time());
+            times.sort_unstable();
+            times[MEASUREMENTS / 2]
+        };
+        let without = middle();
+        // Its own uses count, so that they cost what those of the server do.
+        self.window.server = std::process::id();
+        self.set_window(0, u64::MAX)?;
+        let links = attach(places)?;
+        let with = middle();
+        drop(links);
+        self.set_window(u64::MAX, u64::MAX)?;
+        self.take(&mut |_, _| {})?;
+        self.hits_before = self.hits_so_far().0;
+        Ok(with.saturating_sub(without) / HITS_OF_A_USE)
+    }
+
+    /// What is used from the one moment to the other counts, CLOCK_MONOTONIC.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn set_window(&mut self, begin_ns: u64, end_ns: u64) -> Result<(), CollectError> {
+        (self.window.begin, self.window.end) = (begin_ns, end_ns);
+        self.write_window()
+    }
+
+    fn write_window(&self) -> Result<(), CollectError> {
+        self.window_map
+            .update(&0u32.to_ne_bytes(), &self.window.bytes(), MapFlags::ANY)
+            .map_err(|e| CollectError::Kernel(format!("BPF map of the time that counts: {e}")))
+    }
+
+    /// Hands over what was counted since the last time. Takes some milliseconds.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn take(&mut self, take: &mut dyn FnMut(LockUseKey, LockUseSums)) -> Result<(), CollectError> {
+        let ended = self.window.epoch;
+        self.window.epoch += 1;
+        self.write_window()?;
+        wait_for_programs();
+        for maps in [&mut self.sums, &mut self.kinds] {
+            maps.take(ended, |key, sums| take(key_of(&key), sums_of(&sums)))
+                .map_err(|e| CollectError::Kernel(format!("BPF map of locks: {e}")))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the probes out of the server. What sessions have then can be asked for.
+    pub(crate) fn detach(&mut self) {
+        self.links.clear();
+        wait_for_programs();
+    }
+
+    /// Once the probes are out: hands over what a session still has, or waits for, up to the end of the time that counts.
+    pub(crate) fn take_open(&self, pid: u32, take: &mut dyn FnMut(LockUseKey, LockUseSums)) {
+        let Some(task) = self.task(pid) else {
+            return;
+        };
+        let Window { begin, end, .. } = self.window;
+        let that_counts = |from: u64, to: u64| to.min(end).saturating_sub(from.max(begin));
+        let counts = |moment: u64| u64::from((begin..end).contains(&moment));
+        for hold in task.held.iter().take(task.count as usize) {
+            if hold.waits != 0 {
+                take(key_of_open(&task, hold), waiting(that_counts(hold.asked, end)));
+                continue;
+            }
+            let is_waited = hold.waited != 0;
+            let wait_ns = if is_waited {
+                that_counts(hold.asked, hold.since)
+            } else {
+                0
+            };
+            let hold_ns = that_counts(hold.since, end);
+            let sums = LockUseSums {
+                gets: counts(hold.since),
+                waited: if is_waited { counts(hold.since) } else { 0 },
+                wait_ns,
+                max_wait_ns: wait_ns,
+                refused: 0,
+                holds: u64::from(hold_ns > 0),
+                hold_ns,
+                max_hold_ns: hold_ns,
+            };
+            take(key_of_open(&task, hold), sums);
+        }
+        let asked = &task.asked;
+        if asked.lock != 0 {
+            take(key_of_open(&task, asked), waiting(that_counts(asked.asked, end)));
+        }
+    }
+
+    fn task(&self, pid: u32) -> Option<dbt_lock_task> {
+        // SAFETY: a plain system call; the descriptor it returns is ours.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+        // SAFETY: the kernel has just made this descriptor for us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let key = fd.as_raw_fd().to_ne_bytes();
+        read(&self.tasks.lookup(&key, MapFlags::ANY).ok()??)
+    }
+
+    /// Probes that were met so far: of all processes of the executable, and of these in other servers.
+    pub(crate) fn hits(&self) -> (u64, u64) {
+        let (all, others) = self.hits_so_far();
+        (all.saturating_sub(self.hits_before), others)
+    }
+
+    fn hits_so_far(&self) -> (u64, u64) {
+        let of = |whose: u32| -> u64 {
+            let values = self.hits.lookup_percpu(&whose.to_ne_bytes(), MapFlags::ANY);
+            let values = values.ok().flatten().unwrap_or_default();
+            values.iter().filter_map(|value| read::<u64>(value)).sum()
+        };
+        let (own, others) = (of(0), of(1));
+        (own + others, others)
+    }
+
+    /// What a hit costs the process that meets it, nanoseconds, as it was measured on this host.
+    pub(crate) fn hit_ns(&self) -> u64 {
+        self.hit_ns
+    }
+
+    /// What is missing so far.
+    pub(crate) fn losses(&self) -> LockUseLosses {
+        globals::<bss>(&self.bss).map_or_else(LockUseLosses::default, |bss| LockUseLosses {
+            lost: bss.uses_lost,
+            without_get: bss.releases_without_get,
+            holds_without_room: bss.holds_without_room,
+        })
+    }
+}
+
+/// It waits still.
+fn waiting(wait_ns: u64) -> LockUseSums {
+    LockUseSums {
+        waited: u64::from(wait_ns > 0),
+        wait_ns,
+        max_wait_ns: wait_ns,
+        ..LockUseSums::default()
+    }
+}
+
+fn key_of(key: &dbt_lock_key) -> LockUseKey {
+    LockUseKey {
+        pid: key.pid,
+        start_ns: key.start_ns,
+        kind: key.kind,
+        address: key.lock,
+        exclusive: key.mode == 0,
+        caller: key.caller,
+        outer: key.outer,
+        statement: key.statement,
+    }
+}
+
+fn key_of_open(task: &dbt_lock_task, hold: &dbt_hold) -> LockUseKey {
+    LockUseKey {
+        pid: task.pid,
+        start_ns: task.start_ns,
+        kind: hold.kind,
+        address: hold.lock,
+        exclusive: hold.mode == 0,
+        caller: hold.caller,
+        outer: hold.outer,
+        statement: hold.statement,
+    }
+}
+
+fn sums_of(sums: &dbt_lock_sums) -> LockUseSums {
+    LockUseSums {
+        gets: sums.gets,
+        waited: sums.waited,
+        wait_ns: sums.wait_ns,
+        max_wait_ns: sums.max_wait_ns,
+        refused: sums.refused,
+        holds: sums.holds,
+        hold_ns: sums.hold_ns,
+        max_hold_ns: sums.max_hold_ns,
+    }
+}
+
+const _: () = assert!(size_of::<dbt_lock_key>() == 48 && size_of::<dbt_lock_sums>() == 64);

@@ -1,0 +1,68 @@
+//! Uses of internal locks, where they are counted.
+
+use dbtime_model::{LockUses, NO_STACK, StackId};
+
+use super::Collector;
+use crate::CollectError;
+use crate::database::Database;
+use crate::held_locks::{LockName, RawLock};
+use crate::lock_uses::LockWords;
+use crate::symbols::Symbolizer;
+
+impl Collector {
+    /// Uses of internal locks count from the one moment to the other (microseconds since the Unix epoch), where they are counted. The
+    /// first one has not come yet when this is called first; the other may become another one.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn count_lock_uses(&mut self, begin_us: i64, end_us: i64) -> Result<(), CollectError> {
+        let (begin_ns, end_ns) = (self.clock.monotonic_at(begin_us), self.clock.monotonic_at(end_us));
+        match &mut self.lock_counter {
+            Some(counter) => counter.count_between(begin_ns, end_ns),
+            None => Ok(()),
+        }
+    }
+
+    /// What was counted of these, once their time is over: by then the probes are gone.
+    pub fn lock_uses(&self) -> Option<&LockUses> {
+        self.lock_counter.as_ref()?.uses()
+    }
+
+    /// Ends counting when its time is over.
+    pub(super) fn step_lock_uses(&mut self, now: u64) -> Result<(), CollectError> {
+        if let Some(counter) = &mut self.lock_counter
+            && counter.step(now)?
+        {
+            self.finish_lock_uses()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish_lock_uses(&mut self) -> Result<(), CollectError> {
+        struct Words<'a>(&'a dyn Database, &'a mut Symbolizer);
+        impl LockWords for Words<'_> {
+            fn lock(&mut self, lock: RawLock) -> LockName {
+                self.0.lock_name(lock)
+            }
+
+            fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId {
+                // The calls, and not what comes behind them: the first address of a stack is taken as it is.
+                match (caller, outer) {
+                    (0, _) => NO_STACK,
+                    (_, 0) => self.1.user_stack(pid, &[caller - 1], &[], |_| None),
+                    _ => self.1.user_stack(pid, &[caller - 1, outer], &[], |_| None),
+                }
+            }
+        }
+        let Some(counter) = &mut self.lock_counter else {
+            return Ok(());
+        };
+        let mut words = Words(&*self.database, &mut self.symbolizer);
+        counter.finish(self.sessions.keys().copied(), &mut words, self.clock)?;
+        // As long as they are still executed their texts can be read.
+        for (pid, statement) in counter.take_statements() {
+            self.see_statement(pid, statement);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! How often sessions took internal locks of their server, waited for them and for how long they had them, counted at every use.
+//!
+//! Recordings have none of it: what they have is sampled ([`HeldLockRow`](crate::HeldLockRow)). Every use costs something, so this is
+//! only looked at for some seconds.
+
+use crate::{SessionId, StackId};
+
+/// Uses of one lock by one session, asked for at one place in the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockUse {
+    /// Whose.
+    pub session: SessionId,
+    /// What the lock is, as the wait event of who waits for it.
+    pub lock: String,
+    /// Which of those of the same name, where the database numbers them.
+    pub number: Option<u32>,
+    /// Where it lies in the server's memory; 0 = those of this name are not told apart, for want of room.
+    pub address: u64,
+    /// Nobody else can have it meanwhile.
+    pub exclusive: bool,
+    /// Who asked for it, and where it is known who called that one.
+    pub user_stack: StackId,
+    /// What the session executed then; 0 = not known, or nothing.
+    pub statement: u64,
+    /// How often it was taken.
+    pub gets: u64,
+    /// Of these, how often the session had to wait, as the server itself says; and waits after which it did not take it.
+    pub waited: u64,
+    /// From asking for it to having it, of those that waited, nanoseconds.
+    pub wait_ns: u64,
+    /// The longest of these.
+    pub max_wait_ns: u64,
+    /// How often it was asked for if it is free, and it was not.
+    pub refused: u64,
+    /// How often it was held: gets, and holds that had begun before.
+    pub holds: u64,
+    /// For how long it was held, nanoseconds: what is before the begin and behind the end of the time that counts is not in it.
+    pub hold_ns: u64,
+    /// The longest of these.
+    pub max_hold_ns: u64,
+}
+
+/// All uses of internal locks of a server in some seconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LockUses {
+    /// What was counted.
+    pub uses: Vec<LockUse>,
+    /// The time that counts, microseconds since the Unix epoch.
+    pub from_us: i64,
+    /// Its end.
+    pub to_us: i64,
+    /// How long it is, nanoseconds.
+    pub elapsed_ns: u64,
+    /// For how long the probes were in, nanoseconds: they are there a moment before, and after.
+    pub probed_ns: u64,
+    /// How often they were met in that time, in every process of the executable.
+    pub hits: u64,
+    /// Of these, in other servers.
+    pub hits_of_others: u64,
+    /// What that costs the process that meets one, as it was measured on this host, nanoseconds.
+    pub hit_ns: u64,
+    /// Uses for which there was no room.
+    pub lost: u64,
+    /// Locks that were given back and had been taken before the probes were in: for how long they were held is not known.
+    pub without_get: u64,
+    /// Holds that are counted as gets only, of sessions with more locks at a time than are kept.
+    pub holds_without_room: u64,
+    /// Why it ended before it should.
+    pub stopped: Option<String>,
+}
+
+impl LockUses {
+    /// What the probes took, as a part of one CPU.
+    pub fn cost(&self) -> f64 {
+        (self.hits as f64 * self.hit_ns as f64) / self.probed_ns.max(1) as f64
+    }
+}

@@ -1,0 +1,391 @@
+//! Internal locks whose every use was counted ([`LockUses`]), beside what samples say of the same seconds.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use dbtime_model::{HeldLockRow, LockUse, LockUses, SessionId};
+use serde::Serialize;
+
+use super::column::LatchColumn;
+use super::holding::{innermost, session_label};
+use super::{HoldMode, hexadecimal};
+use crate::fields;
+use crate::filter::Filter;
+use crate::load::Dimensions;
+use crate::stacks::frames;
+
+/// What was counted of some uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct UseSums {
+    /// How often a lock was taken.
+    pub gets: u128,
+    /// How often a session had to wait for it, as the server itself says: before these gets, and where it did not take it then.
+    pub waits: u128,
+    /// How long these waits were together, nanoseconds.
+    pub wait_ns: u128,
+    /// The longest of them.
+    pub max_wait_ns: u64,
+    /// How often it was asked for if it is free, and it was not.
+    pub refused: u128,
+    /// How often it was held: gets, and what had begun before.
+    pub holds: u128,
+    /// For how long, nanoseconds: within the time that counts. Of several sessions at the same time it sums.
+    pub held_ns: u128,
+    /// The longest of these.
+    pub max_hold_ns: u64,
+}
+
+impl UseSums {
+    fn add(&mut self, used: &LockUse) {
+        *self += UseSums {
+            gets: used.gets.into(),
+            waits: used.waited.into(),
+            wait_ns: used.wait_ns.into(),
+            max_wait_ns: used.max_wait_ns,
+            refused: used.refused.into(),
+            holds: used.holds.into(),
+            held_ns: used.hold_ns.into(),
+            max_hold_ns: used.max_hold_ns,
+        };
+    }
+
+    /// How long a hold was, on average, nanoseconds.
+    pub fn mean_hold_ns(&self) -> u128 {
+        self.held_ns / self.holds.max(1)
+    }
+
+    /// How long a wait was, on average, nanoseconds.
+    pub fn mean_wait_ns(&self) -> u128 {
+        self.wait_ns / self.waits.max(1)
+    }
+}
+
+impl AddAssign for UseSums {
+    fn add_assign(&mut self, other: UseSums) {
+        self.gets += other.gets;
+        self.waits += other.waits;
+        self.wait_ns += other.wait_ns;
+        self.max_wait_ns = self.max_wait_ns.max(other.max_wait_ns);
+        self.refused += other.refused;
+        self.holds += other.holds;
+        self.held_ns += other.held_ns;
+        self.max_hold_ns = self.max_hold_ns.max(other.max_hold_ns);
+    }
+}
+
+/// All uses of internal locks in some seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExactLatches {
+    /// The time that counts, microseconds since the Unix epoch.
+    pub from_us: i64,
+    /// Its end.
+    pub to_us: i64,
+    /// How long it is, nanoseconds.
+    pub elapsed_ns: u64,
+    /// How often all sessions took a lock, whosever are asked for.
+    pub gets: u128,
+    /// What a get and its release cost the session, nanoseconds, as it was measured on this host.
+    pub use_cost_ns: u64,
+    /// What the probes took, as a part of one CPU.
+    pub cpu: f64,
+    /// Of that, in other servers of the same executable.
+    pub cpu_of_others: f64,
+    /// Uses for which there was no room.
+    pub lost: u64,
+    /// Locks given back that had been taken before: for how long they were held is not known.
+    pub without_get: u64,
+    /// Holds that are counted as gets only.
+    pub holds_without_room: u64,
+    /// Why it ended before it should.
+    pub stopped: Option<String>,
+    /// What they cannot be told apart by, or chosen by, and was asked for: then there is nothing here.
+    pub not_by: Vec<String>,
+    /// By name, that which was held or waited for longest first.
+    pub latches: Vec<ExactLatch>,
+}
+
+/// Locks of the same name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExactLatch {
+    /// As the wait event of who waits for it.
+    pub name: String,
+    /// Uses by which nobody else could have it; none: there were none.
+    pub exclusive: Option<UseSums>,
+    /// Uses to read.
+    pub shared: Option<UseSums>,
+    /// Single locks of this name, that which was held longest first.
+    pub single: Vec<ExactSingle>,
+    /// Sessions, the one that held it longest first.
+    pub sessions: Vec<ExactSession>,
+    /// Statements, that for which it was held longest first.
+    pub statements: Vec<ExactStatement>,
+    /// Where in the code it was asked for, that from which it was held longest first.
+    pub places: Vec<ExactPlace>,
+}
+
+/// One lock of several of the same name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExactSingle {
+    /// Which of them, where the database numbers them.
+    pub number: Option<u32>,
+    /// Where it lies in the server's memory; 0 = those for which there was no room.
+    #[serde(serialize_with = "hexadecimal")]
+    pub address: u64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub sums: UseSums,
+}
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExactSession {
+    /// Its pid, or how the database numbers it.
+    pub session: String,
+    /// What it is.
+    pub backend_type: String,
+    /// Whose.
+    pub user: String,
+    /// What was counted.
+    #[serde(flatten)]
+    pub sums: UseSums,
+}
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExactStatement {
+    /// Its id; 0 = not known, or none.
+    #[serde(rename = "query", serialize_with = "fields::query_id")]
+    pub statement: u64,
+    /// Its text; none when it was not read.
+    pub text: Option<String>,
+    /// What was counted.
+    #[serde(flatten)]
+    pub sums: UseSums,
+}
+
+/// A place in the code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExactPlace {
+    /// Who asked for the lock, behind who called that one, where it is known.
+    pub functions: Vec<Arc<str>>,
+    /// What was counted.
+    #[serde(flatten)]
+    pub sums: UseSums,
+}
+
+impl ExactLatch {
+    fn longest(&self) -> u128 {
+        let of = |sums: &Option<UseSums>| sums.map_or(0, |sums| sums.held_ns.max(sums.wait_ns));
+        of(&self.exclusive) + of(&self.shared)
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    exclusive: Option<UseSums>,
+    shared: Option<UseSums>,
+    single: HashMap<(Option<u32>, u64), UseSums>,
+    sessions: HashMap<SessionId, UseSums>,
+    statements: HashMap<u64, UseSums>,
+    places: HashMap<Vec<Arc<str>>, UseSums>,
+}
+
+/// What of a filter, and which columns, uses are not known by.
+fn not_by(filter: &Filter, columns: &[LatchColumn]) -> Vec<String> {
+    let chosen = [
+        (!filter.waits.is_empty(), "wait"),
+        (!filter.states.is_empty(), "state"),
+    ];
+    let chosen = chosen.into_iter().filter(|(is_chosen, _)| *is_chosen);
+    let columns = columns.iter().filter(|column| !is_known_of_uses(**column));
+    let mut not_by: Vec<String> = chosen.map(|(_, name)| name.to_string()).collect();
+    not_by.extend(columns.map(|column| column.as_str().to_string()));
+    not_by.sort_unstable();
+    not_by.dedup();
+    not_by
+}
+
+/// Where a session is in the code while it has a lock, and what it does, is known of samples only: of a use it is where the lock was asked
+/// for.
+fn is_known_of_uses(column: LatchColumn) -> bool {
+    match column {
+        LatchColumn::Name
+        | LatchColumn::Lock
+        | LatchColumn::Mode
+        | LatchColumn::Session
+        | LatchColumn::User
+        | LatchColumn::BackendType
+        | LatchColumn::Application
+        | LatchColumn::Query
+        | LatchColumn::SqlId
+        | LatchColumn::Statement => true,
+        LatchColumn::Wait | LatchColumn::State | LatchColumn::Where => false,
+    }
+}
+
+/// Adds up all uses that the filter takes, and those with the same in these columns.
+pub(super) fn exact(
+    uses: &LockUses,
+    filter: &Filter,
+    columns: &[LatchColumn],
+    dimensions: &mut Dimensions,
+) -> (ExactLatches, HashMap<Vec<String>, UseSums>) {
+    let not_by = not_by(filter, columns);
+    let mut latches: BTreeMap<&str, Sums> = BTreeMap::new();
+    let mut profile: HashMap<Vec<String>, UseSums> = HashMap::new();
+    let wanted = uses.uses.iter().filter(|_| not_by.is_empty());
+    for used in wanted {
+        if !filter.takes_statement(used.statement) || !filter.takes_session(dimensions.session(used.session))
+        {
+            continue;
+        }
+        let sums = latches.entry(&used.lock).or_default();
+        let of_mode = match used.exclusive {
+            true => &mut sums.exclusive,
+            false => &mut sums.shared,
+        };
+        of_mode.get_or_insert_default().add(used);
+        sums.single
+            .entry((used.number, used.address))
+            .or_default()
+            .add(used);
+        sums.sessions.entry(used.session).or_default().add(used);
+        sums.statements.entry(used.statement).or_default().add(used);
+        let code = innermost(frames(used.user_stack, dimensions));
+        sums.places.entry(code).or_default().add(used);
+        if !columns.is_empty() {
+            let row = as_row(used);
+            let cells = columns.iter().map(|column| column.of(&row, dimensions));
+            profile.entry(cells.collect()).or_default().add(used);
+        }
+    }
+    let mut latches: Vec<ExactLatch> = latches
+        .into_iter()
+        .map(|(name, sums)| finish(name, sums, dimensions))
+        .collect();
+    latches.sort_by_key(|latch| Reverse(latch.longest()));
+    let part = |hits: u64| hits as f64 * uses.hit_ns as f64 / uses.probed_ns.max(1) as f64;
+    let exact = ExactLatches {
+        from_us: uses.from_us,
+        to_us: uses.to_us,
+        elapsed_ns: uses.elapsed_ns,
+        gets: uses.uses.iter().map(|used| u128::from(used.gets)).sum(),
+        use_cost_ns: HITS_OF_A_USE * uses.hit_ns,
+        cpu: uses.cost(),
+        cpu_of_others: part(uses.hits_of_others),
+        lost: uses.lost,
+        without_get: uses.without_get,
+        holds_without_room: uses.holds_without_room,
+        stopped: uses.stopped.clone(),
+        not_by,
+        latches,
+    };
+    (exact, profile)
+}
+
+/// Where it is asked for, where it is given back.
+const HITS_OF_A_USE: u64 = 2;
+
+fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
+    let mut single: Vec<ExactSingle> = sums
+        .single
+        .into_iter()
+        .map(|((number, address), sums)| ExactSingle {
+            number,
+            address,
+            sums,
+        })
+        .collect();
+    single.sort_by_key(|one| {
+        (
+            Reverse((one.sums.held_ns, one.sums.gets)),
+            one.number,
+            one.address,
+        )
+    });
+    let mut sessions: Vec<ExactSession> = sums
+        .sessions
+        .into_iter()
+        .map(|(id, sums)| {
+            let session = dimensions.session(id);
+            ExactSession {
+                session: session_label(session),
+                backend_type: session.backend_type.0.clone(),
+                user: session.user.clone(),
+                sums,
+            }
+        })
+        .collect();
+    sessions.sort_by(|one, other| {
+        let key = |of: &ExactSession| Reverse((of.sums.held_ns, of.sums.gets));
+        key(one)
+            .cmp(&key(other))
+            .then_with(|| one.session.cmp(&other.session))
+    });
+    let mut statements: Vec<ExactStatement> = sums
+        .statements
+        .into_iter()
+        .map(|(statement, sums)| ExactStatement {
+            statement,
+            text: dimensions.statement(statement).map(str::to_string),
+            sums,
+        })
+        .collect();
+    statements.sort_by_key(|one| (Reverse((one.sums.held_ns, one.sums.gets)), one.statement));
+    let mut places: Vec<ExactPlace> = sums
+        .places
+        .into_iter()
+        .map(|(functions, sums)| ExactPlace { functions, sums })
+        .collect();
+    places.sort_by(|one, other| {
+        let key = |of: &ExactPlace| Reverse((of.sums.held_ns, of.sums.gets));
+        key(one)
+            .cmp(&key(other))
+            .then_with(|| one.functions.cmp(&other.functions))
+    });
+    ExactLatch {
+        name: name.to_string(),
+        exclusive: sums.exclusive,
+        shared: sums.shared,
+        single,
+        sessions,
+        statements,
+        places,
+    }
+}
+
+/// What a use has in common with what samples find.
+fn as_row(used: &LockUse) -> HeldLockRow {
+    HeldLockRow {
+        time: 0,
+        session: used.session,
+        statement: used.statement,
+        lock: used.lock.clone(),
+        number: used.number,
+        address: used.address,
+        exclusive: used.exclusive,
+        mode_unknown: false,
+        wait_class: String::new(),
+        wait_event: String::new(),
+        state: dbtime_model::State::Unknown,
+        kernel_stack: dbtime_model::NO_STACK,
+        user_stack: dbtime_model::NO_STACK,
+        ns: 0,
+        samples: 0,
+        gets: 0,
+    }
+}
+
+impl ExactLatches {
+    /// What was counted of the locks of this name that were held in this way.
+    pub fn of(&self, name: &str, mode: HoldMode) -> Option<UseSums> {
+        let latch = self.latches.iter().find(|latch| latch.name == name)?;
+        match mode {
+            HoldMode::Exclusive => latch.exclusive,
+            HoldMode::Shared => latch.shared,
+            HoldMode::NotKnown => None,
+        }
+    }
+}
