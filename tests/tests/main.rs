@@ -23,6 +23,7 @@ mod exploding_stacks;
 mod fingerprints;
 mod first_minute;
 mod hanging;
+mod heavy_locks;
 mod hostile_files;
 mod io_workers;
 mod iolat;

@@ -23,6 +23,7 @@ use crate::engine::{BpfEngine, Engine};
 use crate::held_locks::{HeldId, HeldLocks};
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
+use crate::lock_requests::{LockWatch, Locks};
 use crate::oracle::Instance;
 use crate::postgres::statistics::{ServerStatistics, Told};
 use crate::postgres::titles::Titles;
@@ -107,6 +108,8 @@ pub struct Options {
     pub standbys: Vec<PathBuf>,
     /// Count what the kernel counts for every task: switches, faults, calls, bytes.
     pub task_counts: bool,
+    /// Which locks of the server's lock table are recorded.
+    pub locks: Locks,
     /// Ask the server for what it counts itself; none: no connection is made.
     pub connect: Option<Connect>,
     /// Time stays in its second, whatever is known of it by then: it does not wait for the session's next sample.
@@ -130,6 +133,7 @@ impl Options {
             texts: Texts::None,
             standbys: Vec::new(),
             task_counts: false,
+            locks: Locks::None,
             connect: None,
             at_once: false,
             resolution_s: 1,
@@ -161,6 +165,8 @@ pub struct Collector {
     held_locks: Rc<HeldLocks>,
     /// Samples tell which internal locks a session has; of the server that was there first.
     lists_locks: bool,
+    /// Where the server's lock table is looked at.
+    locks: Option<LockWatch>,
     /// Of those that have named themselves.
     alike: Alike,
     statements: Statements,
@@ -319,6 +325,10 @@ impl Collector {
             titles: Rc::default(),
             held_locks: Rc::default(),
             lists_locks: database.describe().held_locks && options.mechanism == Mechanism::Bpf,
+            locks: LockWatch::new(match options.mechanism {
+                Mechanism::Bpf => options.locks,
+                Mechanism::Proc => Locks::None,
+            }),
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             told_of_statements: false,
@@ -360,6 +370,7 @@ impl Collector {
             options,
         };
         collector.take_up_database()?;
+        collector.find_locks();
         // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
         collector.count_transactions(monotonic_ns(), true);
         collector.wait_for_first_pass();
@@ -459,6 +470,7 @@ impl Collector {
         if now >= self.clock.next_second(self.counted_transactions_ns) {
             self.count_transactions(now, false);
         }
+        self.look_at_locks(now);
         let told: Vec<Told> = self.statistics.iter().flat_map(ServerStatistics::take).collect();
         self.take_statistics(told);
         self.look_at_database()?;
@@ -477,6 +489,9 @@ impl Collector {
     pub fn finish(&mut self) -> Result<(), CollectError> {
         self.look_who_holds_locks(monotonic_ns());
         self.look_who_has_the_log();
+        if let Some(locks) = &mut self.locks {
+            locks.finish(&mut self.rows);
+        }
         self.engine.stop();
         self.take_clients_of_leaders();
         // All that is counted ends with the accounts; what waits in the ring may take a while.
@@ -518,6 +533,49 @@ impl Collector {
             for (pid, holders) in self.database.blockers(&causes.waiting_for_locks()) {
                 causes.held(pid, now, &holders);
             }
+        }
+    }
+
+    /// Whether the lock table can be read is said before anything is recorded.
+    fn find_locks(&mut self) {
+        if self.locks.is_none() {
+            return;
+        }
+        match self.database.look_at_locks() {
+            Ok(_) => {
+                if let Some(why) = self.database.without_fast_path() {
+                    self.reasons.push(format!(
+                        "locks that sessions note with themselves (weak ones of relations, for which nobody can wait) are not recorded: {why}"
+                    ));
+                }
+            }
+            // Of one that is no server nobody expects them.
+            Err(why) if self.database.describe().product == "PostgreSQL" => {
+                self.reasons.push(format!("the lock table is not recorded: {why}"));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Who has and who wants which lock of the server's table.
+    fn look_at_locks(&mut self, now: u64) {
+        let Some(locks) = self.locks.as_mut().filter(|locks| locks.is_due(now)) else {
+            return;
+        };
+        if self.gone.is_some() {
+            locks.finish(&mut self.rows);
+            return;
+        }
+        let look = self.database.look_at_locks();
+        let period = (now, monotonic_ns());
+        let look = match look {
+            Ok(look) => look,
+            Err(_) => return locks.take_failure(period, self.clock, &mut self.rows),
+        };
+        let session = |pid: u32| self.sessions.get(&pid).map(|session| session.id);
+        let executing = locks.take(period, &look, self.clock, session, &mut self.rows);
+        for (pid, statement) in executing {
+            self.see_statement(pid, statement);
         }
     }
 
@@ -657,6 +715,7 @@ impl Collector {
             host: host::description(),
             database: DatabaseMeta {
                 held_locks: self.lists_locks,
+                locks: self.locks.as_ref().is_some_and(LockWatch::has_looked),
                 ..described
             },
             collector: CollectorMeta {
@@ -1219,6 +1278,9 @@ impl Collector {
             Some(Change::Restarted(text)) => {
                 self.note(text);
                 self.held_locks.forget_addresses();
+                if let Some(locks) = &mut self.locks {
+                    locks.finish(&mut self.rows);
+                }
                 if let Some(parent) = self.database.parent() {
                     self.symbolizer.set_parent(parent);
                     if let Some(unwinding) = &mut self.unwinding {

@@ -8,6 +8,7 @@ use dbtime_model::{SessionState, Wait};
 
 use crate::clock::Clock;
 use crate::held_locks::{LockName, RawLock};
+use crate::lock_requests::LockLook;
 use crate::postgres::Connect;
 use crate::postgres::statistics::ServerStatistics;
 use crate::session::Role;
@@ -275,6 +276,19 @@ pub(crate) trait Database {
     /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.
     fn blockers(&self, _waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {
         Vec::new()
+    }
+
+    /// All that is in the lock table now.
+    ///
+    /// # Errors
+    /// Why it cannot be seen.
+    fn look_at_locks(&self) -> Result<LockLook, &'static str> {
+        Err("only those of PostgreSQL servers are read")
+    }
+
+    /// Why locks that are noted with the session, and not in the table, are not seen; none: they are, or nobody has looked yet.
+    fn without_fast_path(&self) -> Option<&'static str> {
+        None
     }
 
     /// Who has the log that a session sends; none for one that sends none.

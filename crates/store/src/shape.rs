@@ -1,7 +1,7 @@
 //! What the tables of a recording are in a store: in which file a row is, and where in it.
 
 use dbtime_model::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow, StackRow,
     StatementRow, SwitchRow, Table, Timed,
 };
 
@@ -33,7 +33,7 @@ macro_rules! by_second {
     )+};
 }
 
-by_second!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow);
+by_second!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow, LockRow);
 
 /// Their order is that of events, and means something.
 impl Fact for SpanRow {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Head;
 use crate::latches::{Latch, LatchReport, LatchSamples};
+use crate::locks::LockReport;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -22,6 +23,8 @@ pub(super) struct Document<'a> {
     latches: &'a [Latch],
     /// By the columns that were asked for; none: none were.
     profile: Option<Vec<ProfileJson<'a>>>,
+    /// The locks of the server's lock table.
+    locks: &'a LockReport,
     problems: &'a [String],
     /// What of imported samples could not be read or told; missing where that is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -50,6 +53,7 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
             not_known_ns: report.not_known_ns,
             latches: &report.latches,
             profile: (!report.columns.is_empty()).then(|| profile(report)),
+            locks: &report.locks,
             problems: &report.problems,
             notes: match report.looked {
                 Some(_) => meta.notes.iter().map(|note| note.text.as_str()).collect(),

@@ -19,6 +19,7 @@ use serde::{Serialize, Serializer};
 
 use crate::filter::Filter;
 use crate::load::{Dimensions, Source};
+use crate::locks::{self, LockReport};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub use column::LatchColumn;
@@ -72,6 +73,8 @@ pub struct LatchReport {
     pub columns: Vec<LatchColumn>,
     /// Time in which locks were held, by that, the longest first. They sum to the time of all locks.
     pub profile: Vec<ProfileRow>,
+    /// The other kind of locks, which transactions have.
+    pub locks: LockReport,
     /// What could not be read.
     pub problems: Vec<String>,
 }
@@ -256,6 +259,8 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
         all.add(row, filter, &mut dimensions);
     });
     scanned.problems.extend(read);
+    let (locks, read) = locks::locks(source, filter, &mut dimensions, &mut scanned);
+    scanned.problems.extend(read);
     scanned.check(filter)?;
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
@@ -278,6 +283,7 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
         top: options.top,
         columns: options.columns.clone(),
         profile,
+        locks,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
 }
