@@ -542,18 +542,15 @@ impl Collector {
             return;
         }
         match self.database.look_at_locks() {
-            Ok(_) => {
+            Some(Ok(_)) => {
                 if let Some(why) = self.database.without_fast_path() {
                     self.reasons.push(format!(
                         "locks that sessions note with themselves (weak ones of relations, for which nobody can wait) are not recorded: {why}"
                     ));
                 }
             }
-            // Of one that is no server nobody expects them.
-            Err(why) if self.database.describe().product == "PostgreSQL" => {
-                self.reasons.push(format!("the lock table is not recorded: {why}"));
-            }
-            Err(_) => {}
+            Some(Err(why)) => self.reasons.push(format!("the lock table is not recorded: {why}")),
+            None => self.locks = None,
         }
     }
 
@@ -568,9 +565,9 @@ impl Collector {
         }
         let look = self.database.look_at_locks();
         let period = (now, monotonic_ns());
-        let look = match look {
-            Ok(look) => look,
-            Err(_) => return locks.take_failure(period, self.clock, &mut self.rows),
+        let Some(Ok(look)) = look else {
+            locks.take_failure(period, self.clock, &mut self.rows);
+            return;
         };
         let session = |pid: u32| self.sessions.get(&pid).map(|session| session.id);
         let executing = locks.take(period, &look, self.clock, session, &mut self.rows);

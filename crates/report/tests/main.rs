@@ -15,6 +15,7 @@ mod hand_made;
 mod io;
 mod latches;
 mod latency;
+mod locks;
 mod presentation;
 mod sched;
 mod stack_views;

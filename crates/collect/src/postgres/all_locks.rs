@@ -33,6 +33,8 @@ const USER_LOCK: u8 = 2;
 const MOST: usize = 20_000;
 /// Places that are read in one system call: `IOV_MAX` is 1024.
 const AT_ONCE: usize = 512;
+/// Bytes of what processes note with themselves that are read at a look.
+const MOST_NOTED: usize = 16 << 20;
 /// For how long a look goes on.
 const PATIENCE: Duration = Duration::from_millis(30);
 /// Microseconds from the Unix epoch to PostgreSQL's.
@@ -93,6 +95,7 @@ pub(super) fn look(array: &ProcArray) -> Option<Found> {
 /// Goes through all lists at a time, link by link.
 fn follow(array: &ProcArray, mut links: Vec<Link>, begin: Instant, found: &mut Found) -> Vec<First> {
     let mut firsts = Vec::new();
+    let mut seen = HashSet::new();
     while !links.is_empty() {
         let room = MOST.saturating_sub(firsts.len());
         if links.len() > room || begin.elapsed() > PATIENCE {
@@ -108,8 +111,12 @@ fn follow(array: &ProcArray, mut links: Vec<Link>, begin: Instant, found: &mut F
             .collect();
         let mut next = Vec::new();
         for (link, bytes) in links.iter().zip(read_each(array.postmaster, &wanted)) {
-            let is_own =
-                |bytes: &Vec<u8>| address(bytes, PROCESS) == array.address(link.place) && is_pointer(address(bytes, LOCK));
+            // A list without an end is none.
+            let is_own = |bytes: &Vec<u8>| {
+                address(bytes, PROCESS) == array.address(link.place)
+                    && is_pointer(address(bytes, LOCK))
+                    && seen.insert(link.at)
+            };
             let Some(bytes) = bytes.filter(is_own) else {
                 found.torn += 1;
                 continue;
@@ -120,7 +127,7 @@ fn follow(array: &ProcArray, mut links: Vec<Link>, begin: Instant, found: &mut F
             }
             firsts.push(First {
                 place: link.place,
-                at: link.at - LINK as u64,
+                at: link.at.wrapping_sub(LINK as u64),
                 bytes,
             });
         }
@@ -230,11 +237,14 @@ impl Found {
         used: &[usize],
     ) {
         let (_, transaction) = array.virtualxid();
-        let in_transaction: Vec<usize> = used
+        let mut in_transaction: Vec<usize> = used
             .iter()
             .copied()
             .filter(|&place| place < array.processes && number(own(place), transaction) != 0)
             .collect();
+        let most = MOST_NOTED / (fast_path.groups.unwrap_or(1) * (8 + 4 * SLOTS));
+        self.without_room += in_transaction.len().saturating_sub(most) as u64;
+        in_transaction.truncate(most);
         // Of each: the modes, the relations, and that of its own transaction.
         let virtualxid = |place: usize| (array.address(place) + fast_path.virtualxid as u64, 8);
         let noted = |place: usize| -> [(u64, usize); 2] {
@@ -375,4 +385,200 @@ fn read_each(pid: u32, wanted: &[(u64, usize)]) -> Vec<Option<Vec<u8>>> {
         all.extend(some.iter().zip(read).map(one));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a `PGPROC` as it is in 14 to 16, cut behind what is read.
+    const STEP: usize = 640;
+    const LISTS_AT: usize = 184;
+    const PID: usize = 64;
+    const WAIT: usize = LISTS_AT - 72;
+    const FAST: FastPath = FastPath {
+        bits: 464,
+        relations: 472,
+        virtualxid: 536,
+        groups: None,
+    };
+
+    /// A server's memory, made by hand in our own: two processes and a prepared transaction, one lock, and requests for it.
+    struct Memory {
+        processes: Vec<u64>,
+        lock: Box<[u64; 3]>,
+        requests: Vec<[u64; PROCLOCK / 8]>,
+    }
+
+    fn address_of<T>(record: &T) -> u64 {
+        std::ptr::from_ref(record) as u64
+    }
+
+    impl Memory {
+        /// Process 1000 has the lock in these modes; 1001 waits for it in the mode 7; the transaction 700, which is prepared, has it in
+        /// the mode 1.
+        fn of(held: &[u32]) -> Memory {
+            let mut memory = Memory {
+                processes: vec![0; 3 * STEP / 8],
+                // A relation.
+                lock: Box::new([5 | 16384 << 32, 0, 0]),
+                requests: vec![[0; PROCLOCK / 8]; 3],
+            };
+            memory.lock[1] = 1 << 56;
+            let lock = address_of(&*memory.lock);
+            let bits = |modes: &[u32]| modes.iter().fold(0_u64, |bits, mode| bits | 1 << mode);
+            for (place, held) in [bits(held), 0, bits(&[1])].into_iter().enumerate() {
+                let own = memory.processes.as_ptr() as u64 + (place * STEP) as u64;
+                let request = address_of(&memory.requests[place]);
+                let front = place * STEP / 8;
+                for list in 0..LISTS {
+                    let at = LISTS_AT + list * HEAD;
+                    let link = match list {
+                        3 => request + LINK as u64,
+                        _ => own + at as u64,
+                    };
+                    memory.processes[front + at / 8] = link;
+                    memory.processes[front + at / 8 + 1] = link;
+                }
+                let head = own + (LISTS_AT + 3 * HEAD) as u64;
+                memory.requests[place] = [lock, own, own, held, 0, 0, head, head];
+                if place < 2 {
+                    memory.processes[front + PID / 8] = 1000 + place as u64;
+                    // The local part of its virtual transaction.
+                    memory.processes[front + PID / 8 - 1] = 9 << 32;
+                } else {
+                    memory.processes[front + PID / 8 - 2] = 700 << 32;
+                }
+                if place == 1 {
+                    memory.processes[front + WAIT / 8] = lock;
+                    memory.processes[front + WAIT / 8 + 1] = request;
+                    memory.processes[front + WAIT / 8 + 2] = 7;
+                }
+            }
+            memory
+        }
+
+        fn array(&self) -> ProcArray {
+            ProcArray::made_by_hand(
+                std::process::id(),
+                self.processes.as_ptr() as u64,
+                (STEP, 2, 1),
+                (LISTS_AT, PID),
+                FAST,
+            )
+        }
+
+        fn look(&self) -> Found {
+            look(&self.array()).expect("our own memory")
+        }
+    }
+
+    /// Whose, mode, and whether it is granted.
+    fn said(found: &Found) -> Vec<(Whose, &'static str, bool)> {
+        let requests = found.requests.iter();
+        requests
+            .map(|request| (request.whose, request.mode, request.granted))
+            .collect()
+    }
+
+    #[test]
+    fn who_has_and_who_waits_is_seen_and_no_process_has_what_is_prepared() {
+        let found = Memory::of(&[3, 5]).look();
+        assert_eq!(
+            said(&found),
+            [
+                (Whose::Process(1000), "RowExclusiveLock", true),
+                (Whose::Process(1000), "ShareLock", true),
+                (Whose::Process(1001), "ExclusiveLock", false),
+                (Whose::Prepared(700), "AccessShareLock", true),
+            ]
+        );
+        assert_eq!((found.torn, found.without_room), (0, 0));
+        let target = lock_words::relation(5, 16384);
+        assert!(found.requests.iter().all(|request| request.target == target));
+        // The server has not noted since when it waits.
+        assert!(found.requests.iter().all(|request| request.waited_ns.is_none()));
+    }
+
+    #[test]
+    fn for_how_long_is_waited_the_server_says_unless_it_cannot_be() {
+        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
+        for (since_us, expected) in [(now_us - 5_000_000, Some(5)), (now_us + 60_000_000, None), (0, None)] {
+            let mut memory = Memory::of(&[5]);
+            let place = (STEP + WAIT) / 8 + 3;
+            memory.processes[place] = match since_us {
+                0 => 0,
+                since => (since - EPOCH_US).cast_unsigned(),
+            };
+            let found = memory.look();
+            let waits = found.requests.iter().find(|request| !request.granted).unwrap();
+            assert_eq!(waits.waited_ns.map(|ns| ns / 1_000_000_000), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_process_notes_with_itself_is_seen() {
+        let mut memory = Memory::of(&[5]);
+        // The relation 16390 in two modes in the third slot, and its own transaction.
+        memory.processes[FAST.bits / 8] = 0b011 << 6;
+        memory.processes[FAST.relations / 8 + 1] = 16390;
+        memory.processes[FAST.virtualxid / 8] = 1 | 9 << 32;
+        memory.processes[PID / 8 + 1] = 4 | 5 << 32;
+        let found = memory.look();
+        let fast: Vec<_> = found
+            .requests
+            .iter()
+            .filter(|request| request.fast_path)
+            .map(|request| (request.target, request.mode))
+            .collect();
+        assert_eq!(
+            fast,
+            [
+                (lock_words::relation(5, 16390), "AccessShareLock"),
+                (lock_words::relation(5, 16390), "RowShareLock"),
+                (lock_words::virtualxid(4, 9), "ExclusiveLock"),
+            ]
+        );
+    }
+
+    #[test]
+    fn memory_that_is_hostile_names_nobody_for_whom_nothing_points_back() {
+        let others = |found: &Found| {
+            let all = said(found);
+            all.iter().filter(|(whose, ..)| *whose != Whose::Process(1000)).count()
+        };
+        for wrong in [0, 1, 8, 64, u64::MAX, u64::MAX - 7, 1 << 40] {
+            // The lock, and the process.
+            for field in [0, 1] {
+                let mut memory = Memory::of(&[5]);
+                memory.requests[0][field] = wrong;
+                let found = memory.look();
+                assert_eq!((said(&found).len(), others(&found)), (2, 2), "{field}: {wrong:#x}");
+                assert!(found.torn > 0);
+            }
+            // A link that leads elsewhere.
+            let mut memory = Memory::of(&[5]);
+            memory.requests[0][7] = wrong;
+            let found = memory.look();
+            assert_eq!(others(&found), 2, "{wrong:#x}");
+            for word in [LISTS_AT / 8 + 1, LISTS_AT / 8 + 7] {
+                let mut memory = Memory::of(&[5]);
+                memory.processes[word] = wrong;
+                assert_eq!(others(&memory.look()), 2, "{wrong:#x}");
+            }
+            // A kind that there is not.
+            let mut memory = Memory::of(&[5]);
+            memory.lock[1] = 0x77 << 48 | 1 << 56;
+            assert_eq!(said(&memory.look()), []);
+        }
+        // A list without an end.
+        let mut memory = Memory::of(&[5]);
+        let own = address_of(&memory.requests[0]) + LINK as u64;
+        memory.requests[0][7] = own;
+        let found = memory.look();
+        assert_eq!((said(&found).len(), found.torn), (3, 1));
+        // One that is neither had nor waited for.
+        let found = Memory::of(&[]).look();
+        assert_eq!((said(&found).len(), found.torn), (2, 1));
+    }
 }

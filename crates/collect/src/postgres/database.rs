@@ -353,16 +353,16 @@ impl Database for PostgresDatabase {
         }
     }
 
-    fn look_at_locks(&self) -> Result<LockLook, &'static str> {
-        let places = self.places.as_ref().ok_or("it is no PostgreSQL server")?;
+    fn look_at_locks(&self) -> Option<Result<LockLook, &'static str>> {
+        let places = self.places.as_ref()?;
         let (names, _) = WaitEventNames::for_major(self.server.major);
-        places.all_locks.look(
+        Some(places.all_locks.look(
             (self.server.postmaster, self.server.major),
             || self.server.children(),
             self.server.host_pids().as_ref(),
             places.status.ok(),
             names,
-        )
+        ))
     }
 
     fn without_fast_path(&self) -> Option<&'static str> {

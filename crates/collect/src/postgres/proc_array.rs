@@ -138,6 +138,28 @@ impl ProcArray {
         Ok(array)
     }
 
+    /// One whose places are known; length, processes, prepared transactions; its lists and its pid.
+    #[cfg(test)]
+    pub(super) fn made_by_hand(
+        postmaster: u32,
+        first: u64,
+        (step, processes, prepared): (usize, usize, usize),
+        (lists, pid): (usize, usize),
+        fast_path: FastPath,
+    ) -> ProcArray {
+        ProcArray {
+            postmaster,
+            first,
+            step,
+            processes,
+            prepared,
+            lists,
+            pid,
+            vxid_together: false,
+            fast_path: Ok(fast_path),
+        }
+    }
+
     /// All of them, as they are now.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.len() * self.step];

@@ -23,8 +23,9 @@ pub(super) struct Document<'a> {
     latches: &'a [Latch],
     /// By the columns that were asked for; none: none were.
     profile: Option<Vec<ProfileJson<'a>>>,
-    /// The locks of the server's lock table.
-    locks: &'a LockReport,
+    /// The locks of the server's lock table; missing where it is not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locks: Option<&'a LockReport>,
     problems: &'a [String],
     /// What of imported samples could not be read or told; missing where that is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +54,7 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
             not_known_ns: report.not_known_ns,
             latches: &report.latches,
             profile: (!report.columns.is_empty()).then(|| profile(report)),
-            locks: &report.locks,
+            locks: report.locks.recorded.then_some(&report.locks),
             problems: &report.problems,
             notes: match report.looked {
                 Some(_) => meta.notes.iter().map(|note| note.text.as_str()).collect(),
