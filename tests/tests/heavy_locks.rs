@@ -89,7 +89,11 @@ impl Scene {
             // In this order they stand in the queues.
             let count = scene.waiting.len();
             let give_up = Instant::now() + Duration::from_secs(20);
-            while scene.witness.ask("SELECT count(*) FROM pg_locks WHERE NOT granted") != count.to_string() {
+            while scene
+                .witness
+                .ask("SELECT count(*) FROM pg_locks WHERE NOT granted")
+                != count.to_string()
+            {
                 assert!(Instant::now() < give_up, "{name} does not wait");
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -100,7 +104,11 @@ impl Scene {
     }
 
     fn directory(&self) -> String {
-        self.cluster.data_dir().to_str().expect("a plain path").to_string()
+        self.cluster
+            .data_dir()
+            .to_str()
+            .expect("a plain path")
+            .to_string()
     }
 
     /// What pg_locks shows of all but the one that asks: a line for each.
@@ -130,7 +138,8 @@ impl Scene {
 
 /// What `dbtime latch` says of locks.
 fn latch(arguments: &[&str]) -> Value {
-    let outcome = dbtime(&[&["latch", "--format", "json", "--top", "1000"], arguments].concat()).expect_code(0);
+    let outcome =
+        dbtime(&[&["latch", "--format", "json", "--top", "1000"], arguments].concat()).expect_code(0);
     let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     report["locks"].clone()
 }
@@ -183,14 +192,7 @@ fn conflict(one: &str, other: &str) -> bool {
         "AccessExclusiveLock",
     ];
     const TABLE: [&str; 8] = [
-        "       X",
-        "      XX",
-        "    XXXX",
-        "   XXXXX",
-        "  XX XXX",
-        "  XXXXXX",
-        " XXXXXXX",
-        "XXXXXXXX",
+        "       X", "      XX", "    XXXX", "   XXXXX", "  XX XXX", "  XXXXXX", " XXXXXXX", "XXXXXXXX",
     ];
     let place = |mode: &str| MODES.iter().position(|known| *known == mode).expect("a mode");
     TABLE[place(one)].as_bytes()[place(other)] == b'X'
@@ -220,7 +222,10 @@ fn all_locks_are_those_of_pg_locks_in_every_version() {
         let all = requests(&report);
         let found: BTreeSet<String> = all.iter().map(|(lock, request)| line(lock, request)).collect();
         let kinds: BTreeSet<&str> = before.iter().filter_map(|line| line.split('|').nth(1)).collect();
-        let fast = before.iter().filter(|line| line.ends_with("|t") || line.ends_with("|true")).count();
+        let fast = before
+            .iter()
+            .filter(|line| line.ends_with("|t") || line.ends_with("|true"))
+            .count();
         say(&format!(
             "{name}: {} locks of {} in pg_locks, {fast} by the fast path, {} looks at {looked:.3} s, {} torn: {kinds:?}",
             found.len(),
@@ -230,7 +235,14 @@ fn all_locks_are_those_of_pg_locks_in_every_version() {
         ));
         assert_eq!(found, before, "{name}");
         assert!(fast > 10, "{name}: {fast} fast-path locks");
-        for kind in ["relation", "tuple", "transactionid", "virtualxid", "advisory", "object"] {
+        for kind in [
+            "relation",
+            "tuple",
+            "transactionid",
+            "virtualxid",
+            "advisory",
+            "object",
+        ] {
             assert!(kinds.contains(kind), "{name}: no {kind}");
         }
         assert_eq!(number(&report["not_read"]) + number(&report["without_room"]), 0.0);
@@ -246,29 +258,54 @@ fn all_locks_are_those_of_pg_locks_in_every_version() {
             let of = |(_, request): &&(Value, Value)| request["pid"] == *pid && request["granted"] == false;
             let (lock, request) = all.iter().find(of).unwrap_or_else(|| panic!("{name}: {waiter}"));
             let longest = number(&request["longest_ns"]) / 1e9;
-            assert_between(&format!("{name}: {waiter} waited, s"), longest, *least, *most, 0.0, 0.01);
-            let blocking = scene.witness.ask(&format!("SELECT pg_blocking_pids({pid})::text"));
+            assert_between(
+                &format!("{name}: {waiter} waited, s"),
+                longest,
+                *least,
+                *most,
+                0.0,
+                0.01,
+            );
+            let blocking = scene
+                .witness
+                .ask(&format!("SELECT pg_blocking_pids({pid})::text"));
             let blocking: BTreeSet<u64> = blocking
                 .trim_matches(['{', '}'])
                 .split(',')
                 .map(|pid| pid.parse().expect("a pid"))
                 .collect();
             let wanted = request["mode"].as_str().expect("a mode");
-            let holders = lock["requests"].as_array().expect("requests").iter().filter(|other| {
-                other["granted"] == true && conflict(wanted, other["mode"].as_str().expect("a mode"))
-            });
-            let by: BTreeSet<u64> = holders.map(|holder| holder["pid"].as_u64().unwrap_or(0)).collect();
+            let holders = lock["requests"]
+                .as_array()
+                .expect("requests")
+                .iter()
+                .filter(|other| {
+                    other["granted"] == true && conflict(wanted, other["mode"].as_str().expect("a mode"))
+                });
+            let by: BTreeSet<u64> = holders
+                .map(|holder| holder["pid"].as_u64().unwrap_or(0))
+                .collect();
             assert_eq!(by, blocking, "{name}: {waiter}: {lock:#}");
             assert_eq!(lock["waiters"], 1, "{name}: {lock:#}");
             let held = number(&lock["longest_held_ns"]) / 1e9;
-            assert!(held <= elapsed && held >= looked - 0.3, "{name}: {held} s of {elapsed} s");
+            assert!(
+                held <= elapsed && held >= looked - 0.3,
+                "{name}: {held} s of {elapsed} s"
+            );
         }
         // Which transaction has it that no process has.
-        let prepared = scene.witness.ask("SELECT transaction::text FROM pg_prepared_xacts");
-        let of_none: Vec<&(Value, Value)> = all.iter().filter(|(_, request)| request["pid"].is_null()).collect();
+        let prepared = scene
+            .witness
+            .ask("SELECT transaction::text FROM pg_prepared_xacts");
+        let of_none: Vec<&(Value, Value)> = all
+            .iter()
+            .filter(|(_, request)| request["pid"].is_null())
+            .collect();
         assert!(!of_none.is_empty(), "{name}: {all:#?}");
         assert!(
-            of_none.iter().all(|(_, request)| request["prepared"].to_string() == prepared),
+            of_none
+                .iter()
+                .all(|(_, request)| request["prepared"].to_string() == prepared),
             "{name}: {of_none:#?}"
         );
         // What they executed.
@@ -278,13 +315,19 @@ fn all_locks_are_those_of_pg_locks_in_every_version() {
             .find(|(lock, request)| lock["type"] == "advisory" && request["pid"] == row)
             .expect("an advisory lock");
         assert_eq!(request["session_state"], "idle in transaction", "{lock:#}");
-        assert!(request["text"].to_string().contains("LOCK TABLE u"), "{request:#}");
+        assert!(
+            request["text"].to_string().contains("LOCK TABLE u"),
+            "{request:#}"
+        );
         assert_eq!(lock["database_name"], "postgres");
         let (_, request) = all
             .iter()
             .find(|(_, request)| request["pid"] == scene.waiters["tuple"] && request["granted"] == false)
             .expect("a waiter");
-        assert!(request["text"].to_string().contains("UPDATE t SET n"), "{request:#}");
+        assert!(
+            request["text"].to_string().contains("UPDATE t SET n"),
+            "{request:#}"
+        );
         scene.release();
     }
 }
@@ -315,7 +358,10 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
     };
     for line in by_server.difference(&found) {
         let kind = line.split('|').nth(1).expect("a kind");
-        assert!(matches!(kind, "transactionid" | "virtualxid") && !waited(line), "{line}");
+        assert!(
+            matches!(kind, "transactionid" | "virtualxid") && !waited(line),
+            "{line}"
+        );
     }
     say(&format!("{} of {} locks matter", found.len(), by_server.len()));
 
@@ -326,26 +372,51 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
         latch(&["-d", "1", "--postgres", &directory, &waiter.to_string()]),
     ] {
         let all = requests(&report);
-        assert!(all.iter().all(|(_, request)| request["pid"] == waiter), "{all:#?}");
-        assert!(all.iter().any(|(_, request)| request["granted"] == false), "{all:#?}");
+        assert!(
+            all.iter().all(|(_, request)| request["pid"] == waiter),
+            "{all:#?}"
+        );
+        assert!(
+            all.iter().any(|(_, request)| request["granted"] == false),
+            "{all:#?}"
+        );
     }
     let holder = scene.holders["row"].pid();
     let all = requests(&of(&["--session", &holder.to_string()]));
-    assert!(!all.is_empty() && all.iter().all(|(_, request)| request["granted"] == true), "{all:#?}");
+    assert!(
+        !all.is_empty() && all.iter().all(|(_, request)| request["granted"] == true),
+        "{all:#?}"
+    );
     let of_wait = requests(&of(&["--wait", "Lock:relation"]));
-    let kinds: Vec<(&Value, &Value)> = of_wait.iter().map(|(lock, of)| (&lock["type"], &of["granted"])).collect();
-    assert!(!kinds.is_empty() && kinds.iter().all(|(kind, granted)| *kind == "relation" && *granted == false));
+    let kinds: Vec<(&Value, &Value)> = of_wait
+        .iter()
+        .map(|(lock, of)| (&lock["type"], &of["granted"]))
+        .collect();
+    assert!(
+        !kinds.is_empty()
+            && kinds
+                .iter()
+                .all(|(kind, granted)| *kind == "relation" && *granted == false)
+    );
 
     // Of one session only that one is recorded; who else has what it wants is named all the same.
     let waiter = scene.waiters["share"];
     let alone = latch(&["-d", "1", "-p", &waiter.to_string()]);
     let strong = scene.holders["strong"].pid();
     let all = requests(&alone);
-    let (_, request) = all.iter().find(|(_, request)| request["pid"] == strong).expect("the holder");
+    let (_, request) = all
+        .iter()
+        .find(|(_, request)| request["pid"] == strong)
+        .expect("the holder");
     assert_eq!(request["recorded"], false);
-    assert!(all.iter().any(|(_, request)| request["pid"] == waiter && request["recorded"] == true));
+    assert!(
+        all.iter()
+            .any(|(_, request)| request["pid"] == waiter && request["recorded"] == true)
+    );
 
-    let text = dbtime(&["latch", "-d", "2", "--top", "30", "--postgres", &directory]).expect_code(0).stdout;
+    let text = dbtime(&["latch", "-d", "2", "--top", "30", "--postgres", &directory])
+        .expect_code(0)
+        .stdout;
     for expected in [
         "Heavyweight locks (pg_locks)",
         "looks at the server's lock table",
@@ -415,7 +486,13 @@ fn the_time_that_a_lock_is_held_and_waited_for_is_that_of_clocks() {
     // Some seventeen times it comes and goes, each time met to within a look of a tenth of a second: by chance 0.2 s.
     let error = 0.5 + (stolen() - before).as_secs_f64();
     assert_close("held, s", exclusive, looked * held / elapsed, 0.0, error);
-    assert_close("waited, s", number(&lock["waited_ns"]) / 1e9, looked * waited / elapsed, 0.0, error);
+    assert_close(
+        "waited, s",
+        number(&lock["waited_ns"]) / 1e9,
+        looked * waited / elapsed,
+        0.0,
+        error,
+    );
     // Nobody had it for longer than it was given to anybody, to a look.
     let longest = number(&lock["longest_held_ns"]) / 1e9;
     assert!(longest < 0.45 + error, "{longest} s: {lock:#}");

@@ -549,7 +549,9 @@ impl Collector {
                     ));
                 }
             }
-            Some(Err(why)) => self.reasons.push(format!("the lock table is not recorded: {why}")),
+            Some(Err(why)) => self
+                .reasons
+                .push(format!("the lock table is not recorded: {why}")),
             None => self.locks = None,
         }
     }

@@ -419,12 +419,19 @@ mod tests {
     fn what_is_had_shortly_and_nobody_wants_is_not_kept_and_what_is_had_long_is_from_its_begin() {
         let both = vec![request(1, relation(1), true), request(2, relation(2), true)];
         let one = vec![request(2, relation(2), true)];
-        let looks: Vec<_> = (0..16).map(|n| if n < 9 { both.clone() } else { one.clone() }).collect();
+        let looks: Vec<_> = (0..16)
+            .map(|n| if n < 9 { both.clone() } else { one.clone() })
+            .collect();
         let found = rows(Locks::ThatMatter, &looks);
         assert_eq!(of(&found, 1), (0, 0, 0));
         assert_eq!(of(&found, 2), (16, 15, 15));
         assert_eq!(of(&rows(Locks::All, &looks), 1), (9, 8, 8));
-        let looked: i64 = found.counters.iter().filter(|row| row.name == "looks").map(|row| row.value).sum();
+        let looked: i64 = found
+            .counters
+            .iter()
+            .filter(|row| row.name == "looks")
+            .map(|row| row.value)
+            .sum();
         assert_eq!(looked, 16);
     }
 
@@ -435,7 +442,14 @@ mod tests {
         let found = rows(Locks::ThatMatter, &[holds.clone(), holds, wanted]);
         assert_eq!(of(&found, 1), (3, 2, 2));
         assert_eq!(of(&found, 2).0, 1);
-        assert_eq!(found.locks.iter().find(|row| !row.granted).map(|row| row.longest_ns), Some(42));
+        assert_eq!(
+            found
+                .locks
+                .iter()
+                .find(|row| !row.granted)
+                .map(|row| row.longest_ns),
+            Some(42)
+        );
     }
 
     #[test]
@@ -446,7 +460,13 @@ mod tests {
                 ..request(1, relation(1), true)
             }]
         };
-        let looks = [of_transaction(1), of_transaction(1), of_transaction(2), Vec::new(), of_transaction(2)];
+        let looks = [
+            of_transaction(1),
+            of_transaction(1),
+            of_transaction(2),
+            Vec::new(),
+            of_transaction(2),
+        ];
         assert_eq!(of(&rows(Locks::All, &looks), 1), (4, 3, 1));
     }
 
@@ -480,7 +500,10 @@ mod tests {
         named.sort();
         assert_eq!(
             named,
-            [(SessionId::RECORDER, 0, Some(700)), (SessionId::RECORDER, 4711, None)]
+            [
+                (SessionId::RECORDER, 0, Some(700)),
+                (SessionId::RECORDER, 4711, None)
+            ]
         );
     }
 
@@ -502,6 +525,9 @@ mod tests {
         assert!(!watch.is_due(begin + 2 * STANDSTILL_NS + 199_999_999));
         assert!(watch.is_due(begin + 2 * STANDSTILL_NS + 200_000_000));
         watch.finish(&mut rows);
-        assert_eq!(rows.locks.iter().map(|row| (row.ns, row.longest_ns)).max(), Some((0, 0)));
+        assert_eq!(
+            rows.locks.iter().map(|row| (row.ns, row.longest_ns)).max(),
+            Some((0, 0))
+        );
     }
 }

@@ -1169,7 +1169,14 @@ macro_rules! timed {
     )+};
 }
 
-timed!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow, LockRow);
+timed!(
+    ActivityRow,
+    LatencyRow,
+    CounterRow,
+    CauseRow,
+    HeldLockRow,
+    LockRow
+);
 
 impl Table for ActivityRow {
     const NAME: &'static str = "activity";

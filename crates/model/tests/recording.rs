@@ -6,8 +6,8 @@ use std::path::Path;
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,
-    CounterRow, Fidelity, Frame, HeldLockRow, LatencyRow, LockRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow,
-    SessionState, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
+    CounterRow, Fidelity, Frame, HeldLockRow, LatencyRow, LockRow, NO_STACK, PlanStep, Rows, SessionId,
+    SessionRow, SessionState, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 

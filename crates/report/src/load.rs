@@ -10,8 +10,9 @@ use std::path::Path;
 use dbtime_model::output::Directory;
 use dbtime_model::recording::{BytesRead, Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CauseRow, CommentRow, CounterRow, Frame, HeldLockRow, LatencyRow, LockRow, Rows,
-    Session, SessionId, SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table, comment,
+    ActivityRow, BackendType, CauseRow, CommentRow, CounterRow, Frame, HeldLockRow, LatencyRow, LockRow,
+    Rows, Session, SessionId, SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
+    comment,
 };
 
 use crate::known_frame::{KnownFrame, KnownFrames};

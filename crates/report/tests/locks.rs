@@ -100,12 +100,19 @@ fn who_has_a_lock_and_who_waits_for_it_stand_together() {
     let report = asked(Filter::default());
     let names: Vec<String> = report.locks.iter().map(|lock| lock.target.to_string()).collect();
     assert_eq!(names, ["relation 16390 in shop", "advisory 42 in shop"]);
-    assert_eq!((report.looks, report.torn, report.looked_ns), (10, 2, 1_000_000_000));
+    assert_eq!(
+        (report.looks, report.torn, report.looked_ns),
+        (10, 2, 1_000_000_000)
+    );
     let relation = &report.locks[0];
     let ms = u128::from(MS);
     assert_eq!((relation.held_ns, relation.waited_ns), (2_200 * ms, 800 * ms));
     assert_eq!(
-        (relation.longest_held_ns, relation.longest_waited_ns, relation.waiters),
+        (
+            relation.longest_held_ns,
+            relation.longest_waited_ns,
+            relation.waiters
+        ),
         (41_000 * MS, 3_000 * MS, 1)
     );
     // Holders before waiters, the longest first; of the two rows of the first one the sum and the longest.
@@ -130,7 +137,12 @@ fn who_has_a_lock_and_who_waits_for_it_stand_together() {
 fn a_filter_chooses_holders_and_waiters_and_who_is_no_session_is_in_none() {
     let pids = |filter: Filter| -> Vec<Option<u32>> {
         let report = asked(filter);
-        report.locks.iter().flat_map(|lock| &lock.uses).map(|of| of.pid).collect()
+        report
+            .locks
+            .iter()
+            .flat_map(|lock| &lock.uses)
+            .map(|of| of.pid)
+            .collect()
     };
     let of_session = |pid| Filter {
         sessions: vec![pid],
@@ -167,13 +179,20 @@ fn text_and_json_say_what_is_not_known() {
     }
     let said: serde_json::Value = serde_json::from_str(&json::render_latches(&report)).expect("JSON");
     let relation = &said["locks"]["locks"][0];
-    assert_eq!((&relation["type"], &relation["relation"]), (&"relation".into(), &16_390.into()));
+    assert_eq!(
+        (&relation["type"], &relation["relation"]),
+        (&"relation".into(), &16_390.into())
+    );
     assert_eq!(relation["requests"][3]["granted"], false);
     assert_eq!(relation["requests"][0]["session_state"], "idle in transaction");
     // A recording that does not have them.
-    let without = latches(&Source::memory(meta(), Rows::default()), &LatchOptions::default()).expect("nothing is wrong");
+    let without = latches(&Source::memory(meta(), Rows::default()), &LatchOptions::default())
+        .expect("nothing is wrong");
     let said = text::render_latches(&without, 160);
-    assert!(said.contains("The lock table (heavyweight locks, pg_locks) is not in this recording"), "{said}");
+    assert!(
+        said.contains("The lock table (heavyweight locks, pg_locks) is not in this recording"),
+        "{said}"
+    );
     let said: serde_json::Value = serde_json::from_str(&json::render_latches(&without)).expect("JSON");
     assert!(said["locks"].is_null());
 }

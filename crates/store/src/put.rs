@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 
 use dbtime_model::recording::{LARGEST_FILE, Meta, Problem, Recording};
 use dbtime_model::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow,
+    StackRow, StatementRow, SwitchRow,
 };
 use xxhash_rust::xxh3::xxh3_64;
 

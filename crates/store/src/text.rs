@@ -1,8 +1,8 @@
 //! How much text is in a row: files are ended, and rows are encoded, before there is more of it than is read of one.
 
 use dbtime_model::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow,
+    StackRow, StatementRow, SwitchRow,
 };
 
 /// Bytes of the words for what has a fixed number of values, in a row or in a link of a chain.

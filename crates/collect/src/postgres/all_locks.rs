@@ -81,7 +81,11 @@ pub(super) fn look(array: &ProcArray) -> Option<Found> {
             let head = array.address(place) + at as u64;
             let next = address(own(place), at + 8);
             // A process that has never used a list has no links.
-            (next != head && next != 0).then_some(Link { place, head, at: next })
+            (next != head && next != 0).then_some(Link {
+                place,
+                head,
+                at: next,
+            })
         })
     });
     let firsts = follow(array, links.collect(), begin, &mut found);
@@ -503,7 +507,11 @@ mod tests {
     #[test]
     fn for_how_long_is_waited_the_server_says_unless_it_cannot_be() {
         let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
-        for (since_us, expected) in [(now_us - 5_000_000, Some(5)), (now_us + 60_000_000, None), (0, None)] {
+        for (since_us, expected) in [
+            (now_us - 5_000_000, Some(5)),
+            (now_us + 60_000_000, None),
+            (0, None),
+        ] {
             let mut memory = Memory::of(&[5]);
             let place = (STEP + WAIT) / 8 + 3;
             memory.processes[place] = match since_us {
@@ -545,7 +553,9 @@ mod tests {
     fn memory_that_is_hostile_names_nobody_for_whom_nothing_points_back() {
         let others = |found: &Found| {
             let all = said(found);
-            all.iter().filter(|(whose, ..)| *whose != Whose::Process(1000)).count()
+            all.iter()
+                .filter(|(whose, ..)| *whose != Whose::Process(1000))
+                .count()
         };
         for wrong in [0, 1, 8, 64, u64::MAX, u64::MAX - 7, 1 << 40] {
             // The lock, and the process.
@@ -553,7 +563,11 @@ mod tests {
                 let mut memory = Memory::of(&[5]);
                 memory.requests[0][field] = wrong;
                 let found = memory.look();
-                assert_eq!((said(&found).len(), others(&found)), (2, 2), "{field}: {wrong:#x}");
+                assert_eq!(
+                    (said(&found).len(), others(&found)),
+                    (2, 2),
+                    "{field}: {wrong:#x}"
+                );
                 assert!(found.torn > 0);
             }
             // A link that leads elsewhere.

@@ -123,12 +123,24 @@ mod tests {
     fn fields_mean_what_pg_locks_shows_of_them() {
         let tuple = target(&tag(4)).unwrap();
         assert_eq!(
-            (tuple.kind, tuple.database, tuple.relation, tuple.page, tuple.tuple),
+            (
+                tuple.kind,
+                tuple.database,
+                tuple.relation,
+                tuple.page,
+                tuple.tuple
+            ),
             ("tuple", Some(1), Some(2), Some(3), Some(4))
         );
         let advisory = target(&tag(10)).unwrap();
         assert_eq!(
-            (advisory.kind, advisory.database, advisory.classid, advisory.objid, advisory.objsubid),
+            (
+                advisory.kind,
+                advisory.database,
+                advisory.classid,
+                advisory.objid,
+                advisory.objsubid
+            ),
             ("advisory", Some(1), Some(2), Some(3), Some(4))
         );
         assert_eq!(target(&tag(6)), Some(virtualxid(1, 2)));

@@ -190,7 +190,14 @@ impl ProcArray {
     /// Where the two parts of its virtual transaction are.
     pub(super) fn virtualxid(&self) -> (usize, usize) {
         let number = self.pid + 8;
-        (number, if self.vxid_together { number + 4 } else { self.pid - 4 })
+        (
+            number,
+            if self.vxid_together {
+                number + 4
+            } else {
+                self.pid - 4
+            },
+        )
     }
 
     /// Where the id of its database is.
@@ -236,7 +243,8 @@ impl ProcArray {
     fn of_process(&self, own: u64, pid: u32) -> Option<Vec<u8>> {
         let record = memory::read_u64(pid, own).ok()?;
         let behind = record.checked_sub(self.first)?;
-        let is_one = behind.is_multiple_of(self.step as u64) && behind / (self.step as u64) < self.len() as u64;
+        let is_one =
+            behind.is_multiple_of(self.step as u64) && behind / (self.step as u64) < self.len() as u64;
         let mut bytes = vec![0; self.step];
         let read = is_one.then(|| memory::read(pid, &mut [(record, &mut bytes)]))?;
         read.ok().map(|()| bytes)

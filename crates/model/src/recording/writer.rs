@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::{META_FILE, Merged, Meta, RecordingError, compaction, segment, segment_name};
 use crate::output::{Directory, Lock, Place};
 use crate::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, Rows, SessionRow, SpanRow,
-    StackRow, StatementRow, SwitchRow, Table,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, Rows, SessionRow,
+    SpanRow, StackRow, StatementRow, SwitchRow, Table,
 };
 
 /// Every table. Each has a folder, written to or not.

@@ -158,7 +158,9 @@ pub(crate) fn locks(
             scanned.meet_lock(row, filter, session);
         }
         let is_chosen = filter.takes_time(row.time)
-            && of_session.map_or(filter.takes_all_sessions(), |session| filter.takes_session(session))
+            && of_session.map_or(filter.takes_all_sessions(), |session| {
+                filter.takes_session(session)
+            })
             && filter.takes_statement(row.statement)
             && takes_wait(filter, row);
         if !is_chosen {
@@ -275,7 +277,13 @@ fn lock(target: LockTarget, uses: BTreeMap<Key, Sum>, dimensions: &mut Dimension
         });
     }
     lock.waiters = waiters.len();
-    lock.uses
-        .sort_by_key(|of| (Reverse(of.granted), Reverse(of.ns), Reverse(of.longest_ns), of.pid));
+    lock.uses.sort_by_key(|of| {
+        (
+            Reverse(of.granted),
+            Reverse(of.ns),
+            Reverse(of.longest_ns),
+            of.pid,
+        )
+    });
     lock
 }

@@ -137,9 +137,13 @@ mod tests {
         };
         assert_eq!(advisory(1), "advisory -2 in database 5");
         assert_eq!(advisory(2), "advisory (-1, -2) in database 5");
-        assert_eq!(of("transactionid", |target| target.transactionid = Some(741)), "transactionid 741");
         assert_eq!(
-            of("virtualxid", |target| target.virtualxid = Some("3/17".to_string())),
+            of("transactionid", |target| target.transactionid = Some(741)),
+            "transactionid 741"
+        );
+        assert_eq!(
+            of("virtualxid", |target| target.virtualxid =
+                Some("3/17".to_string())),
             "virtualxid 3/17"
         );
         assert_eq!(

@@ -18,7 +18,9 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
         left_out(report),
     ));
     if !(filter.waits.is_empty() && filter.states.is_empty()) {
-        page.paragraph("Of those who have a lock neither wait event nor state is recorded with it: they are left out.");
+        page.paragraph(
+            "Of those who have a lock neither wait event nor state is recorded with it: they are left out.",
+        );
     }
     if report.locks.is_empty() {
         page.paragraph("No look found a lock that was waited for, or held for a second or longer.");
@@ -26,7 +28,14 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
     }
     let mut table = Table::new(
         &["lock"],
-        &["held s", "at a time", "longest held s", "waited s", "longest waited s", "waiters"],
+        &[
+            "held s",
+            "at a time",
+            "longest held s",
+            "waited s",
+            "longest waited s",
+            "waiters",
+        ],
     );
     for lock in report.locks.iter().take(top) {
         table.row(vec![
@@ -49,7 +58,9 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
             seconds(rest.iter().map(|lock| lock.waited_ns).sum()),
         ));
     }
-    page.paragraph("at a time: how many sessions held it, in whatever mode, on average; 1 = one session, all the time.");
+    page.paragraph(
+        "at a time: how many sessions held it, in whatever mode, on average; 1 = one session, all the time.",
+    );
     for lock in report.locks.iter().take(top) {
         uses(lock, top, page);
     }
@@ -106,7 +117,12 @@ fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
     }
     page.table(&table);
     if let Some(rest) = lock.uses.get(top..).filter(|rest| !rest.is_empty()) {
-        let of = |granted: bool| rest.iter().filter(move |of| of.granted == granted).map(|of| of.ns).sum();
+        let of = |granted: bool| {
+            rest.iter()
+                .filter(move |of| of.granted == granted)
+                .map(|of| of.ns)
+                .sum()
+        };
         page.line(&format!(
             "{}: held {} s, waited {} s",
             counted(rest.len(), "more row"),
