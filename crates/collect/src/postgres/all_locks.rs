@@ -531,7 +531,8 @@ mod tests {
         memory.processes[FAST.bits / 8] = 0b011 << 6;
         memory.processes[FAST.relations / 8 + 1] = 16390;
         memory.processes[FAST.virtualxid / 8] = 1 | 9 << 32;
-        memory.processes[PID / 8 + 1] = 4 | 5 << 32;
+        memory.processes[PID / 8 + 1] = 4 << 32;
+        memory.processes[PID / 8 + 2] = 5;
         let found = memory.look();
         let fast: Vec<_> = found
             .requests

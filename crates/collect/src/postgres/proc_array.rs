@@ -189,20 +189,15 @@ impl ProcArray {
 
     /// Where the two parts of its virtual transaction are.
     pub(super) fn virtualxid(&self) -> (usize, usize) {
-        let number = self.pid + 8;
-        (
-            number,
-            if self.vxid_together {
-                number + 4
-            } else {
-                self.pid - 4
-            },
-        )
+        match self.vxid_together {
+            true => (self.pid + 8, self.pid + 12),
+            false => (self.pid + 12, self.pid - 4),
+        }
     }
 
     /// Where the id of its database is.
     pub(super) fn database(&self) -> usize {
-        self.pid + if self.vxid_together { 16 } else { 12 }
+        self.pid + 16
     }
 
     /// A list that has nothing in it begins and ends at itself.
