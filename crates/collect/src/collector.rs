@@ -13,7 +13,9 @@ use dbtime_model::{BackendType, CounterRow, Rows, SessionId, Windows, counter};
 
 use crate::accounting::{Pool, Totals};
 use crate::alike::Alike;
-use crate::bpf::{Event, OracleProbes, Programs, Ring, Sampler, SamplerKind, StackEnd, Tier, Wanted};
+use crate::bpf::{
+    Event, OracleProbes, Programs, Ring, Sampler, SamplerKind, StackEnd, Tier, Wanted, thread_cpu_ns,
+};
 use crate::causes::{self, Causes};
 use crate::clock::{Clock, monotonic_ns};
 use crate::comments::{Comments, Ends};
@@ -565,8 +567,9 @@ impl Collector {
             locks.finish(&mut self.rows);
             return;
         }
+        let before = thread_cpu_ns();
         let look = self.database.look_at_locks();
-        let period = (now, monotonic_ns());
+        let period = (now, thread_cpu_ns().saturating_sub(before));
         let Some(Ok(look)) = look else {
             locks.take_failure(period, self.clock, &mut self.rows);
             return;

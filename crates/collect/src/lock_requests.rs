@@ -162,18 +162,18 @@ impl LockWatch {
         self.looks > 0
     }
 
-    /// A look that began at the first of these moments (CLOCK_MONOTONIC) and ended at the second could not read the table.
-    pub(crate) fn take_failure(&mut self, (begun, ended): (u64, u64), clock: Clock, rows: &mut Rows) {
-        self.wait_for_next(begun, ended);
+    /// A look at this moment (CLOCK_MONOTONIC) that took so much CPU, nanoseconds, could not read the table.
+    pub(crate) fn take_failure(&mut self, (begun, cpu_ns): (u64, u64), clock: Clock, rows: &mut Rows) {
+        self.wait_for_next(begun, cpu_ns);
         self.due_ns = self.due_ns.max(begun + AFTER_FAILURE_NS);
         count(rows, clock.second_us(begun), lock_looks::NOT_READ, 1);
     }
 
-    /// What a look found that began at the first of these moments and ended at the second. `session`: of a pid on this host. Gives the
-    /// statements in which those were whose locks matter.
+    /// What a look at this moment found that took so much CPU. `session`: of a pid on this host. Gives the statements in which those were
+    /// whose locks matter.
     pub(crate) fn take(
         &mut self,
-        (begun, ended): (u64, u64),
+        (begun, cpu_ns): (u64, u64),
         look: &LockLook,
         clock: Clock,
         session: impl Fn(u32) -> Option<SessionId>,
@@ -252,7 +252,7 @@ impl LockWatch {
         ] {
             count(rows, time, name, value);
         }
-        self.wait_for_next(begun, ended);
+        self.wait_for_next(begun, cpu_ns);
         executing.sort_unstable();
         executing.dedup();
         executing
@@ -268,9 +268,8 @@ impl LockWatch {
         self.looked_ns = 0;
     }
 
-    fn wait_for_next(&mut self, begun: u64, ended: u64) {
-        let took = ended.saturating_sub(begun);
-        self.due_ns = begun + EVERY_NS.max(took.saturating_mul(PART));
+    fn wait_for_next(&mut self, begun: u64, cpu_ns: u64) {
+        self.due_ns = begun + EVERY_NS.max(cpu_ns.saturating_mul(PART));
     }
 }
 
@@ -397,7 +396,7 @@ mod tests {
                 ..LockLook::default()
             };
             let session = |pid| (pid < 100).then_some(SessionId(u64::from(pid)));
-            watch.take((moment, moment), &look, clock, session, &mut rows);
+            watch.take((moment, 0), &look, clock, session, &mut rows);
         }
         watch.finish(&mut rows);
         rows
@@ -519,7 +518,7 @@ mod tests {
         let begin = crate::clock::monotonic_ns();
         for (moment, took) in [(begin, 1_000), (begin + 2 * STANDSTILL_NS, 1_000_000)] {
             assert!(watch.is_due(moment));
-            watch.take((moment, moment + took), &look, clock, |_| None, &mut rows);
+            watch.take((moment, took), &look, clock, |_| None, &mut rows);
             assert!(!watch.is_due(moment + EVERY_NS - 1));
         }
         assert!(!watch.is_due(begin + 2 * STANDSTILL_NS + 199_999_999));

@@ -27,7 +27,7 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
         return;
     }
     let mut table = Table::new(
-        &["lock"],
+        &["lock", "held longest by"],
         &[
             "held s",
             "at a time",
@@ -40,6 +40,7 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
     for lock in report.locks.iter().take(top) {
         table.row(vec![
             lock.target.to_string(),
+            by_whom(lock),
             seconds(lock.held_ns),
             format!("{:.2}", lock.held_ns as f64 / report.looked_ns.max(1) as f64),
             at_least(lock),
@@ -61,7 +62,8 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
     page.paragraph(
         "at a time: how many sessions held it, in whatever mode, on average; 1 = one session, all the time.",
     );
-    for lock in report.locks.iter().take(top) {
+    let waited = report.locks.iter().filter(|lock| lock.waiters > 0);
+    for lock in waited.take(top) {
         uses(lock, top, page);
     }
 }
@@ -85,6 +87,16 @@ fn left_out(report: &LockReport) -> String {
         ));
     }
     said
+}
+
+/// Who had it for longest, and how.
+fn by_whom(lock: &HeavyLock) -> String {
+    let holders = lock.uses.iter().filter(|of| of.granted);
+    let Some(of) = holders.max_by_key(|of| of.longest_ns) else {
+        return String::new();
+    };
+    let noted = if of.fast_path { " (fast path)" } else { "" };
+    format!("{}: {}{noted}", session(of), of.mode)
 }
 
 fn at_least(lock: &HeavyLock) -> String {
@@ -132,8 +144,19 @@ fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
     }
 }
 
+/// Whose it is, and its statement.
 fn who(of: &LockUse) -> String {
-    let who = match (of.prepared, of.pid) {
+    let session = session(of);
+    let session = match of.session_state {
+        SessionState::None | SessionState::Active => session,
+        _ if of.statement == 0 => session,
+        _ => format!("{session}, last"),
+    };
+    of_statement(session, of.statement, of.text.as_deref())
+}
+
+fn session(of: &LockUse) -> String {
+    let session = match (of.prepared, of.pid) {
         (Some(transaction), _) => {
             return format!("prepared transaction {transaction} (no process has it: pg_prepared_xacts)");
         }
@@ -142,13 +165,7 @@ fn who(of: &LockUse) -> String {
         (None, None) => of.backend_type.clone(),
     };
     match of.session_state {
-        SessionState::None | SessionState::Active => of_statement(who, of.statement, of.text.as_deref()),
-        state => {
-            let who = match of.statement {
-                0 => format!("{who}, {state}"),
-                _ => format!("{who}, {state}, last"),
-            };
-            of_statement(who, of.statement, of.text.as_deref())
-        }
+        SessionState::None | SessionState::Active => session,
+        state => format!("{session}, {state}"),
     }
 }
