@@ -24,6 +24,7 @@ mod exploding_stacks;
 mod fingerprints;
 mod first_minute;
 mod hanging;
+mod heavy_locks;
 mod hostile_files;
 mod in_step;
 mod io_workers;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use dbtime::throwaway::Options;
 use dbtime_model::recording::Recording;
 use dbtime_model::{
-    ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, Rows, SessionRow, StackRow, StatementRow,
-    Table,
+    ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, LockRow, Rows, SessionRow, StackRow,
+    StatementRow, Table,
 };
 use dbtime_tests::{Recorder, Session, assert_close, dbtime, distribution, needs_recording, number, pgbench};
 use serde_json::Value;
@@ -34,6 +34,7 @@ fn all_rows(recording: &Recording) -> Rows {
         statements: rows::<StatementRow>(recording),
         causes: rows::<CauseRow>(recording),
         held_locks: rows::<HeldLockRow>(recording),
+        locks: rows::<LockRow>(recording),
         ..Rows::default()
     }
 }

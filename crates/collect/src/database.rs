@@ -10,6 +10,7 @@ use crate::CollectError;
 use crate::bpf::dbt_wait_mark;
 use crate::clock::Clock;
 use crate::held_locks::{LockName, RawLock};
+use crate::lock_requests::LockLook;
 use crate::postgres::statistics::ServerStatistics;
 use crate::postgres::{Connect, LockFunctions};
 use crate::session::Role;
@@ -300,6 +301,16 @@ pub(crate) trait Database {
     /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.
     fn blockers(&self, _waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {
         Vec::new()
+    }
+
+    /// All that is in the lock table now, or why it cannot be seen. None: it has none.
+    fn look_at_locks(&self) -> Option<Result<LockLook, &'static str>> {
+        None
+    }
+
+    /// Why locks that are noted with the session, and not in the table, are not seen; none: they are, or nobody has looked yet.
+    fn without_fast_path(&self) -> Option<&'static str> {
+        None
     }
 
     /// Who has the log that a session sends; none for one that sends none.

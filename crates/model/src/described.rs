@@ -67,6 +67,7 @@ impl Rows {
         named
             .sessions
             .extend(self.held_locks.iter().map(|row| row.session));
+        named.sessions.extend(self.locks.iter().map(|row| row.session));
         named.sessions.extend(links().map(|link| link.session));
         named.sessions.remove(&SessionId::RECORDER);
         named
@@ -84,6 +85,9 @@ impl Rows {
         named
             .statements
             .extend(self.held_locks.iter().map(|row| row.statement));
+        named
+            .statements
+            .extend(self.locks.iter().map(|row| row.statement));
         named.statements.extend(links().map(|link| link.statement));
         named.statements.remove(&0);
         let comments = self.activity.iter().map(|row| row.comment);

@@ -29,7 +29,7 @@ pub use lock_use::{LockUse, LockUses};
 pub use resolution::{OneWindow, Windows};
 pub use rows::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,
-    CounterRow, Fidelity, HeldLockRow, LatencyRow, PlanStep, Rows, SessionRow, SpanRow, StackRow,
+    CounterRow, Fidelity, HeldLockRow, LatencyRow, LockRow, PlanStep, Rows, SessionRow, SpanRow, StackRow,
     StatementRow, SwitchRow, Table, Timed, comment, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::{ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, Rows, SessionId, Timed};
+use crate::{ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, LockRow, Rows, SessionId, Timed};
 
 const SECOND_US: i64 = 1_000_000;
 /// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
@@ -22,6 +22,7 @@ pub struct Windows {
     latency: Sums<LatencyRow>,
     causes: Sums<CauseRow>,
     held_locks: Sums<HeldLockRow>,
+    locks: Sums<LockRow>,
 }
 
 impl Windows {
@@ -40,6 +41,7 @@ impl Windows {
             latency: Sums::default(),
             causes: Sums::default(),
             held_locks: Sums::default(),
+            locks: Sums::default(),
         }
     }
 
@@ -54,6 +56,7 @@ impl Windows {
         rows.latency = self.latency.take(rows.latency, length_us, begin_us);
         rows.causes = self.causes.take(rows.causes, length_us, begin_us);
         rows.held_locks = self.held_locks.take(rows.held_locks, length_us, begin_us);
+        rows.locks = self.locks.take(rows.locks, length_us, begin_us);
         let over = |time: i64| time + length_us + STRAGGLERS_US <= now_us;
         self.hand_on(over, &mut rows);
         rows
@@ -72,6 +75,7 @@ impl Windows {
         rows.latency.append(&mut self.latency.hand_on(&is_over));
         rows.causes.append(&mut self.causes.hand_on(&is_over));
         rows.held_locks.append(&mut self.held_locks.hand_on(&is_over));
+        rows.locks.append(&mut self.locks.hand_on(&is_over));
     }
 }
 
@@ -82,11 +86,12 @@ pub struct OneWindow {
     counters: Sums<CounterRow>,
     latency: Sums<LatencyRow>,
     held_locks: Sums<HeldLockRow>,
+    locks: Sums<LockRow>,
 }
 
 impl OneWindow {
-    /// Adds rows of those tables that are summed here (`activity`, `counters`, `latency`, `held_locks`); their times are left alone,
-    /// so rows of different seconds are to be brought to one before. Beyond `most` sums no further one is begun: the rows for which one
+    /// Adds rows of those tables that are summed here (`activity`, `counters`, `latency`, `held_locks`, `locks`); their times are left
+    /// alone, so rows of different seconds are to be brought to one before. Beyond `most` sums no further one is begun: the rows for which one
     /// would have been are given back.
     pub fn add(&mut self, rows: Rows, most: usize) -> Rows {
         let mut room = most.saturating_sub(self.len());
@@ -95,6 +100,7 @@ impl OneWindow {
             counters: self.counters.add(rows.counters, &mut room),
             latency: self.latency.add(rows.latency, &mut room),
             held_locks: self.held_locks.add(rows.held_locks, &mut room),
+            locks: self.locks.add(rows.locks, &mut room),
             ..Rows::default()
         }
     }
@@ -105,6 +111,7 @@ impl OneWindow {
             + self.counters.rows.len()
             + self.latency.rows.len()
             + self.held_locks.rows.len()
+            + self.locks.rows.len()
     }
 
     /// True when there is none.
@@ -118,7 +125,12 @@ impl OneWindow {
         let counters = self.counters.rows.iter().map(Timed::session);
         let latency = self.latency.rows.iter().map(Timed::session);
         let held_locks = self.held_locks.rows.iter().map(Timed::session);
-        activity.chain(counters).chain(latency).chain(held_locks)
+        let locks = self.locks.rows.iter().map(Timed::session);
+        activity
+            .chain(counters)
+            .chain(latency)
+            .chain(held_locks)
+            .chain(locks)
     }
 
     /// What they sum to.
@@ -128,6 +140,7 @@ impl OneWindow {
             counters: self.counters.rows,
             latency: self.latency.rows,
             held_locks: self.held_locks.rows,
+            locks: self.locks.rows,
             ..Rows::default()
         }
     }
@@ -236,6 +249,26 @@ impl Summable for HeldLockRow {
         self.ns = self.ns.saturating_add(other.ns);
         self.samples = self.samples.saturating_add(other.samples);
         self.gets = self.gets.saturating_add(other.gets);
+    }
+}
+
+impl Summable for LockRow {
+    /// As they come.
+    fn order(&self) -> impl Ord {}
+
+    fn key(&self) -> LockRow {
+        LockRow {
+            ns: 0,
+            looks: 0,
+            longest_ns: 0,
+            ..self.clone()
+        }
+    }
+
+    fn add(&mut self, other: &LockRow) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.looks = self.looks.saturating_add(other.looks);
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 }
 

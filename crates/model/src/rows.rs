@@ -263,6 +263,57 @@ pub struct HeldLockRow {
     pub gets: u64,
 }
 
+/// In this second this session had, or waited for, a lock of the server's lock table (PostgreSQL: a row of `pg_locks`, whose columns these
+/// are) for `ns`. Found by looks at that table, some a second; see [`LockRow::looks`]. Since 1.13.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LockRow {
+    /// Start of the second, microseconds since the Unix epoch.
+    pub time: i64,
+    /// Who. [`SessionId::RECORDER`]: no session that is recorded, see [`LockRow::prepared`] and [`LockRow::pid`].
+    pub session: SessionId,
+    /// The pid of a process that is not recorded; 0 = it is recorded, or there is none.
+    pub pid: u32,
+    /// Of a transaction that was prepared for two-phase commit, its id: no process has the lock. None: a process has it.
+    pub prepared: Option<u32>,
+    /// The statement that it executed, or the last one where [`LockRow::session_state`] says that it executed none. 0 = not known.
+    pub statement: u64,
+    /// What the database says of the session as a whole.
+    pub session_state: SessionState,
+    /// What is locked, as the database calls it (PostgreSQL: `pg_locks.locktype`).
+    pub kind: String,
+    /// Database, 0 = of no database in particular.
+    pub database: Option<u32>,
+    /// Relation.
+    pub relation: Option<u32>,
+    /// Page of it.
+    pub page: Option<u32>,
+    /// Row on the page.
+    pub tuple: Option<u32>,
+    /// Virtual transaction, as PostgreSQL writes it; empty = it is none.
+    pub virtualxid: String,
+    /// Transaction.
+    pub transactionid: Option<u32>,
+    /// Catalogue of an object; of an advisory lock the upper half of its key.
+    pub classid: Option<u32>,
+    /// Object; of an advisory lock the lower half of its key.
+    pub objid: Option<u32>,
+    /// Part of the object; of an advisory lock 1 = one key, 2 = two.
+    pub objsubid: Option<u32>,
+    /// The mode that it had or wanted, as the database calls it.
+    pub mode: String,
+    /// It had the lock; else it waited for it.
+    pub granted: bool,
+    /// The lock was noted with the session and not in the table that all share, where nobody can wait for it.
+    pub fast_path: bool,
+    /// Nanoseconds: each look at which it was so stands for the time since the look before.
+    pub ns: u64,
+    /// Looks.
+    pub looks: u64,
+    /// Of a lock that was had, for how long it had been seen without a break at the last of these looks, nanoseconds: from the first look
+    /// of the recorder that found it, so at least as long as this. Of one that was waited for, since when the server says that it waits.
+    pub longest_ns: u64,
+}
+
 /// What somebody was doing who was waited for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CauseLink {
@@ -479,6 +530,23 @@ pub mod counter {
         pub const WAIT_US: &str = "wait_us:";
         /// Waits for an event.
         pub const WAITS: &str = "waits:";
+    }
+
+    /// Source of what the rows of [`crate::LockRow`] rest on; its names are in [`lock_looks`].
+    pub const LOCK_LOOKS: &str = "lock table";
+
+    /// Of no session: how the server's lock table was looked at. Since 1.13.
+    pub mod lock_looks {
+        /// Looks.
+        pub const LOOKS: &str = "looks";
+        /// Time that they stand for, nanoseconds: each for that since the look before, where that is no standstill.
+        pub const NS: &str = "looked_ns";
+        /// Locks that were dropped because the server changed them while they were read.
+        pub const TORN: &str = "torn";
+        /// Looks that could not read the table.
+        pub const NOT_READ: &str = "not_read";
+        /// Locks for which there was no room: more than are read of a look, or kept.
+        pub const WITHOUT_ROOM: &str = "without_room";
     }
 
     /// Source of what samples of held locks rest on (imported: V$LATCHHOLDER); its names are in [`latch_samples`].
@@ -945,6 +1013,8 @@ pub struct Rows {
     pub causes: Vec<CauseRow>,
     /// See [`HeldLockRow`].
     pub held_locks: Vec<HeldLockRow>,
+    /// See [`LockRow`].
+    pub locks: Vec<LockRow>,
     /// See [`CommentRow`].
     pub comments: Vec<CommentRow>,
 }
@@ -962,6 +1032,7 @@ impl Rows {
             + self.switches.len()
             + self.causes.len()
             + self.held_locks.len()
+            + self.locks.len()
             + self.comments.len()
     }
 
@@ -984,6 +1055,7 @@ impl Rows {
             + 2 * self.causes.len()
             + 2 * links
             + 3 * self.held_locks.len()
+            + 3 * self.locks.len()
             + 6 * self.comments.len();
         let frames: usize = self.stacks.iter().map(|row| row.frames.len()).sum();
         size_of_val(&*self.activity)
@@ -996,6 +1068,7 @@ impl Rows {
             + size_of_val(&*self.switches)
             + size_of_val(&*self.causes)
             + size_of_val(&*self.held_locks)
+            + size_of_val(&*self.locks)
             + size_of_val(&*self.comments)
             + links * size_of::<CauseLink>()
             + frames * size_of::<Frame>()
@@ -1016,6 +1089,7 @@ impl Rows {
             self.switches.len(),
             self.causes.len(),
             self.held_locks.len(),
+            self.locks.len(),
             self.comments.len(),
         ];
         lengths.into_iter().max().unwrap_or(0)
@@ -1045,6 +1119,7 @@ impl Rows {
         self.switches.append(&mut other.switches);
         self.causes.append(&mut other.causes);
         self.held_locks.append(&mut other.held_locks);
+        self.locks.append(&mut other.locks);
         self.comments.append(&mut other.comments);
     }
 
@@ -1094,7 +1169,14 @@ macro_rules! timed {
     )+};
 }
 
-timed!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow);
+timed!(
+    ActivityRow,
+    LatencyRow,
+    CounterRow,
+    CauseRow,
+    HeldLockRow,
+    LockRow
+);
 
 impl Table for ActivityRow {
     const NAME: &'static str = "activity";
@@ -1128,6 +1210,15 @@ impl Table for CauseRow {
 
 impl Table for HeldLockRow {
     const NAME: &'static str = "held_locks";
+    const MOMENTS: &'static [&'static str] = &["time"];
+
+    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
+        self.session = other(self.session);
+    }
+}
+
+impl Table for LockRow {
+    const NAME: &'static str = "locks";
     const MOMENTS: &'static [&'static str] = &["time"];
 
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {

@@ -39,6 +39,7 @@ impl Rows {
             counters: take_later(&mut self.counters, second),
             causes: take_later(&mut self.causes, second),
             held_locks: take_later(&mut self.held_locks, second),
+            locks: take_later(&mut self.locks, second),
             ..Rows::default()
         }
     }
@@ -54,6 +55,7 @@ impl Rows {
             last(&self.counters),
             last(&self.causes),
             last(&self.held_locks),
+            last(&self.locks),
         ];
         of_tables.into_iter().flatten().max()
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,
-    CounterRow, Fidelity, Frame, HeldLockRow, LatencyRow, NO_STACK, PlanStep, Rows, SessionId, SessionRow,
-    SessionState, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
+    CounterRow, Fidelity, Frame, HeldLockRow, LatencyRow, LockRow, NO_STACK, PlanStep, Rows, SessionId,
+    SessionRow, SessionState, SpanRow, StackId, StackRow, State, StatementRow, SwitchRow, stack_id,
 };
 use proptest::prelude::*;
 
@@ -211,6 +211,30 @@ prop_compose! {
                 samples: 15,
                 gets: 16,
             }).collect(),
+            locks: texts.iter().map(|text| LockRow {
+                time: 5,
+                session: SessionId(3),
+                pid: 4,
+                prepared: (text.len() % 2 == 0).then_some(5),
+                statement: 8,
+                session_state: SessionState::IdleInTransaction,
+                kind: text.clone(),
+                database: (text.len() % 3 == 0).then_some(u32::MAX),
+                relation: (text.len() % 3 == 1).then_some(6),
+                page: (text.len() % 3 == 2).then_some(7),
+                tuple: (text.len() % 5 == 0).then_some(8),
+                virtualxid: text.clone(),
+                transactionid: (text.len() % 5 == 1).then_some(9),
+                classid: (text.len() % 5 == 2).then_some(10),
+                objid: (text.len() % 5 == 3).then_some(11),
+                objsubid: (text.len() % 5 == 4).then_some(12),
+                mode: text.clone(),
+                granted: text.len() % 2 == 1,
+                fast_path: text.len() % 3 == 1,
+                ns: 14,
+                looks: 15,
+                longest_ns: 16,
+            }).collect(),
             comments: texts.iter().map(|text| CommentRow {
                 id: text.len() as u64,
                 trace_id: text.clone(),
@@ -237,6 +261,7 @@ fn read_all(recording: &Recording) -> Rows {
     problems.extend(recording.read(|batch| rows.switches.extend(batch)));
     problems.extend(recording.read(|batch| rows.causes.extend(batch)));
     problems.extend(recording.read(|batch| rows.held_locks.extend(batch)));
+    problems.extend(recording.read(|batch| rows.locks.extend(batch)));
     problems.extend(recording.read(|batch| rows.comments.extend(batch)));
     assert!(problems.is_empty(), "{problems:?}");
     rows
@@ -263,6 +288,7 @@ proptest! {
             all.switches.extend(rows.switches);
             all.causes.extend(rows.causes);
             all.held_locks.extend(rows.held_locks);
+            all.locks.extend(rows.locks);
             all.comments.extend(rows.comments);
         }
         writer.finish().unwrap();

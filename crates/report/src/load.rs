@@ -10,9 +10,9 @@ use std::path::Path;
 use dbtime_model::output::Directory;
 use dbtime_model::recording::{BytesRead, Meta, Problem, Recording, RecordingError};
 use dbtime_model::{
-    ActivityRow, BackendType, CauseRow, CommentRow, CounterRow, Frame, HeldLockRow, LatencyRow, PLPGSQL,
-    Rows, Session, SessionId, SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow, Table,
-    comment,
+    ActivityRow, BackendType, CauseRow, CommentRow, CounterRow, Frame, HeldLockRow, LatencyRow, LockRow,
+    PLPGSQL, Rows, Session, SessionId, SessionRow, SpanRow, StackId, StackRow, StatementRow, SwitchRow,
+    Table, comment,
 };
 
 use crate::known_frame::{KnownFrame, KnownFrames};
@@ -141,6 +141,11 @@ impl Source {
     /// Hands on every row of `held_locks`; returns what could not be read.
     pub fn held_locks(&self, mut take: impl FnMut(&HeldLockRow)) -> Vec<Problem> {
         self.read(|rows| &rows.held_locks, &mut take)
+    }
+
+    /// Hands on every row of `locks`; returns what could not be read.
+    pub fn locks(&self, mut take: impl FnMut(&LockRow)) -> Vec<Problem> {
+        self.read(|rows| &rows.locks, &mut take)
     }
 
     /// Hands on every row of `switches`; returns what could not be read.

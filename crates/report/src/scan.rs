@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::recording::{Meta, Problem, Unit};
-use dbtime_model::{ActivityRow, Fidelity, HeldLockRow, Session, State, Wait, WaitKind};
+use dbtime_model::{ActivityRow, Fidelity, HeldLockRow, LockRow, Session, State, Wait, WaitKind};
 
 use crate::causes::Cause;
 use crate::dive::has_kernel_trace;
@@ -13,6 +13,7 @@ use crate::filter::{Filter, SECOND_US};
 use crate::group::query_id;
 use crate::ledger::Section;
 use crate::load::{Comment, Described, Dimensions, Routine, Source};
+use crate::locks;
 use crate::report::ReportError;
 
 /// A row and what is known about it.
@@ -78,6 +79,22 @@ impl Scan {
             let wait = Wait::event(&row.wait_class, &row.wait_event, false);
             self.met
                 .add(filter, [&wait, &wait], row.state, (row.statement, row.ns));
+        }
+    }
+
+    /// There is a lock of the lock table by these names, too: who has it may have been idle all the time.
+    pub(crate) fn meet_lock(&mut self, row: &LockRow, filter: &Filter, session: &Session) {
+        if !filter.takes_time(row.time) || !filter.takes_session(session) {
+            return;
+        }
+        match row.granted {
+            true if filter.statements.is_empty() => {}
+            true => *self.met.statements.entry(row.statement).or_default() += u128::from(row.ns),
+            false => {
+                let wait = locks::wait_of(row);
+                self.met
+                    .add(filter, [&wait, &wait], State::Sleep, (row.statement, row.ns));
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod hand_made;
 mod io;
 mod latches;
 mod latency;
+mod locks;
 mod presentation;
 mod routines;
 mod sched;

@@ -59,6 +59,7 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
     all.database.target = format!("{} recordings", metas.len());
     all.database.statement_ids = alike(metas, |meta| &meta.database.statement_ids);
     all.database.held_locks = metas.iter().any(|meta| meta.database.held_locks);
+    all.database.locks = metas.iter().any(|meta| meta.database.locks);
     all.collector.tier = match alike(metas, |meta| &meta.collector.tier) {
         tier if tier.is_empty() => "mixed".to_string(),
         tier => tier,

@@ -9,8 +9,8 @@ use std::io::ErrorKind;
 use bytes::Bytes;
 use dbtime_model::recording::{LARGEST_FILE, Meta, Problem, Recording};
 use dbtime_model::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow,
+    StackRow, StatementRow, SwitchRow,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -214,6 +214,7 @@ fn damages(recording: &Recording) -> Vec<String> {
     problems.extend(recording.read::<SwitchRow>(drop));
     problems.extend(recording.read::<CauseRow>(drop));
     problems.extend(recording.read::<HeldLockRow>(drop));
+    problems.extend(recording.read::<LockRow>(drop));
     problems.extend(recording.read::<SessionRow>(drop));
     problems.extend(recording.read::<StatementRow>(drop));
     problems.extend(recording.read::<CommentRow>(drop));
@@ -233,6 +234,7 @@ fn put_tables(recording: &Recording, target: &mut Target<'_>) -> Result<Vec<Prob
     problems.extend(put_facts::<SwitchRow>(recording, target)?);
     problems.extend(put_facts::<CauseRow>(recording, target)?);
     problems.extend(put_facts::<HeldLockRow>(recording, target)?);
+    problems.extend(put_facts::<LockRow>(recording, target)?);
     problems.extend(put_known::<SessionRow>(recording, target)?);
     problems.extend(put_known::<StatementRow>(recording, target)?);
     problems.extend(put_known::<CommentRow>(recording, target)?);

@@ -1,8 +1,8 @@
 //! What the tables of a recording are in a store: in which file a row is, and where in it.
 
 use dbtime_model::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow, Table, Timed,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow,
+    StackRow, StatementRow, SwitchRow, Table, Timed,
 };
 
 use crate::text::Text;
@@ -33,7 +33,14 @@ macro_rules! by_second {
     )+};
 }
 
-by_second!(ActivityRow, LatencyRow, CounterRow, CauseRow, HeldLockRow);
+by_second!(
+    ActivityRow,
+    LatencyRow,
+    CounterRow,
+    CauseRow,
+    HeldLockRow,
+    LockRow
+);
 
 /// Their order is that of events, and means something.
 impl Fact for SpanRow {

@@ -1,8 +1,8 @@
 //! How much text is in a row: files are ended, and rows are encoded, before there is more of it than is read of one.
 
 use dbtime_model::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow,
+    StackRow, StatementRow, SwitchRow,
 };
 
 /// Bytes of the words for what has a fixed number of values, in a row or in a link of a chain.
@@ -32,6 +32,7 @@ texts! {
     SpanRow: kind name;
     SwitchRow: wait_class wait_event waker;
     HeldLockRow: lock wait_class wait_event;
+    LockRow: kind virtualxid mode;
     CommentRow: trace_id span_id application controller action route;
     SessionRow: backend_type user database client title service module action client_id sid application;
 }

@@ -264,6 +264,7 @@ impl Hours<'_> {
                 latency: those(&recorded.latency, |row| is_here(row.session)),
                 causes: those(&recorded.causes, is_whole),
                 held_locks: those(&recorded.held_locks, |row| is_here(row.session)),
+                locks: those(&recorded.locks, |row| is_here(row.session)),
                 ..Rows::default()
             };
             let of_window = here.refers_to();
@@ -310,6 +311,12 @@ impl Hours<'_> {
                 statement(&mut row.statement);
                 stack(&mut row.kernel_stack);
                 stack(&mut row.user_stack);
+                less(&mut row.ns);
+            }
+            for row in &mut here.locks {
+                row.time = time;
+                session(&mut row.session);
+                statement(&mut row.statement);
                 less(&mut row.ns);
             }
             rows.append(here);

@@ -50,6 +50,7 @@ impl Shape {
         take(&recording, &mut rows.latency)?;
         take(&recording, &mut rows.causes)?;
         take(&recording, &mut rows.held_locks)?;
+        take(&recording, &mut rows.locks)?;
         take(&recording, &mut rows.sessions)?;
         take(&recording, &mut rows.stacks)?;
         take(&recording, &mut rows.statements)?;
@@ -104,6 +105,7 @@ fn windows(rows: Rows, begin_us: i64, resolution_s: u32) -> Result<Vec<Rows>> {
     spread(rows.latency, cut, &mut windows, |rows| &mut rows.latency);
     spread(rows.causes, cut, &mut windows, |rows| &mut rows.causes);
     spread(rows.held_locks, cut, &mut windows, |rows| &mut rows.held_locks);
+    spread(rows.locks, cut, &mut windows, |rows| &mut rows.locks);
     Ok(windows
         .into_iter()
         .map(|seconds| {

@@ -6,6 +6,7 @@ use super::Collector;
 use crate::bpf::OracleProbes;
 use crate::clock::monotonic_ns;
 use crate::host;
+use crate::lock_requests::LockWatch;
 use crate::unwind::Unwinding;
 
 /// Remarkable events that are kept.
@@ -33,6 +34,7 @@ impl Collector {
             host: host::description(),
             database: DatabaseMeta {
                 held_locks: self.lists_locks,
+                locks: self.locks.as_ref().is_some_and(LockWatch::has_looked),
                 ..described
             },
             collector: CollectorMeta {

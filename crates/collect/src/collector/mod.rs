@@ -3,6 +3,7 @@
 mod asked;
 mod described;
 mod events;
+mod lock_table;
 mod lock_uses;
 mod options;
 mod roster;
@@ -28,6 +29,7 @@ use crate::engine::Engine;
 use crate::held_locks::HeldLocks;
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
+use crate::lock_requests::LockWatch;
 use crate::lock_uses::LockCounter;
 use crate::postgres::statistics::{ServerStatistics, Told};
 use crate::postgres::titles::Titles;
@@ -60,6 +62,8 @@ pub struct Collector {
     held_locks: Rc<HeldLocks>,
     /// Samples tell which internal locks a session has; of the server that was there first.
     lists_locks: bool,
+    /// Where the server's lock table is looked at.
+    locks: Option<LockWatch>,
     /// Of those that have named themselves.
     alike: Alike,
     statements: Statements,
@@ -185,6 +189,7 @@ impl Collector {
         if now >= self.clock.next_second(self.counted_transactions_ns) {
             self.count_transactions(now, false);
         }
+        self.look_at_locks(now);
         let told: Vec<Told> = self.statistics.iter().flat_map(ServerStatistics::take).collect();
         self.take_statistics(told);
         self.look_at_database()?;
@@ -203,6 +208,7 @@ impl Collector {
     pub fn finish(&mut self) -> Result<(), CollectError> {
         self.look_who_holds_locks(monotonic_ns());
         self.look_who_has_the_log();
+        self.finish_locks();
         self.engine.stop();
         self.take_clients_of_leaders();
         self.finish_lock_uses()?;

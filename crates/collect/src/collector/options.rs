@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::bpf::Tier;
 use crate::database::Texts;
+use crate::lock_requests::Locks;
 use crate::postgres::Connect;
 
 /// Samples per second that can be asked for.
@@ -64,6 +65,8 @@ pub struct Options {
     pub standbys: Vec<PathBuf>,
     /// Count what the kernel counts for every task: switches, faults, calls, bytes.
     pub task_counts: bool,
+    /// Which locks of the server's lock table are recorded.
+    pub locks: Locks,
     /// Ask the server for what it counts itself; none: no connection is made.
     pub connect: Option<Connect>,
     /// Time stays in its second, whatever is known of it by then: it does not wait for the session's next sample.
@@ -88,6 +91,7 @@ impl Options {
             texts: Texts::None,
             standbys: Vec::new(),
             task_counts: false,
+            locks: Locks::None,
             connect: None,
             at_once: false,
             resolution_s: 1,

@@ -261,6 +261,7 @@ impl Collector {
                 }
                 self.note(text);
                 self.held_locks.forget_addresses();
+                self.finish_locks();
                 if let Some(parent) = self.database.parent() {
                     self.symbolizer.set_parent(parent);
                     if let Some(unwinding) = &mut self.unwinding {

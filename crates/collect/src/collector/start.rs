@@ -22,6 +22,7 @@ use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
+use crate::lock_requests::{LockWatch, Locks};
 use crate::lock_uses::LockCounter;
 use crate::oracle::Instance;
 use crate::postgres::{PostgresDatabase, Server};
@@ -142,6 +143,10 @@ impl Collector {
             titles: Rc::default(),
             held_locks: Rc::default(),
             lists_locks: database.describe().held_locks && options.mechanism == Mechanism::Bpf,
+            locks: LockWatch::new(match options.mechanism {
+                Mechanism::Bpf => options.locks,
+                Mechanism::Proc => Locks::None,
+            }),
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             told_of_statements: false,
@@ -183,6 +188,7 @@ impl Collector {
             options,
         };
         collector.take_up_database()?;
+        collector.find_locks();
         // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
         collector.count_transactions(monotonic_ns(), true);
         collector.wait_for_first_pass();

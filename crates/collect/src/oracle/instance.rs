@@ -239,6 +239,7 @@ impl Database for Instance {
             target: format!("{} by {}", self.name, self.path.display()),
             statement_ids: String::new(),
             held_locks: false,
+            locks: false,
             ..DatabaseMeta::default()
         }
     }

@@ -13,22 +13,22 @@ use crate::small_code::{Operand, operands_of};
 use crate::{memory, process};
 
 /// Where `st_query_id` lies in the layout that is known.
-const QUERY_ID: u64 = 424;
+pub(super) const QUERY_ID: u64 = 424;
 /// `st_changecount`: odd while the session writes its entry.
-const CHANGE_COUNT: u64 = 0;
+pub(super) const CHANGE_COUNT: u64 = 0;
 /// `st_procpid`.
-const PROCESS_ID: u64 = 4;
+pub(super) const PROCESS_ID: u64 = 4;
 /// `st_backendType`.
 const KIND: u64 = 8;
 /// `st_activity_start_timestamp`: set with the text, to when the statement began. What a process that runs none says of itself in
 /// several texts has the fingerprint of the first.
-const SINCE: u64 = 32;
+pub(super) const SINCE: u64 = 32;
 /// `st_databaseid` and, behind it, `st_userid`.
 const WHOSE: u64 = 48;
 /// `st_state`: a 32-bit number.
-const STATE: u64 = 232;
+pub(super) const STATE: u64 = 232;
 /// `st_activity_raw`: address of the text.
-const ACTIVITY: u64 = 248;
+pub(super) const ACTIVITY: u64 = 248;
 /// `st_appname`: address of the name.
 const APPLICATION: u64 = 240;
 /// Bytes of a name: NAMEDATALEN.
@@ -163,6 +163,25 @@ impl BackendStatus {
         })
     }
 
+    /// Bytes of a text in an entry at most.
+    pub(super) fn most_shown(self) -> u32 {
+        self.most_shown
+    }
+
+    /// The id of the database that a session is in, 0 = in none. None as long as the session has not filled in its entry.
+    pub(super) fn database(self, pid: u32) -> Option<u32> {
+        self.read(pid, |entry| {
+            let (mut process, mut database) = ([0; 4], [0; 4]);
+            memory::read(
+                pid,
+                &mut [(entry + PROCESS_ID, &mut process), (entry + WHOSE, &mut database)],
+            )
+            .ok()?;
+            let is_filled_in = u32::from_ne_bytes(process) != 0;
+            is_filled_in.then(|| u32::from_ne_bytes(database))
+        })
+    }
+
     /// Reads a session's entry, whose address is given; none when the session writes it meanwhile.
     fn read<T>(self, pid: u32, fields: impl Fn(u64) -> Option<T>) -> Option<T> {
         let entry = self.entry(pid)?;
@@ -172,7 +191,8 @@ impl BackendStatus {
         (count()? == before).then_some(read)
     }
 
-    fn entry(self, pid: u32) -> Option<u64> {
+    /// Address of a session's entry.
+    pub(super) fn entry(self, pid: u32) -> Option<u64> {
         memory::read_u64(pid, self.pointer)
             .ok()
             .filter(|entry| *entry != 0)

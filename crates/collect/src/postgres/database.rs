@@ -13,6 +13,7 @@ use super::backend_status::BackendStatus;
 use super::connection::Connect;
 use super::held_locks::ServerLocks;
 use super::lock_functions::LockFunctions;
+use super::lock_looks::LockLooks;
 use super::locks::LockTable;
 use super::normal::normalised;
 use super::replication::{self, Replication};
@@ -28,6 +29,7 @@ use crate::database::{
 };
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
+use crate::lock_requests::LockLook;
 use crate::session::Role;
 
 /// Why nothing is known of a server.
@@ -64,6 +66,8 @@ struct Places {
     replication: Replication,
     /// Looked for when a session waits for a lock: by then there are sessions to look at. None inside = it cannot be read.
     locks: OnceCell<Option<LockTable>>,
+    /// The same table, as a whole.
+    all_locks: LockLooks,
 }
 
 impl Places {
@@ -87,6 +91,7 @@ impl Places {
             replication,
             routines,
             locks: OnceCell::new(),
+            all_locks: LockLooks::default(),
         }
     }
 
@@ -229,6 +234,8 @@ impl Database for PostgresDatabase {
                 .collect(),
             statement_ids: self.statement_ids().to_string(),
             held_locks: self.server_locks().is_some(),
+            // The collector knows whether it has been looked at.
+            locks: false,
         }
     }
 
@@ -345,6 +352,22 @@ impl Database for PostgresDatabase {
             None => locks.blockers(waiting, Some),
             Some(hosts) => locks.blockers(waiting, |pid| hosts.get(&pid).copied()),
         }
+    }
+
+    fn look_at_locks(&self) -> Option<Result<LockLook, &'static str>> {
+        let places = self.places.as_ref()?;
+        let (names, _) = WaitEventNames::for_major(self.server.major);
+        Some(places.all_locks.look(
+            (self.server.postmaster, self.server.major),
+            || self.server.children(),
+            self.server.host_pids().as_ref(),
+            places.status.ok(),
+            names,
+        ))
+    }
+
+    fn without_fast_path(&self) -> Option<&'static str> {
+        self.places.as_ref()?.all_locks.without_fast_path()
     }
 
     fn standby(&self, pid: u32) -> Option<database::Standby> {

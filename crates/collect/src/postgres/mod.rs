@@ -1,12 +1,16 @@
 //! PostgreSQL, as far as the host can see it; only where the user wants it, a connection is made and its own statistics are asked for.
 
+mod all_locks;
 mod backend_status;
 mod connection;
 mod database;
 mod held_locks;
 mod lock_functions;
+mod lock_looks;
+mod lock_words;
 mod locks;
 mod normal;
+mod proc_array;
 mod query_ids;
 mod replication;
 mod routines;
@@ -14,6 +18,7 @@ pub(crate) mod server;
 mod standby;
 mod statement_counts;
 pub(crate) mod statistics;
+mod status_entries;
 pub(crate) mod title;
 pub(crate) mod titles;
 mod transactions;

@@ -1,9 +1,9 @@
-//! `dbtime latch`: who holds the server's internal locks, now.
+//! `dbtime latch`: who holds the server's internal locks, and those of transactions, now.
 
 use std::process::ExitCode;
 
 use clap::Args;
-use dbtime_collect::Options;
+use dbtime_collect::{Locks, Options};
 use dbtime_report::{Filter, LatchOptions};
 
 use crate::exit_code::NOTHING_RECORDED;
@@ -23,7 +23,7 @@ use crate::who;
 #[command(
     after_help = "Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
     sudo dbtime latch --columns session,name,mode user=bob\n  \
-    sudo dbtime latch --exact\n\n\
+    sudo dbtime latch --exact\n  sudo dbtime latch --all-locks --top 50\n\n\
     WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
@@ -55,6 +55,9 @@ pub struct LatchArguments {
     /// How it is shown
     #[command(flatten)]
     layout: LatchLayout,
+    /// Show every heavyweight lock (pg_locks) that is seen [default: those that somebody waits for, or holds for a second or longer]
+    #[arg(long)]
+    all_locks: bool,
     /// Locks and holders, or rows, to show [default: 10]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
@@ -85,6 +88,10 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
             standbys: Vec::new(),
             at_once: true,
             lock_uses: arguments.exact,
+            locks: match arguments.all_locks {
+                true => Locks::All,
+                false => Locks::ThatMatter,
+            },
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: Length::Seconds(arguments.seconds),
@@ -109,7 +116,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
         };
         match dbtime_report::latches_and_uses(&one.source, one.lock_uses.as_ref(), &options) {
             Ok(report) => {
-                is_known = report.meta.database.held_locks;
+                is_known = report.meta.database.held_locks || report.locks.recorded;
                 output::print_on(&match arguments.format {
                     TableFormat::Text => dbtime_report::text::render_latches(&report, output::width()),
                     TableFormat::Json => dbtime_report::json::render_latches(&report),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use dbtime_collect::Options;
+use dbtime_collect::{Locks, Options};
 use dbtime_model::output::{Directory, caller_of_sudo};
 use dbtime_model::recording::Meta;
 use dbtime_report::{Filter, Source, next_steps, shell_word};
@@ -113,6 +113,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             texts: arguments.text.into(),
             standbys: arguments.standby.clone(),
             task_counts: arguments.statistics,
+            locks: Locks::ThatMatter,
             connect: arguments.server.connect.clone(),
             at_once: false,
             resolution_s: arguments.resolution_s,

@@ -150,7 +150,8 @@ impl Windows {
         }
         self.is_late |= rows.counters.iter().any(|row| shown.contains(&row.time))
             || rows.latency.iter().any(|row| shown.contains(&row.time))
-            || rows.held_locks.iter().any(|row| shown.contains(&row.time));
+            || rows.held_locks.iter().any(|row| shown.contains(&row.time))
+            || rows.locks.iter().any(|row| shown.contains(&row.time));
         let mut parts: BTreeMap<i64, Rows> = BTreeMap::new();
         if let Some(stacks) = &mut self.stacks {
             for row in rows.stacks {
@@ -177,6 +178,7 @@ impl Windows {
             row
         });
         self.divide(held_locks, &mut parts, |rows| &mut rows.held_locks);
+        self.divide(rows.locks, &mut parts, |rows| &mut rows.locks);
         for (begin, rows) in parts {
             let kept: usize = self.open.values().map(OneWindow::len).sum();
             let window = self.open.entry(begin).or_default();

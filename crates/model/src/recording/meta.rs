@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.12";
+pub const SCHEMA_VERSION: &str = "1.13";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -81,6 +81,8 @@ pub struct DatabaseMeta {
     pub statement_ids: String,
     /// Samples tell which internal locks a session has ([`crate::HeldLockRow`]). Since 1.10.
     pub held_locks: bool,
+    /// The server's lock table was looked at ([`crate::LockRow`]). Since 1.13.
+    pub locks: bool,
 }
 
 impl DatabaseMeta {

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use super::{META_FILE, Merged, Meta, RecordingError, compaction, segment, segment_name};
 use crate::output::{Directory, Lock, Place};
 use crate::{
-    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, Rows, SessionRow, SpanRow,
-    StackRow, StatementRow, SwitchRow, Table,
+    ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, Rows, SessionRow,
+    SpanRow, StackRow, StatementRow, SwitchRow, Table,
 };
 
 /// Every table. Each has a folder, written to or not.
-pub const TABLES: [&str; 11] = [
+pub const TABLES: [&str; 12] = [
     ActivityRow::NAME,
     LatencyRow::NAME,
     CounterRow::NAME,
@@ -24,6 +24,7 @@ pub const TABLES: [&str; 11] = [
     SwitchRow::NAME,
     CauseRow::NAME,
     HeldLockRow::NAME,
+    LockRow::NAME,
     CommentRow::NAME,
 ];
 
@@ -181,6 +182,7 @@ impl RecordingWriter {
         self.write_table(meta, &rows.switches)?;
         self.write_table(meta, &rows.causes)?;
         self.write_table(meta, &rows.held_locks)?;
+        self.write_table(meta, &rows.locks)?;
         self.write_table(meta, &rows.activity)?;
         write_meta(&self.directory, meta)
     }

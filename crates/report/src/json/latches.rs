@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Head;
 use crate::latches::{ExactLatches, Latch, LatchReport, LatchSamples, UseSums};
+use crate::locks::LockReport;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -25,6 +26,9 @@ pub(super) struct Document<'a> {
     /// What was counted; missing where nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<&'a ExactLatches>,
+    /// The locks of the server's lock table; missing where it is not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locks: Option<&'a LockReport>,
     problems: &'a [String],
     /// What of imported samples could not be read or told; missing where that is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,6 +61,7 @@ impl<'a> From<&'a LatchReport> for Document<'a> {
             latches: &report.latches,
             profile: (!report.columns.is_empty()).then(|| profile(report)),
             exact: report.exact.as_ref(),
+            locks: report.locks.recorded.then_some(&report.locks),
             problems: &report.problems,
             notes: match report.looked {
                 Some(_) => meta.notes.iter().map(|note| note.text.as_str()).collect(),

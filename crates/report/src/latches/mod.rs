@@ -22,6 +22,7 @@ use serde::{Serialize, Serializer};
 
 use crate::filter::Filter;
 use crate::load::{Dimensions, Source};
+use crate::locks::{self, LockReport};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub use column::LatchColumn;
@@ -78,6 +79,8 @@ pub struct LatchReport {
     pub profile: Vec<ProfileRow>,
     /// What was counted, where every use was.
     pub exact: Option<ExactLatches>,
+    /// The other kind of locks, which transactions have.
+    pub locks: LockReport,
     /// What could not be read.
     pub problems: Vec<String>,
 }
@@ -276,6 +279,8 @@ pub fn latches_and_uses(
         all.add(row, filter, &mut dimensions);
     });
     scanned.problems.extend(read);
+    let (locks, read) = locks::locks(source, filter, &mut dimensions, &mut scanned);
+    scanned.problems.extend(read);
     scanned.check(filter)?;
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
@@ -301,6 +306,7 @@ pub fn latches_and_uses(
         columns: options.columns.clone(),
         profile,
         exact,
+        locks,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
 }

@@ -4,9 +4,10 @@ use dbtime_model::{StateGroup, WaitKind};
 
 use super::causes::of_statement;
 use super::page::{Page, Table, percent};
-use super::{exact_latches, header, quality};
+use super::{exact_latches, header, locks, quality};
 use crate::group::NOT_KNOWN;
 use crate::latches::{CodeTime, HoldMode, Holding, Latch, LatchReport, LatchSamples, why_not_recorded};
+use crate::locks::why_not_recorded as locks_not_recorded;
 use crate::number::{counted, milliseconds, seconds};
 use crate::sums::percent as percent_of;
 
@@ -18,6 +19,7 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
     if !report.meta.database.held_locks {
         page.heading(why_not_recorded(&report.meta));
         notes_of_import(report, page);
+        of_transactions(report, page);
         quality::problems(&report.problems, page);
         return;
     }
@@ -53,7 +55,20 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
     for latch in held.take(report.top).filter(matters) {
         holdings(latch, report.top, page);
     }
+    of_transactions(report, page);
     quality::problems(&report.problems, page);
+}
+
+/// The locks of the server's lock table.
+fn of_transactions(report: &LatchReport, page: &mut Page) {
+    match report.locks.recorded {
+        true => locks::render(&report.locks, &report.filter, report.top, page),
+        false => {
+            if let Some(why) = locks_not_recorded(&report.meta) {
+                page.paragraph(why);
+            }
+        }
+    }
 }
 
 /// What of the files could not be read or told: gaps, damaged lines. Lines that are not broken, as paths are in them.

@@ -20,6 +20,7 @@ mod latches;
 pub(crate) mod latency;
 mod ledger;
 mod links;
+mod locks;
 mod next_step;
 mod page;
 mod quality;

@@ -38,7 +38,7 @@ impl Latches {
         };
         subject.answer(
             &answer,
-            report.meta.database.held_locks,
+            report.meta.database.held_locks || report.locks.recorded,
             "it does not say who held internal locks",
         )
     }

@@ -1,0 +1,56 @@
+//! The server's lock table, where it is looked at.
+
+use super::Collector;
+use crate::bpf::thread_cpu_ns;
+
+impl Collector {
+    /// Whether the lock table can be read is said before anything is recorded.
+    pub(super) fn find_locks(&mut self) {
+        if self.locks.is_none() {
+            return;
+        }
+        match self.database.look_at_locks() {
+            Some(Ok(_)) => {
+                if let Some(why) = self.database.without_fast_path() {
+                    self.reasons.push(format!(
+                        "locks that sessions note with themselves (weak ones of relations, for which nobody can wait) are not recorded: {why}"
+                    ));
+                }
+            }
+            Some(Err(why)) => self
+                .reasons
+                .push(format!("the lock table is not recorded: {why}")),
+            None => self.locks = None,
+        }
+    }
+
+    /// Who has and who wants which lock of the server's table.
+    pub(super) fn look_at_locks(&mut self, now: u64) {
+        let Some(locks) = self.locks.as_mut().filter(|locks| locks.is_due(now)) else {
+            return;
+        };
+        if self.gone.is_some() {
+            locks.finish(&mut self.rows);
+            return;
+        }
+        let before = thread_cpu_ns();
+        let look = self.database.look_at_locks();
+        let period = (now, thread_cpu_ns().saturating_sub(before));
+        let Some(Ok(look)) = look else {
+            locks.take_failure(period, self.clock, &mut self.rows);
+            return;
+        };
+        let session = |pid: u32| self.sessions.get(&pid).map(|session| session.id);
+        let executing = locks.take(period, &look, self.clock, session, &mut self.rows);
+        for (pid, statement) in executing {
+            self.see_statement(pid, statement);
+        }
+    }
+
+    /// Those that are held or wanted now are told up to now.
+    pub(super) fn finish_locks(&mut self) {
+        if let Some(locks) = &mut self.locks {
+            locks.finish(&mut self.rows);
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! Who has, and who waits for, locks of the server's lock table: what looks at it find, added up by second.
+//!
+//! The table does not say since when somebody has a lock, so that is what was seen: from the first look that found it to the last, in
+//! one transaction. Most locks are had for milliseconds and nobody wants them: those that matter are kept, with what was seen of them
+//! before they did.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use dbtime_model::counter::{self, lock_looks};
+use dbtime_model::{CounterRow, LockRow, Rows, SessionId, SessionState};
+
+use crate::clock::Clock;
+
+/// How often the table is looked at.
+const EVERY_NS: u64 = 100_000_000;
+/// The same where it could not be read.
+const AFTER_FAILURE_NS: u64 = 1_000_000_000;
+/// Of a CPU, looks take one part in so many at most: else they are rarer.
+const PART: u64 = 200;
+/// After so long without a look nobody knows what was meanwhile.
+const STANDSTILL_NS: u64 = 10_000_000_000;
+/// Whoever has a lock for so long may be in the way of others, also if nobody waits yet.
+const LONG_NS: u64 = 1_000_000_000;
+/// Locks of sessions that are followed at a time.
+const MOST: usize = 20_000;
+/// Parts that are remembered of one that does not matter yet: of each second, and of each statement in it.
+const MOST_PARTS: usize = 20;
+
+/// Which locks are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locks {
+    /// None: the table is not looked at.
+    None,
+    /// Those that somebody waits for, and those that somebody has for a second or longer, but those that a transaction has on itself.
+    ThatMatter,
+    /// All that looks find.
+    All,
+}
+
+/// What a lock is on, in the columns of `pg_locks`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct LockTarget {
+    pub(crate) kind: &'static str,
+    pub(crate) database: Option<u32>,
+    pub(crate) relation: Option<u32>,
+    pub(crate) page: Option<u32>,
+    pub(crate) tuple: Option<u32>,
+    pub(crate) virtualxid: Option<(u32, u32)>,
+    pub(crate) transactionid: Option<u32>,
+    pub(crate) classid: Option<u32>,
+    pub(crate) objid: Option<u32>,
+    pub(crate) objsubid: Option<u32>,
+    /// Every transaction has one of its own.
+    pub(crate) is_usual: bool,
+}
+
+/// Whose a lock is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Whose {
+    /// Of the process with this pid on this host.
+    Process(u32),
+    /// Of a prepared transaction of this id, which no process has.
+    Prepared(u32),
+}
+
+/// A lock that somebody has, or waits for, at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LockRequest {
+    pub(crate) whose: Whose,
+    pub(crate) target: LockTarget,
+    pub(crate) mode: &'static str,
+    pub(crate) granted: bool,
+    /// It is noted with the session.
+    pub(crate) fast_path: bool,
+    /// Which transaction of the session it is in; of locks that outlive a transaction 0.
+    pub(crate) transaction: u32,
+    /// For how long it has been waited for, nanoseconds, where the server says it.
+    pub(crate) waited_ns: Option<u64>,
+}
+
+/// What a session executes, or executed last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Executed {
+    pub(crate) statement: u64,
+    pub(crate) session_state: SessionState,
+}
+
+/// What one look found.
+#[derive(Debug, Default)]
+pub(crate) struct LockLook {
+    pub(crate) requests: Vec<LockRequest>,
+    /// By pid on this host.
+    pub(crate) executed: HashMap<u32, Executed>,
+    /// Dropped, since the server changed them while they were read.
+    pub(crate) torn: u64,
+    /// Left out: there are too many.
+    pub(crate) without_room: u64,
+}
+
+/// What is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    whose: Whose,
+    target: LockTarget,
+    mode: &'static str,
+    granted: bool,
+}
+
+/// A lock that somebody has or waits for without a break, as far as looks tell.
+#[derive(Debug)]
+struct Run {
+    since_ns: u64,
+    /// Number of the last look that found it.
+    seen: u64,
+    transaction: u32,
+    session: Option<SessionId>,
+    matters: bool,
+    /// What is not handed on yet, in order.
+    parts: VecDeque<Part>,
+}
+
+/// Of a second.
+#[derive(Debug)]
+struct Part {
+    time: i64,
+    executed: Executed,
+    fast_path: bool,
+    ns: u64,
+    looks: u64,
+    longest_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct LockWatch {
+    all: bool,
+    runs: HashMap<Key, Run>,
+    looks: u64,
+    /// When the last look was; 0 = there was none, or too long ago.
+    looked_ns: u64,
+    due_ns: u64,
+}
+
+impl LockWatch {
+    pub(crate) fn new(locks: Locks) -> Option<LockWatch> {
+        (locks != Locks::None).then(|| LockWatch {
+            all: locks == Locks::All,
+            runs: HashMap::new(),
+            looks: 0,
+            looked_ns: 0,
+            due_ns: 0,
+        })
+    }
+
+    /// Whether it is time to look.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        now >= self.due_ns
+    }
+
+    /// True once a look has found out what there is.
+    pub(crate) fn has_looked(&self) -> bool {
+        self.looks > 0
+    }
+
+    /// A look at this moment (CLOCK_MONOTONIC) that took so much CPU, nanoseconds, could not read the table.
+    pub(crate) fn take_failure(&mut self, (begun, cpu_ns): (u64, u64), clock: Clock, rows: &mut Rows) {
+        self.wait_for_next(begun, cpu_ns);
+        self.due_ns = self.due_ns.max(begun + AFTER_FAILURE_NS);
+        count(rows, clock.second_us(begun), lock_looks::NOT_READ, 1);
+    }
+
+    /// What a look at this moment found that took so much CPU. `session`: of a pid on this host. Gives the statements in which those were
+    /// whose locks matter.
+    pub(crate) fn take(
+        &mut self,
+        (begun, cpu_ns): (u64, u64),
+        look: &LockLook,
+        clock: Clock,
+        session: impl Fn(u32) -> Option<SessionId>,
+        rows: &mut Rows,
+    ) -> Vec<(u32, u64)> {
+        let passed = begun.saturating_sub(self.looked_ns);
+        let goes_on = self.looked_ns != 0 && passed <= STANDSTILL_NS;
+        let (ns, before) = match goes_on {
+            true => (passed, self.looked_ns),
+            false => (0, begun),
+        };
+        self.looked_ns = begun;
+        self.looks += 1;
+        let time = clock.second_us(before + (begun - before) / 2);
+        let waited: HashSet<LockTarget> = look
+            .requests
+            .iter()
+            .filter(|request| !request.granted)
+            .map(|request| request.target)
+            .collect();
+        let mut without_room = look.without_room;
+        let mut executing = Vec::new();
+        for request in &look.requests {
+            let key = Key {
+                whose: request.whose,
+                target: request.target,
+                mode: request.mode,
+                granted: request.granted,
+            };
+            if !self.runs.contains_key(&key) && self.runs.len() >= MOST {
+                without_room += 1;
+                continue;
+            }
+            let run = self.runs.entry(key).or_insert_with(|| Run::begin(begun));
+            if !goes_on || run.transaction != request.transaction {
+                run.since_ns = begun;
+                run.transaction = request.transaction;
+            }
+            run.seen = self.looks;
+            let executed = match request.whose {
+                Whose::Process(pid) => {
+                    run.session = session(pid).or(run.session);
+                    look.executed.get(&pid).copied().unwrap_or_default()
+                }
+                Whose::Prepared(_) => Executed::default(),
+            };
+            let seen_ns = begun - run.since_ns;
+            run.add(Part {
+                time,
+                executed,
+                fast_path: request.fast_path,
+                ns,
+                looks: 1,
+                longest_ns: request.waited_ns.unwrap_or(seen_ns),
+            });
+            run.matters |= self.all
+                || waited.contains(&request.target)
+                || (!request.target.is_usual && seen_ns >= LONG_NS);
+            if let (true, Whose::Process(pid)) = (run.matters, request.whose) {
+                executing.push((pid, executed.statement));
+            }
+        }
+        let looks = self.looks;
+        self.runs.retain(|key, run| {
+            let is_over = run.seen != looks;
+            if run.matters {
+                run.hand_on(key, if is_over { i64::MAX } else { time }, &mut rows.locks);
+            }
+            !is_over
+        });
+        for (name, value) in [
+            (lock_looks::LOOKS, 1),
+            (lock_looks::NS, ns),
+            (lock_looks::TORN, look.torn),
+            (lock_looks::WITHOUT_ROOM, without_room),
+        ] {
+            count(rows, time, name, value);
+        }
+        self.wait_for_next(begun, cpu_ns);
+        executing.sort_unstable();
+        executing.dedup();
+        executing
+    }
+
+    /// Hands on all that matters: nothing is looked at any longer, or what was is no more.
+    pub(crate) fn finish(&mut self, rows: &mut Rows) {
+        for (key, mut run) in self.runs.drain() {
+            if run.matters {
+                run.hand_on(&key, i64::MAX, &mut rows.locks);
+            }
+        }
+        self.looked_ns = 0;
+    }
+
+    fn wait_for_next(&mut self, begun: u64, cpu_ns: u64) {
+        self.due_ns = begun + EVERY_NS.max(cpu_ns.saturating_mul(PART));
+    }
+}
+
+impl Run {
+    fn begin(now: u64) -> Run {
+        Run {
+            since_ns: now,
+            seen: 0,
+            transaction: 0,
+            session: None,
+            matters: false,
+            parts: VecDeque::new(),
+        }
+    }
+
+    fn add(&mut self, part: Part) {
+        if let Some(last) = self.parts.back_mut()
+            && (last.time, last.executed, last.fast_path) == (part.time, part.executed, part.fast_path)
+        {
+            last.ns += part.ns;
+            last.looks += part.looks;
+            last.longest_ns = last.longest_ns.max(part.longest_ns);
+            return;
+        }
+        if self.parts.len() >= MOST_PARTS && !self.matters {
+            self.parts.pop_front();
+        }
+        self.parts.push_back(part);
+    }
+
+    /// Those before this second.
+    fn hand_on(&mut self, key: &Key, before: i64, rows: &mut Vec<LockRow>) {
+        while self.parts.front().is_some_and(|part| part.time < before) {
+            let Some(part) = self.parts.pop_front() else {
+                return;
+            };
+            let target = key.target;
+            rows.push(LockRow {
+                time: part.time,
+                session: self.session.unwrap_or(SessionId::RECORDER),
+                pid: match (key.whose, self.session) {
+                    (Whose::Process(pid), None) => pid,
+                    _ => 0,
+                },
+                prepared: match key.whose {
+                    Whose::Prepared(transaction) => Some(transaction),
+                    Whose::Process(_) => None,
+                },
+                statement: part.executed.statement,
+                session_state: part.executed.session_state,
+                kind: target.kind.to_string(),
+                database: target.database,
+                relation: target.relation,
+                page: target.page,
+                tuple: target.tuple,
+                virtualxid: target
+                    .virtualxid
+                    .map_or_else(String::new, |(process, number)| format!("{process}/{number}")),
+                transactionid: target.transactionid,
+                classid: target.classid,
+                objid: target.objid,
+                objsubid: target.objsubid,
+                mode: key.mode.to_string(),
+                granted: key.granted,
+                fast_path: part.fast_path,
+                ns: part.ns,
+                looks: part.looks,
+                longest_ns: part.longest_ns,
+            });
+        }
+    }
+}
+
+fn count(rows: &mut Rows, time: i64, name: &str, value: u64) {
+    if value > 0 {
+        rows.counters.push(CounterRow {
+            time,
+            session: SessionId::RECORDER,
+            source: counter::LOCK_LOOKS.to_string(),
+            name: name.to_string(),
+            value: i64::try_from(value).unwrap_or(i64::MAX),
+            ..CounterRow::default()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENTH_NS: u64 = 100_000_000;
+
+    fn relation(oid: u32) -> LockTarget {
+        LockTarget {
+            kind: "relation",
+            database: Some(5),
+            relation: Some(oid),
+            ..LockTarget::default()
+        }
+    }
+
+    fn request(pid: u32, target: LockTarget, granted: bool) -> LockRequest {
+        LockRequest {
+            whose: Whose::Process(pid),
+            target,
+            mode: "ExclusiveLock",
+            granted,
+            fast_path: false,
+            transaction: 7,
+            waited_ns: (!granted).then_some(42),
+        }
+    }
+
+    /// Looks ten times a second, from a second of the clock on: what each found.
+    fn rows(locks: Locks, looks: &[Vec<LockRequest>]) -> Rows {
+        let clock = Clock::start();
+        let mut watch = LockWatch::new(locks).expect("it is looked");
+        let mut rows = Rows::default();
+        let begin = clock.next_second(crate::clock::monotonic_ns());
+        for (requests, n) in looks.iter().zip(0..) {
+            let moment = begin + n * TENTH_NS;
+            let look = LockLook {
+                requests: requests.clone(),
+                ..LockLook::default()
+            };
+            let session = |pid| (pid < 100).then_some(SessionId(u64::from(pid)));
+            watch.take((moment, 0), &look, clock, session, &mut rows);
+        }
+        watch.finish(&mut rows);
+        rows
+    }
+
+    /// Of a pid: looks, time in tenths of a second, and the longest in such.
+    fn of(rows: &Rows, session: u64) -> (u64, u64, u64) {
+        let rows = rows.locks.iter().filter(|row| row.session == SessionId(session));
+        rows.fold((0, 0, 0), |(looks, ns, longest), row| {
+            (
+                looks + row.looks,
+                ns + row.ns / TENTH_NS,
+                longest.max(row.longest_ns / TENTH_NS),
+            )
+        })
+    }
+
+    #[test]
+    fn what_is_had_shortly_and_nobody_wants_is_not_kept_and_what_is_had_long_is_from_its_begin() {
+        let both = vec![request(1, relation(1), true), request(2, relation(2), true)];
+        let one = vec![request(2, relation(2), true)];
+        let looks: Vec<_> = (0..16)
+            .map(|n| if n < 9 { both.clone() } else { one.clone() })
+            .collect();
+        let found = rows(Locks::ThatMatter, &looks);
+        assert_eq!(of(&found, 1), (0, 0, 0));
+        assert_eq!(of(&found, 2), (16, 15, 15));
+        assert_eq!(of(&rows(Locks::All, &looks), 1), (9, 8, 8));
+        let looked: i64 = found
+            .counters
+            .iter()
+            .filter(|row| row.name == "looks")
+            .map(|row| row.value)
+            .sum();
+        assert_eq!(looked, 16);
+    }
+
+    #[test]
+    fn who_is_waited_for_counts_from_before_that_and_the_server_says_how_long_was_waited() {
+        let holds = vec![request(1, relation(1), true)];
+        let wanted = vec![request(1, relation(1), true), request(2, relation(1), false)];
+        let found = rows(Locks::ThatMatter, &[holds.clone(), holds, wanted]);
+        assert_eq!(of(&found, 1), (3, 2, 2));
+        assert_eq!(of(&found, 2).0, 1);
+        assert_eq!(
+            found
+                .locks
+                .iter()
+                .find(|row| !row.granted)
+                .map(|row| row.longest_ns),
+            Some(42)
+        );
+    }
+
+    #[test]
+    fn another_transaction_and_a_look_without_it_begin_anew() {
+        let of_transaction = |transaction| {
+            vec![LockRequest {
+                transaction,
+                ..request(1, relation(1), true)
+            }]
+        };
+        let looks = [
+            of_transaction(1),
+            of_transaction(1),
+            of_transaction(2),
+            Vec::new(),
+            of_transaction(2),
+        ];
+        assert_eq!(of(&rows(Locks::All, &looks), 1), (4, 3, 1));
+    }
+
+    #[test]
+    fn what_a_transaction_has_on_itself_matters_when_somebody_waits_for_it() {
+        let itself = LockTarget {
+            kind: "transactionid",
+            transactionid: Some(9),
+            is_usual: true,
+            ..LockTarget::default()
+        };
+        let alone: Vec<_> = (0..30).map(|_| vec![request(1, itself, true)]).collect();
+        assert_eq!(rows(Locks::ThatMatter, &alone).locks, []);
+        let mut wanted = alone;
+        wanted.push(vec![request(1, itself, true), request(2, itself, false)]);
+        assert_eq!(of(&rows(Locks::ThatMatter, &wanted), 1), (31, 30, 30));
+    }
+
+    #[test]
+    fn who_is_not_recorded_is_named_by_pid_and_who_is_no_process_by_its_transaction() {
+        let prepared = LockRequest {
+            whose: Whose::Prepared(700),
+            ..request(1, relation(1), true)
+        };
+        let found = rows(Locks::All, &[vec![request(4711, relation(1), true), prepared]]);
+        let mut named: Vec<_> = found
+            .locks
+            .iter()
+            .map(|row| (row.session, row.pid, row.prepared))
+            .collect();
+        named.sort();
+        assert_eq!(
+            named,
+            [
+                (SessionId::RECORDER, 0, Some(700)),
+                (SessionId::RECORDER, 4711, None)
+            ]
+        );
+    }
+
+    #[test]
+    fn after_a_standstill_nobody_knows_and_looks_that_take_long_are_rare() {
+        let clock = Clock::start();
+        let mut watch = LockWatch::new(Locks::All).expect("it is looked");
+        let mut rows = Rows::default();
+        let look = LockLook {
+            requests: vec![request(1, relation(1), true)],
+            ..LockLook::default()
+        };
+        let begin = crate::clock::monotonic_ns();
+        for (moment, took) in [(begin, 1_000), (begin + 2 * STANDSTILL_NS, 1_000_000)] {
+            assert!(watch.is_due(moment));
+            watch.take((moment, took), &look, clock, |_| None, &mut rows);
+            assert!(!watch.is_due(moment + EVERY_NS - 1));
+        }
+        assert!(!watch.is_due(begin + 2 * STANDSTILL_NS + 199_999_999));
+        assert!(watch.is_due(begin + 2 * STANDSTILL_NS + 200_000_000));
+        watch.finish(&mut rows);
+        assert_eq!(
+            rows.locks.iter().map(|row| (row.ns, row.longest_ns)).max(),
+            Some((0, 0))
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! What a server keeps of its processes and of its prepared transactions: the array of `PGPROC`s (src/include/storage/proc.h) in its
+//! shared memory, read from the postmaster, which has it from its first moment on.
+//!
+//! `ProcGlobal`, `PreparedXactProcs` and `max_prepared_xacts` are exported, so a stripped server names them too; from the first two
+//! follows how long a `PGPROC` is. Where in it what lies is known by what is there, in all of them: sixteen lists that begin and end
+//! at themselves (`myProcLocks`), one more (`lockGroupMembers`), the pids of processes that are asked for theirs. What lies at a fixed
+//! distance from those in PostgreSQL 14 to 18 is checked where it can be.
+
+use std::ops::Range;
+
+use super::backend_status::BackendStatus;
+use super::wait_events::WaitEventNames;
+use crate::executable::Executable;
+use crate::{memory, process};
+
+/// Processes and prepared transactions of a server, at most: `MAX_BACKENDS` of each.
+const MOST: u64 = 1 << 18;
+/// Bytes of them all that are read.
+const MOST_BYTES: u64 = 64 << 20;
+/// How long a `PGPROC` can be.
+const STEPS: Range<u64> = 512..4096;
+/// Of `PROC_HDR`: the address of the first, which is its first field, and how many there are of processes.
+const COUNT: u64 = 32;
+/// `NUM_LOCK_PARTITIONS`: so many lists of locks a process has.
+pub(super) const LISTS: usize = 16;
+/// Bytes of a list's head.
+pub(super) const HEAD: usize = 16;
+/// From `waitLock` to the lists of locks: the same from 14 to 18.
+const WAIT_BEFORE_LISTS: usize = 72;
+/// Bytes of a `PGPROC` in which all lies that is read of it again.
+pub(super) const FRONT: usize = 256;
+/// Processes that are asked for their pid and their database.
+const WITNESSES: usize = 8;
+/// First version in which a virtual transaction is written in one place.
+const VXID_TOGETHER: u32 = 17;
+/// First version in which locks that are noted with the session have an array of their own.
+const FAST_PATH_BESIDE: u32 = 18;
+/// Slots of a group of such locks, and bits of a slot.
+pub(super) const SLOTS: usize = 16;
+/// Groups of them at most: `FP_LOCK_GROUPS_PER_BACKEND_MAX`.
+const MOST_GROUPS: u64 = 1024;
+/// Bits of `fpLockBits` that mean something.
+const FAST_BITS: u32 = 48;
+
+/// Where the `PGPROC`s of one server are, and what lies where in each.
+#[derive(Debug)]
+pub(super) struct ProcArray {
+    pub(super) postmaster: u32,
+    /// Address of the first.
+    pub(super) first: u64,
+    /// Bytes of one.
+    pub(super) step: usize,
+    /// Those of processes.
+    pub(super) processes: usize,
+    /// Those of prepared transactions, which lie behind.
+    prepared: usize,
+    /// Where `myProcLocks` is.
+    pub(super) lists: usize,
+    /// Where `pid` is.
+    pub(super) pid: usize,
+    /// From 17 on a virtual transaction is written in one place.
+    vxid_together: bool,
+    /// Why locks that are noted with the session are not seen, or where they are.
+    pub(super) fast_path: Result<FastPath, &'static str>,
+}
+
+/// Where a process notes its weak locks of relations, and that of its own virtual transaction, which nobody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FastPath {
+    /// Of the modes, and of the relations: in the `PGPROC`, or of the addresses of both.
+    pub(super) bits: usize,
+    pub(super) relations: usize,
+    /// Where it says whether it has that of its virtual transaction; behind it, of which.
+    pub(super) virtualxid: usize,
+    /// Groups of slots behind these addresses; none: the slots are in the `PGPROC`.
+    pub(super) groups: Option<usize>,
+}
+
+impl ProcArray {
+    /// Of the server with this postmaster, looked at in these processes of it.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    pub(super) fn of(
+        (postmaster, major): (u32, u32),
+        processes: &[u32],
+        status: Option<BackendStatus>,
+    ) -> Result<ProcArray, &'static str> {
+        const NOT_EXPORTED: &str = "the server does not say where its processes are listed";
+        const NOT_READ: &str = "the list of the server's processes cannot be read";
+        let executable = Executable::of(postmaster).map_err(|_| "the server's executable cannot be read")?;
+        let [global, prepared, most_prepared, own] = executable
+            .symbols(["ProcGlobal", "PreparedXactProcs", "max_prepared_xacts", "MyProc"])
+            .map_err(|_| NOT_EXPORTED)?
+            .map(|symbol| symbol.map(|symbol| symbol.address));
+        let (Some(global), Some(prepared), Some(most_prepared), Some(own)) =
+            (global, prepared, most_prepared, own)
+        else {
+            return Err(NOT_EXPORTED);
+        };
+        let number = |address: u64| memory::read_u64(postmaster, address).map_err(|_| NOT_READ);
+        let count = |address: u64| memory::read_u32(postmaster, address).map_err(|_| NOT_READ);
+        let header = number(global)?;
+        let (first, behind) = (number(header)?, number(prepared)?);
+        let processes_of_all = u64::from(count(header.saturating_add(COUNT))?);
+        let prepared_of_all = u64::from(count(most_prepared)?);
+        const OTHER: &str = "this build of the server lists its processes in an unknown way";
+        if !(1..=MOST).contains(&processes_of_all) || prepared_of_all > MOST {
+            return Err(OTHER);
+        }
+        let length = behind.checked_sub(first).ok_or(OTHER)?;
+        let step = length / processes_of_all;
+        if !length.is_multiple_of(processes_of_all) || !step.is_multiple_of(8) || !STEPS.contains(&step) {
+            return Err(OTHER);
+        }
+        if (processes_of_all + prepared_of_all) * step > MOST_BYTES {
+            return Err("the server has more processes than are looked at");
+        }
+        let mut array = ProcArray {
+            postmaster,
+            first,
+            step: step as usize,
+            processes: processes_of_all as usize,
+            prepared: prepared_of_all as usize,
+            lists: 0,
+            pid: 0,
+            vxid_together: major >= VXID_TOGETHER,
+            fast_path: Err("not looked for"),
+        };
+        let bytes = array.read().ok_or(NOT_READ)?;
+        array.lists = array
+            .place_of_lists(&bytes)
+            .ok_or("the lists of locks of the server's processes are not where they should be")?;
+        array.pid = array
+            .place_of_pid(own, processes)
+            .ok_or("the server's processes do not name themselves where they should")?;
+        array.fast_path = array.place_of_fast_path(&bytes, major, processes, own, status);
+        Ok(array)
+    }
+
+    /// One whose places are known; length, processes, prepared transactions; its lists and its pid.
+    #[cfg(test)]
+    pub(super) fn made_by_hand(
+        postmaster: u32,
+        first: u64,
+        (step, processes, prepared): (usize, usize, usize),
+        (lists, pid): (usize, usize),
+        fast_path: FastPath,
+    ) -> ProcArray {
+        ProcArray {
+            postmaster,
+            first,
+            step,
+            processes,
+            prepared,
+            lists,
+            pid,
+            vxid_together: false,
+            fast_path: Ok(fast_path),
+        }
+    }
+
+    /// All of them, as they are now.
+    pub(super) fn read(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; self.len() * self.step];
+        memory::read(self.postmaster, &mut [(self.first, &mut bytes)]).ok()?;
+        Some(bytes)
+    }
+
+    /// How many there are, in use or not.
+    pub(super) fn len(&self) -> usize {
+        self.processes + self.prepared
+    }
+
+    /// Address of one.
+    pub(super) fn address(&self, place: usize) -> u64 {
+        self.first + (place * self.step) as u64
+    }
+
+    /// Where `waitLock` is; `waitProcLock`, `waitLockMode` and `waitStart` lie behind it.
+    pub(super) fn wait(&self) -> usize {
+        self.lists - WAIT_BEFORE_LISTS
+    }
+
+    /// Where the id of its transaction is, if it has one.
+    pub(super) fn transactionid(&self) -> usize {
+        self.pid - if self.vxid_together { 8 } else { 12 }
+    }
+
+    /// Where the two parts of its virtual transaction are.
+    pub(super) fn virtualxid(&self) -> (usize, usize) {
+        match self.vxid_together {
+            true => (self.pid + 8, self.pid + 12),
+            false => (self.pid + 12, self.pid - 4),
+        }
+    }
+
+    /// Where the id of its database is.
+    pub(super) fn database(&self) -> usize {
+        self.pid + 16
+    }
+
+    /// A list that has nothing in it begins and ends at itself.
+    fn is_list(&self, bytes: &[u8], place: usize, at: usize) -> bool {
+        let own = self.address(place) + at as u64;
+        let (back, on) = (address(bytes, at), address(bytes, at + 8));
+        (back == own && on == own) || (back != own && on != own && is_pointer(back) && is_pointer(on))
+    }
+
+    fn is_empty_list(&self, bytes: &[u8], place: usize, at: usize) -> bool {
+        let own = self.address(place) + at as u64;
+        (address(bytes, at), address(bytes, at + 8)) == (own, own)
+    }
+
+    /// Where so many lists lie beside each other in all processes, in one place only, and in one of them all are empty. What prepared
+    /// transactions do not need of a `PGPROC` is 0 in theirs.
+    fn lists_at(&self, bytes: &[u8], within: Range<usize>, lists: usize) -> Option<usize> {
+        let mut places = within.step_by(8).filter(|&at| {
+            let all = |place: usize, is: fn(&ProcArray, &[u8], usize, usize) -> bool| {
+                let own = &bytes[place * self.step..][..self.step];
+                (0..lists).all(|list| is(self, own, place, at + list * HEAD))
+            };
+            (0..self.processes).all(|place| all(place, ProcArray::is_list))
+                && (0..self.processes).any(|place| all(place, ProcArray::is_empty_list))
+        });
+        let found = places.next()?;
+        places.next().is_none().then_some(found)
+    }
+
+    fn place_of_lists(&self, bytes: &[u8]) -> Option<usize> {
+        // What is read again lies before them.
+        let last = FRONT.min(self.step.checked_sub(LISTS * HEAD)?);
+        // Behind `WAIT_BEFORE_LISTS`, eight bytes at a time.
+        self.lists_at(bytes, WAIT_BEFORE_LISTS..last, LISTS)
+    }
+
+    /// Its own `PGPROC`, as a process points to it.
+    fn of_process(&self, own: u64, pid: u32) -> Option<Vec<u8>> {
+        let record = memory::read_u64(pid, own).ok()?;
+        let behind = record.checked_sub(self.first)?;
+        let is_one =
+            behind.is_multiple_of(self.step as u64) && behind / (self.step as u64) < self.len() as u64;
+        let mut bytes = vec![0; self.step];
+        let read = is_one.then(|| memory::read(pid, &mut [(record, &mut bytes)]))?;
+        read.ok().map(|()| bytes)
+    }
+
+    fn place_of_pid(&self, own: u64, processes: &[u32]) -> Option<usize> {
+        let mut places: Option<Vec<usize>> = None;
+        let records = processes
+            .iter()
+            .filter_map(|&pid| Some((process::innermost_pid(pid)?, self.of_process(own, pid)?)));
+        for (named, bytes) in records.take(WITNESSES) {
+            let is_pid = |place: &usize| number(&bytes, *place) == named;
+            places = Some(match places {
+                None => (0..self.wait()).step_by(4).filter(is_pid).collect(),
+                Some(places) => places.into_iter().filter(is_pid).collect(),
+            });
+        }
+        // The owner of its latch comes before it, and is the same. Before it there is the id of its transaction.
+        places?.pop().filter(|place| *place >= 12)
+    }
+
+    fn place_of_fast_path(
+        &self,
+        bytes: &[u8],
+        major: u32,
+        processes: &[u32],
+        own: u64,
+        status: Option<BackendStatus>,
+    ) -> Result<FastPath, &'static str> {
+        // What they are noted with does not say of which database they are.
+        let status = status.ok_or("sessions do not say in which database they are")?;
+        let databases = processes.iter().filter_map(|&pid| {
+            let of_entry = status.database(pid).filter(|database| *database != 0)?;
+            let record = self.of_process(own, pid)?;
+            Some((of_entry, number(&record, self.database())))
+        });
+        if databases.take(WITNESSES).any(|(one, other)| one != other) {
+            return Err("the server's processes do not name their database where they should");
+        }
+        const OTHER: &str = "this build of the server keeps them in an unknown place";
+        let members = self.lists_at(bytes, self.lists + LISTS * HEAD..self.step - HEAD, 1);
+        let members = members.ok_or(OTHER)?;
+        let place = match major >= FAST_PATH_BESIDE {
+            true => FastPath {
+                bits: members - 32,
+                relations: members - 24,
+                virtualxid: members - 16,
+                groups: Some(0),
+            },
+            false => FastPath {
+                bits: members - 88,
+                relations: members - 80,
+                virtualxid: members - 16,
+                groups: None,
+            },
+        };
+        // The lock that guards them comes before them, and begins with what it is.
+        let guard = place.bits.checked_sub(16).ok_or(OTHER)?;
+        let (names, _) = WaitEventNames::for_major(major);
+        let all = || (0..self.processes).map(|place| &bytes[place * self.step..][..self.step]);
+        let is_guarded = all().all(|own| {
+            let kind = number(own, guard) & 0xffff;
+            let name = names.decode(LWLOCK | kind);
+            name.is_some_and(|(_, name)| name == GUARD)
+        });
+        if !is_guarded {
+            return Err(OTHER);
+        }
+        if place.groups.is_none() {
+            let is_meant = |own: &[u8]| address(own, place.bits) >> FAST_BITS == 0;
+            return all().all(is_meant).then_some(place).ok_or(OTHER);
+        }
+        // Behind the modes of a process come its relations.
+        let groups = |own: &[u8]| {
+            let (bits, relations) = (address(own, place.bits), address(own, place.relations));
+            let length = relations.checked_sub(bits).filter(|_| is_pointer(bits))?;
+            let groups = length / 8;
+            let is_meant = length.is_multiple_of(8) && groups.is_power_of_two() && groups <= MOST_GROUPS;
+            is_meant.then_some(groups as usize)
+        };
+        let of_first = all().next().and_then(groups).ok_or(OTHER)?;
+        let is_same = all().all(|own| groups(own) == Some(of_first));
+        is_same
+            .then_some(FastPath {
+                groups: Some(of_first),
+                ..place
+            })
+            .ok_or(OTHER)
+    }
+}
+
+/// `PG_WAIT_LWLOCK`, with the kind of lock in the other bits (src/include/utils/wait_event.h).
+const LWLOCK: u32 = 0x0100_0000;
+/// The kind of lock that guards locks that are noted with the session.
+const GUARD: &str = "LockFastPath";
+
+/// What can be the address of something in shared memory.
+pub(super) fn is_pointer(address: u64) -> bool {
+    address.is_multiple_of(8) && (1 << 16..1 << 47).contains(&address)
+}
+
+pub(super) fn address(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |field| u64::from_ne_bytes(*field))
+}
+
+pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .map_or(0, |field| u32::from_ne_bytes(*field))
+}

@@ -1,0 +1,159 @@
+//! What a lock is on.
+
+use std::fmt;
+
+use dbtime_model::LockRow;
+use serde::Serialize;
+
+/// What a lock is on, in the columns of `pg_locks`; none: it has no such thing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct LockTarget {
+    /// As the database calls it.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Id of the database; 0 = of all databases.
+    pub database: Option<u32>,
+    /// Its name, where one of its sessions had the lock or waited for it.
+    pub database_name: Option<String>,
+    /// Id of the relation.
+    pub relation: Option<u32>,
+    /// Page.
+    pub page: Option<u32>,
+    /// Row on the page.
+    pub tuple: Option<u32>,
+    /// Virtual transaction.
+    pub virtualxid: Option<String>,
+    /// Transaction.
+    pub transactionid: Option<u32>,
+    /// Catalogue of an object; upper half of the key of an advisory lock.
+    pub classid: Option<u32>,
+    /// Object; lower half of that key.
+    pub objid: Option<u32>,
+    /// Part of an object; 1 = the advisory lock has one key, 2 = it has two.
+    pub objsubid: Option<u32>,
+}
+
+impl LockTarget {
+    pub(super) fn of(row: &LockRow) -> LockTarget {
+        LockTarget {
+            kind: row.kind.clone(),
+            database: row.database,
+            database_name: None,
+            relation: row.relation,
+            page: row.page,
+            tuple: row.tuple,
+            virtualxid: (!row.virtualxid.is_empty()).then(|| row.virtualxid.clone()),
+            transactionid: row.transactionid,
+            classid: row.classid,
+            objid: row.objid,
+            objsubid: row.objsubid,
+        }
+    }
+
+    fn database(&self) -> String {
+        match (self.database, &self.database_name) {
+            (None, _) => String::new(),
+            (Some(0), _) => ", shared".to_string(),
+            (Some(_), Some(name)) => format!(" in {name}"),
+            (Some(id), None) => format!(" in database {id}"),
+        }
+    }
+
+    /// What it is besides its kind and its database.
+    fn object(&self) -> String {
+        let relation = self.relation.unwrap_or(0);
+        match (self.kind.as_str(), self.classid, self.objid, self.objsubid) {
+            ("advisory", Some(class), Some(object), Some(1)) => {
+                let key = u64::from(class) << 32 | u64::from(object);
+                format!(" {}", key.cast_signed())
+            }
+            ("advisory", Some(class), Some(object), Some(2)) => {
+                format!(" ({}, {})", class.cast_signed(), object.cast_signed())
+            }
+            (_, Some(class), Some(object), part) => match part {
+                Some(0) | None => format!(" {class}/{object}"),
+                Some(part) => format!(" {class}/{object}/{part}"),
+            },
+            _ => match (self.page, self.tuple, &self.virtualxid, self.transactionid) {
+                (Some(page), Some(tuple), ..) => format!(" ({page},{tuple}) of {relation}"),
+                (Some(page), None, ..) => format!(" {page} of {relation}"),
+                (_, _, Some(virtualxid), _) => format!(" {virtualxid}"),
+                (_, _, None, Some(transaction)) => format!(" {transaction}"),
+                _ if self.relation.is_some() => format!(" {relation}"),
+                _ => String::new(),
+            },
+        }
+    }
+}
+
+/// `tuple (12,3) of 16384 in shop`
+impl fmt::Display for LockTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.kind, self.object(), self.database())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_said_as_people_know_it() {
+        let of = |kind: &str, fill: fn(&mut LockTarget)| {
+            let mut target = LockTarget {
+                kind: kind.to_string(),
+                ..LockTarget::default()
+            };
+            fill(&mut target);
+            target.to_string()
+        };
+        assert_eq!(
+            of("relation", |target| {
+                target.database = Some(5);
+                target.relation = Some(16384);
+            }),
+            "relation 16384 in database 5"
+        );
+        assert_eq!(
+            of("tuple", |target| {
+                target.database = Some(5);
+                target.database_name = Some("shop".to_string());
+                target.relation = Some(16384);
+                target.page = Some(12);
+                target.tuple = Some(3);
+            }),
+            "tuple (12,3) of 16384 in shop"
+        );
+        let advisory = |part| {
+            let mut target = LockTarget {
+                kind: "advisory".to_string(),
+                database: Some(5),
+                classid: Some(u32::MAX),
+                objid: Some(u32::MAX - 1),
+                ..LockTarget::default()
+            };
+            target.objsubid = Some(part);
+            target.to_string()
+        };
+        assert_eq!(advisory(1), "advisory -2 in database 5");
+        assert_eq!(advisory(2), "advisory (-1, -2) in database 5");
+        assert_eq!(
+            of("transactionid", |target| target.transactionid = Some(741)),
+            "transactionid 741"
+        );
+        assert_eq!(
+            of("virtualxid", |target| target.virtualxid =
+                Some("3/17".to_string())),
+            "virtualxid 3/17"
+        );
+        assert_eq!(
+            of("object", |target| {
+                target.database = Some(0);
+                target.classid = Some(1262);
+                target.objid = Some(5);
+                target.objsubid = Some(0);
+            }),
+            "object 1262/5, shared"
+        );
+    }
+}
