@@ -188,9 +188,10 @@ impl Collector {
             options,
         };
         collector.take_up_database()?;
-        collector.find_locks();
         // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
         collector.count_transactions(monotonic_ns(), true);
+        // Accounts are open, and transactions counted, before: it may take a while.
+        collector.find_locks();
         collector.wait_for_first_pass();
         drop(raised);
         Ok(collector)
