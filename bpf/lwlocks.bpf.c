@@ -105,13 +105,16 @@ struct lock_kinds_map {
 	__type(value, struct dbt_lock_sums);
 } lock_kinds_even SEC(".maps"), lock_kinds_odd SEC(".maps");
 
-#define HIT_OWN 0   /* in the server that is looked at */
-#define HIT_OTHER 1 /* in another process of the same executable */
+enum dbt_hit {
+	HIT_OWN,   /* in the server that is looked at */
+	HIT_OTHER, /* in another process of the same executable */
+	HITS,
+};
 
 /* How often programs ran. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, HITS);
 	__type(key, __u32);
 	__type(value, __u64);
 } lock_hits SEC(".maps");
@@ -449,5 +452,10 @@ int on_release(struct pt_regs *ctx)
 		sums->max_hold_ns = ns;
 	return 0;
 }
+
+/* What lies in no map: named here so that the skeleton has its type. */
+struct dbt_enums {
+	enum dbt_hit hit;
+} enums_type = {};
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

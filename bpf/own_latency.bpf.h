@@ -66,6 +66,7 @@ static __always_inline __u32 add_own_latency(struct dbt_own_histograms *mine, st
 		      (__u32)key->inode * 5 + (key->bytes >> 9);
 	struct dbt_histogram *histogram;
 	__u32 number, i;
+
 	for (i = 0; i < PROBES; i++, place++) {
 		place &= OWN_HISTOGRAMS - 1;
 		if (!mine->own[place].number) {

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use dbtime_model::{LockUse, LockUses, SessionId, StackId};
+use dbtime_model::{LockUse, LockUseSums, LockUses, SessionId, StackId};
 
 use crate::CollectError;
-use crate::bpf::{LockProbes, LockUseKey, LockUseLosses, LockUseSums};
+use crate::bpf::{LockProbes, LockUseKey, LockUseLosses};
 use crate::clock::{Clock, monotonic_ns};
 use crate::database::Database;
 use crate::held_locks::{LockName, RawLock};
@@ -236,35 +236,11 @@ impl LockCounter {
                     exclusive: key.exclusive,
                     user_stack: words.code(key.pid, key.caller, key.outer),
                     statement: key.statement,
-                    gets: sums.gets,
-                    waited: sums.waited,
-                    wait_ns: sums.wait_ns,
-                    max_wait_ns: sums.max_wait_ns,
-                    refused: sums.refused,
-                    holds: sums.holds,
-                    hold_ns: sums.hold_ns,
-                    max_hold_ns: sums.max_hold_ns,
+                    sums,
                 }
             })
             .collect();
-        uses.sort_by(|one, other| {
-            (
-                one.session,
-                &one.lock,
-                one.address,
-                one.exclusive,
-                one.user_stack,
-                one.statement,
-            )
-                .cmp(&(
-                    other.session,
-                    &other.lock,
-                    other.address,
-                    other.exclusive,
-                    other.user_stack,
-                    other.statement,
-                ))
-        });
+        uses.sort_by(|one, other| order(one).cmp(&order(other)));
         self.done = Some(LockUses {
             uses,
             from_us: clock.wall_us(self.begin_ns),
@@ -307,15 +283,19 @@ fn add(kept: &mut HashMap<LockUseKey, LockUseSums>, lost: &mut u64, mut key: Loc
         *lost += more.gets + more.refused;
         return;
     }
-    let sums = kept.entry(key).or_default();
-    sums.gets += more.gets;
-    sums.waited += more.waited;
-    sums.wait_ns += more.wait_ns;
-    sums.max_wait_ns = sums.max_wait_ns.max(more.max_wait_ns);
-    sums.refused += more.refused;
-    sums.holds += more.holds;
-    sums.hold_ns += more.hold_ns;
-    sums.max_hold_ns = sums.max_hold_ns.max(more.max_hold_ns);
+    *kept.entry(key).or_default() += more;
+}
+
+/// In which they are told.
+fn order(of: &LockUse) -> (SessionId, &str, u64, bool, StackId, u64) {
+    (
+        of.session,
+        &of.lock,
+        of.address,
+        of.exclusive,
+        of.user_stack,
+        of.statement,
+    )
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ mod word;
 
 pub use block::BlockOperation;
 pub use described::Described;
-pub use lock_use::{LockUse, LockUses};
+pub use lock_use::{LockUse, LockUseSums, LockUses};
 pub use resolution::{OneWindow, Windows};
 pub use rows::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,

@@ -3,6 +3,8 @@
 //! Recordings have none of it: what they have is sampled ([`HeldLockRow`](crate::HeldLockRow)). Every use costs something, so this is
 //! only looked at for some seconds.
 
+use std::ops::AddAssign;
+
 use crate::{SessionId, StackId};
 
 /// Uses of one lock by one session, asked for at one place in the code.
@@ -22,6 +24,13 @@ pub struct LockUse {
     pub user_stack: StackId,
     /// What the session executed then; 0 = not known, or nothing.
     pub statement: u64,
+    /// What was counted.
+    pub sums: LockUseSums,
+}
+
+/// What was counted of some uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockUseSums {
     /// How often it was taken.
     pub gets: u64,
     /// Of these, how often the session had to wait, as the server itself says; and waits after which it did not take it.
@@ -38,6 +47,19 @@ pub struct LockUse {
     pub hold_ns: u64,
     /// The longest of these.
     pub max_hold_ns: u64,
+}
+
+impl AddAssign for LockUseSums {
+    fn add_assign(&mut self, other: LockUseSums) {
+        self.gets += other.gets;
+        self.waited += other.waited;
+        self.wait_ns += other.wait_ns;
+        self.max_wait_ns = self.max_wait_ns.max(other.max_wait_ns);
+        self.refused += other.refused;
+        self.holds += other.holds;
+        self.hold_ns += other.hold_ns;
+        self.max_hold_ns = self.max_hold_ns.max(other.max_hold_ns);
+    }
 }
 
 /// All uses of internal locks of a server in some seconds.
@@ -70,8 +92,25 @@ pub struct LockUses {
 }
 
 impl LockUses {
+    /// Probes that a use meets: where the lock is asked for, and where it is given back.
+    pub const HITS_OF_A_USE: u64 = 2;
+
     /// What the probes took, as a part of one CPU.
     pub fn cost(&self) -> f64 {
-        (self.hits as f64 * self.hit_ns as f64) / self.probed_ns.max(1) as f64
+        self.cost_of(self.hits)
+    }
+
+    /// What they took in other servers, as a part of one CPU.
+    pub fn cost_of_others(&self) -> f64 {
+        self.cost_of(self.hits_of_others)
+    }
+
+    /// What a use costs the process that makes it, nanoseconds.
+    pub fn use_ns(&self) -> u64 {
+        LockUses::HITS_OF_A_USE * self.hit_ns
+    }
+
+    fn cost_of(&self, hits: u64) -> f64 {
+        hits as f64 * self.hit_ns as f64 / self.probed_ns.max(1) as f64
     }
 }

@@ -9,7 +9,7 @@ use dbtime_model::{CauseKind, CommentRow, Session, SessionId, State, Wait, comme
 
 use crate::alike_statements::AlikeStatements;
 use crate::filter::SECOND_US;
-use crate::load::{Comment, Dimensions, Routine};
+use crate::load::{Comment, Dimensions};
 use crate::scan::Activity;
 
 /// Something by which time can be told apart; the words of `--by`.
@@ -291,9 +291,10 @@ impl GroupKey {
             wait,
             cause,
             comment,
-            routine,
+            dimensions,
             ..
         } = *activity;
+        let routine = || dimensions.routine(row.user_stack).unwrap_or([NOT_KNOWN; 2]);
         let value = |dimension: &Dimension| match dimension {
             Dimension::Session => Value::Session(session.id),
             Dimension::Wait => Value::Wait(wait.clone()),
@@ -313,16 +314,8 @@ impl GroupKey {
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::Query => Value::Query(row.statement),
             Dimension::SqlId => Value::SqlId(row.statement),
-            Dimension::Routine => Value::Text(match routine {
-                Routine::NotKnown => NOT_KNOWN.to_string(),
-                Routine::None => String::new(),
-                Routine::At { name, .. } => name.to_string(),
-            }),
-            Dimension::RoutineLine => Value::Text(match routine {
-                Routine::NotKnown => NOT_KNOWN.to_string(),
-                Routine::None => String::new(),
-                Routine::At { line, .. } => line.to_string(),
-            }),
+            Dimension::Routine => Value::Text(routine()[0].to_string()),
+            Dimension::RoutineLine => Value::Text(routine()[1].to_string()),
             Dimension::Second => Value::Second(row.time),
             fact => Value::Text(fact.of_request(session, comment).unwrap_or_default().to_string()),
         };

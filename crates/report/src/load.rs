@@ -252,24 +252,6 @@ pub(crate) enum Comment<'a> {
     Says(&'a CommentRow),
 }
 
-/// The innermost function of a procedural language in a stack.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Routine<'a> {
-    /// No stack was taken, or it is not described.
-    NotKnown,
-    /// There is none.
-    None,
-    /// Its name, and that with its line, where it had come to one.
-    At { name: &'a str, line: &'a str },
-}
-
-/// What is known about a row.
-pub(crate) struct Described<'a> {
-    pub(crate) session: &'a Session,
-    pub(crate) comment: Comment<'a>,
-    pub(crate) routine: Routine<'a>,
-}
-
 /// What the ids in the rows stand for.
 #[derive(Debug, Default)]
 pub struct Dimensions {
@@ -306,24 +288,27 @@ impl Dimensions {
         })
     }
 
-    /// What is known about a row.
-    pub(crate) fn describe(&mut self, row: &ActivityRow) -> Described<'_> {
-        self.session(row.session);
-        Described {
-            session: &self.sessions[&row.session],
-            comment: match self.comments.get(&row.comment) {
-                Some(said) => Comment::Says(said),
-                None if row.comment == comment::NONE => Comment::None,
-                None => Comment::NotKnown,
-            },
-            routine: match self.routines.get(&row.user_stack) {
-                Some([name, line]) => Routine::At {
-                    name: &name.symbol,
-                    line: &line.symbol,
-                },
-                None if self.stacks.contains_key(&row.user_stack) => Routine::None,
-                None => Routine::NotKnown,
-            },
+    /// The same, what the comment of a row says, and all else.
+    pub(crate) fn session_and_comment(
+        &mut self,
+        id: SessionId,
+        comment: u64,
+    ) -> (&Session, Comment<'_>, &Dimensions) {
+        self.session(id);
+        let said = match self.comments.get(&comment) {
+            Some(said) => Comment::Says(said),
+            None if comment == comment::NONE => Comment::None,
+            None => Comment::NotKnown,
+        };
+        (&self.sessions[&id], said, self)
+    }
+
+    /// The innermost function of a procedural language in a stack: its name, and that with its line, where it had come to one; both are
+    /// empty where there is no such function. None: no stack was taken, or it is not described.
+    pub(crate) fn routine(&self, stack: StackId) -> Option<[&str; 2]> {
+        match self.routines.get(&stack) {
+            Some([name, line]) => Some([&name.symbol, &line.symbol]),
+            None => self.stacks.contains_key(&stack).then_some([""; 2]),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::dive::has_kernel_trace;
 use crate::filter::{Filter, SECOND_US};
 use crate::group::query_id;
 use crate::ledger::Section;
-use crate::load::{Comment, Described, Dimensions, Routine, Source};
+use crate::load::{Comment, Dimensions, Source};
 use crate::locks;
 use crate::report::ReportError;
 
@@ -27,8 +27,8 @@ pub(crate) struct Activity<'a> {
     pub(crate) not_sampled: bool,
     /// Of the statement.
     pub(crate) comment: Comment<'a>,
-    /// In which it was, by its stack.
-    pub(crate) routine: Routine<'a>,
+    /// What else its ids stand for.
+    pub(crate) dimensions: &'a Dimensions,
     /// Who was waited for: of a part of a row, where time is grouped by that.
     pub(crate) cause: Option<&'a Cause>,
 }
@@ -202,11 +202,7 @@ pub(crate) fn scan(
             return;
         }
         let recorded = wait_of(row);
-        let Described {
-            session,
-            comment,
-            routine,
-        } = dimensions.describe(row);
+        let (session, comment, dimensions) = dimensions.session_and_comment(row.session, row.comment);
         let section = Section::of(&session.backend_type, recorded.idle, row.state);
         // A row of its own, by a name of its own: it is found by the name of the idle wait, too.
         let wait = match section {
@@ -229,7 +225,7 @@ pub(crate) fn scan(
                 section,
                 not_sampled: wait.class == not_sampled.class && wait.event == not_sampled.event,
                 comment,
-                routine,
+                dimensions,
                 cause: None,
             });
         }

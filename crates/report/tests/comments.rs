@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::hand_made::{MS, meta, row, session};
+use crate::hand_made::{self, CPU, meta, row, session, sums};
 use dbtime_model::{ActivityRow, CommentRow, Rows, State, comment};
-use dbtime_report::{Dimension, Filter, Options, ReportError, Section, Source, parse_fact, report, text};
+use dbtime_report::{Dimension, Filter, Options, ReportError, Source, parse_fact, report, text};
 
-const CPU: (&str, &str, bool) = ("CPU", "CPU", false);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 fn comments() -> Vec<CommentRow> {
@@ -60,18 +59,7 @@ fn source() -> Source {
 }
 
 fn ms_by(by: Dimension, facts: &[&str]) -> BTreeMap<String, u128> {
-    let options = Options {
-        by: vec![by],
-        filter: filter(facts),
-        ..Options::default()
-    };
-    let report = report(&source(), &options).expect("a report");
-    let rows = report.ledger.section(Section::DbTime);
-    let sums: BTreeMap<String, u128> = rows
-        .map(|row| (row.labels[0].clone(), row.sums.total_ns() / u128::from(MS)))
-        .collect();
-    assert_eq!(sums.values().sum::<u128>(), report.db_time_ns() / u128::from(MS));
-    sums
+    hand_made::ms_by(&source(), by, filter(facts))
 }
 
 fn filter(facts: &[&str]) -> Filter {
@@ -79,12 +67,6 @@ fn filter(facts: &[&str]) -> Filter {
         facts: facts.iter().map(|fact| parse_fact(fact).expect(fact)).collect(),
         ..Filter::default()
     }
-}
-
-fn sums(sums: &[(&str, u128)]) -> BTreeMap<String, u128> {
-    sums.iter()
-        .map(|(label, ms)| ((*label).to_string(), *ms))
-        .collect()
 }
 
 #[test]

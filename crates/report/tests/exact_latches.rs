@@ -1,6 +1,8 @@
 //! Uses of internal locks that were counted, made by hand, beside what samples found.
 
-use dbtime_model::{ActivityRow, HeldLockRow, LockUse, LockUses, NO_STACK, Rows, SessionId, State};
+use dbtime_model::{
+    ActivityRow, HeldLockRow, LockUse, LockUseSums, LockUses, NO_STACK, Rows, SessionId, State,
+};
 use dbtime_report::{
     Filter, HoldMode, LatchColumn, LatchOptions, LatchReport, Source, json, latches_and_uses, text,
 };
@@ -46,29 +48,32 @@ fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
         exclusive,
         user_stack: code.id,
         statement: session,
-        gets,
-        waited: 0,
-        wait_ns: 0,
-        max_wait_ns: 0,
-        refused: 0,
-        holds: gets,
-        hold_ns: gets * hold_ms * MS,
-        max_hold_ns: hold_ms * MS + 1,
+        sums: LockUseSums {
+            gets,
+            holds: gets,
+            hold_ns: gets * hold_ms * MS,
+            max_hold_ns: hold_ms * MS + 1,
+            ..LockUseSums::default()
+        },
+    };
+    let with = |used: LockUse, waited: u64, refused: u64| LockUse {
+        sums: LockUseSums {
+            waited,
+            wait_ns: waited * 4 * MS,
+            max_wait_ns: if waited > 0 { 9 * MS } else { 0 },
+            refused,
+            ..used.sums
+        },
+        ..used
     };
     let uses = LockUses {
         uses: vec![
-            LockUse {
-                waited: 10,
-                wait_ns: 40 * MS,
-                max_wait_ns: 9 * MS,
-                ..used(1, "ProcArray", true, 100, 2)
-            },
+            with(used(1, "ProcArray", true, 100, 2), 10, 0),
             used(1, "ProcArray", false, 50, 1),
             used(2, "ProcArray", false, 10, 1),
             LockUse {
                 number: Some(5),
-                refused: 3,
-                ..used(2, "BufferMapping", true, 1, 7)
+                ..with(used(2, "BufferMapping", true, 1, 7), 0, 3)
             },
         ],
         from_us: FIRST_SECOND,

@@ -117,7 +117,7 @@ fn who_has_a_lock_and_who_waits_for_it_stand_together() {
     );
     // Holders before waiters, the longest first; of the two rows of the first one the sum and the longest.
     let uses: Vec<_> = relation
-        .uses
+        .requests
         .iter()
         .map(|of| (of.pid, of.prepared, of.recorded, of.granted, of.ns / ms))
         .collect();
@@ -130,7 +130,7 @@ fn who_has_a_lock_and_who_waits_for_it_stand_together() {
             (Some(22), None, true, false, 800),
         ]
     );
-    assert!(relation.uses[0].fast_path && !relation.uses[1].fast_path);
+    assert!(relation.requests[0].fast_path && !relation.requests[1].fast_path);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_filter_chooses_holders_and_waiters_and_who_is_no_session_is_in_none() {
         report
             .locks
             .iter()
-            .flat_map(|lock| &lock.uses)
+            .flat_map(|lock| &lock.requests)
             .map(|of| of.pid)
             .collect()
     };

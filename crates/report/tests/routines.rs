@@ -1,12 +1,8 @@
 //! Time by functions of PL/pgSQL, of rows made by hand.
 
-use std::collections::BTreeMap;
-
-use crate::hand_made::{MS, meta, row, session};
+use crate::hand_made::{CPU, meta, ms_by, row, session, sums};
 use dbtime_model::{ActivityRow, Frame, NO_STACK, PLPGSQL, Rows, StackId, StackRow, State, stack_id};
-use dbtime_report::{Dimension, Options, Section, Source, report};
-
-const CPU: (&str, &str, bool) = ("CPU", "CPU", false);
+use dbtime_report::{Dimension, Filter, Source};
 
 /// A stack of these functions, of PL/pgSQL where they have parentheses.
 fn stack(symbols: &[&str]) -> StackRow {
@@ -71,21 +67,7 @@ fn time_is_that_of_the_innermost_function_and_its_line() {
             ..Rows::default()
         },
     );
-    let ms_by = |by: Dimension| -> BTreeMap<String, u128> {
-        let options = Options {
-            by: vec![by],
-            ..Options::default()
-        };
-        let report = report(&source, &options).expect("a report");
-        let rows = report.ledger.section(Section::DbTime);
-        rows.map(|row| (row.labels[0].clone(), row.sums.total_ns() / u128::from(MS)))
-            .collect()
-    };
-    let sums = |sums: &[(&str, u128)]| -> BTreeMap<String, u128> {
-        sums.iter()
-            .map(|(label, ms)| ((*label).to_string(), *ms))
-            .collect()
-    };
+    let ms_by = |by| ms_by(&source, by, Filter::default());
     let (none, unknown) = (("[none]", 100), ("[unknown]", 1_600 + 3_200));
     assert_eq!(
         ms_by(Dimension::Routine),

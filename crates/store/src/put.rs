@@ -1,7 +1,7 @@
 //! Puts a recording into a store.
 //!
-//! Files first, then its row, the manifest last; then what it replaces is removed. Whoever is killed in between has put nothing; the same once more
-//! makes the same objects. What is removed then is in [`crate::removal`].
+//! Files first, then its row, the manifest last; then what it replaces is removed. Whoever is killed in between has put nothing; the same
+//! once more makes the same objects. What is removed then is in [`crate::removal`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::ErrorKind;
@@ -147,8 +147,8 @@ impl Store {
             .map_err(|e| StoreError::io(self.objects().where_is(path), e))
     }
 
-    /// Whether all files of a recording, and its row, are there as they were put. Of those that are far away only lengths are compared: to read them
-    /// takes as long as to put them, and whoever keeps them holds them against checksums of his own.
+    /// Whether all files of a recording, and its row, are there as they were put. Of those that are far away only lengths are compared:
+    /// to read them takes as long as to put them, and whoever keeps them holds them against checksums of his own.
     fn is_sound(&self, manifest: &Manifest) -> Result<bool, StoreError> {
         let files = manifest.files.iter();
         let files = files.map(|file| (manifest.path_of(file), file.bytes, file.xxh3));

@@ -42,7 +42,11 @@ impl CpuClocks {
     /// # Errors
     /// The CPU is offline (ENODEV, ENXIO), or the kernel refuses.
     pub(super) fn open(&mut self, cpu: i32) -> io::Result<OwnedFd> {
-        let timer = open(&mut timer(self.draw_period_ns()), -1, cpu)?;
+        let timer = open(
+            &mut timer(draw_period_ns(self.rate_hz, &mut self.random)),
+            -1,
+            cpu,
+        )?;
         self.clocks.push(CpuClock {
             timer: timer.try_clone()?,
             until_ns: monotonic_ns() + self.random.u64(0..LASTS_NS),
@@ -52,12 +56,11 @@ impl CpuClocks {
 
     /// Draws the rates anew that are due (`now`: CLOCK_MONOTONIC, ns). One interrupt for each of these CPUs.
     pub(crate) fn draw(&mut self, now: u64) {
-        for place in 0..self.clocks.len() {
-            if now < self.clocks[place].until_ns {
+        for clock in &mut self.clocks {
+            if now < clock.until_ns {
                 continue;
             }
-            let period_ns = self.draw_period_ns();
-            let clock = &mut self.clocks[place];
+            let period_ns = draw_period_ns(self.rate_hz, &mut self.random);
             clock.until_ns = now + LASTS_NS / 2 + self.random.u64(0..LASTS_NS);
             // SAFETY: the descriptor is a perf event's; the number is read through its address, which is what the kernel wants here
             // (perf_event_open(2)). It fails where the CPU has gone offline, and then there is nothing to draw.
@@ -69,11 +72,11 @@ impl CpuClocks {
             }
         }
     }
+}
 
-    fn draw_period_ns(&mut self) -> u64 {
-        let factor = 1.0 + SPREAD * (2.0 * self.random.f64() - 1.0);
-        (1e9 / (f64::from(self.rate_hz) * factor)) as u64
-    }
+fn draw_period_ns(rate_hz: u32, random: &mut fastrand::Rng) -> u64 {
+    let factor = 1.0 + SPREAD * (2.0 * random.f64() - 1.0);
+    (1e9 / (f64::from(rate_hz) * factor)) as u64
 }
 
 /// A timer that fires whenever a task has used this much CPU time, wherever it runs; heard of in the kernel only.
@@ -117,9 +120,9 @@ mod tests {
 
     #[test]
     fn rates_are_spread_evenly_about_the_wanted_one() {
-        let mut clocks = CpuClocks::new(99);
+        let mut random = fastrand::Rng::new();
         let rates: Vec<f64> = (0..10_000)
-            .map(|_| 1e9 / clocks.draw_period_ns() as f64)
+            .map(|_| 1e9 / draw_period_ns(99, &mut random) as f64)
             .collect();
         let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         // The standard error is 0.06.

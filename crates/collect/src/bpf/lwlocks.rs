@@ -4,13 +4,16 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+use dbtime_model::{LockUseSums, LockUses};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
 
 use super::latency::{LatencyMaps, wait_for_programs};
-use super::load::source_to;
+use super::load::{MapValue, as_bytes, source_to};
 use super::lwlocks_skeleton::LwlocksSkelBuilder;
-use super::lwlocks_skeleton::types::{bss, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task};
+use super::lwlocks_skeleton::types::{
+    bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window,
+};
 use super::messages::refusals;
 use super::plain::{Plain, globals, read};
 use super::sampler::thread_cpu_ns;
@@ -23,8 +26,6 @@ use crate::probed_code;
 /// Gets and releases of a measurement of what one costs, and measurements of which the middle one counts.
 const CALLS: u32 = 500;
 const MEASUREMENTS: usize = 11;
-/// Probes that a get and a release meet.
-const HITS_OF_A_USE: u64 = 2;
 
 /// Whose uses of a lock are one sum, and of which lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,20 +46,6 @@ pub(crate) struct LockUseKey {
     pub(crate) statement: u64,
 }
 
-/// What was counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LockUseSums {
-    pub(crate) gets: u64,
-    /// Of these, those that waited; and those that waited without getting it.
-    pub(crate) waited: u64,
-    pub(crate) wait_ns: u64,
-    pub(crate) max_wait_ns: u64,
-    pub(crate) refused: u64,
-    pub(crate) holds: u64,
-    pub(crate) hold_ns: u64,
-    pub(crate) max_hold_ns: u64,
-}
-
 /// What is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LockUseLosses {
@@ -70,37 +57,19 @@ pub(crate) struct LockUseLosses {
     pub(crate) holds_without_room: u64,
 }
 
-/// What counts: `struct dbt_lock_window`, of which this is the only copy that is written.
-#[derive(Debug, Clone, Copy)]
-struct Window {
-    /// CLOCK_MONOTONIC.
-    begin: u64,
-    end: u64,
-    epoch: u64,
-    server: u32,
-    only: u32,
-}
-
-impl Window {
-    const NEVER: Window = Window {
-        begin: u64::MAX,
-        end: u64::MAX,
-        epoch: 0,
-        server: 0,
-        only: 0,
-    };
-
-    fn bytes(&self) -> Vec<u8> {
-        let times = [self.begin, self.end, self.epoch];
-        let pids = [self.server, self.only];
-        let times = times.into_iter().flat_map(u64::to_ne_bytes);
-        times.chain(pids.into_iter().flat_map(u32::to_ne_bytes)).collect()
-    }
-}
+/// Nothing counts.
+const NEVER: dbt_lock_window = dbt_lock_window {
+    begin: u64::MAX,
+    end: u64::MAX,
+    epoch: 0,
+    server: 0,
+    only: 0,
+};
 
 /// The attached probes; dropping it takes them out of the server.
 pub(crate) struct LockProbes {
-    window: Window,
+    /// What counts: the only copy that is written.
+    window: dbt_lock_window,
     window_map: MapHandle,
     tasks: MapHandle,
     hits: MapHandle,
@@ -116,6 +85,7 @@ pub(crate) struct LockProbes {
 
 impl Plain for bss {}
 impl Plain for dbt_lock_task {}
+impl MapValue for dbt_lock_window {}
 
 impl LockProbes {
     /// Puts probes into the executable of a server: the first process of it, the one session that counts (none: all), where its functions
@@ -147,7 +117,7 @@ impl LockProbes {
         let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
         let maps = &skel.maps;
         let mut probes = LockProbes {
-            window: Window::NEVER,
+            window: NEVER,
             window_map: handle(&maps.data_window)?,
             tasks: handle(&maps.lock_tasks)?,
             hits: handle(&maps.lock_hits)?,
@@ -221,7 +191,7 @@ impl LockProbes {
         self.set_window(u64::MAX, u64::MAX)?;
         self.take(&mut |_, _| {})?;
         self.hits_before = self.hits_so_far().0;
-        Ok(with.saturating_sub(without) / HITS_OF_A_USE)
+        Ok(with.saturating_sub(without) / LockUses::HITS_OF_A_USE)
     }
 
     /// What is used from the one moment to the other counts, CLOCK_MONOTONIC.
@@ -235,7 +205,7 @@ impl LockProbes {
 
     fn write_window(&self) -> Result<(), CollectError> {
         self.window_map
-            .update(&0u32.to_ne_bytes(), &self.window.bytes(), MapFlags::ANY)
+            .update(&0u32.to_ne_bytes(), as_bytes(&self.window), MapFlags::ANY)
             .map_err(|e| CollectError::Kernel(format!("BPF map of the time that counts: {e}")))
     }
 
@@ -266,7 +236,7 @@ impl LockProbes {
         let Some(task) = self.task(pid) else {
             return;
         };
-        let Window { begin, end, .. } = self.window;
+        let dbt_lock_window { begin, end, .. } = self.window;
         let that_counts = |from: u64, to: u64| to.min(end).saturating_sub(from.max(begin));
         let counts = |moment: u64| u64::from((begin..end).contains(&moment));
         for hold in task.held.iter().take(task.count as usize) {
@@ -316,12 +286,12 @@ impl LockProbes {
     }
 
     fn hits_so_far(&self) -> (u64, u64) {
-        let of = |whose: u32| -> u64 {
-            let values = self.hits.lookup_percpu(&whose.to_ne_bytes(), MapFlags::ANY);
+        let of = |whose: dbt_hit| -> u64 {
+            let values = self.hits.lookup_percpu(&whose.0.to_ne_bytes(), MapFlags::ANY);
             let values = values.ok().flatten().unwrap_or_default();
             values.iter().filter_map(|value| read::<u64>(value)).sum()
         };
-        let (own, others) = (of(0), of(1));
+        let (own, others) = (of(dbt_hit::HIT_OWN), of(dbt_hit::HIT_OTHER));
         (own + others, others)
     }
 

@@ -32,7 +32,7 @@ pub(crate) use kernel_functions::KernelFunctions;
 pub(crate) use latency::{latency_kind, read_source, wait_for_programs};
 pub use load::Tier;
 pub(crate) use load::{Losses, Programs, READY_SLOTS, SamplerKind, Wanted};
-pub(crate) use lwlocks::{LockProbes, LockUseKey, LockUseLosses, LockUseSums};
+pub(crate) use lwlocks::{LockProbes, LockUseKey, LockUseLosses};
 pub(crate) use oracle::OracleProbes;
 pub(crate) use ring::Ring;
 pub(crate) use sampler::{Sampler, SamplerStatistics, become_real_time, make_real_time, thread_cpu_ns};

@@ -20,5 +20,9 @@ pub(super) fn look_up<T: Plain>(map: &MapHandle, key: u32) -> Option<T> {
 
 /// The global variables of programs that are zero at first (`.bss`), as the skeleton names them.
 pub(super) fn globals<T: Plain>(bss: &MapHandle) -> Option<T> {
-    look_up(bss, 0)
+    let mut bytes = bss.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    // The section ends where the last variable does, the struct where its alignment wants it to.
+    let end = bytes.len().next_multiple_of(align_of::<T>());
+    bytes.resize(end, 0);
+    read(&bytes)
 }

@@ -10,7 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::lock_words::{self, EXCLUSIVE, MODES, TAG};
-use super::proc_array::{FRONT, FastPath, HEAD, LISTS, ProcArray, SLOTS, address, is_pointer, number};
+use super::proc_array::{FRONT, FastPath, HEAD, LISTS, ProcArray, SLOTS};
+use super::record_fields::{address, is_pointer, number};
 use crate::lock_requests::{LockRequest, LockTarget, Whose};
 use crate::memory;
 

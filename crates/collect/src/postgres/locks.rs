@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::record_fields::{address, is_pointer, number, place_of_pid};
 use crate::database::Holder;
 use crate::executable::Executable;
 use crate::{memory, process};
@@ -79,27 +80,12 @@ impl LockTable {
     pub(super) fn of(postmaster: u32, processes: &[u32]) -> Option<LockTable> {
         let [symbol] = Executable::of(postmaster).ok()?.symbols(["MyProc"]).ok()?;
         let pointer = symbol?.address;
-        let mut places: Option<Vec<u64>> = None;
-        let mut witnesses = 0;
-        for &pid in processes {
-            let Some((_, bytes)) = own_record(pid, pointer) else {
-                continue;
-            };
-            let named = process::innermost_pid(pid)?;
-            let is_pid = |place: &u64| number(&bytes, *place as usize) == named;
-            places = Some(match places {
-                None => (0..PROC as u64).step_by(4).filter(is_pid).collect(),
-                Some(places) => places.into_iter().filter(is_pid).collect(),
-            });
-            witnesses += 1;
-            if witnesses >= WITNESSES {
-                break;
-            }
-        }
+        let records = processes
+            .iter()
+            .filter_map(|&pid| Some((process::innermost_pid(pid)?, own_record(pid, pointer)?.1)));
         Some(LockTable {
             pointer,
-            // The owner of its latch comes before it, and is the same.
-            pid: places?.pop()?,
+            pid: place_of_pid(records.take(WITNESSES), PROC)? as u64,
             wait: Cell::new(None),
         })
     }
@@ -158,7 +144,6 @@ impl LockTable {
     /// The request of which this is the place, if it points back.
     fn request_at(&self, pid: u32, process: u64, bytes: &[u8], place: usize) -> Option<Request> {
         let (lock, own) = (address(bytes, place), address(bytes, place + 8));
-        let is_pointer = |address: u64| address.is_multiple_of(8) && (1 << 16..1 << 47).contains(&address);
         if !is_pointer(lock) || !is_pointer(own) {
             return None;
         }
@@ -254,18 +239,6 @@ fn own_record(pid: u32, pointer: u64) -> Option<(u64, [u8; PROC])> {
     let mut bytes = [0; PROC];
     memory::read(pid, &mut [(record, &mut bytes)]).ok()?;
     Some((record, bytes))
-}
-
-fn address(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..]
-        .first_chunk()
-        .map_or(0, |field| u64::from_ne_bytes(*field))
-}
-
-fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..]
-        .first_chunk()
-        .map_or(0, |field| u32::from_ne_bytes(*field))
 }
 
 #[cfg(test)]

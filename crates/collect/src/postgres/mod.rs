@@ -12,6 +12,7 @@ mod locks;
 mod normal;
 mod proc_array;
 mod query_ids;
+mod record_fields;
 mod replication;
 mod routines;
 pub(crate) mod server;

@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use super::backend_status::BackendStatus;
+use super::record_fields::{address, is_pointer, number, place_of_pid};
 use super::wait_events::WaitEventNames;
 use crate::executable::Executable;
 use crate::{memory, process};
@@ -246,19 +247,11 @@ impl ProcArray {
     }
 
     fn place_of_pid(&self, own: u64, processes: &[u32]) -> Option<usize> {
-        let mut places: Option<Vec<usize>> = None;
         let records = processes
             .iter()
             .filter_map(|&pid| Some((process::innermost_pid(pid)?, self.of_process(own, pid)?)));
-        for (named, bytes) in records.take(WITNESSES) {
-            let is_pid = |place: &usize| number(&bytes, *place) == named;
-            places = Some(match places {
-                None => (0..self.wait()).step_by(4).filter(is_pid).collect(),
-                Some(places) => places.into_iter().filter(is_pid).collect(),
-            });
-        }
-        // The owner of its latch comes before it, and is the same. Before it there is the id of its transaction.
-        places?.pop().filter(|place| *place >= 12)
+        // Before it there is the id of its transaction.
+        place_of_pid(records.take(WITNESSES), self.wait()).filter(|place| *place >= 12)
     }
 
     fn place_of_fast_path(
@@ -335,22 +328,3 @@ impl ProcArray {
 const LWLOCK: u32 = 0x0100_0000;
 /// The kind of lock that guards locks that are noted with the session.
 const GUARD: &str = "LockFastPath";
-
-/// What can be the address of something in shared memory.
-pub(super) fn is_pointer(address: u64) -> bool {
-    address.is_multiple_of(8) && (1 << 16..1 << 47).contains(&address)
-}
-
-pub(super) fn address(bytes: &[u8], at: usize) -> u64 {
-    bytes
-        .get(at..)
-        .and_then(<[u8]>::first_chunk)
-        .map_or(0, |field| u64::from_ne_bytes(*field))
-}
-
-pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..)
-        .and_then(<[u8]>::first_chunk)
-        .map_or(0, |field| u32::from_ne_bytes(*field))
-}

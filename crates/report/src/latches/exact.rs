@@ -39,16 +39,22 @@ pub struct UseSums {
 
 impl UseSums {
     fn add(&mut self, used: &LockUse) {
+        let sums = &used.sums;
         *self += UseSums {
-            gets: used.gets.into(),
-            waits: used.waited.into(),
-            wait_ns: used.wait_ns.into(),
-            max_wait_ns: used.max_wait_ns,
-            refused: used.refused.into(),
-            holds: used.holds.into(),
-            held_ns: used.hold_ns.into(),
-            max_hold_ns: used.max_hold_ns,
+            gets: sums.gets.into(),
+            waits: sums.waited.into(),
+            wait_ns: sums.wait_ns.into(),
+            max_wait_ns: sums.max_wait_ns,
+            refused: sums.refused.into(),
+            holds: sums.holds.into(),
+            held_ns: sums.hold_ns.into(),
+            max_hold_ns: sums.max_hold_ns,
         };
+    }
+
+    /// What was held longest comes first.
+    fn order(&self) -> Reverse<(u128, u128)> {
+        Reverse((self.held_ns, self.gets))
     }
 
     /// How long a hold was, on average, nanoseconds.
@@ -266,15 +272,14 @@ pub(super) fn exact(
         .map(|(name, sums)| finish(name, sums, dimensions))
         .collect();
     latches.sort_by_key(|latch| Reverse(latch.longest()));
-    let part = |hits: u64| hits as f64 * uses.hit_ns as f64 / uses.probed_ns.max(1) as f64;
     let exact = ExactLatches {
         from_us: uses.from_us,
         to_us: uses.to_us,
         elapsed_ns: uses.elapsed_ns,
-        gets: uses.uses.iter().map(|used| u128::from(used.gets)).sum(),
-        use_cost_ns: HITS_OF_A_USE * uses.hit_ns,
+        gets: uses.uses.iter().map(|used| u128::from(used.sums.gets)).sum(),
+        use_cost_ns: uses.use_ns(),
         cpu: uses.cost(),
-        cpu_of_others: part(uses.hits_of_others),
+        cpu_of_others: uses.cost_of_others(),
         lost: uses.lost,
         without_get: uses.without_get,
         holds_without_room: uses.holds_without_room,
@@ -284,9 +289,6 @@ pub(super) fn exact(
     };
     (exact, profile)
 }
-
-/// Where it is asked for, where it is given back.
-const HITS_OF_A_USE: u64 = 2;
 
 fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
     let mut single: Vec<ExactSingle> = sums
@@ -298,13 +300,7 @@ fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
             sums,
         })
         .collect();
-    single.sort_by_key(|one| {
-        (
-            Reverse((one.sums.held_ns, one.sums.gets)),
-            one.number,
-            one.address,
-        )
-    });
+    single.sort_by_key(|one| (one.sums.order(), one.number, one.address));
     let mut sessions: Vec<ExactSession> = sums
         .sessions
         .into_iter()
@@ -319,10 +315,8 @@ fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
         })
         .collect();
     sessions.sort_by(|one, other| {
-        let key = |of: &ExactSession| Reverse((of.sums.held_ns, of.sums.gets));
-        key(one)
-            .cmp(&key(other))
-            .then_with(|| one.session.cmp(&other.session))
+        let by_time = one.sums.order().cmp(&other.sums.order());
+        by_time.then_with(|| one.session.cmp(&other.session))
     });
     let mut statements: Vec<ExactStatement> = sums
         .statements
@@ -333,17 +327,15 @@ fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
             sums,
         })
         .collect();
-    statements.sort_by_key(|one| (Reverse((one.sums.held_ns, one.sums.gets)), one.statement));
+    statements.sort_by_key(|one| (one.sums.order(), one.statement));
     let mut places: Vec<ExactPlace> = sums
         .places
         .into_iter()
         .map(|(functions, sums)| ExactPlace { functions, sums })
         .collect();
     places.sort_by(|one, other| {
-        let key = |of: &ExactPlace| Reverse((of.sums.held_ns, of.sums.gets));
-        key(one)
-            .cmp(&key(other))
-            .then_with(|| one.functions.cmp(&other.functions))
+        let by_time = one.sums.order().cmp(&other.sums.order());
+        by_time.then_with(|| one.functions.cmp(&other.functions))
     });
     ExactLatch {
         name: name.to_string(),

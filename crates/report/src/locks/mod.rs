@@ -58,14 +58,13 @@ pub struct HeavyLock {
     /// Sessions that waited.
     pub waiters: usize,
     /// Who had it, then who waited, the longest first.
-    #[serde(rename = "requests")]
-    pub uses: Vec<LockUse>,
+    pub requests: Vec<LockRequest>,
 }
 
 /// How a session had a lock or waited for it, while it was in one statement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LockUse {
-    /// Its process; none: there is none, see [`LockUse::prepared`].
+pub struct LockRequest {
+    /// Its process; none: there is none, see [`LockRequest::prepared`].
     pub pid: Option<u32>,
     /// The id of the transaction that was prepared, and that has it; none: a process has it.
     pub prepared: Option<u32>,
@@ -238,7 +237,7 @@ fn lock(target: LockTarget, uses: BTreeMap<Key, Sum>, dimensions: &mut Dimension
         waited_ns: 0,
         longest_waited_ns: 0,
         waiters: 0,
-        uses: Vec::new(),
+        requests: Vec::new(),
     };
     let mut waiters = BTreeSet::new();
     for (key, sum) in uses {
@@ -259,7 +258,7 @@ fn lock(target: LockTarget, uses: BTreeMap<Key, Sum>, dimensions: &mut Dimension
             }
             false => (key.pid, String::new(), String::new()),
         };
-        lock.uses.push(LockUse {
+        lock.requests.push(LockRequest {
             pid: (pid != 0).then_some(pid),
             prepared: key.prepared,
             recorded: is_recorded || key.prepared.is_some(),
@@ -277,7 +276,7 @@ fn lock(target: LockTarget, uses: BTreeMap<Key, Sum>, dimensions: &mut Dimension
         });
     }
     lock.waiters = waiters.len();
-    lock.uses.sort_by_key(|of| {
+    lock.requests.sort_by_key(|of| {
         (
             Reverse(of.granted),
             Reverse(of.ns),

@@ -3,7 +3,10 @@
 use super::causes::TEXT;
 use super::page::{Page, Table, percent};
 use crate::group::{NOT_KNOWN, known_query_id};
-use crate::latches::{ExactLatch, ExactLatches, HoldMode, LatchReport, UseSums};
+use crate::latches::{
+    ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, HoldMode, LatchReport,
+    UseSums,
+};
 use crate::number::{counted, duration, microseconds, seconds};
 use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
@@ -160,90 +163,67 @@ fn overview(report: &LatchReport, exact: &ExactLatches, page: &mut Page) {
 fn of_latch(latch: &ExactLatch, top: usize, page: &mut Page) {
     page.heading(&format!("{} (exact)", latch.name));
     let mut table = Table::new(&["by"], &COUNTED);
-    for session in latch.sessions.iter().take(top) {
-        let user = match session.user.as_str() {
-            "" => String::new(),
-            user => format!(" of {user}"),
-        };
-        let mut cells = vec![format!("pid {}, {}{user}", session.session, session.backend_type)];
-        cells.extend(numbers(&session.sums));
-        table.row(cells);
-    }
-    rest(
-        &mut table,
-        latch.sessions.iter().map(|one| &one.sums),
-        top,
-        "other session",
-    );
+    let sessions = latch.sessions.iter().map(|one| (session(one), one.sums));
+    rows(&mut table, sessions, top, "other session");
     if latch.statements.iter().any(|one| one.statement != 0) {
+        let statements = latch.statements.iter().map(|one| (statement(one), one.sums));
         table.heading("by statement:".to_string());
-        for one in latch.statements.iter().take(top) {
-            let none = NOT_KNOWN.to_string();
-            let mut cells = vec![match (one.statement, &one.text) {
-                (0, _) => none,
-                (_, Some(text)) => beginning(text, TEXT),
-                (id, None) => known_query_id(id).map_or(none, |id| format!("query {id}")),
-            }];
-            cells.extend(numbers(&one.sums));
-            table.row(cells);
-        }
-        rest(
-            &mut table,
-            latch.statements.iter().map(|one| &one.sums),
-            top,
-            "other statement",
-        );
+        rows(&mut table, statements, top, "other statement");
     }
     table.heading("asked for in the code:".to_string());
-    for place in latch.places.iter().take(top) {
-        let names: Vec<&str> = place.functions.iter().map(AsRef::as_ref).collect();
-        let name = match names.is_empty() {
-            true => NOT_KNOWN.to_string(),
-            false => names.join(" > "),
-        };
-        let mut cells = vec![name];
-        cells.extend(numbers(&place.sums));
-        table.row(cells);
-    }
-    rest(
-        &mut table,
-        latch.places.iter().map(|one| &one.sums),
-        top,
-        "other place",
-    );
+    let places = latch.places.iter().map(|one| (place(one), one.sums));
+    rows(&mut table, places, top, "other place");
     if latch.single.len() > 1 {
         table.heading("single locks:".to_string());
-        for single in latch.single.iter().take(top) {
-            let name = match (single.number, single.address) {
-                (Some(number), _) => format!("[{number}]"),
-                (None, 0) => "[not told apart]".to_string(),
-                (None, address) => format!("{address:#x}"),
-            };
-            let mut cells = vec![name];
-            cells.extend(numbers(&single.sums));
-            table.row(cells);
-        }
-        rest(
-            &mut table,
-            latch.single.iter().map(|one| &one.sums),
-            top,
-            "other lock",
-        );
+        let single = latch.single.iter().map(|one| (single(one), one.sums));
+        rows(&mut table, single, top, "other lock");
     }
     page.table(&table);
 }
+fn session(one: &ExactSession) -> String {
+    let user = match one.user.as_str() {
+        "" => String::new(),
+        user => format!(" of {user}"),
+    };
+    format!("pid {}, {}{user}", one.session, one.backend_type)
+}
 
-/// What is not shown, in one row.
-fn rest<'a>(table: &mut Table, all: impl Iterator<Item = &'a UseSums>, top: usize, what: &str) {
-    let (mut sums, mut count) = (UseSums::default(), 0_usize);
-    for one in all.skip(top) {
-        count += 1;
-        sums += *one;
+fn statement(one: &ExactStatement) -> String {
+    match (&one.text, known_query_id(one.statement)) {
+        (_, None) => NOT_KNOWN.to_string(),
+        (Some(text), _) => beginning(text, TEXT),
+        (None, Some(id)) => format!("query {id}"),
+    }
+}
+
+fn place(one: &ExactPlace) -> String {
+    match one.functions.is_empty() {
+        true => NOT_KNOWN.to_string(),
+        false => one.functions.join(" > "),
+    }
+}
+
+fn single(one: &ExactSingle) -> String {
+    match (one.number, one.address) {
+        (Some(number), _) => format!("[{number}]"),
+        (None, 0) => "[not told apart]".to_string(),
+        (None, address) => format!("{address:#x}"),
+    }
+}
+
+/// The first ones, and what is not shown in one row.
+fn rows(table: &mut Table, all: impl Iterator<Item = (String, UseSums)>, top: usize, others: &str) {
+    let (mut rest, mut count) = (UseSums::default(), 0_usize);
+    for (place, (name, sums)) in all.enumerate() {
+        if place < top {
+            table.row([vec![name], numbers(&sums).to_vec()].concat());
+        } else {
+            count += 1;
+            rest += sums;
+        }
     }
     if count > 0 {
-        let mut cells = vec![counted(count, what)];
-        cells.extend(numbers(&sums));
-        table.row(cells);
+        table.row([vec![counted(count, others)], numbers(&rest).to_vec()].concat());
     }
 }
 

@@ -5,7 +5,7 @@ use dbtime_model::SessionState;
 use super::causes::of_statement;
 use super::page::{Page, Table};
 use crate::filter::Filter;
-use crate::locks::{HeavyLock, LockReport, LockUse};
+use crate::locks::{HeavyLock, LockReport, LockRequest};
 use crate::number::{counted, seconds};
 
 pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mut Page) {
@@ -91,7 +91,7 @@ fn left_out(report: &LockReport) -> String {
 
 /// Who had it for longest, and how.
 fn by_whom(lock: &HeavyLock) -> String {
-    let holders = lock.uses.iter().filter(|of| of.granted);
+    let holders = lock.requests.iter().filter(|of| of.granted);
     let Some(of) = holders.max_by_key(|of| of.longest_ns) else {
         return String::new();
     };
@@ -109,7 +109,7 @@ fn at_least(lock: &HeavyLock) -> String {
 fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
     page.heading(&lock.target.to_string());
     let mut table = Table::new(&["session", "mode", ""], &["s", "longest s"]);
-    for of in lock.uses.iter().take(top) {
+    for of in lock.requests.iter().take(top) {
         let longest = seconds(of.longest_ns.into());
         table.row(vec![
             who(of),
@@ -128,7 +128,7 @@ fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
         ]);
     }
     page.table(&table);
-    if let Some(rest) = lock.uses.get(top..).filter(|rest| !rest.is_empty()) {
+    if let Some(rest) = lock.requests.get(top..).filter(|rest| !rest.is_empty()) {
         let of = |granted: bool| {
             rest.iter()
                 .filter(move |of| of.granted == granted)
@@ -145,7 +145,7 @@ fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
 }
 
 /// Whose it is, and its statement.
-fn who(of: &LockUse) -> String {
+fn who(of: &LockRequest) -> String {
     let session = session(of);
     let session = match of.session_state {
         SessionState::None | SessionState::Active => session,
@@ -155,7 +155,7 @@ fn who(of: &LockUse) -> String {
     of_statement(session, of.statement, of.text.as_deref())
 }
 
-fn session(of: &LockUse) -> String {
+fn session(of: &LockRequest) -> String {
     let session = match (of.prepared, of.pid) {
         (Some(transaction), _) => {
             return format!("prepared transaction {transaction} (no process has it: pg_prepared_xacts)");

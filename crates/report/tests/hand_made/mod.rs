@@ -4,11 +4,15 @@
 pub(crate) mod traced;
 pub(crate) mod waits;
 
+use std::collections::BTreeMap;
+
 use dbtime_model::recording::{Meta, Note, Quality, SCHEMA_VERSION};
 use dbtime_model::{
     ActivityRow, CounterRow, Fidelity, Frame, NO_STACK, Rows, SessionId, SessionRow, StackId, StackRow,
     State, counter, stack_id,
 };
+
+use dbtime_report::{Dimension, Filter, Options, Section, Source, report};
 
 /// Nanoseconds of a millisecond.
 pub(crate) const MS: u64 = 1_000_000;
@@ -53,6 +57,29 @@ pub(crate) fn meta() -> Meta {
     meta.collector.rate_hz = 99;
     meta.cost.cpu_ns = 60 * MS;
     meta
+}
+
+/// DB time by the values of a dimension, in milliseconds; the sum is DB time.
+pub(crate) fn ms_by(source: &Source, by: Dimension, filter: Filter) -> BTreeMap<String, u128> {
+    let options = Options {
+        by: vec![by],
+        filter,
+        ..Options::default()
+    };
+    let report = report(source, &options).expect("a report");
+    let rows = report.ledger.section(Section::DbTime);
+    let sums: BTreeMap<String, u128> = rows
+        .map(|row| (row.labels[0].clone(), row.sums.total_ns() / u128::from(MS)))
+        .collect();
+    assert_eq!(sums.values().sum::<u128>(), report.db_time_ns() / u128::from(MS));
+    sums
+}
+
+/// What [`ms_by`] is to give.
+pub(crate) fn sums(sums: &[(&str, u128)]) -> BTreeMap<String, u128> {
+    sums.iter()
+        .map(|(label, ms)| ((*label).to_string(), *ms))
+        .collect()
 }
 
 pub(crate) fn row(session: u64, wait: (&str, &str, bool), state: State, ms: u64) -> ActivityRow {
