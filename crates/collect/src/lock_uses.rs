@@ -127,6 +127,8 @@ impl LockCounter {
         self.lost = 0;
         self.losses_before = self.probes.losses();
         self.taken_ns = now;
+        // What it cost until now ends it no more: there would be nothing to show.
+        self.looked = (now, self.probes.hits().0);
         Ok(())
     }
 
@@ -169,6 +171,8 @@ impl LockCounter {
         let (hits, _) = self.probes.hits();
         self.looked = (now, hits);
         let cost = hits.saturating_sub(before) as f64 * self.probes.hit_ns() as f64 / (now - since) as f64;
+        // What a hit costs was measured when they began, of code that does nothing else: it may be less.
+        let cost = cost.min(self.cpus.into());
         if is_too_much(cost, self.cpus) {
             self.stop(format!(
                 "the probes took {:.0} % of one CPU, more than {:.0} % of the host's {}",
