@@ -42,6 +42,7 @@ mod planted;
 mod privileges;
 mod proc_collector;
 mod reads;
+mod relations;
 mod replication;
 mod rotation;
 mod routines;

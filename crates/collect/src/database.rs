@@ -2,6 +2,7 @@
 //! numbers mean. One implementation per kind of database.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait};
@@ -310,6 +311,16 @@ pub(crate) trait Database {
 
     /// Why locks that are noted with the session, and not in the table, are not seen; none: they are, or nobody has looked yet.
     fn without_fast_path(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Of what relation a file is: a path below the data directory. None: it is of none, or that is not known.
+    fn relation_of_file(&mut self, _path: &str) -> Option<Arc<str>> {
+        None
+    }
+
+    /// The name of the relation with this id in this database (0 = it belongs to all of them). None when it is not known.
+    fn relation_name(&mut self, _database: u32, _id: u32) -> Option<Arc<str>> {
         None
     }
 

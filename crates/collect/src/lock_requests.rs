@@ -323,6 +323,7 @@ impl Run {
                 kind: target.kind.to_string(),
                 database: target.database,
                 relation: target.relation,
+                relation_name: String::new(),
                 page: target.page,
                 tuple: target.tuple,
                 virtualxid: target

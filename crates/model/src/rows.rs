@@ -101,6 +101,10 @@ pub struct LatencyRow {
     /// File that was read, relative to the data directory where it lies there; empty when not known.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
     pub file: Arc<str>,
+    /// The relation that the file is of, as `schema.name`; of values kept apart because they are long `schema.name (toast)`, of the index
+    /// of those `schema.name (toast index)`. Empty when it is of none, or that is not known. Since 1.14.
+    #[serde(default, deserialize_with = "crate::word::deserialize")]
+    pub relation: Arc<str>,
     /// Lower bound of the bucket in nanoseconds; see [`crate::latency::bounds_of`].
     pub from_ns: u64,
     /// Upper bound of the bucket in nanoseconds, exclusive.
@@ -285,6 +289,9 @@ pub struct LockRow {
     pub database: Option<u32>,
     /// Relation.
     pub relation: Option<u32>,
+    /// Its name, as in [`LatencyRow::relation`]; empty when it is not known. Since 1.14.
+    #[serde(default)]
+    pub relation_name: String,
     /// Page of it.
     pub page: Option<u32>,
     /// Row on the page.

@@ -27,12 +27,12 @@ macro_rules! texts {
 
 texts! {
     ActivityRow: wait_class wait_event;
-    LatencyRow: kind name device source file;
+    LatencyRow: kind name device source file relation;
     CounterRow: source name;
     SpanRow: kind name;
     SwitchRow: wait_class wait_event waker;
     HeldLockRow: lock wait_class wait_event;
-    LockRow: kind virtualxid mode;
+    LockRow: kind relation_name virtualxid mode;
     CommentRow: trace_id span_id application controller action route;
     SessionRow: backend_type user database client title service module action client_id sid application;
 }

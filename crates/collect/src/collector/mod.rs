@@ -6,6 +6,7 @@ mod events;
 mod lock_table;
 mod lock_uses;
 mod options;
+mod relations;
 mod roster;
 mod slots;
 mod start;
@@ -238,6 +239,7 @@ impl Collector {
         self.note_standstill();
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
+        self.name_relations();
         let rows = std::mem::take(&mut self.rows);
         self.rows = self.windows.pass(rows, i64::MIN);
         self.rows.append(self.windows.finish());
@@ -248,6 +250,9 @@ impl Collector {
     /// Rows since the last call, as far as their windows are over.
     pub fn take_rows(&mut self) -> Rows {
         self.rows.stacks = self.symbolizer.take_new_stacks();
+        if !self.is_finished {
+            self.name_relations();
+        }
         let rows = std::mem::take(&mut self.rows);
         match self.is_finished {
             true => rows,

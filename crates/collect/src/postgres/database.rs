@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dbtime_model::recording::DatabaseMeta;
@@ -16,6 +17,7 @@ use super::lock_functions::LockFunctions;
 use super::lock_looks::LockLooks;
 use super::locks::LockTable;
 use super::normal::normalised;
+use super::relations::Relations;
 use super::replication::{self, Replication};
 use super::routines::Routines;
 use super::standby::Standby;
@@ -68,6 +70,8 @@ struct Places {
     locks: OnceCell<Option<LockTable>>,
     /// The same table, as a whole.
     all_locks: LockLooks,
+    /// Names of tables and indexes.
+    relations: Relations,
 }
 
 impl Places {
@@ -92,6 +96,7 @@ impl Places {
             routines,
             locks: OnceCell::new(),
             all_locks: LockLooks::default(),
+            relations: Relations::default(),
         }
     }
 
@@ -336,6 +341,16 @@ impl Database for PostgresDatabase {
 
     fn application(&self, pid: u32) -> Option<String> {
         self.status()?.application(pid)
+    }
+
+    fn relation_of_file(&mut self, path: &str) -> Option<Arc<str>> {
+        let relations = &mut self.places.as_mut()?.relations;
+        relations.name_of_file(self.server.postmaster, path)
+    }
+
+    fn relation_name(&mut self, database: u32, id: u32) -> Option<Arc<str>> {
+        let relations = &mut self.places.as_mut()?.relations;
+        relations.name(self.server.postmaster, database, id)
     }
 
     fn blockers(&self, waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {

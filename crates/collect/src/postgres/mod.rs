@@ -13,6 +13,7 @@ mod normal;
 mod proc_array;
 mod query_ids;
 mod record_fields;
+mod relations;
 mod replication;
 mod routines;
 pub(crate) mod server;

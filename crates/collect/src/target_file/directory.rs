@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 
-use super::open_directory;
+use super::{TargetFile, open_directory};
 use crate::process;
 
 const OPENS: OFlags = OFlags::RDONLY
@@ -70,6 +70,15 @@ impl TargetDirectory {
             path,
             root: Rc::clone(&self.root),
         })
+    }
+
+    /// A file in it; links are not followed.
+    ///
+    /// # Errors
+    /// There is none, or it is no regular file.
+    pub(crate) fn file(&self, name: &CStr) -> io::Result<TargetFile> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        TargetFile::of(&rustix::fs::openat(&self.directory, name, flags, Mode::empty())?)
     }
 
     /// What is in it.

@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
@@ -112,6 +113,14 @@ impl TargetFile {
     /// What it was when it was opened.
     pub(crate) fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// When it was last written to, as it is now.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub(crate) fn modified(&self) -> io::Result<SystemTime> {
+        self.file.metadata()?.modified()
     }
 
     /// True when it belongs to one of these users, or to root.

@@ -7,6 +7,7 @@ mod guess;
 mod reads;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Meta, Problem};
@@ -68,6 +69,8 @@ pub struct IoReport {
     pub by_file: ReadGroups<DatabaseFile>,
     /// Segments that were read of the files shown, in their order.
     pub segments: Vec<usize>,
+    /// The relations that the files shown are of, as `schema.name`, in their order; none where that is not known.
+    pub relations: Vec<Option<String>>,
     /// By bytes that the call returned.
     pub by_size: ReadGroups<u64>,
     /// Reads that waited for a device.
@@ -92,6 +95,7 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
     let mut by_file_kind: HashMap<FileKind, Reads> = HashMap::new();
     let mut by_file: HashMap<DatabaseFile, Reads> = HashMap::new();
     let mut segments: HashMap<DatabaseFile, Segments> = HashMap::new();
+    let mut relations: HashMap<DatabaseFile, Arc<str>> = HashMap::new();
     let mut by_size: HashMap<u64, Reads> = HashMap::new();
     let mut device = DeviceReadsBuilder::default();
     let mut guess = Guess::new(options.thresholds_us);
@@ -109,6 +113,9 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
                 by_event.entry(row.name.to_string()).or_default().add(row);
                 by_file_kind.entry(file.kind).or_default().add(row);
                 by_file.entry(file.clone()).or_default().add(row);
+                if !row.relation.is_empty() && !relations.contains_key(&file) {
+                    relations.insert(file.clone(), Arc::clone(&row.relation));
+                }
                 segments.entry(file).or_default().insert(segment);
                 by_size.entry(row.bytes).or_default().add(row);
                 guess.add(row);
@@ -142,6 +149,11 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
             .top
             .iter()
             .map(|group| segments.get(&group.key).map_or(0, Segments::len))
+            .collect(),
+        relations: by_file
+            .top
+            .iter()
+            .map(|group| relations.get(&group.key).map(ToString::to_string))
             .collect(),
         by_file,
         by_size: ReadGroups::of(by_size, options.top),

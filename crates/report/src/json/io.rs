@@ -89,6 +89,7 @@ struct FileKindJson {
 struct FileJson<'a> {
     file: &'a str,
     file_kind: &'static str,
+    relation: Option<&'a str>,
     segments: usize,
 }
 
@@ -191,7 +192,7 @@ struct FunctionJson<'a> {
 impl<'a> From<&'a IoReport> for Document<'a> {
     fn from(report: &'a IoReport) -> Document<'a> {
         let total = &report.total.all;
-        let mut segments = report.segments.iter();
+        let (mut segments, mut relations) = (report.segments.iter(), report.relations.iter());
         Document {
             meta: (&report.meta).into(),
             from: timestamp(report.period.from_us),
@@ -207,6 +208,7 @@ impl<'a> From<&'a IoReport> for Document<'a> {
                 by_file: groups(&report.by_file, total, |file| FileJson {
                     file: &file.path,
                     file_kind: file.kind.as_str(),
+                    relation: relations.next().and_then(Option::as_deref),
                     segments: segments.next().copied().unwrap_or(0),
                 }),
                 by_size: groups(&report.by_size, total, |bytes| SizeJson { size_bytes: *bytes }),

@@ -27,13 +27,15 @@ pub enum LatencyDimension {
     Source,
     /// `file`: file that was read.
     File,
+    /// `relation`: table or index of that file.
+    Relation,
     /// `second`: second in which they ended, UTC.
     Second,
 }
 
 impl LatencyDimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [LatencyDimension; 9] = [
+    pub const ALL: [LatencyDimension; 10] = [
         LatencyDimension::Name,
         LatencyDimension::Kind,
         LatencyDimension::Device,
@@ -42,6 +44,7 @@ impl LatencyDimension {
         LatencyDimension::Blocks,
         LatencyDimension::Source,
         LatencyDimension::File,
+        LatencyDimension::Relation,
         LatencyDimension::Second,
     ];
 
@@ -56,6 +59,7 @@ impl LatencyDimension {
             LatencyDimension::Blocks => "blocks",
             LatencyDimension::Source => "source",
             LatencyDimension::File => "file",
+            LatencyDimension::Relation => "relation",
             LatencyDimension::Second => "second",
         }
     }
@@ -112,6 +116,7 @@ impl LatencyKey {
             LatencyDimension::Blocks => Value::Blocks(row.blocks),
             LatencyDimension::Source => Value::Text(row.source.to_string()),
             LatencyDimension::File => Value::Text(row.file.to_string()),
+            LatencyDimension::Relation => Value::Text(row.relation.to_string()),
             LatencyDimension::Second => Value::Second(row.time),
         };
         LatencyKey(by.iter().map(value).collect())

@@ -115,6 +115,15 @@ struct Sum {
     fast_path: bool,
 }
 
+impl Sum {
+    fn add(&mut self, more: &Sum) {
+        self.ns += more.ns;
+        self.looks += more.looks;
+        self.longest_ns = self.longest_ns.max(more.longest_ns);
+        self.fast_path |= more.fast_path;
+    }
+}
+
 /// What to say where nobody looked.
 pub(crate) fn why_not_recorded(meta: &Meta) -> Option<&'static str> {
     // Of files nobody expects them.
@@ -181,11 +190,13 @@ pub(crate) fn locks(
             statement: row.statement,
             session_state: row.session_state,
         };
-        let sum = all.entry(target).or_default().entry(key).or_default();
-        sum.ns += u128::from(row.ns);
-        sum.looks += u128::from(row.looks);
-        sum.longest_ns = sum.longest_ns.max(row.longest_ns);
-        sum.fast_path |= row.fast_path;
+        let sums = all.entry(target).or_default();
+        sums.entry(key).or_default().add(&Sum {
+            ns: row.ns.into(),
+            looks: row.looks.into(),
+            longest_ns: row.longest_ns,
+            fast_path: row.fast_path,
+        });
     }));
     report.locks = together(all)
         .into_iter()
@@ -215,16 +226,24 @@ pub(crate) fn wait_of(row: &LockRow) -> Wait {
     Wait::event(CLASS, &row.kind, false)
 }
 
-/// One lock is one, whether all that had it say how its database is called or not.
+/// One lock is one, whether all that had it say how its database is called or not, and from the time before its relation had a name, too.
 fn together(all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>) -> BTreeMap<LockTarget, BTreeMap<Key, Sum>> {
-    let names: BTreeMap<u32, String> = all
+    let databases: BTreeMap<u32, String> = all
         .keys()
         .filter_map(|target| Some((target.database?, target.database_name.clone()?)))
         .collect();
+    let relations: BTreeMap<(u32, u32), String> = all
+        .keys()
+        .filter_map(|target| Some((target.whose_relation()?, target.relation_name.clone()?)))
+        .collect();
     let mut locks: BTreeMap<LockTarget, BTreeMap<Key, Sum>> = BTreeMap::new();
     for (mut target, uses) in all {
-        target.database_name = target.database.and_then(|id| names.get(&id).cloned());
-        locks.entry(target).or_default().extend(uses);
+        target.database_name = target.database.and_then(|id| databases.get(&id).cloned());
+        target.relation_name = target.whose_relation().and_then(|id| relations.get(&id).cloned());
+        let of_lock = locks.entry(target).or_default();
+        for (key, sum) in uses {
+            of_lock.entry(key).or_default().add(&sum);
+        }
     }
     locks
 }

@@ -17,6 +17,8 @@ pub struct LockTarget {
     pub database_name: Option<String>,
     /// Id of the relation.
     pub relation: Option<u32>,
+    /// Its name, where the recording has it.
+    pub relation_name: Option<String>,
     /// Page.
     pub page: Option<u32>,
     /// Row on the page.
@@ -40,6 +42,7 @@ impl LockTarget {
             database: row.database,
             database_name: None,
             relation: row.relation,
+            relation_name: (!row.relation_name.is_empty()).then(|| row.relation_name.clone()),
             page: row.page,
             tuple: row.tuple,
             virtualxid: (!row.virtualxid.is_empty()).then(|| row.virtualxid.clone()),
@@ -48,6 +51,11 @@ impl LockTarget {
             objid: row.objid,
             objsubid: row.objsubid,
         }
+    }
+
+    /// Database and relation.
+    pub(super) fn whose_relation(&self) -> Option<(u32, u32)> {
+        Some((self.database?, self.relation?))
     }
 
     fn database(&self) -> String {
@@ -61,7 +69,10 @@ impl LockTarget {
 
     /// What it is besides its kind and its database.
     fn object(&self) -> String {
-        let relation = self.relation.unwrap_or(0);
+        let relation = match (&self.relation_name, self.relation) {
+            (Some(name), _) => name.clone(),
+            (None, id) => id.unwrap_or(0).to_string(),
+        };
         match (self.kind.as_str(), self.classid, self.objid, self.objsubid) {
             ("advisory", Some(class), Some(object), Some(1)) => {
                 let key = u64::from(class) << 32 | u64::from(object);
@@ -86,7 +97,7 @@ impl LockTarget {
     }
 }
 
-/// `tuple (12,3) of 16384 in shop`
+/// `tuple (12,3) of public.orders in shop`
 impl fmt::Display for LockTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{}", self.kind, self.object(), self.database())
@@ -123,6 +134,14 @@ mod tests {
                 target.tuple = Some(3);
             }),
             "tuple (12,3) of 16384 in shop"
+        );
+        assert_eq!(
+            of("relation", |target| {
+                target.database = Some(0);
+                target.relation = Some(1260);
+                target.relation_name = Some("pg_catalog.pg_authid".to_string());
+            }),
+            "relation pg_catalog.pg_authid, shared"
         );
         let advisory = |part| {
             let mut target = LockTarget {

@@ -35,8 +35,10 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
     });
     page.heading("By file (segments of a relation together; exact)");
     let mut segments = report.segments.iter();
+    let mut relations = report.relations.iter();
     sources(report, page, "file", &report.by_file, |file| {
-        file_label(file, segments.next().copied().unwrap_or(0))
+        let relation = relations.next().and_then(Option::as_deref);
+        file_label(file, relation, segments.next().copied().unwrap_or(0))
     });
     page.heading("By size of the read (exact)");
     sources(report, page, "size", &report.by_size, |bytes| bytes_label(*bytes));
@@ -46,11 +48,17 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
     quality::problems(&report.problems, page);
 }
 
-fn file_label(file: &DatabaseFile, segments: usize) -> String {
-    match (file.kind, segments) {
-        (FileKind::Unknown, _) => FileKind::Unknown.as_str().to_string(),
-        (_, 0 | 1) => file.path.clone(),
-        (_, segments) => format!("{} ({segments} segments)", file.path),
+/// `public.orders (base/5/16384, 3 segments)`
+fn file_label(file: &DatabaseFile, relation: Option<&str>, segments: usize) -> String {
+    let path = match file.kind {
+        FileKind::Unknown => FileKind::Unknown.as_str(),
+        _ => &file.path,
+    };
+    match (relation, segments) {
+        (None, 0 | 1) => path.to_string(),
+        (None, segments) => format!("{path} ({segments} segments)"),
+        (Some(relation), 0 | 1) => format!("{relation} ({path})"),
+        (Some(relation), segments) => format!("{relation} ({path}, {segments} segments)"),
     }
 }
 

@@ -154,7 +154,8 @@ pub struct ReportArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
     pub(super) calibration: Option<PathBuf>,
     /// Group the ledger by these [default: wait, or program for files without a database]; a time line by one of them [default:
-    /// wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source, file, second [default: name]
+    /// wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source, file, relation, second [default:
+    /// name]
     #[arg(
         long,
         value_name = "DIMENSION,…",

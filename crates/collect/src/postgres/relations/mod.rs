@@ -1,0 +1,179 @@
+//! Names of relations, by id and by file, as the server's own files have them: no connection is made, and nothing is asked for.
+//!
+//! The server writes its files at checkpoints. What it has made since the last one has no name yet, what it has renamed since has the
+//! one from before.
+
+mod catalogue;
+mod commit_log;
+mod filenodes;
+mod heap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::catalogue::Catalogue;
+use crate::target_file::TargetDirectory;
+
+/// Time between two looks at the files of a database, and how many times longer than a look it is at least.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+const SHARE_OF_TIME: u32 = 50;
+/// Databases that are looked at.
+const MOST_DATABASES: usize = 1_000;
+/// Relations that are kept of all of them.
+const MOST_KEPT: usize = 300_000;
+/// `template1`: relations that all databases share are in the catalogue of each.
+const ANY_DATABASE: u32 = 1;
+/// In the paths of tablespaces.
+const TABLESPACES: &str = "pg_tblspc";
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Relations {
+    databases: HashMap<u32, Database>,
+    /// Those that all databases share, by the numbers of their files.
+    shared: HashMap<u32, u32>,
+}
+
+#[derive(Debug)]
+struct Database {
+    catalogue: Catalogue,
+    next_look: Instant,
+}
+
+/// What a path below the data directory says of a relation's file.
+#[derive(Debug, PartialEq, Eq)]
+struct RelationFile {
+    /// 0 = of all databases.
+    database: u32,
+    /// 0 = the usual one.
+    tablespace: u32,
+    number: u32,
+}
+
+impl Relations {
+    /// Of the relation with this id. `server`: in whose working directory the files are. `database` 0: it belongs to all of them.
+    pub(super) fn name(&mut self, server: u32, database: u32, id: u32) -> Option<Arc<str>> {
+        let database = match database {
+            0 => ANY_DATABASE,
+            database => database,
+        };
+        self.find(server, database, |catalogue| catalogue.name(id).cloned())
+    }
+
+    /// Of the relation in this file: a path below the data directory. None also where it is another kind of file.
+    pub(super) fn name_of_file(&mut self, server: u32, path: &str) -> Option<Arc<str>> {
+        let file = RelationFile::at(path)?;
+        if file.database == 0 {
+            if !self.shared.contains_key(&file.number)
+                && let Ok(global) =
+                    TargetDirectory::working(server).and_then(|home| home.subdirectory(c"global"))
+            {
+                let mapped = filenodes::mapped(&global).into_iter().flatten();
+                self.shared
+                    .extend(mapped.map(|(relation, file)| (file, relation)));
+            }
+            let relation = *self.shared.get(&file.number)?;
+            return self.name(server, 0, relation);
+        }
+        self.find(server, file.database, |catalogue| {
+            catalogue.name_of_file(file.tablespace, file.number).cloned()
+        })
+    }
+
+    /// What this finds in the catalogue of a database, which is looked at anew where it finds nothing.
+    fn find(
+        &mut self,
+        server: u32,
+        database: u32,
+        find: impl Fn(&Catalogue) -> Option<Arc<str>>,
+    ) -> Option<Arc<str>> {
+        if !self.databases.contains_key(&database) && self.databases.len() >= MOST_DATABASES {
+            return None;
+        }
+        let kept: usize = self.databases.values().map(|known| known.catalogue.len()).sum();
+        let known = self.databases.entry(database).or_insert_with(|| Database {
+            catalogue: Catalogue::default(),
+            next_look: Instant::now(),
+        });
+        let found = find(&known.catalogue);
+        let begin = Instant::now();
+        if found.is_some() || begin < known.next_look || kept > MOST_KEPT {
+            return found;
+        }
+        // What cannot be read has no names.
+        if let Ok(later) = read(server, database) {
+            known.catalogue.add(later);
+        }
+        known.next_look = Instant::now() + LOOK_EVERY.max(begin.elapsed() * SHARE_OF_TIME);
+        find(&known.catalogue)
+    }
+}
+
+fn read(server: u32, database: u32) -> io::Result<Catalogue> {
+    let home = TargetDirectory::working(server)?;
+    let transactions = home.subdirectory(c"pg_xact").ok();
+    Catalogue::read(&directory_of(&home, database)?, transactions.as_ref())
+}
+
+/// Where the catalogue of a database lies: in its usual tablespace, which may be another one than the server's.
+fn directory_of(home: &TargetDirectory, database: u32) -> io::Result<TargetDirectory> {
+    let name = CString::new(database.to_string())?;
+    let usual = home
+        .subdirectory(c"base")
+        .and_then(|base| base.subdirectory(&name));
+    if let Ok(usual) = usual {
+        return Ok(usual);
+    }
+    // A tablespace has a directory for each version of the server that uses it.
+    let major = home.file(c"PG_VERSION")?.small_text()?;
+    let prefix = format!("PG_{}_", major.trim());
+    let tablespaces = home.subdirectory(c"pg_tblspc")?;
+    for entry in tablespaces.entries()?.flatten() {
+        let there = tablespaces.subdirectory(entry.file_name());
+        let Ok(tablespace) = there.or_else(|_| tablespaces.behind_link(entry.file_name())) else {
+            continue;
+        };
+        for version in tablespace.entries()?.flatten() {
+            if version.file_name().to_bytes().starts_with(prefix.as_bytes())
+                && let Ok(of_version) = tablespace.subdirectory(version.file_name())
+                && let Ok(there) = of_version.subdirectory(&name)
+                && there.file(c"pg_filenode.map").is_ok()
+            {
+                return Ok(there);
+            }
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+impl RelationFile {
+    /// `base/5/16384.1`, `global/1260`, `pg_tblspc/16400/PG_17_202406281/5/t3_16384_fsm`
+    fn at(path: &str) -> Option<RelationFile> {
+        let parts: Vec<&str> = path.split('/').collect();
+        let (database, tablespace, name) = match *parts.as_slice() {
+            ["global", name] => (0, 0, name),
+            ["base", database, name] => (database.parse().ok()?, 0, name),
+            [TABLESPACES, tablespace, _version, database, name] => {
+                (database.parse().ok()?, tablespace.parse().ok()?, name)
+            }
+            _ => return None,
+        };
+        // t3_: of one session; .1, _fsm: further segments, and forks.
+        let name = match name.strip_prefix('t').and_then(|rest| rest.split_once('_')) {
+            Some((session, name)) if session.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => name,
+        };
+        let end = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
+        let is_whole = name[end..].is_empty() || name[end..].starts_with(['_', '.']);
+        Some(RelationFile {
+            database,
+            tablespace,
+            number: name[..end].parse().ok().filter(|_| is_whole)?,
+        })
+    }
+}
