@@ -1,7 +1,7 @@
 //! The statements of a recording: each is described once, with its text when a session that executes it could be asked in time.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dbtime_model::{Rows, StatementRow};
 
@@ -15,14 +15,16 @@ const MOST_TEXT: usize = 64 << 20;
 /// CPU time of getting them, in seconds: at once, and in every second after that.
 const CPU_S: f64 = 1.0;
 const CPU_S_A_SECOND: f64 = 0.1;
-/// How often it is tried to get a text: a session may be in another statement by then.
-const TRIES: u8 = 50;
+/// A session may be in another statement by the time it is asked. Events come many at a time, of one moment: a text is asked for again
+/// after this, and after so many tries after twice as long each time, up to the longest.
+const RETRY: Duration = Duration::from_millis(2);
+const QUICK_TRIES: u32 = 50;
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// How often each may still be asked for; 0 = not again.
-    tries_left: HashMap<u64, u8>,
+    known: HashMap<u64, Known>,
     text_bytes: usize,
     cpu_s: Allowance,
     /// A text did not find room.
@@ -30,10 +32,21 @@ pub(crate) struct Statements {
     is_full: bool,
 }
 
+/// What is known of a statement.
+#[derive(Debug)]
+enum Known {
+    Text,
+    /// It was asked for so often, and may be again from then on.
+    Id {
+        tries: u32,
+        next: Instant,
+    },
+}
+
 impl Statements {
     pub(crate) fn new(now: Instant) -> Statements {
         Statements {
-            tries_left: HashMap::new(),
+            known: HashMap::new(),
             text_bytes: 0,
             cpu_s: Allowance::new(CPU_S, CPU_S_A_SECOND, now),
             has_no_room: false,
@@ -52,24 +65,25 @@ impl Statements {
         if id == 0 {
             return;
         }
-        let is_new = !self.tries_left.contains_key(&id);
-        if is_new && self.tries_left.len() >= MOST {
+        let is_new = !self.known.contains_key(&id);
+        if is_new && self.known.len() >= MOST {
             self.is_full = true;
             return;
         }
-        let tries = self.tries_left.entry(id).or_insert(TRIES);
-        if *tries == 0 {
+        let known = self.known.entry(id).or_insert(Known::Id { tries: 0, next: now });
+        let Known::Id { tries, next } = known else {
             return;
-        }
+        };
         let mut found = None;
-        if !self.has_no_room && self.cpu_s.left(now) > 0.0 {
-            *tries -= 1;
+        if now >= *next && !self.has_no_room && self.cpu_s.left(now) > 0.0 {
+            *tries += 1;
+            *next = now + pause(*tries);
             let begin_ns = thread_cpu_ns();
             found = text();
             self.cpu_s
                 .use_up(thread_cpu_ns().saturating_sub(begin_ns) as f64 / 1e9);
             if found.is_some() {
-                *tries = 0;
+                *known = Known::Text;
             }
         }
         let fits = |text: &String| self.text_bytes + text.len() <= MOST_TEXT;
@@ -92,6 +106,12 @@ impl Statements {
     }
 }
 
+/// After so many tries.
+fn pause(tries: u32) -> Duration {
+    let doublings = tries.saturating_sub(QUICK_TRIES).min(16);
+    (RETRY * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,25 +122,29 @@ mod tests {
         let (mut statements, mut rows) = (Statements::new(now), Rows::default());
         statements.see(0, now, &mut rows, || panic!("it is none"));
         statements.see(7, now, &mut rows, || None);
-        statements.see(7, now, &mut rows, || None);
-        statements.see(7, now, &mut rows, || Some("select ?".to_string()));
-        statements.see(7, now, &mut rows, || panic!("it is known"));
+        // Another event of the same moment.
+        statements.see(7, now + RETRY / 2, &mut rows, || panic!("it is asked too soon"));
+        statements.see(7, now + RETRY, &mut rows, || None);
+        statements.see(7, now + 2 * RETRY, &mut rows, || Some("select ?".to_string()));
+        statements.see(7, now + 9 * RETRY, &mut rows, || panic!("it is known"));
         let texts: Vec<(u64, &str)> = rows.statements.iter().map(|row| (row.id, &*row.text)).collect();
         assert_eq!(texts, [(7, ""), (7, "select ?")]);
     }
 
     #[test]
-    fn who_cannot_be_asked_is_not_asked_for_ever_and_too_many_are_not_kept() {
+    fn who_cannot_be_asked_is_asked_ever_more_rarely_and_too_many_are_not_kept() {
         let now = Instant::now();
         let (mut statements, mut rows) = (Statements::new(now), Rows::default());
         let mut asked = 0;
-        for _ in 0..1_000 {
-            statements.see(7, now, &mut rows, || {
+        // For a minute, at every millisecond.
+        for ms in 0..60_000 {
+            statements.see(7, now + Duration::from_millis(ms), &mut rows, || {
                 asked += 1;
                 None
             });
         }
-        assert_eq!(asked, u32::from(TRIES));
+        // The quick ones take a tenth of a second, the next twelve eight, and then there is one every ten seconds.
+        assert!((QUICK_TRIES + 12..QUICK_TRIES + 20).contains(&asked), "{asked}");
         for id in 1..=MOST as u64 + 1 {
             statements.see(id, now, &mut rows, || None);
         }
@@ -146,7 +170,7 @@ mod tests {
             assert!(ask(&mut statements, id, now) <= 10);
         }
         // One that found no time is asked later.
-        let later = now + std::time::Duration::from_secs(3);
+        let later = now + Duration::from_secs(3);
         let before = ask(&mut statements, 1, later);
         assert!(ask(&mut statements, 100, later) > before);
     }
