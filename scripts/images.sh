@@ -15,7 +15,8 @@ trap 'rm -rf "$work"' EXIT
 
 # What this page looks like in a window of this size, in few colours: a quarter of the bytes.
 picture() {
-    chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size="$2" --screenshot="$work/picture.png" \
+    chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=10000 \
+        --window-size="$2" --screenshot="$work/picture.png" \
         "file://$1" 2>"$work/chromium.log" || {
         cat "$work/chromium.log" >&2
         exit 1

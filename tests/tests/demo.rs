@@ -136,6 +136,14 @@ fn both_recordings_are_made_explained_and_kept_in_under_two_minutes() {
             "where is {flame:?}?\n{text}"
         );
     }
+    let pages = files(&output, "html");
+    assert_eq!(pages.len(), 1, "{text}");
+    assert!(
+        text.contains(pages[0].to_str().expect("a plain path")),
+        "where is the page?\n{text}"
+    );
+    let page = fs::read_to_string(&pages[0]).expect("it is a page");
+    assert!(page.contains("DataFileRead") || page.len() > 100_000, "{page}");
     let recordings = files(&output, "dbt");
     assert_eq!(recordings.len(), 2, "{text}");
     for recording in &recordings {

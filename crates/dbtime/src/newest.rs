@@ -61,8 +61,8 @@ fn newest<const N: usize>(without: &[&Path]) -> anyhow::Result<[PathBuf; N]> {
     let mut newest = found.into_iter().rev().map(|(_, path)| path);
     let few = || {
         let what = match N + without.len() {
-            1 => "no recording (NAME.dbt) is in the current directory: name one",
-            _ => "fewer than two recordings (NAME.dbt) are in the current directory: name both",
+            1 => "no recording is in the current directory: name one",
+            _ => "fewer than two recordings are in the current directory: name both",
         };
         Usage(what.to_string())
     };
@@ -73,15 +73,15 @@ fn newest<const N: usize>(without: &[&Path]) -> anyhow::Result<[PathBuf; N]> {
     Ok(taken)
 }
 
-/// Directories called `NAME.dbt`, and when they were written to last: also those that only root may open. A link is none, whoever
-/// may have put it there.
+/// Directories that have a description of a recording in them, or are called `NAME.dbt`, which only root may look into: and when they were
+/// written to last. A link is none, whoever may have put it there.
 fn recordings_in(directory: &Path) -> io::Result<Vec<(SystemTime, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = PathBuf::from(entry.file_name());
         // What goes in this moment is none.
-        if name.extension().is_some_and(|ending| ending == "dbt")
+        if (name.extension().is_some_and(|ending| ending == "dbt") || is_described(&entry.path()))
             && let Ok(metadata) = entry.metadata()
             && metadata.is_dir()
         {
@@ -89,6 +89,10 @@ fn recordings_in(directory: &Path) -> io::Result<Vec<(SystemTime, PathBuf)>> {
         }
     }
     Ok(found)
+}
+
+fn is_described(directory: &Path) -> bool {
+    fs::symlink_metadata(directory.join("meta.json")).is_ok_and(|found| found.is_file())
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

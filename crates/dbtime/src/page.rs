@@ -5,14 +5,17 @@ use std::path::{Path, PathBuf};
 
 use dbtime_report::{Diff, Filter, Source};
 
-use crate::output::{self, say};
+use crate::output::{self, ProgressLine, say};
 
 /// Writes the page; false when there is nothing to show, and no page.
 ///
 /// # Errors
 /// There is no such part of the recording, or the file cannot be written.
 pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<bool> {
+    let mut line = ProgressLine::new();
+    line.show(&format!("making {} …", output.display()));
     let page = dbtime_report::html(source, filter)?;
+    line.clear();
     for problem in page.problems() {
         say(format_args!("dbtime: {problem}"));
     }

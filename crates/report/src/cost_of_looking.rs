@@ -10,7 +10,7 @@ use crate::fields;
 use crate::sums::percent;
 
 /// Tier of recordings in which every system call is looked at.
-const CALLS_TIER: &str = "exact-calls";
+pub(crate) const CALLS_TIER: &str = "exact-calls";
 
 /// Which calibration speaks of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]

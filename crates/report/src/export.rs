@@ -23,6 +23,11 @@ pub trait Exporter: Sync {
         &[]
     }
 
+    /// Whether it is to look at, and not for another program.
+    fn is_picture(&self) -> bool {
+        false
+    }
+
     /// Writes all stacks.
     ///
     /// # Errors

@@ -64,6 +64,8 @@ pub struct Folded {
     pub includes_idle: bool,
     /// Contains background processes.
     pub includes_background: bool,
+    /// Frames that all stacks of the server share are left out: [`Folded::without_start_of_server`].
+    pub is_without_start: bool,
     /// In the order of their names; none of them has no time.
     pub stacks: Vec<FoldedStack>,
     /// Sum of all stacks in nanoseconds.
@@ -233,6 +235,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
         by: options.by.clone(),
         includes_idle: options.include_idle,
         includes_background: options.include_background,
+        is_without_start: false,
         stacks: by_name
             .into_iter()
             .map(

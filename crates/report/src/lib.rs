@@ -80,6 +80,7 @@ mod round_seconds;
 mod saturation;
 mod scan;
 mod sched;
+mod server_start;
 mod session_work;
 mod sessions;
 mod snapshot;

@@ -20,12 +20,20 @@ use crate::sums::percent;
 /// Stands between names while they are sorted: it comes before everything that a name can have in it.
 const BETWEEN: char = '\u{1}';
 
+const NOTES: &str = "blue and violet: levels; green to yellow: user frames; orange to red: kernel frames; \
+                     frames narrower than 0.01 % are not drawn";
+const START_LEFT_OUT: &str = "; the start of the server, up to PostmasterMain, is left out";
+
 /// Draws a flame graph.
 pub(crate) struct Svg;
 
 impl Exporter for Svg {
     fn endings(&self) -> &'static [&'static str] {
         &["svg"]
+    }
+
+    fn is_picture(&self) -> bool {
+        true
     }
 
     fn write(&self, folded: &Folded, out: &mut dyn Write) -> io::Result<()> {
@@ -71,10 +79,10 @@ impl Exporter for Svg {
         options.count_name = unit.name.to_string();
         options.factor = unit.factor;
         options.name_type = "Frame:".to_string();
-        options.notes =
-            "blue and violet: levels; green to yellow: user frames; orange to red: kernel frames; \
-                         frames narrower than 0.01 % are not drawn"
-                .to_string();
+        options.notes = NOTES.to_string();
+        if folded.is_without_start {
+            options.notes += START_LEFT_OUT;
+        }
         options.bgcolors = Some(BackgroundColor::Flat(Color::new(0xfa, 0xfa, 0xfa)));
         // Wide enough for the widest of the usual monospace fonts: names do not run into their neighbours.
         options.font_width = 0.61;

@@ -45,6 +45,10 @@ pub struct FlameArguments {
     /// SQL traces: keep statements apart that differ only in literals
     #[arg(long)]
     each_literal: bool,
+    /// Draw the frames from _start to PostmasterMain too, with which every stack of a PostgreSQL server begins. Other formats than
+    /// SVG always have them
+    #[arg(long)]
+    whole_stacks: bool,
     /// Continue blocked time in the stacks of whoever was waited for; the total width stays the same
     #[arg(long)]
     causes: bool,
@@ -103,6 +107,10 @@ pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         say(format_args!("dbtime: {}: nothing to draw", recording.display()));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
+    let folded = match exporter.is_picture() && !arguments.whole_stacks {
+        true => folded.without_start_of_server(),
+        false => folded,
+    };
     output::to_file(&output, |out| exporter.write(&folded, out))?;
     if arguments.output.is_none() && output != Path::new("-") {
         page::say_where(&output);

@@ -11,7 +11,7 @@ use crate::load::{Dimensions, Source};
 use crate::stacks::{frames, kernel_frames};
 
 /// Below what it is about.
-const WAITED_FOR: &str = "[waited for]";
+pub(crate) const WAITED_FOR: &str = "[waited for]";
 
 /// Divides blocked time by causes.
 #[derive(Default)]

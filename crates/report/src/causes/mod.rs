@@ -30,7 +30,7 @@ pub(crate) use by_cause::{ByCause, Cause};
 use chains::Trees;
 pub use chains::{Beyond, Chain, Waiting, Who};
 pub(crate) use divide::{Blocked, BlockedTime, Divided, Samples, is_blocked};
-pub(crate) use flame_frames::CauseFrames;
+pub(crate) use flame_frames::{CauseFrames, WAITED_FOR};
 pub use links::ChainLink;
 use links::Links;
 pub use over_time::{ChainLane, ChainTimeline, RootActivity, chains_over_time};

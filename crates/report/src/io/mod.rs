@@ -12,6 +12,7 @@ use std::sync::Arc;
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Meta, Problem};
 
+use crate::cost_of_looking::CALLS_TIER;
 use crate::filter::Filter;
 use crate::latency::scan as scan_latency;
 use crate::load::Source;
@@ -81,6 +82,20 @@ pub struct IoReport {
     pub cpu: ReadCpu,
     /// What could not be read.
     pub problems: Vec<String>,
+}
+
+impl IoReport {
+    /// Where there are none: why.
+    pub fn why_empty(&self) -> &'static str {
+        let traces_calls = self.meta.collector.tier == CALLS_TIER && self.meta.files.is_empty();
+        match (self.has_reads, traces_calls) {
+            (true, _) => "No reads are in this part of the recording.",
+            (false, true) => "No session read from a file while it was recorded.",
+            (false, false) => {
+                "No reads are in this recording. Record them with 'dbtime record --exact=calls'."
+            }
+        }
+    }
 }
 
 /// Answers what reads were.

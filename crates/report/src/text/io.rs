@@ -12,11 +12,7 @@ use crate::sums::{self, FidelityMix};
 pub(super) fn render(report: &IoReport, page: &mut Page) {
     header::recording(&report.meta, report.period, &report.filter, page);
     if report.total.count() == 0 {
-        page.heading(if report.has_reads {
-            "No reads are in this part of the recording."
-        } else {
-            "No reads are in this recording. Record them with 'dbtime record --exact=calls'."
-        });
+        page.heading(report.why_empty());
         quality::problems(&report.problems, page);
         return;
     }

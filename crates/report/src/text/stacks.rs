@@ -3,6 +3,7 @@
 use super::page::Page;
 use crate::number::{Amounts, counted};
 use crate::report::Report;
+use crate::server_start::start_of_server;
 use crate::stacks::StackTime;
 
 /// So many frames at the root that equal those of the stack before are worth one line.
@@ -20,8 +21,13 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     } else {
         "sampled"
     };
+    let has_start = stacks.top.iter().any(|stack| start_of_server(&stack.user) > 0);
     page.heading(&format!(
-        "Top stacks of DB time ({fidelity}; root first, [k] = kernel)"
+        "Top stacks of DB time ({fidelity}; root first{}, [k] = kernel)",
+        match has_start {
+            true => ", without the start of the server",
+            false => "",
+        }
     ));
     let mut before: &[String] = &[];
     for (number, stack) in stacks.top.iter().enumerate() {
@@ -47,11 +53,13 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 
 fn frames(stack: &StackTime, before: &[String], number: usize, page: &mut Page) {
     let equal = stack.user.iter().zip(before).take_while(|(a, b)| a == b).count();
-    let folded = if equal >= WORTH_FOLDING { equal } else { 0 };
+    let start = start_of_server(&stack.user);
+    let folded = equal.saturating_sub(start);
+    let folded = if folded >= WORTH_FOLDING { folded } else { 0 };
     if folded > 0 {
         page.line(&format!("       ({folded} frames as in {number})"));
     }
-    for frame in &stack.user[folded..] {
+    for frame in &stack.user[start + folded..] {
         page.line(&format!("       {frame}"));
     }
     for frame in &stack.kernel {

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use dbtime_collect::{CollectError, Collector, Ending, Options, Target, Texts};
 use dbtime_model::output::Readers;
-use dbtime_report::{FlameOptions, Report, Source, export};
+use dbtime_report::{DiffOptions, FlameOptions, Report, Source, export, html};
 
 use crate::output;
 use crate::record::{Output, Plan, Progress, record};
@@ -35,7 +35,7 @@ use reads::Reads;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sudo dbtime demo")]
 pub struct DemoArguments {
-    /// Directory to create for recordings and flame graphs [default: dbtime-demo, or dbtime-demo-2 and so on]
+    /// Directory to create for recordings, flame graphs and a page [default: dbtime-demo, or dbtime-demo-2 and so on]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -91,12 +91,13 @@ fn make(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
 
     phases.begin("stopping the server");
     drop(cluster);
-    phases.begin("drawing the flame graphs");
+    phases.begin("drawing the flame graphs and the page");
     let comparison = Comparison::of([cached, device], data.bytes);
     for run in &comparison.runs {
         draw(run, &directory)?;
     }
     go_on(stop)?;
+    write_page(&directory)?;
     drop(phases);
     let page = page::render(&comparison, &directory, output::width());
     directory.keep();
@@ -202,11 +203,23 @@ fn take(
     })
 }
 
+/// One page of what differs, as `dbtime html` makes it.
+fn write_page(directory: &OutputDirectory) -> Result<()> {
+    let [cached, device] = ReadFrom::BOTH.map(|from| Source::open(&directory.recording(from).path()));
+    let answer = dbtime_report::diff([&cached?, &device?], &DiffOptions::default())?;
+    let page = html::difference(answer);
+    let place = directory.page();
+    place
+        .write(Readers::Owner, |out| html::write_difference(&page, out))
+        .with_context(|| place.path().display().to_string())
+}
+
 fn draw(run: &Run, directory: &OutputDirectory) -> Result<()> {
     let place = directory.flame_graph(run.from);
     let path = place.path();
     let exporter = export::exporter(&path)?;
+    let picture = run.flame.clone().without_start_of_server();
     place
-        .write(Readers::Owner, |out| exporter.write(&run.flame, out))
+        .write(Readers::Owner, |out| exporter.write(&picture, out))
         .with_context(|| path.display().to_string())
 }

@@ -66,6 +66,11 @@ impl OutputDirectory {
         self.place_of(&format!("{}.svg", from.file_name()))
     }
 
+    /// What differs between the two.
+    pub(super) fn page(&self) -> Place {
+        self.place_of("device-against-page-cache.html")
+    }
+
     fn place_of(&self, name: &str) -> Place {
         Place::inside(Arc::clone(&self.directory), name.as_ref())
     }
@@ -90,6 +95,7 @@ impl Drop for OutputDirectory {
             let _ = self.recording(from).remove_directory();
             let _ = self.flame_graph(from).remove_file();
         }
+        let _ = self.page().remove_file();
         let _ = self.place.remove_empty_directory();
     }
 }
@@ -107,6 +113,7 @@ mod tests {
         let output = OutputDirectory::create(Some(&path)).expect("it is new");
         fs::create_dir_all(output.recording(ReadFrom::Device).path().join("activity")).expect("it is ours");
         fs::write(output.flame_graph(ReadFrom::PageCache).path(), "svg").expect("it is ours");
+        fs::write(output.page().path(), "html").expect("it is ours");
         drop(output);
         assert!(!path.exists());
 

@@ -166,9 +166,11 @@ fn where_to_look(directory: &OutputDirectory) -> String {
     let [cached, device] = ReadFrom::BOTH.map(|from| directory.recording(from).path().display().to_string());
     let [cached_flame, device_flame] =
         ReadFrom::BOTH.map(|from| directory.flame_graph(from).path().display().to_string());
+    let page = directory.page().path().display().to_string();
     format!(
         "Recordings:    {cached}  {device}\n\
          Flame graphs:  {cached_flame}  {device_flame}  (open them in a browser)\n\
+         What differs:  {page}  (the same)\n\
          Look further:  {program} report {device}\n               \
          {program} flame {device} --by state,wait -o by-state.svg\n"
     )

@@ -33,7 +33,7 @@ impl Io {
         subject.answer(
             &answer,
             report.total.count() > 0,
-            "no reads in the recording or its selected part; 'dbtime record --exact=calls' records them",
+            "no reads in the recording or its selected part",
         )
     }
 }
