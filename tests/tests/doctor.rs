@@ -75,6 +75,14 @@ fn where_recording_works_it_says_so_and_what_is_less_known() {
         let (ids, what) = finding(&server["findings"], "query ids");
         assert!(ids == verdict && what.contains(remedy), "{server:#}");
         finding(&server["findings"], "frame pointers");
+        for about in ["sessions", "LWLocks"] {
+            assert_eq!(finding(&server["findings"], about).0, "ok", "{about}: {server:#}");
+        }
+        let said = server["findings"]
+            .to_string()
+            .matches("computes no query ids")
+            .count();
+        assert_eq!(said, usize::from(verdict == "less"), "{server:#}");
     }
     // For people, the same.
     let text = dbtime(&["doctor"]).expect_code(0).stdout;

@@ -133,13 +133,27 @@ fn trial(target: Target) -> Vec<Finding> {
     let begun = std::time::Instant::now();
     match Collector::start(&options, &Ending::default()) {
         Ok(mut collector) => {
-            let meta = collector.meta().collector;
             let seconds = begun.elapsed().as_secs_f64();
+            let meta = collector.meta();
+            let (database, meta) = (meta.database, meta.collector);
             let found = format!("works; began within {seconds:.1} s ({})", meta.engine);
+            let mut findings = vec![Finding::good(ABOUT, found)];
+            // Where it is not so, one of the reasons says it.
+            if !database.statement_ids.is_empty() {
+                findings.push(Finding::good(
+                    "sessions",
+                    "status entries can be read: statement, state, user, database and application of each session",
+                ));
+            }
+            if database.held_locks {
+                findings.push(Finding::good(
+                    "LWLocks",
+                    "it can be read which ones each session holds",
+                ));
+            }
             let less = meta.reasons.into_iter();
-            std::iter::once(Finding::good(ABOUT, found))
-                .chain(less.map(|reason| Finding::new(ABOUT, Verdict::Less, reason)))
-                .collect()
+            findings.extend(less.map(|reason| Finding::new(ABOUT, Verdict::Less, reason)));
+            findings
         }
         Err(e) => vec![Finding::new(ABOUT, Verdict::Missing, e.to_string())],
     }

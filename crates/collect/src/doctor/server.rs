@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{Finding, ServerFindings, Verdict, trial};
 use crate::executable::Executable;
-use crate::postgres::{Server, gives_query_ids};
+use crate::postgres::{NO_QUERY_IDS, Server, gives_query_ids};
 use crate::small_code::keeps_frame_pointer;
 use crate::{Target, process};
 
@@ -24,7 +24,10 @@ pub(super) fn findings(pid: u32, is_allowed: bool) -> ServerFindings {
             if is_allowed {
                 findings.extend(trial(Target::Process(pid)));
             }
-            findings.extend(query_ids(pid));
+            let query_ids = query_ids(pid);
+            // Said there with what to do about it.
+            findings.retain(|finding| query_ids.is_none() || finding.found != NO_QUERY_IDS);
+            findings.extend(query_ids);
             findings.extend(frame_pointers(pid));
             findings.extend(tracer(pid));
         }

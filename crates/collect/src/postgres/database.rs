@@ -17,6 +17,7 @@ use super::lock_functions::LockFunctions;
 use super::lock_looks::LockLooks;
 use super::locks::LockTable;
 use super::normal::normalised;
+use super::query_ids::NO_QUERY_IDS;
 use super::relations::Relations;
 use super::replication::{self, Replication};
 use super::routines::Routines;
@@ -262,10 +263,7 @@ impl Database for PostgresDatabase {
             reasons.push(format!("query ids are not recorded: {why}"));
         }
         if self.statement_ids() == DatabaseMeta::FINGERPRINT {
-            reasons.push(
-                "the server computes no query ids (compute_query_id): statements have dbtime's fingerprint of their text instead"
-                    .to_string(),
-            );
+            reasons.push(NO_QUERY_IDS.to_string());
         }
         if let Some(Err(why)) = self.places.as_ref().map(|places| &places.held_locks) {
             reasons.push(format!("holders of LWLocks are not recorded: {why}"));

@@ -30,6 +30,6 @@ mod wait_symbol;
 pub use connection::Connect;
 pub(crate) use database::PostgresDatabase;
 pub(crate) use lock_functions::LockFunctions;
-pub(crate) use query_ids::gives_query_ids;
+pub(crate) use query_ids::{NO_QUERY_IDS, gives_query_ids};
 pub(crate) use server::Server;
 pub use server::{RunningServer, running_servers};

@@ -3,6 +3,9 @@
 use crate::executable::Executable;
 use crate::memory;
 
+/// What a recording lacks where it gives none.
+pub(crate) const NO_QUERY_IDS: &str = "the server computes no query ids (compute_query_id): statements have dbtime's fingerprint of their text instead";
+
 /// `ComputeQueryIdType` in src/include/nodes/queryjumble.h.
 const OFF: u32 = 0;
 const ON: u32 = 1;
