@@ -157,7 +157,9 @@ pub use latency::{
 pub use ledger::{Ledger, LedgerRow, Rest, Section};
 pub use load::{Dimensions, Part, Source};
 pub use locks::{HeavyLock, LockReport, LockRequest, LockTarget};
-pub use next_step::{NextStep, next_steps, next_steps_of_causes, next_steps_of_timeline, shell_word};
+pub use next_step::{
+    NextStep, next_steps, next_steps_of_causes, next_steps_of_reads, next_steps_of_timeline, shell_word,
+};
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};
 pub use recent::{MoreTables, Recent};

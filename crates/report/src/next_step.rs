@@ -4,8 +4,10 @@ use dbtime_model::recording::{Clock, Meta};
 use dbtime_model::{CauseRow, HeldLockRow, LatencyRow, StackRow, State, Table};
 
 use crate::causes::CauseReport;
+use crate::cost_of_looking::CALLS_TIER;
 use crate::filter::Filter;
 use crate::group::query_id;
+use crate::io::IoReport;
 use crate::ledger::Section;
 use crate::number::Amounts;
 use crate::report::Report;
@@ -98,7 +100,7 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     let io = of_classes(&["IO", "User I/O", "System I/O"]);
     if io >= READS_AND_WRITES && has::<LatencyRow>(meta) {
         // Where reads came from is known where every call was timed.
-        let (options, what) = match meta.collector.tier == "calls" {
+        let (options, what) = match meta.collector.tier == CALLS_TIER {
             true => ("--io", "where reads came from, page cache or device"),
             false => ("--latency --kind wait", "how long single waits were"),
         };
@@ -136,6 +138,16 @@ pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
         NextStep::new("report", &format!("--session {}", blocker.who.pid), why)
     });
     first.into_iter().collect()
+}
+
+/// Of where reads came from, to the tables and indexes that were read.
+pub fn next_steps_of_reads(report: &IoReport) -> Vec<NextStep> {
+    if !is_whole(&report.meta, &report.filter) || report.relations.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let why = "which tables and indexes were read, and from where".to_string();
+    let options = "--latency --kind read --by relation,source";
+    vec![NextStep::new("report", options, why)]
 }
 
 /// Of a time line, to its peak.

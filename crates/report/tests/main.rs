@@ -17,6 +17,7 @@ mod io;
 mod latches;
 mod latency;
 mod locks;
+mod next_steps;
 mod presentation;
 mod routines;
 mod sched;

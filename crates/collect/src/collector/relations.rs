@@ -1,5 +1,6 @@
 //! The tables and indexes that rows are about, by name.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Collector;
@@ -7,21 +8,19 @@ use super::Collector;
 impl Collector {
     /// Names those of which rows have only a file or an id, before the rows are handed on.
     pub(super) fn name_relations(&mut self) {
-        // Rows of a file come one after the other.
-        let mut last: Option<(Arc<str>, Option<Arc<str>>)> = None;
-        for row in self.rows.latency.iter_mut().filter(|row| !row.file.is_empty()) {
-            let name = match &last {
-                Some((file, name)) if *file == row.file => name.clone(),
-                _ => self.database.relation_of_file(&row.file),
-            };
-            if let Some(name) = &name {
+        let Collector { database, rows, .. } = self;
+        let mut known: HashMap<Arc<str>, Option<Arc<str>>> = HashMap::new();
+        for row in rows.latency.iter_mut().filter(|row| !row.file.is_empty()) {
+            let name = known
+                .entry(Arc::clone(&row.file))
+                .or_insert_with(|| database.relation_of_file(&row.file));
+            if let Some(name) = name {
                 row.relation = Arc::clone(name);
             }
-            last = Some((Arc::clone(&row.file), name));
         }
-        for row in &mut self.rows.locks {
-            if let (Some(database), Some(relation)) = (row.database, row.relation)
-                && let Some(name) = self.database.relation_name(database, relation)
+        for row in &mut rows.locks {
+            if let (Some(of), Some(relation)) = (row.database, row.relation)
+                && let Some(name) = database.relation_name(of, relation)
             {
                 row.relation_name = name.to_string();
             }

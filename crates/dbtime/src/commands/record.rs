@@ -234,8 +234,9 @@ fn show(outcome: Outcome, with_page: bool) -> anyhow::Result<()> {
     let source = Source::inside(directory)?;
     let report = dbtime_report::report(&source, &dbtime_report::Options::default())?;
     let name = path.display().to_string();
-    let text = dbtime_report::text::render_summary(&report, output::width())
-        + &dbtime_report::text::render_next_steps(&next_steps(&report), &name);
+    let width = output::width();
+    let text = dbtime_report::text::render_summary(&report, width)
+        + &dbtime_report::text::render_next_steps(&next_steps(&report), &name, width);
     output::print(&text)?;
     if with_page {
         let page = sibling(&path, "html").map_err(Usage)?;

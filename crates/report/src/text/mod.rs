@@ -98,9 +98,9 @@ pub fn render_summary(report: &Report, width: usize) -> String {
     page.finish()
 }
 
-/// What to ask next of the recording of this name, a line each; as [`render`].
-pub fn render_next_steps(steps: &[NextStep], recording: &str) -> String {
-    let mut page = Page::new(UNBROKEN);
+/// What to ask next of the recording of this name; as [`render`].
+pub fn render_next_steps(steps: &[NextStep], recording: &str, width: usize) -> String {
+    let mut page = Page::new(width);
     next_step::render(steps, recording, &mut page);
     page.finish()
 }

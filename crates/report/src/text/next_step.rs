@@ -9,6 +9,14 @@ pub(super) fn render(steps: &[NextStep], recording: &str, page: &mut Page) {
     }
     page.line("");
     for step in steps {
-        page.line(&format!("Next: {}   {}", step.command_line(recording), step.why));
+        let command = format!("Next: {}", step.command_line(recording));
+        let line = format!("{command}   {}", step.why);
+        if line.chars().count() <= page.width() {
+            page.line(&line);
+        } else {
+            // A command that is broken could not be copied.
+            page.line(&command);
+            page.line(&format!("      {}", step.why));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{IoOptions, json, text};
+use dbtime_report::{IoOptions, json, next_steps_of_reads, text};
 
 use super::subject::Subject;
 use crate::import::Detail;
@@ -28,7 +28,9 @@ impl Io {
         let report = dbtime_report::io(&source, &options)?;
         let answer = match self.format {
             TableFormat::Json => json::render_io(&report),
-            TableFormat::Text => text::render_io(&report, output::width()),
+            TableFormat::Text => {
+                text::render_io(&report, output::width()) + &subject.next(&next_steps_of_reads(&report))
+            }
         };
         subject.answer(
             &answer,

@@ -1,0 +1,73 @@
+//! Where answers point to.
+
+use dbtime_model::{LatencyRow, Rows, State};
+use dbtime_report::{
+    IoOptions, NextStep, Options, Source, io, next_steps, next_steps_of_reads, report, text,
+};
+
+use crate::hand_made::{FIRST_SECOND, MS, meta, row, session};
+
+/// Reads, as a tier tells them, of a table with a name or without one.
+fn reads(tier: &str, relation: &str) -> Source {
+    let mut rows = Rows::default();
+    rows.sessions.push(session(1, 11, "client backend", "a", "shop"));
+    rows.activity = vec![row(1, ("IO", "DataFileRead", false), State::Disk, 900)];
+    rows.latency = vec![LatencyRow {
+        time: FIRST_SECOND,
+        session: rows.sessions[0].id,
+        kind: "read".into(),
+        name: "IO:DataFileRead".into(),
+        source: "device".into(),
+        file: "base/5/16384".into(),
+        relation: relation.into(),
+        from_ns: MS,
+        to_ns: 2 * MS,
+        count: 1,
+        sum_ns: MS,
+        max_ns: MS,
+        ..LatencyRow::default()
+    }];
+    let mut meta = meta();
+    meta.collector.tier = tier.into();
+    meta.segments.rows.insert("latency".into(), 1);
+    Source::memory(meta, rows)
+}
+
+fn commands(steps: &[NextStep]) -> Vec<String> {
+    steps.iter().map(|step| step.command_line("x.dbt")).collect()
+}
+
+#[test]
+fn waits_for_reads_lead_to_where_they_came_from_if_every_call_was_timed() {
+    for (tier, command) in [
+        ("exact-calls", "dbtime report --io x.dbt"),
+        ("exact", "dbtime report --latency --kind wait x.dbt"),
+    ] {
+        let source = reads(tier, "");
+        let report = report(&source, &Options::default()).expect("a report");
+        assert_eq!(commands(&next_steps(&report)), [command], "{tier}");
+    }
+}
+
+#[test]
+fn where_reads_came_from_leads_to_what_was_read_if_that_has_a_name() {
+    let next = |relation: &str| {
+        let report = io(&reads("exact-calls", relation), &IoOptions::default()).expect("a report");
+        commands(&next_steps_of_reads(&report))
+    };
+    assert_eq!(next(""), [""; 0]);
+    let command = "dbtime report --latency --kind read --by relation,source x.dbt";
+    assert_eq!(next("public.orders"), [command]);
+}
+
+#[test]
+fn a_command_is_one_line_and_its_reason_stands_below_it_where_both_have_no_room() {
+    let report = io(&reads("exact-calls", "public.orders"), &IoOptions::default()).expect("a report");
+    let steps = next_steps_of_reads(&report);
+    let command = "Next: dbtime report --latency --kind read --by relation,source x.dbt";
+    let why = "which tables and indexes were read, and from where";
+    let wide = text::render_next_steps(&steps, "x.dbt", 200);
+    assert_eq!(wide.trim(), format!("{command}   {why}"));
+    let narrow = text::render_next_steps(&steps, "x.dbt", 80);
+    assert_eq!(narrow.trim(), format!("{command}\n      {why}"));
+}
