@@ -105,8 +105,22 @@ impl Scene {
     }
 }
 
-/// Of locks on relations: id and name.
-fn named_locks(latch: &Value) -> Vec<(u64, Option<String>)> {
+/// The locks on relations that dbtime sees now: id and name.
+fn locks(cluster: &Cluster) -> Vec<(u64, Option<String>)> {
+    let latch = dbtime(&[
+        "latch",
+        "--format",
+        "json",
+        "--top",
+        "1000",
+        "--all-locks",
+        "-d",
+        "1",
+        "--postgres",
+        cluster.data_dir().to_str().expect("a plain path"),
+    ])
+    .expect_code(0);
+    let latch: Value = serde_json::from_str(&latch.stdout).expect("JSON");
     let locks = latch["locks"]["locks"].as_array().expect("locks").iter();
     locks
         .filter(|lock| lock["type"] == "relation")
@@ -173,22 +187,7 @@ fn relations_are_called_as_the_server_calls_them() {
         let [one, two] = &mut scene.sessions;
         one.run("BEGIN; SELECT FROM long; SELECT FROM parts; SELECT FROM pg_authid; LOCK TABLE late");
         two.run("BEGIN; LOCK TABLE there");
-        let directory = scene.cluster.data_dir().to_str().expect("a plain path");
-        let latch = dbtime(&[
-            "latch",
-            "--format",
-            "json",
-            "--top",
-            "1000",
-            "--all-locks",
-            "-d",
-            "1",
-            "--postgres",
-            directory,
-        ])
-        .expect_code(0);
-        let latch: Value = serde_json::from_str(&latch.stdout).expect("JSON");
-        let locks = named_locks(&latch);
+        let locks = locks(&scene.cluster);
         for (id, name) in &locks {
             let expected = truth.iter().find_map(|truth| truth.by_id.get(id));
             assert_eq!(name.as_ref(), expected, "{id}");
@@ -211,32 +210,13 @@ fn relations_are_called_as_the_server_calls_them() {
 fn what_is_made_has_its_name_from_the_next_checkpoint_on() {
     needs_recording!();
     let mut scene = Scene::of(&distribution());
-    let directory = scene
-        .cluster
-        .data_dir()
-        .to_str()
-        .expect("a plain path")
-        .to_string();
     let [one, _] = &mut scene.sessions;
     one.run("BEGIN; CREATE TABLE fresh (i int); ALTER TABLE late RENAME TO later; COMMIT");
     let ids = one.ask("SELECT string_agg(oid::text, ' ' ORDER BY relname) FROM pg_class WHERE relname IN ('fresh', 'later')");
     let ids: Vec<u64> = ids.split(' ').map(|id| id.parse().expect("an id")).collect();
     one.run("BEGIN; LOCK TABLE fresh; LOCK TABLE later");
     let names = || {
-        let latch = dbtime(&[
-            "latch",
-            "--format",
-            "json",
-            "--top",
-            "1000",
-            "--all-locks",
-            "-d",
-            "1",
-            "--postgres",
-            &directory,
-        ])
-        .expect_code(0);
-        let locks = named_locks(&serde_json::from_str(&latch.stdout).expect("JSON"));
+        let locks = locks(&scene.cluster);
         let of = |id: &u64| {
             locks
                 .iter()

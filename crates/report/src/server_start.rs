@@ -22,8 +22,9 @@ impl Folded {
     #[must_use]
     pub fn without_start_of_server(mut self) -> Folded {
         for stack in &mut self.stacks {
-            self.is_without_start |= start_of_server(&stack.user) > 0;
-            stack.user.drain(..start_of_server(&stack.user));
+            let start = start_of_server(&stack.user);
+            self.is_without_start |= start > 0;
+            stack.user.drain(..start);
             stack.waited_for = waited_for_without(&stack.waited_for);
         }
         self.stacks.sort();

@@ -9,6 +9,7 @@ mod reads;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use dbtime_model::LatencyRow;
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Meta, Problem};
 
@@ -98,6 +99,23 @@ impl IoReport {
     }
 }
 
+/// What rows tell of a file besides its reads.
+#[derive(Debug, Default)]
+struct Met {
+    segments: Segments,
+    /// The first name: the file is of one relation.
+    relation: Option<Arc<str>>,
+}
+
+impl Met {
+    fn add(&mut self, segment: u32, row: &LatencyRow) {
+        self.segments.insert(segment);
+        if self.relation.is_none() && !row.relation.is_empty() {
+            self.relation = Some(Arc::clone(&row.relation));
+        }
+    }
+}
+
 /// Answers what reads were.
 ///
 /// # Errors
@@ -109,8 +127,7 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
     let mut by_event: HashMap<String, Reads> = HashMap::new();
     let mut by_file_kind: HashMap<FileKind, Reads> = HashMap::new();
     let mut by_file: HashMap<DatabaseFile, Reads> = HashMap::new();
-    let mut segments: HashMap<DatabaseFile, Segments> = HashMap::new();
-    let mut relations: HashMap<DatabaseFile, Arc<str>> = HashMap::new();
+    let mut met: HashMap<DatabaseFile, Met> = HashMap::new();
     let mut by_size: HashMap<u64, Reads> = HashMap::new();
     let mut device = DeviceReadsBuilder::default();
     let mut guess = Guess::new(options.thresholds_us);
@@ -128,10 +145,7 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
                 by_event.entry(row.name.to_string()).or_default().add(row);
                 by_file_kind.entry(file.kind).or_default().add(row);
                 by_file.entry(file.clone()).or_default().add(row);
-                if !row.relation.is_empty() && !relations.contains_key(&file) {
-                    relations.insert(file.clone(), Arc::clone(&row.relation));
-                }
-                segments.entry(file).or_default().insert(segment);
+                met.entry(file).or_default().add(segment, row);
                 by_size.entry(row.bytes).or_default().add(row);
                 guess.add(row);
                 cpu.add_read(row);
@@ -163,12 +177,12 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
         segments: by_file
             .top
             .iter()
-            .map(|group| segments.get(&group.key).map_or(0, Segments::len))
+            .map(|group| met.get(&group.key).map_or(0, |met| met.segments.len()))
             .collect(),
         relations: by_file
             .top
             .iter()
-            .map(|group| relations.get(&group.key).map(ToString::to_string))
+            .map(|group| met.get(&group.key)?.relation.as_deref().map(str::to_string))
             .collect(),
         by_file,
         by_size: ReadGroups::of(by_size, options.top),

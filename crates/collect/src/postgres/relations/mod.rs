@@ -95,18 +95,21 @@ impl Relations {
         if !self.databases.contains_key(&database) && self.databases.len() >= MOST_DATABASES {
             return None;
         }
-        let kept: usize = self.databases.values().map(|known| known.catalogue.len()).sum();
         let known = self.databases.entry(database).or_insert_with(|| Database {
             catalogue: Catalogue::default(),
             next_look: Instant::now(),
         });
         let found = find(&known.catalogue);
         let begin = Instant::now();
-        if found.is_some() || begin < known.next_look || kept > MOST_KEPT {
+        if found.is_some() || begin < known.next_look {
             return found;
         }
-        // What cannot be read has no names.
-        if let Ok(later) = read(server, database) {
+        let kept: usize = self.databases.values().map(|known| known.catalogue.len()).sum();
+        let known = self.databases.get_mut(&database)?;
+        // What cannot be read, or finds no room, has no names.
+        if kept <= MOST_KEPT
+            && let Ok(later) = read(server, database)
+        {
             known.catalogue.add(later);
         }
         known.next_look = Instant::now() + LOOK_EVERY.max(begin.elapsed() * SHARE_OF_TIME);
