@@ -527,7 +527,7 @@ fn what_is_asked_for_and_was_not_recorded_is_answered_with_what_was() {
     }
     dbtime(&["report", recording, "--state", "foo"])
         .expect_code(2)
-        .expect_stderr(&["unknown state 'foo'", "runnable"]);
+        .expect_stderr(&["no such state: 'foo'", "runnable"]);
     let report = dbtime(&["report", recording, "--by", "statement", "--session", "4711"]).expect_code(0);
     assert!(
         report

@@ -33,6 +33,7 @@ mod killed;
 mod known_sessions;
 mod latches;
 mod lifecycle;
+mod marks;
 mod metrics;
 mod neighbours;
 mod open_waits;

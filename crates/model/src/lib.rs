@@ -6,6 +6,7 @@
 
 mod block;
 pub mod calibration;
+pub mod choice;
 mod described;
 pub mod latency;
 pub mod literals;

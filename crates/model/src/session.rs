@@ -38,6 +38,10 @@ impl BackendType {
     pub const POSTMASTER: &'static str = "postmaster";
     /// A process that is no database's (`record --process`): it has no wait events.
     pub const PROCESS: &'static str = "process";
+    /// The process that writes checkpoints.
+    pub const CHECKPOINTER: &'static str = "checkpointer";
+    /// A process that vacuums and analyses tables on its own.
+    pub const AUTOVACUUM_WORKER: &'static str = "autovacuum worker";
     /// The process of a standby that receives the log of another server.
     pub const WAL_RECEIVER: &'static str = "walreceiver";
     /// The process of a standby that replays it.

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::choice::no_such;
+
 /// Operating-system state of a session. The columns of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -94,11 +96,6 @@ impl FromStr for State {
         State::ALL
             .into_iter()
             .find(|state| state.as_str().eq_ignore_ascii_case(name))
-            .ok_or_else(|| {
-                format!(
-                    "unknown state '{name}': choose from {}",
-                    State::ALL.map(State::as_str).join(", ")
-                )
-            })
+            .ok_or_else(|| no_such("state", name, &State::ALL.map(State::as_str)))
     }
 }

@@ -1,5 +1,6 @@
 //! Which rows a report is about, and how moments are written on the command line.
 
+use dbtime_model::choice::did_you_mean;
 use dbtime_model::{Session, State, Wait};
 
 use crate::group::Dimension;
@@ -115,7 +116,12 @@ pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
             .filter(|dimension| is_fact(dimension))
             .map(|dimension| dimension.as_str())
             .collect();
-        format!("give NAME=VALUE, with a name out of {}", facts.join(", "))
+        let name = text.split_once('=').map_or("", |(name, _)| name);
+        format!(
+            "give NAME=VALUE, with a name out of {}{}",
+            facts.join(", "),
+            did_you_mean(name, &facts)
+        )
     })
 }
 

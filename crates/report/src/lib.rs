@@ -158,7 +158,8 @@ pub use ledger::{Ledger, LedgerRow, Rest, Section};
 pub use load::{Dimensions, Part, Source};
 pub use locks::{HeavyLock, LockReport, LockRequest, LockTarget};
 pub use next_step::{
-    NextStep, next_steps, next_steps_of_causes, next_steps_of_reads, next_steps_of_timeline, shell_word,
+    NextStep, next_steps, next_steps_of_causes, next_steps_of_commands, next_steps_of_latches,
+    next_steps_of_latencies, next_steps_of_reads, next_steps_of_stacks, next_steps_of_timeline, shell_word,
 };
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};
@@ -182,7 +183,8 @@ pub use statement_counts::{CountedStatement, StatementCounts};
 pub use sums::{FidelityMix, Sums, percent};
 pub use system_calls::{SystemCall, SystemCalls};
 pub use timeline::{
-    BucketWidth, Timeline, TimelineBucket, TimelineOptions, TimelineValue, WidthError, timeline,
+    BucketWidth, Mark, MarkKind, Timeline, TimelineBucket, TimelineOptions, TimelineValue, WidthError,
+    timeline,
 };
 pub use top_sql::{NoStatements, StatementTime, TopSql};
 pub use trace::{

@@ -1,16 +1,21 @@
 //! What to ask next: where an answer points to another view, and the recording has what that one needs.
 
+use dbtime_model::latency::kind;
 use dbtime_model::recording::{Clock, Meta};
 use dbtime_model::{CauseRow, HeldLockRow, LatencyRow, StackRow, State, Table};
 
 use crate::causes::CauseReport;
+use crate::commands::CommandReport;
 use crate::cost_of_looking::CALLS_TIER;
 use crate::filter::Filter;
 use crate::group::query_id;
 use crate::io::IoReport;
+use crate::latches::LatchReport;
+use crate::latency::LatencyReport;
 use crate::ledger::Section;
 use crate::number::Amounts;
 use crate::report::Report;
+use crate::stack_views::StackReport;
 use crate::sums::percent;
 use crate::timeline::Timeline;
 
@@ -74,6 +79,9 @@ fn is_whole(meta: &Meta, filter: &Filter) -> bool {
 /// What the ledger points to, that about the most time first.
 pub fn next_steps(report: &Report) -> Vec<NextStep> {
     let meta = &report.meta;
+    if let Some(step) = code_of_a_part(report) {
+        return vec![step];
+    }
     if !is_whole(meta, &report.filter) {
         return Vec::new();
     }
@@ -128,6 +136,31 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     steps.into_iter().take(MOST).map(|(_, step)| step).collect()
 }
 
+/// Of one session or one statement, to its code.
+fn code_of_a_part(report: &Report) -> Option<NextStep> {
+    let filter = &report.filter;
+    let (option, rest) = match (filter.sessions.as_slice(), filter.statements.as_slice()) {
+        ([pid], []) => (
+            format!("--session {pid}"),
+            Filter {
+                sessions: Vec::new(),
+                ..filter.clone()
+            },
+        ),
+        ([], [id]) => (
+            format!("--query {}", query_id(*id)),
+            Filter {
+                statements: Vec::new(),
+                ..filter.clone()
+            },
+        ),
+        _ => return None,
+    };
+    let why = "the code that its time was in".to_string();
+    let has_code = has::<StackRow>(&report.meta) && report.db_time_ns() > 0;
+    (is_whole(&report.meta, &rest) && has_code).then(|| NextStep::new("flame", &option, why))
+}
+
 /// Of who was waited for, to what that one did.
 pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
     if !is_whole(&report.meta, &report.filter) {
@@ -148,6 +181,53 @@ pub fn next_steps_of_reads(report: &IoReport) -> Vec<NextStep> {
     let why = "which tables and indexes were read, and from where".to_string();
     let options = "--latency --kind read --by relation,source";
     vec![NextStep::new("report", options, why)]
+}
+
+/// Of latencies, to the same over time; of commands to what slow ones did.
+pub fn next_steps_of_latencies(report: &LatencyReport) -> Vec<NextStep> {
+    if !is_whole(&report.meta, &report.filter) {
+        return Vec::new();
+    }
+    let kinds = report.kinds.iter();
+    let Some(longest) = kinds.max_by_key(|kind| kind.total.sum_ns()) else {
+        return Vec::new();
+    };
+    if longest.kind == kind::COMMAND && report.meta.collector.tier == CALLS_TIER {
+        let why = "what the slowest 1 % of commands did differently".to_string();
+        return vec![NextStep::new("report", "--tail", why)];
+    }
+    let options = format!("--latency --kind {} -o latency.svg", shell_word(&longest.kind));
+    let why = "the same over time, as a heat map".to_string();
+    vec![NextStep::new("report", &options, why)]
+}
+
+/// Of slow commands, to the statement that has most of their time.
+pub fn next_steps_of_commands(report: &CommandReport) -> Vec<NextStep> {
+    let first = report.statements.first().filter(|first| first.id != 0);
+    let (Some(first), true) = (first, is_whole(&report.meta, &report.filter)) else {
+        return Vec::new();
+    };
+    let why = "where the time of the first of these statements went".to_string();
+    let options = format!("--query {}", query_id(first.id));
+    vec![NextStep::new("report", &options, why)]
+}
+
+/// Of stacks as text, to a picture of them.
+pub fn next_steps_of_stacks(report: &StackReport) -> Vec<NextStep> {
+    if !is_whole(&report.meta, &report.filter) || report.total.total_ns() == 0 {
+        return Vec::new();
+    }
+    let why = "the same as a picture".to_string();
+    vec![NextStep::new("flame", "", why)]
+}
+
+/// Of who held locks inside the server, to whom all waits were waits for.
+pub fn next_steps_of_latches(report: &LatchReport) -> Vec<NextStep> {
+    if !is_whole(&report.meta, &report.filter) || !has::<CauseRow>(&report.meta) {
+        return Vec::new();
+    }
+    let why = "who was waited for in all waits".to_string();
+    vec![NextStep::new("report", "--causes", why)]
 }
 
 /// Of a time line, to its peak.

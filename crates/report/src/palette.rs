@@ -3,6 +3,7 @@
 use dbtime_model::{State, Wait};
 
 use crate::causes::RootActivity;
+use crate::timeline::MarkKind;
 
 /// The line of the CPUs.
 pub(crate) const CPUS: &str = "#b00020";
@@ -68,6 +69,15 @@ pub(crate) fn of_state(name: &str) -> Option<&'static str> {
     BY_STATE
         .into_iter()
         .find_map(|(state, colour)| (state.as_str() == name).then_some(colour))
+}
+
+/// The colour of a mark on a time line: it stands above the sessions, and between their colours only as a thin line.
+pub(crate) fn of_mark(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::Checkpoint => "#2b5d8c",
+        MarkKind::Autovacuum => "#c27c0e",
+        MarkKind::Note => "#6b1fa0",
+    }
 }
 
 /// The colour of what somebody did who was waited for: as states and wait classes have them.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use dbtime_model::State;
+use dbtime_model::choice::did_you_mean;
 use dbtime_model::recording::{BytesRead, Meta};
 
 use crate::alike_statements::AlikeStatements;
@@ -69,7 +70,7 @@ pub enum ReportError {
         "no {} with {dimension} '{value}' in this recording; it has {}{}",
         if dimension.is_of_sessions() { "session" } else { "statement" },
         or_nothing(recorded),
-        if *more { " …" } else { "" }
+        if *more { " …".to_string() } else { did_you_mean(value, &unquoted(recorded)) }
     )]
     NoSuchFact {
         /// What it is.
@@ -83,8 +84,9 @@ pub enum ReportError {
     },
     /// The filter names a wait event of which there is nothing.
     #[error(
-        "no time in wait '{wait}' in the part chosen of this recording; it has {}",
-        or_nothing(recorded)
+        "no time in wait '{wait}' in the part chosen of this recording; it has {}{}",
+        or_nothing(recorded),
+        did_you_mean(wait, &names_of_waits(recorded))
     )]
     NoSuchWait {
         /// What was asked for.
@@ -177,6 +179,16 @@ fn or_nothing<T: AsRef<str>>(recorded: &[T]) -> String {
         [] => "nothing".to_string(),
         names => names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", "),
     }
+}
+
+/// Class, event, and both, of waits that read as `Class:Event`.
+fn names_of_waits(waits: &[String]) -> Vec<&str> {
+    let parts = waits.iter().flat_map(|wait| wait.split(':'));
+    parts.chain(waits.iter().map(String::as_str)).collect()
+}
+
+fn unquoted(names: &[String]) -> Vec<&str> {
+    names.iter().map(|name| name.trim_matches('\'')).collect()
 }
 
 fn list(pids: &[u32]) -> String {

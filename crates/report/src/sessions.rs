@@ -12,6 +12,9 @@ use crate::ledger::Section;
 use crate::load::Dimensions;
 use crate::scan::Activity;
 
+/// Less than this is 0.000 s.
+const SHOWN_NS: u128 = 500_000;
+
 /// One session. Times in nanoseconds; exact ones are none when the source has no such counters.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SessionTime {
@@ -52,6 +55,13 @@ pub struct SessionTime {
     /// Last second with activity, microseconds since the Unix epoch.
     #[serde(rename = "last_second", serialize_with = "second")]
     pub last_us: Option<i64>,
+}
+
+impl SessionTime {
+    /// It works for the server itself, and had no time outside of idle waits that a report would show.
+    fn is_idle_background(&self) -> bool {
+        !self.backend_type.is_foreground() && self.totals.active_ns < SHOWN_NS
+    }
 }
 
 fn second<S: Serializer>(us: &Option<i64>, to: S) -> Result<S::Ok, S::Error> {
@@ -124,9 +134,12 @@ impl SessionTotals {
 pub struct Sessions(pub Vec<SessionTime>);
 
 impl Sessions {
-    /// The first `n`, and how many others there are with the sum of their totals.
+    /// The first `n`, and how many others there are with the sum of their totals. Background processes that had nothing to do are
+    /// others, unless they are all there is.
     pub fn top(&self, n: usize) -> (&[SessionTime], usize, SessionTotals) {
-        let (top, rest) = self.0.split_at(n.min(self.0.len()));
+        let busy = self.0.partition_point(|session| !session.is_idle_background());
+        let worth_a_line = if busy == 0 { self.0.len() } else { busy };
+        let (top, rest) = self.0.split_at(n.min(worth_a_line));
         let mut totals = SessionTotals::default();
         for session in rest {
             totals.merge(&session.totals);

@@ -1,5 +1,6 @@
 //! A time line as SVG: time to the right in UTC, average active sessions upwards, a colour for each value, the number of CPUs as a
-//! line. Times of which nothing was recorded are hatched, not zero.
+//! line. Times of which nothing was recorded are hatched, not zero. Checkpoints and work of autovacuum are bars above the plot, what
+//! was noted is a line through it.
 
 use dbtime_model::recording::Clock;
 
@@ -10,7 +11,7 @@ use crate::palette::{self, CPUS, NOT_KNOWN, OTHER, OTHERS};
 use crate::statement_text::one_line;
 use crate::sums::percent;
 use crate::time_axis::TimeAxis;
-use crate::timeline::{Timeline, TimelineBucket};
+use crate::timeline::{Mark, MarkKind, Timeline, TimelineBucket};
 use crate::xml::xml;
 
 const LEFT: i32 = 64;
@@ -58,7 +59,7 @@ pub fn render(timeline: &Timeline) -> String {
     let plot = Plot::of(timeline);
     let mut svg = Svg::default();
     let width = LEFT + PLOT.0 + RIGHT;
-    let lines = i32::try_from(timeline.values.len()).unwrap_or(0) + 1;
+    let lines = i32::try_from(timeline.values.len()).unwrap_or(0) + 1 + i32::from(!timeline.marks.is_empty());
     svg.begin(width, TOP + PLOT.1 + AXIS + lines * LEGEND_LINE + 16);
     titles(timeline, &mut svg);
     svg.line(format_args!(
@@ -85,8 +86,12 @@ pub fn render(timeline: &Timeline) -> String {
     }
     svg.line(format_args!("</g>"));
     cpus(timeline, &plot, &mut svg);
+    for mark in &timeline.marks {
+        draw_mark(timeline, mark, &plot, &mut svg);
+    }
     plot.time.render(&timeline.meta, TOP + PLOT.1, &mut svg);
     legend(timeline, &colours, &mut svg);
+    legend_of_marks(timeline, &mut svg);
     svg.finish()
 }
 
@@ -228,6 +233,48 @@ fn legend(timeline: &Timeline, colours: &[String], svg: &mut Svg) {
             None => value.name(),
         };
         svg.text((name, y), "start", INK, &shortened(&text, room, CHARACTER_PX));
+    }
+}
+
+/// A bar above the plot, at least as wide as can be seen; a moment is a line through the plot.
+fn draw_mark(timeline: &Timeline, mark: &Mark, plot: &Plot, svg: &mut Svg) {
+    let (x, to) = (plot.x(mark.from_us), plot.x(mark.to_us));
+    let colour = palette::of_mark(mark.kind);
+    let (top, width, height) = match mark.kind {
+        MarkKind::Checkpoint => (TOP - 15, (to - x).max(2.0), 5),
+        MarkKind::Autovacuum => (TOP - 8, (to - x).max(2.0), 5),
+        MarkKind::Note => (TOP - 16, 1.5, PLOT.1 + 16),
+    };
+    let mut what = format!("{}: {}", when(timeline, mark.from_us), mark.kind.as_str());
+    if mark.to_us > mark.from_us {
+        let us = u128::from(mark.to_us.abs_diff(mark.from_us));
+        what += &format!(", {} s", seconds(us * 1_000));
+    }
+    if !mark.text.is_empty() {
+        what += &format!(": {}", mark.text);
+    }
+    svg.line(format_args!(
+        r#"<rect x="{x:.2}" y="{top}" width="{width:.2}" height="{height}" fill="{colour}"><title>{}</title></rect>"#,
+        xml(&what)
+    ));
+}
+
+fn legend_of_marks(timeline: &Timeline, svg: &mut Svg) {
+    let lines = i32::try_from(timeline.values.len()).unwrap_or(0) + 1;
+    let y = TOP + PLOT.1 + AXIS + lines * LEGEND_LINE;
+    let mut x = LEFT;
+    for kind in timeline.mark_kinds() {
+        let (width, height) = match kind {
+            MarkKind::Note => (2, 13),
+            MarkKind::Checkpoint | MarkKind::Autovacuum => (13, 5),
+        };
+        svg.line(format_args!(
+            r#"<rect x="{x}" y="{}" width="{width}" height="{height}" fill="{}"/>"#,
+            y - 5 - height / 2,
+            palette::of_mark(kind)
+        ));
+        svg.text((x + 19, y), "start", INK, kind.as_str());
+        x += 120;
     }
 }
 

@@ -1,14 +1,21 @@
 //! Where answers point to.
 
+use dbtime_model::recording::Meta;
 use dbtime_model::{LatencyRow, Rows, State};
 use dbtime_report::{
-    IoOptions, NextStep, Options, Source, io, next_steps, next_steps_of_reads, report, text,
+    Filter, IoOptions, LatencyOptions, NextStep, Options, Source, io, latency, next_steps,
+    next_steps_of_latencies, next_steps_of_reads, report, text,
 };
 
 use crate::hand_made::{FIRST_SECOND, MS, meta, row, session};
 
 /// Reads, as a tier tells them, of a table with a name or without one.
 fn reads(tier: &str, relation: &str) -> Source {
+    let (meta, rows) = recording(tier, relation);
+    Source::memory(meta, rows)
+}
+
+fn recording(tier: &str, relation: &str) -> (Meta, Rows) {
     let mut rows = Rows::default();
     rows.sessions.push(session(1, 11, "client backend", "a", "shop"));
     rows.activity = vec![row(1, ("IO", "DataFileRead", false), State::Disk, 900)];
@@ -30,7 +37,7 @@ fn reads(tier: &str, relation: &str) -> Source {
     let mut meta = meta();
     meta.collector.tier = tier.into();
     meta.segments.rows.insert("latency".into(), 1);
-    Source::memory(meta, rows)
+    (meta, rows)
 }
 
 fn commands(steps: &[NextStep]) -> Vec<String> {
@@ -70,4 +77,41 @@ fn a_command_is_one_line_and_its_reason_stands_below_it_where_both_have_no_room(
     assert_eq!(wide.trim(), format!("{command}   {why}"));
     let narrow = text::render_next_steps(&steps, "x.dbt", 80);
     assert_eq!(narrow.trim(), format!("{command}\n      {why}"));
+}
+
+#[test]
+fn latencies_lead_to_the_same_over_time_and_commands_to_the_slow_ones() {
+    let of_kind = |kind: &str| {
+        let (meta, mut rows) = recording("exact-calls", "");
+        rows.latency[0].kind = kind.into();
+        let report = latency(&Source::memory(meta, rows), &LatencyOptions::default()).expect("a report");
+        commands(&next_steps_of_latencies(&report))
+    };
+    assert_eq!(
+        of_kind("read"),
+        ["dbtime report --latency --kind read -o latency.svg x.dbt"]
+    );
+    assert_eq!(of_kind("command"), ["dbtime report --tail x.dbt"]);
+}
+
+#[test]
+fn one_session_leads_to_its_code() {
+    let (mut meta, rows) = recording("sampled", "");
+    meta.segments.rows.insert("stacks".into(), 1);
+    let source = Source::memory(meta, rows);
+    let of = |filter: Filter| {
+        let options = Options {
+            filter,
+            ..Options::default()
+        };
+        commands(&next_steps(&report(&source, &options).expect("a report")))
+    };
+    let of_one = Filter {
+        sessions: vec![11],
+        ..Filter::default()
+    };
+    assert_eq!(of(of_one.clone()), ["dbtime flame --session 11 x.dbt"]);
+    // Who has chosen more than that knows what to ask.
+    let states = vec![State::Disk];
+    assert!(of(Filter { states, ..of_one }).is_empty());
 }

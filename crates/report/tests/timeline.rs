@@ -3,8 +3,8 @@
 use crate::hand_made::{
     CLIENT_READ, CPU, FIRST_SECOND, LOCK, MS, START_US, kernel_counter, meta, row, session,
 };
-use dbtime_model::recording::{Clock, Meta, Unit};
-use dbtime_model::{ActivityRow, CounterRow, Fidelity, Rows, SessionId, State, counter};
+use dbtime_model::recording::{Clock, Meta, Note, Unit};
+use dbtime_model::{ActivityRow, CounterRow, Fidelity, Rows, SessionId, State, StatementRow, counter};
 use dbtime_report::{
     BucketWidth, Dimension, Filter, Options, ReportError, Source, Timeline, TimelineOptions, WidthError,
     json, report, text, timeline, timeline_svg,
@@ -279,6 +279,92 @@ fn samples_are_not_called_sessions() {
         (&470.into(), &4_700_000_000u64.into())
     );
     assert_eq!(answer["timeline"]["rate_is"], "per second");
+}
+
+#[test]
+fn what_the_server_did_for_itself_is_marked() {
+    let (mut meta, mut rows) = recording();
+    // The log is switched at times that are no checkpoint's; without a statement the worker only looked for work.
+    let of_checkpointer = |row: &ActivityRow| row.session == SessionId(3);
+    rows.activity.retain(|row| !of_checkpointer(row));
+    let waits = [
+        (2, ("Activity", "CheckpointerMain", true)),
+        (3, ("IO", "DataFileSync", false)),
+        (4, ("Timeout", "CheckpointWriteDelay", false)),
+        (6, ("IO", "WALSync", false)),
+        (15, ("IO", "SLRUSync", false)),
+    ];
+    rows.activity
+        .extend(waits.map(|(second, wait)| at(second, row(3, wait, State::Sleep, 10))));
+    rows.sessions
+        .push(session(4, 100, "autovacuum worker", "", "shop"));
+    for (second, statement) in [(1, 0), (7, 5), (9, 5)] {
+        let row = row(4, CPU, State::User, 10);
+        rows.activity.push(at(second, ActivityRow { statement, ..row }));
+    }
+    rows.statements.push(StatementRow {
+        id: 5,
+        text: "autovacuum: VACUUM public.orders".into(),
+        ..StatementRow::default()
+    });
+    meta.notes.push(Note {
+        time_us: FIRST_SECOND + 16_500_000,
+        text: "it was restarted".into(),
+    });
+    let marks = |options: &TimelineOptions| {
+        let drawn = draw((meta.clone(), rows.clone()), options).expect("a time line");
+        let ms = |us: i64| (us - FIRST_SECOND) / 1_000;
+        let marks = drawn.marks.iter();
+        let marks: Vec<(&str, i64, i64, String)> = marks
+            .map(|mark| {
+                (
+                    mark.kind.as_str(),
+                    ms(mark.from_us),
+                    ms(mark.to_us),
+                    mark.text.clone(),
+                )
+            })
+            .collect();
+        (marks, drawn)
+    };
+    let (all, drawn) = marks(&seconds(5));
+    let expected = [
+        ("checkpoint", 3_000, 5_000, ""),
+        ("autovacuum", 7_000, 10_000, "VACUUM public.orders"),
+        ("checkpoint", 15_000, 16_000, ""),
+        ("note", 16_500, 16_500, "it was restarted"),
+    ]
+    .map(|(kind, from, to, text)| (kind, from, to, text.to_string()));
+    assert_eq!(all, expected);
+    // Whoever is looked at, and cut to the time that is.
+    let (of_one, _) = marks(&TimelineOptions {
+        filter: Filter {
+            sessions: vec![4711],
+            from_us: Some(FIRST_SECOND + 4 * SECOND),
+            to_us: Some(FIRST_SECOND + 9 * SECOND),
+            ..Filter::default()
+        },
+        ..seconds(5)
+    });
+    assert_eq!(of_one.len(), 2, "{of_one:?}");
+
+    let page = text::render_timeline(&drawn, 100);
+    let marked: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("  12:00:"))
+        .map(|line| line.get(16..21).unwrap_or_default().trim_end())
+        .collect();
+    assert_eq!(marked, ["  c", "   v", "", "  c !", ""], "{page}");
+    assert!(page.contains("VACUUM public.orders"), "{page}");
+    assert!(page.contains("it was restarted"), "{page}");
+    let svg = timeline_svg::render(&drawn);
+    for expected in [
+        "checkpoint, 2.000 s",
+        "VACUUM public.orders",
+        "note: it was restarted",
+    ] {
+        assert!(svg.contains(expected), "{expected} in {svg}");
+    }
 }
 
 #[test]

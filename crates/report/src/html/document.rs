@@ -14,9 +14,10 @@ use super::{HtmlPage, Table, cut};
 use crate::group::{Dimension, query_id};
 use crate::latency::kind_words;
 use crate::number::Amounts;
+use crate::palette;
 use crate::text;
 use crate::text::latency::{HOW_TO_RECORD, explanation, quantiles};
-use crate::timeline::is_long;
+use crate::timeline::{Mark, is_long};
 use crate::top_sql::NoStatements;
 
 /// Bytes of the name of an event.
@@ -54,6 +55,7 @@ pub(super) struct Document<'a> {
     /// What a session has in a window may have begun before it: see [`crate::timeline`].
     may_be_long: bool,
     gaps: Vec<(i64, i64)>,
+    marks: Vec<MarkJson>,
     no_timeline: Option<&'a str>,
     no_statements: Option<&'static str>,
     left_out_ns: u64,
@@ -84,6 +86,29 @@ pub(super) struct Document<'a> {
     causes: WindowsJson,
     palette: PaletteJson,
     columns: &'a [Column],
+}
+
+/// What the server did for itself, or what was noted.
+#[derive(Serialize)]
+struct MarkJson {
+    kind: &'static str,
+    from_us: i64,
+    /// As `from_us` for a moment.
+    to_us: i64,
+    text: String,
+    colour: &'static str,
+}
+
+impl MarkJson {
+    fn of(mark: &Mark) -> MarkJson {
+        MarkJson {
+            kind: mark.kind.as_str(),
+            from_us: mark.from_us,
+            to_us: mark.to_us,
+            text: cut(&mark.text, LONGEST_NAME),
+            colour: palette::of_mark(mark.kind),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -191,12 +216,18 @@ impl<'a> Document<'a> {
             is_trace_without_states: report.is_trace_without_states(),
             may_be_long: is_long(meta),
             gaps: page
-                .gaps
+                .over_time
                 .iter()
-                .flatten()
+                .flat_map(|of| &of.gaps)
                 .map(|gap| (gap.from_us, gap.to_us))
                 .collect(),
-            no_timeline: page.gaps.as_ref().err().map(String::as_str),
+            marks: page
+                .over_time
+                .iter()
+                .flat_map(|of| &of.marks)
+                .map(MarkJson::of)
+                .collect(),
+            no_timeline: page.over_time.as_ref().err().map(String::as_str),
             no_statements: report.top_sql.as_ref().err().filter(|_| !has_statements).map(|why| match why {
                 NoStatements::NotRecorded => "The recording does not know statements, or none was executed.",
                 NoStatements::WithoutIds => {

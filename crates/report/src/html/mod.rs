@@ -32,7 +32,7 @@ use crate::numbered::Numbered;
 use crate::report::{Options, Report, ReportError, load, report};
 use crate::scan::{Activity, Period, scan};
 use crate::stack_views::function_keys;
-use crate::timeline::{TimelineOptions, timeline};
+use crate::timeline::{Mark, TimelineOptions, timeline};
 use causes::Causes;
 use cells::{Amount, Cell, Cells, LEFT_OUT, POOLED, SAMPLED};
 use latencies::Latencies;
@@ -57,7 +57,7 @@ pub struct HtmlPage {
     /// What the report says.
     report: Report,
     /// Times of which nothing was recorded; or why there is no time line.
-    gaps: Result<Vec<Period>, String>,
+    over_time: Result<OverTime, String>,
     /// Of sessions that are in the cells.
     sessions: Vec<Session>,
     /// For each of them the first one that stands for it among the stacks; empty when each stands for itself.
@@ -180,7 +180,7 @@ pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
         .map(|id| dimensions.session(id).clone())
         .collect();
     Ok(HtmlPage {
-        gaps: gaps(source, filter),
+        over_time: over_time(source, filter),
         report,
         sessions,
         alike,
@@ -196,15 +196,26 @@ pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
     })
 }
 
-/// Times of which nothing was recorded; or why there can be no time line.
-fn gaps(source: &Source, filter: &Filter) -> Result<Vec<Period>, String> {
+/// What a time line shows beside the sessions.
+#[derive(Debug)]
+struct OverTime {
+    /// Times of which nothing was recorded.
+    gaps: Vec<Period>,
+    marks: Vec<Mark>,
+}
+
+/// It, or why there can be no time line.
+fn over_time(source: &Source, filter: &Filter) -> Result<OverTime, String> {
     let options = TimelineOptions {
         // Gaps are those of the sessions and seconds that were chosen.
         filter: filter.clone(),
         ..TimelineOptions::default()
     };
     match timeline(source, &options) {
-        Ok(timeline) => Ok(timeline.gaps),
+        Ok(timeline) => Ok(OverTime {
+            gaps: timeline.gaps,
+            marks: timeline.marks,
+        }),
         Err(e) => Err(e.to_string()),
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Head, time_of_day};
 use crate::scan::Period;
-use crate::timeline::{Timeline, TimelineBucket, TimelineValue};
+use crate::timeline::{Mark, Timeline, TimelineBucket, TimelineValue};
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -33,6 +33,7 @@ struct TimelineJson<'a> {
     values: Vec<ValueJson<'a>>,
     buckets: Vec<BucketJson>,
     gaps: Vec<GapJson>,
+    marks: Vec<MarkJson<'a>>,
 }
 
 #[derive(Serialize)]
@@ -67,6 +68,16 @@ struct GapJson {
     #[serde(flatten)]
     period: PeriodJson,
     elapsed_ns: u128,
+}
+
+/// What the server did for itself, or what was noted.
+#[derive(Serialize)]
+struct MarkJson<'a> {
+    kind: &'static str,
+    #[serde(flatten)]
+    period: PeriodJson,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
 }
 
 #[derive(Serialize)]
@@ -107,6 +118,7 @@ impl<'a> From<&'a Timeline> for Document<'a> {
                         elapsed_ns: gap.elapsed_ns(),
                     })
                     .collect(),
+                marks: timeline.marks.iter().map(|of| mark(timeline, of)).collect(),
             },
             problems: &timeline.problems,
         }
@@ -134,6 +146,15 @@ fn bucket(timeline: &Timeline, bucket: &TimelineBucket) -> BucketJson {
         rate: rate(bucket.total_ns()),
         by_value_rate: bucket.ns.iter().map(|ns| rate(*ns)).collect(),
         by_value_ns: bucket.ns.clone(),
+    }
+}
+
+fn mark<'a>(timeline: &Timeline, mark: &'a Mark) -> MarkJson<'a> {
+    let Mark { from_us, to_us, .. } = *mark;
+    MarkJson {
+        kind: mark.kind.as_str(),
+        period: period(timeline, Period { from_us, to_us }),
+        text: &mark.text,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dbtime_model::choice::no_such;
 use dbtime_model::{HeldLockRow, Session, Wait};
 
 use super::holding::{innermost, session_label};
@@ -124,9 +125,6 @@ impl FromStr for LatchColumn {
     fn from_str(text: &str) -> Result<LatchColumn, String> {
         let mut all = LatchColumn::ALL.into_iter();
         all.find(|column| column.as_str().eq_ignore_ascii_case(text))
-            .ok_or_else(|| {
-                let names: Vec<&str> = LatchColumn::ALL.iter().map(|column| column.as_str()).collect();
-                format!("no such column; there are {}", names.join(", "))
-            })
+            .ok_or_else(|| no_such("column", text, &LatchColumn::ALL.map(LatchColumn::as_str)))
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dbtime_model::choice::no_such;
+
 use super::{LineKind, LineUnit, SnapshotLine, graph, short};
 
 /// A column of numbers.
@@ -118,10 +120,7 @@ impl FromStr for SnapshotColumn {
     fn from_str(text: &str) -> Result<SnapshotColumn, String> {
         let mut all = SnapshotColumn::ALL.into_iter();
         all.find(|column| column.as_str().eq_ignore_ascii_case(text))
-            .ok_or_else(|| {
-                let names: Vec<&str> = SnapshotColumn::ALL.iter().map(|column| column.as_str()).collect();
-                format!("no such column; there are {}", names.join(", "))
-            })
+            .ok_or_else(|| no_such("column", text, &SnapshotColumn::ALL.map(SnapshotColumn::as_str)))
     }
 }
 

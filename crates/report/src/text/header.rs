@@ -14,6 +14,10 @@ use crate::sums::{FidelityMix, percent};
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     recording(&report.meta, report.period, &report.filter, page);
+}
+
+/// Which of the numbers are exact, sampled, pooled.
+pub(super) fn exactness(report: &Report, page: &mut Page) {
     page.paragraph(&fidelity(report));
     let db_time = report.ledger.sum(Section::DbTime);
     if let Some(share) = percent(db_time.pooled_ns(), db_time.total_ns())

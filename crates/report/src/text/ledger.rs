@@ -17,12 +17,13 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     if total.total_ns() == 0 {
         return;
     }
-    words(report, &total, page);
     for dimension in ledger.not_recorded() {
         page.paragraph(&format!("Nothing in this recording says the {dimension}."));
     }
     page.heading(&heading(ledger, Section::DbTime, amounts));
     page.table(&table(ledger, &Section::ALL, amounts));
+    page.line("");
+    words(report, &total, page);
 }
 
 /// DB time alone.
@@ -30,9 +31,10 @@ pub(super) fn render_db_time(report: &Report, page: &mut Page) {
     let amounts = Amounts::of(&report.meta);
     db_time(report, amounts, page);
     if report.db_time_ns() > 0 {
-        words(report, report.ledger.sum(Section::DbTime), page);
         page.heading(&heading(&report.ledger, Section::DbTime, amounts));
         page.table(&table(&report.ledger, &[Section::DbTime], amounts));
+        page.line("");
+        words(report, report.ledger.sum(Section::DbTime), page);
     }
 }
 
@@ -177,7 +179,7 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
     let mut table = Table::new(&text_heads, &number_heads);
     for &section in sections {
         let sum = ledger.sum(section);
-        let rows: Vec<&LedgerRow> = ledger.section(section).collect();
+        let mut rows: Vec<&LedgerRow> = ledger.section(section).collect();
         if section != Section::DbTime {
             if rows.is_empty() {
                 continue;
@@ -192,15 +194,24 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
                 .chain([percent(part)])
                 .collect()
         };
+        let idle = match ledger.by.as_slice() {
+            [Dimension::Wait] => idle_background(&mut rows),
+            _ => None,
+        };
         for row in &rows {
             let mut cells = labels(row, &ledger.by, text_heads.len());
             cells.extend(numbers(&row.sums));
             table.row(cells);
         }
+        if let Some((events, sums)) = &idle {
+            let mut cells = vec![format!("idle, {events} wait events (--by wait,backend_type)")];
+            cells.extend(numbers(sums));
+            table.row(cells);
+        }
         // The sum of one row says nothing new, except what DB time is.
         let name = match section {
             Section::DbTime => "DB time",
-            Section::Idle | Section::Background if rows.len() == 1 => continue,
+            Section::Idle | Section::Background if rows.len() + usize::from(idle.is_some()) == 1 => continue,
             Section::Idle | Section::Background => "sum",
         };
         let mut cells = vec![String::new(); text_heads.len()];
@@ -210,6 +221,20 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// Takes out what background processes did while they waited for work: half a screen that tells nothing, in every report. Gives
+/// back how many rows that were, and their sum; a single row stays.
+fn idle_background(rows: &mut Vec<&LedgerRow>) -> Option<(usize, Sums)> {
+    let is_idle = |row: &LedgerRow| row.section == Section::Background && row.rest.is_idle();
+    let (idle, others): (Vec<&LedgerRow>, Vec<&LedgerRow>) = rows.iter().partition(|row| is_idle(row));
+    if idle.len() < 2 {
+        return None;
+    }
+    *rows = others;
+    let mut sums = Sums::default();
+    idle.iter().for_each(|row| sums.merge(&row.sums));
+    Some((idle.len(), sums))
 }
 
 /// Texts of the group. In the background idle waits stand beside others, so they are marked; and open transactions stand beside

@@ -64,8 +64,9 @@ pub use sched::{render_switch, render_switch_heading};
 pub fn render(report: &Report, width: usize) -> String {
     let mut page = Page::new(width);
     header::render(report, &mut page);
-    connecting::render(report, &mut page);
     ledger::render(report, &mut page);
+    header::exactness(report, &mut page);
+    connecting::render(report, &mut page);
     top_sql::render(report, &mut page);
     if !report.is_trace_without_states() {
         database_view::render(report, &mut page);
@@ -92,6 +93,7 @@ pub fn render_summary(report: &Report, width: usize) -> String {
     let mut page = Page::new(width);
     header::render(report, &mut page);
     ledger::render_db_time(report, &mut page);
+    header::exactness(report, &mut page);
     if !report.is_trace_without_states() {
         database_view::render_explanation(report, &mut page);
     }
@@ -109,6 +111,7 @@ pub fn render_next_steps(steps: &[NextStep], recording: &str, width: usize) -> S
 pub(crate) fn first_lines(report: &Report) -> Vec<String> {
     let mut page = Page::new(UNBROKEN);
     header::render(report, &mut page);
+    header::exactness(report, &mut page);
     lines(page)
 }
 

@@ -9,12 +9,14 @@ use crate::number::{Amounts, at_axis, counted, round_step, seconds};
 use crate::scan::Period;
 use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
-use crate::timeline::{Timeline, TimelineValue};
+use crate::timeline::{Mark, MarkKind, Timeline, TimelineValue};
 
 /// Columns between ticks, at least.
 const TICK_COLUMNS: f64 = 9.0;
 /// Gaps that are listed.
 const GAPS: usize = 5;
+/// Marks that are listed.
+const MARKS: usize = 20;
 /// Letter of what is left out.
 const OTHER: char = '.';
 /// Characters of the text of a statement.
@@ -35,6 +37,7 @@ pub(super) fn render(timeline: &Timeline, page: &mut Page) {
     page.line("");
     chart(timeline, &letters, page);
     notes(timeline, page);
+    marks(timeline, page);
     quality::problems(&timeline.problems, page);
 }
 
@@ -119,8 +122,13 @@ fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
     let number = |rate: f64| format!("{rate:.2}");
     let aas = if timeline.are_sessions() { "AAS" } else { "per s" };
     let rate = widest(&mut rates.iter().flatten().map(|rate| number(*rate).len())).max(aas.len());
+    let kinds = timeline.mark_kinds();
+    let marks = if kinds.is_empty() { 0 } else { kinds.len() + 2 };
     // Two blanks before, between and after the numbers.
-    let columns = page.width().saturating_sub(2 + time + 2 + rate + 2 + 1).max(10);
+    let columns = page
+        .width()
+        .saturating_sub(2 + time + 2 + rate + marks + 2 + 1)
+        .max(10);
     let cpus = timeline.line_of_cpus();
     let top = timeline.peak.max(cpus.unwrap_or(0.0));
     let scale = if top > 0.0 { columns as f64 / top } else { 0.0 };
@@ -128,7 +136,8 @@ fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
     let line_of_cpus = cpus.map(column);
 
     page.line(&format!(
-        "  {zone:time$}  {aas:>rate$}  {}",
+        "  {zone:time$}  {aas:>rate$}{:marks$}  {}",
+        "",
         axis(top, columns, scale)
     ));
     let mut gap: Option<Period> = None;
@@ -164,8 +173,13 @@ fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
             bar.push('>');
         }
         let bar: String = bar.into_iter().collect();
+        let of_kind = |kind: &MarkKind| timeline.has_mark(*kind, bucket.period);
+        let marked: String = kinds
+            .iter()
+            .map(|kind| if of_kind(kind) { kind.letter() } else { ' ' })
+            .collect();
         page.line(&format!(
-            "  {:time$}  {:>rate$}  {bar}",
+            "  {:time$}  {:>rate$}{marked:>marks$}  {bar}",
             at(bucket.period.from_us),
             number(*total)
         ));
@@ -241,6 +255,32 @@ fn notes(timeline: &Timeline, page: &mut Page) {
             Amounts::of(&timeline.meta).with_unit(timeline.before_ns)
         ));
     }
+}
+
+fn marks(timeline: &Timeline, page: &mut Page) {
+    if timeline.marks.is_empty() {
+        return;
+    }
+    page.heading("Marks (before the bars)");
+    let mut table = Table::new(&["", "what", "from", "to", ""], &[]);
+    for mark in timeline.marks.iter().take(MARKS) {
+        let Mark { from_us, to_us, .. } = *mark;
+        let to = (to_us > from_us).then(|| when(timeline, to_us));
+        table.row(vec![
+            mark.kind.letter().to_string(),
+            mark.kind.as_str().to_string(),
+            when(timeline, from_us),
+            to.unwrap_or_default(),
+            mark.text.clone(),
+        ]);
+    }
+    if timeline.marks.len() > MARKS {
+        table.row(vec![
+            String::new(),
+            format!("{} more", timeline.marks.len() - MARKS),
+        ]);
+    }
+    page.table(&table);
 }
 
 /// A moment: the time of day, with the date where there are several days; seconds where the clock is none of the day.

@@ -4,6 +4,7 @@
 //! time that the ledger has of the same rows. Seconds in which nothing was recorded are no part of a bucket's length.
 
 mod buckets;
+mod marks;
 mod placement;
 mod recorded;
 
@@ -15,6 +16,9 @@ use dbtime_model::{State, Wait, counter};
 
 pub(crate) use buckets::Buckets;
 pub use buckets::{BucketWidth, WidthError};
+
+pub(crate) use marks::Marks;
+pub use marks::{Mark, MarkKind};
 
 use crate::causes::ByCause;
 use crate::filter::{Filter, SECOND_US};
@@ -76,6 +80,8 @@ pub struct Timeline {
     pub buckets: Vec<TimelineBucket>,
     /// Times of which nothing was recorded.
     pub gaps: Vec<Period>,
+    /// What the server did for itself, and what was noted, of whatever sessions the filter lets through.
+    pub marks: Vec<Mark>,
     /// The most of any bucket of which at least a tenth was recorded: average active sessions, or samples (counts) per second.
     pub peak: f64,
     /// DB time of all buckets, and [`Timeline::before_ns`].
@@ -162,6 +168,19 @@ impl Timeline {
         (us as f64 - self.meta.start_us as f64) / SECOND_US as f64
     }
 
+    /// The kinds of marks that there are, in the order of pictures.
+    pub fn mark_kinds(&self) -> Vec<MarkKind> {
+        let is_there = |kind: &MarkKind| self.marks.iter().any(|mark| mark.kind == *kind);
+        MarkKind::ALL.into_iter().filter(is_there).collect()
+    }
+
+    /// True when there is a mark of this kind in a time.
+    pub fn has_mark(&self, kind: MarkKind, period: Period) -> bool {
+        self.marks
+            .iter()
+            .any(|mark| mark.kind == kind && mark.is_in(period))
+    }
+
     /// True when amounts are times, and their rates average active sessions.
     pub fn are_sessions(&self) -> bool {
         Amounts::of(&self.meta).are_times()
@@ -186,8 +205,10 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     let mut dimensions = load(source, &options.filter)?;
     // Of everybody: that nobody was active is no gap.
     let mut recorded = RecordedSeconds::default();
+    let mut marks = Marks::new(meta);
     let whole = scan(source, &mut dimensions, &Filter::default(), |activity| {
         recorded.see(activity.row.time, activity.row.ns.into());
+        marks.see(activity);
     });
     source.counters(|row| {
         if row.name == counter::ELAPSED_NS {
@@ -257,6 +278,7 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     for ((bucket, name), ns) in sums {
         filled[bucket].ns[places[name as usize]] += ns;
     }
+    let (marks, other_marks) = marks.finish(meta, period, &dimensions);
     let mut problems = dimensions.problems;
     problems.extend(scan.problems);
     problems.extend(more_problems);
@@ -270,12 +292,17 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
         recorded_ns: filled.iter().map(|bucket| bucket.recorded_ns).sum(),
         buckets: filled,
         gaps,
+        marks,
         peak: 0.0,
         db_time_ns: total.total_ns(),
         before_ns,
         cpus: (meta.host.cpus > 0 && Amounts::of(meta).are_times()).then_some(meta.host.cpus),
         fidelity: total.fidelity(),
-        problems: problems.into_iter().map(|problem| problem.0).collect(),
+        problems: problems
+            .into_iter()
+            .map(|problem| problem.0)
+            .chain((other_marks > 0).then(|| format!("{other_marks} shorter marks are left out")))
+            .collect(),
         filter: options.filter.clone(),
         meta: meta.clone(),
     };

@@ -12,7 +12,7 @@ use super::pen::{plain, write, write_right};
 use crate::filter::SECOND_US;
 use crate::group::date_and_time;
 use crate::palette::{BY_CLASS, CPUS};
-use crate::timeline::Timeline;
+use crate::timeline::{MarkKind, Timeline};
 
 /// Columns of the numbers beside the bars.
 const SCALE: u16 = 6;
@@ -32,6 +32,8 @@ const MOST: usize = 4_000;
 pub struct Chart {
     width_us: i64,
     bars: BTreeMap<i64, Bar>,
+    /// By the second, as the bars: what stands on the axis.
+    marks: BTreeMap<i64, MarkKind>,
     /// The values in the order in which they were met, each with a letter of its own.
     letters: Vec<(String, char)>,
     cpus: Option<u32>,
@@ -85,6 +87,12 @@ impl Chart {
             for (label, _) in &parts {
                 self.give_letter(label);
             }
+            // Of several the one that is met least often.
+            let is_there = |kind: &MarkKind| timeline.has_mark(*kind, bucket.period);
+            match timeline.mark_kinds().into_iter().rfind(is_there) {
+                Some(kind) => self.marks.insert(begin, kind),
+                None => self.marks.remove(&begin),
+            };
             if bucket.recorded_ns > 0 {
                 self.bars.insert(begin, Bar { parts });
             } else {
@@ -94,11 +102,15 @@ impl Chart {
         while self.bars.len() > MOST {
             self.bars.pop_first();
         }
+        while self.marks.len() > MOST {
+            self.marks.pop_first();
+        }
     }
 
     /// Forgets all bars: they are of other rows now.
     pub fn clear(&mut self) {
         self.bars.clear();
+        self.marks.clear();
     }
 
     /// The letter that stands for a value where there are no colours.
@@ -202,11 +214,15 @@ impl Chart {
             let is_chosen = (extent.chosen.0..extent.chosen.1).contains(&at);
             let is_tick = at.rem_euclid(every) == 0;
             let (symbol, style) = match (is_chosen, is_tick) {
-                (true, _) => ("━", Style::new().add_modifier(Modifier::BOLD)),
-                (false, true) => ("┬", faint),
-                (false, false) => ("─", faint),
+                (true, _) => ('━', Style::new().add_modifier(Modifier::BOLD)),
+                (false, true) => ('┬', faint),
+                (false, false) => ('─', faint),
             };
-            buffer[(x, plot.bottom())].set_symbol(symbol).set_style(style);
+            let mark = self.marks.get(&at).map(|kind| kind.letter());
+            let style = if mark.is_some() { Style::new() } else { style };
+            buffer[(x, plot.bottom())]
+                .set_char(mark.unwrap_or(symbol))
+                .set_style(style);
             if let (true, true, Some((_, time))) = (is_tick, x >= free, date_and_time(at))
                 && x + time.len() as u16 <= plot.right()
             {
@@ -345,6 +361,18 @@ mod tests {
         (0..height)
             .map(|y| (0..26).map(|x| buffer[(x, y)].symbol().to_string()).collect())
             .collect()
+    }
+
+    #[test]
+    fn what_the_server_did_for_itself_stands_on_the_axis() {
+        let mut chart = chart(&[(98, &[("CPU", 2.0)])], 2);
+        chart.marks.insert(97 * SECOND_US, MarkKind::Checkpoint);
+        chart.marks.insert(91 * SECOND_US, MarkKind::Note);
+        let lines = drawn(&chart, 6, Colours::None);
+        assert_eq!(
+            lines[4].chars().skip(6).collect::<String>(),
+            "┬─────────┬!───━━c━━"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{CommandOptions, ReportError, json, text};
+use dbtime_report::{CommandOptions, ReportError, json, next_steps_of_commands, text};
 
 use super::subject::Subject;
 use crate::import::Detail;
@@ -30,7 +30,10 @@ impl Commands {
         };
         let answer = match self.format {
             TableFormat::Json => json::render_commands(&report),
-            TableFormat::Text => text::render_commands(&report, output::width()),
+            TableFormat::Text => {
+                text::render_commands(&report, output::width())
+                    + &subject.next(&next_steps_of_commands(&report))
+            }
         };
         subject.answer(
             &answer,

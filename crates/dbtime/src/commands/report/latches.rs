@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{LatchColumn, LatchOptions, Source, json, text};
+use dbtime_report::{LatchColumn, LatchOptions, Source, json, next_steps_of_latches, text};
 
 use super::subject::Subject;
 use crate::import::Detail;
@@ -34,7 +34,10 @@ impl Latches {
         let report = dbtime_report::latches(source, &options)?;
         let answer = match self.format {
             TableFormat::Json => json::render_latches(&report),
-            TableFormat::Text => text::render_latches(&report, output::width()),
+            TableFormat::Text => {
+                text::render_latches(&report, output::width())
+                    + &subject.next(&next_steps_of_latches(&report))
+            }
         };
         subject.answer(
             &answer,

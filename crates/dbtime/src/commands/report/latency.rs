@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{LatencyDimension, LatencyOptions, ReportError, Source, heat_map_svg, json, text};
+use dbtime_report::{
+    LatencyDimension, LatencyOptions, ReportError, Source, heat_map_svg, json, next_steps_of_latencies, text,
+};
 
 use super::subject::Subject;
 use crate::import::Detail;
@@ -56,7 +58,10 @@ impl Latency {
         let report = dbtime_report::latency(source, &self.options(subject, source, by)?)?;
         let answer = match format {
             TableFormat::Json => json::render_latency(&report),
-            TableFormat::Text => text::render_latency(&report, output::width()),
+            TableFormat::Text => {
+                text::render_latency(&report, output::width())
+                    + &subject.next(&next_steps_of_latencies(&report))
+            }
         };
         subject.answer(&answer, !report.kinds.is_empty(), NO_LATENCIES)
     }

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{DiveView, Sort, StackOptions, StackView, has_kernel_trace, json, text};
+use dbtime_report::{
+    DiveView, Sort, StackOptions, StackView, has_kernel_trace, json, next_steps_of_stacks, text,
+};
 
 use super::kernel_trace::KernelTrace;
 use super::subject::Subject;
@@ -44,7 +46,9 @@ impl Stacks {
         let report = dbtime_report::stacks(&source, &options)?;
         let answer = match self.format {
             TableFormat::Json => json::render_stacks(&report),
-            TableFormat::Text => text::render_stacks(&report, output::width()),
+            TableFormat::Text => {
+                text::render_stacks(&report, output::width()) + &subject.next(&next_steps_of_stacks(&report))
+            }
         };
         subject.answer(
             &answer,

@@ -50,7 +50,7 @@ impl Waiters {
             Seen::Chains {
                 format: TableFormat::Text,
                 ..
-            } => text::render_chains(&report, output::width()),
+            } => text::render_chains(&report, output::width()) + &next(),
             Seen::Causes(TableFormat::Json) | Seen::Chains { .. } | Seen::Picture { .. } => {
                 json::render_causes(&report)
             }
