@@ -67,6 +67,11 @@ demo:
 # Packages whose tests come to the same result whatever else the machine does: as many run at once as there are CPUs. Those of all
 # others, of which a new package is one, run one at a time: they measure time on a machine that they would otherwise share.
 UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-store dbtime-untimed-tests
+TIMED := --workspace $(UNTIMED:%=--exclude %)
+# Files of tests/tests that mostly wait, and hold nothing to a clock or to what the whole host does: three of their tests run at once.
+# A new file is none of them.
+WAITING := agent bad_input comments debuginfod demo duckdb fingerprints first_minute hanging heavy_locks io_workers iolat lifecycle marks \
+	metrics oracle_live relations rotation routines safety server_statistics statement_counts throwaway top
 
 # All packages are built at once, and each selection below has the tests' PostgreSQL client: without it a crate that serde is made
 # with has other features, and every dependency would be compiled a second time. What the tests use besides is fetched meanwhile.
@@ -77,7 +82,9 @@ test:
 	@failed=0; \
 	run() { echo "$$*"; "$$@" || failed=1; }; \
 	run cargo test --locked --no-fail-fast $(UNTIMED:%=--package %); \
-	run cargo test --locked --no-fail-fast --workspace $(UNTIMED:%=--exclude %) -- --test-threads=1; \
+	run cargo test --locked --no-fail-fast $(TIMED) --lib --bins -- --test-threads=1; \
+	run cargo test --locked --no-fail-fast $(TIMED) --test timed -- --test-threads=3 $(WAITING:%=%::); \
+	run cargo test --locked --no-fail-fast $(TIMED) --test '*' -- --test-threads=1 $(WAITING:%=--skip %::); \
 	exit $$failed
 
 test-kernels:

@@ -609,6 +609,32 @@ fn rows_can_be_opened_and_filters_taken_back() {
 }
 
 #[test]
+fn a_session_shows_what_it_does_now_beside_what_it_did() {
+    let home = TempDir::new().expect("a directory");
+    let mut screen = at_end(&made(&home, ""), LARGE, &["--seconds", "15"]);
+    screen.press("3");
+    screen.wait_for("sessions", SOON, |text| text.contains("4711 user1"));
+    screen.press(ENTER);
+    let text = screen.wait_for("a session", SOON, |text| text.contains("Session 4711"));
+    let page: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let below = |heading: &str| {
+        let at = page.iter().position(|line| line.starts_with(heading));
+        page[at.unwrap_or_else(|| panic!("no {heading} in {text}")) + 1]
+    };
+    // Five seconds on a CPU, then ten in a lock.
+    let now = below("In the last second");
+    assert!(now.starts_with("100.0 % Lock:transactionid"), "{text}");
+    let all = below("Where its time went");
+    assert!(all.starts_with("66.7 % Lock:transactionid"), "{text}");
+    // One second has no last one.
+    screen.press("-");
+    screen.press("-");
+    screen.wait_for("one second", SOON, |text| {
+        text.contains("Session 4711") && !text.contains("In the last second")
+    });
+}
+
+#[test]
 fn the_terminal_is_given_back_however_it_ends() {
     let home = TempDir::new().expect("a directory");
     let recording = made(&home, "");

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,30 +118,39 @@ fn descriptor(path: &Path) -> Option<i32> {
     }
 }
 
-/// Columns that text may use.
+/// Columns that text on standard output may use.
 pub fn width() -> usize {
-    if !io::stdout().is_terminal() {
-        return WIDTH_WITHOUT_TERMINAL;
+    width_of(&io::stdout()).unwrap_or(WIDTH_WITHOUT_TERMINAL)
+}
+
+/// Columns of a terminal; none: it is none.
+fn width_of(stream: &(impl IsTerminal + AsRawFd)) -> Option<usize> {
+    if !stream.is_terminal() {
+        return None;
     }
     // SAFETY: winsize is plain integers, for which zero is a value; the call fills it.
     let (answered, size) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         (
-            libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0,
+            libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &mut size) == 0,
             size,
         )
     };
-    if answered && size.ws_col > 0 {
-        usize::from(size.ws_col)
-    } else {
-        80
-    }
+    Some(match size.ws_col {
+        1.. if answered => usize::from(size.ws_col),
+        _ => 80,
+    })
 }
 
-/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own. Nobody reading
-/// it is no reason to stop.
+/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own. On a terminal it
+/// is broken at blanks. Nobody reading it is no reason to stop.
 pub fn say(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
+    let text = text.to_string();
+    let line = match width_of(&io::stderr()) {
+        Some(width) => dbtime_report::text::paragraph(&text, width),
+        None => printable(&text).into_owned() + "\n",
+    };
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// The same for what may have several lines, such as an error with what another program said: no further line can be taken for one of

@@ -5,14 +5,19 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::elf_names::Unnamed;
 use crate::process;
 
-/// Says what names the functions of an executable, which process `pid` runs from `path`. The package is looked up where the
-/// process lives: a container has packages of its own.
-pub(super) fn advice(pid: u32, path: &Path, build_id: &str) -> String {
+/// Says what names the functions of an executable, which process `pid` runs from `path`, and how many they are. The package is looked
+/// up where the process lives: a container has packages of its own.
+pub(super) fn advice(pid: u32, path: &Path, build_id: &str, unnamed: Unnamed) -> String {
     let name = path
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let them = match unnamed.all {
+        0 => "them".to_string(),
+        all => format!("these {} of its {all} functions", unnamed.without_name),
+    };
     let file = match build_id.split_at_checked(2) {
         Some((folder, rest)) if !rest.is_empty() => format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug"),
         _ => {
@@ -29,7 +34,7 @@ pub(super) fn advice(pid: u32, path: &Path, build_id: &str) -> String {
         }
         None => "install the debug symbols of its package".to_string(),
     };
-    format!("{NO_NAMES}{name} is stripped. To name them, {how}; the file is {file}, build id {build_id}")
+    format!("{NO_NAMES}{name} is stripped. To name {them}, {how}; the file is {file}, build id {build_id}")
 }
 
 /// What the advice begins with.

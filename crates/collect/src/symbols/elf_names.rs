@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 
 use addr2line::{Context, LookupResult, demangle_auto};
-use gimli::{AttributeValue, EndianSlice, LittleEndian, UnitOffset};
+use gimli::{AttributeValue, BaseAddresses, EhFrameHdr, EndianSlice, LittleEndian, UnitOffset};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::target_file::{TargetFile, elf};
@@ -51,7 +51,19 @@ pub(super) struct ElfNames {
     /// By address. The first of those that have the same one counts.
     functions: Vec<Function>,
     names: Vec<u8>,
+    /// How many functions there are, and how many of them the file itself has no name of.
+    unnamed: Unnamed,
     debug: Debug,
+}
+
+/// Functions as the table for unwinding lists them (`.eh_frame_hdr`): one entry for each, and one for a part of it that the compiler
+/// has put elsewhere (`NAME.cold`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Unnamed {
+    /// Those without a name.
+    pub(super) without_name: u32,
+    /// All; 0: the file has no such table.
+    pub(super) all: u32,
 }
 
 /// Debug information.
@@ -82,10 +94,31 @@ impl ElfNames {
             })
             .collect();
         names.take_symbols(&object);
+        names.unnamed = names.count_unnamed(&object).unwrap_or_default();
         if has_debug_information(&object) {
             names.take_debug(file);
         }
         Ok(names)
+    }
+
+    /// Functions that only a debug file can name.
+    pub(super) fn unnamed(&self) -> Unnamed {
+        self.unnamed
+    }
+
+    fn count_unnamed(&self, object: &object::File<'_>) -> Option<Unnamed> {
+        let section = object.section_by_name(".eh_frame_hdr")?;
+        let bases = BaseAddresses::default().set_eh_frame_hdr(section.address());
+        let header = EhFrameHdr::new(section.data().ok()?, LittleEndian);
+        let header = header.parse(&bases, size_of::<u64>() as u8).ok()?;
+        let table = header.table()?;
+        let mut entries = table.iter(&bases);
+        let mut unnamed = Unnamed::default();
+        while let Ok(Some((begin, _))) = entries.next() {
+            unnamed.all += 1;
+            unnamed.without_name += u32::from(self.function(begin.direct().ok()?).is_none());
+        }
+        Some(unnamed)
     }
 
     /// In hex; empty when there is none.
@@ -283,7 +316,10 @@ fn has_debug_information(object: &object::File<'_>) -> bool {
 }
 
 fn is_symbols(name: &[u8]) -> bool {
-    matches!(name, b".symtab" | b".strtab" | b".dynsym" | b".dynstr")
+    matches!(
+        name,
+        b".symtab" | b".strtab" | b".dynsym" | b".dynstr" | b".eh_frame_hdr"
+    )
 }
 
 /// What names are made of; not, for example, where variables lie.
@@ -350,6 +386,33 @@ mod tests {
         assert!(named.names[0].contains("a_function_with_a_name"), "{named:?}");
         assert_eq!(named.offset, offset);
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn functions_that_a_stripped_file_has_lost_the_names_of_are_counted() {
+        let (path, _) = copy("stripped");
+        let read = || ElfNames::read(&TargetFile::new(File::open(&path).unwrap()).unwrap()).unwrap();
+        let whole = read();
+        // Labels of what is written in assembler have no size.
+        let functions = |names: &ElfNames| {
+            let functions = names.functions.iter().filter(|function| function.size.is_some());
+            let mut addresses: Vec<u64> = functions.map(|function| function.address).collect();
+            addresses.dedup();
+            addresses.len()
+        };
+        let strip = std::process::Command::new("strip").arg(&path).status();
+        assert!(strip.expect("strip is there").success());
+        let stripped = read();
+        fs::remove_file(&path).unwrap();
+        let (with, without) = (whole.unnamed(), stripped.unnamed());
+        assert_eq!(with.all, without.all);
+        assert!(with.without_name * 50 < with.all, "{with:?}");
+        let lost = f64::from(without.without_name - with.without_name);
+        let named = (functions(&whole) - functions(&stripped)) as f64;
+        assert!(
+            (lost / named - 1.0).abs() < 0.05,
+            "{lost} of {named}: {without:?}"
+        );
     }
 
     #[test]

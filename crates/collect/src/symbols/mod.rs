@@ -178,8 +178,9 @@ impl Symbolizer {
                     is_stripped = true;
                     let path =
                         process::executable(self.parent).unwrap_or_else(|| mapping.name.clone().into());
+                    let unnamed = self.modules.unnamed(module);
                     let (_, build_id) = self.modules.identity(module);
-                    missing.push(debug_package::advice(self.parent, &path, build_id));
+                    missing.push(debug_package::advice(self.parent, &path, build_id, unnamed));
                 }
                 self.file_frames(module, mapping.offset);
             }

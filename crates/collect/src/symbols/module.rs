@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::debuginfod::Debuginfod;
-use super::elf_names::Named;
+use super::elf_names::{Named, Unnamed};
 use super::maps::Mapping;
 use super::namer::{Namer, NoAnswer};
 use crate::ending::Ending;
@@ -96,6 +96,11 @@ impl Modules {
     /// that cannot be told.
     pub(super) fn has_symbols(&self, number: usize) -> bool {
         self.modules[number].has_symbols
+    }
+
+    /// Functions of it that only a debug file can name; nothing is known of one that cannot be read.
+    pub(super) fn unnamed(&mut self, number: usize) -> Unnamed {
+        self.namer.unnamed(number as u32).unwrap_or_default()
     }
 
     /// Has its debug file, which is not installed, fetched, and is read with it.

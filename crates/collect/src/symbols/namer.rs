@@ -18,7 +18,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use super::elf_names::{ElfNames, Named};
+use super::elf_names::{ElfNames, Named, Unnamed};
 use crate::ending::Ending;
 use crate::target_file::TargetFile;
 use crate::{confinement, process};
@@ -78,6 +78,8 @@ enum Topic {
     Shared = 3,
     /// Name the function at an offset.
     Name = 4,
+    /// How many functions it has, and how many of them without a name.
+    Unnamed = 5,
 }
 
 impl Namer {
@@ -125,6 +127,16 @@ impl Namer {
             offset: u64::from_le_bytes(*offset),
             names: names.split(|byte| *byte == 0).map(text).collect(),
         }))
+    }
+
+    /// Functions of a file that only a debug file can name.
+    pub(super) fn unnamed(&mut self, number: u32) -> Result<Unnamed, NoAnswer> {
+        let answer = self.ask(Topic::Unnamed, number, 0, None)?;
+        let count = |at: usize| Some(u32::from_le_bytes(*answer.get(at..)?.first_chunk()?));
+        Ok(Unnamed {
+            without_name: count(0).unwrap_or_default(),
+            all: count(4).unwrap_or_default(),
+        })
     }
 
     /// CPU time that it has used so far in nanoseconds, and memory that it had at most, in bytes.
@@ -344,6 +356,9 @@ fn answer(files: &mut HashMap<u32, ElfNames>, question: &[u8], file: Option<Targ
         Some(answer)
     } else if *topic == Topic::Shared as u8 {
         names.add_shared_debug_file(&file?).ok().map(|()| Vec::new())
+    } else if *topic == Topic::Unnamed as u8 {
+        let Unnamed { without_name, all } = names.unnamed();
+        Some([without_name.to_le_bytes(), all.to_le_bytes()].concat())
     } else {
         Some(names.find(offset).map(|named| encode(&named)).unwrap_or_default())
     }

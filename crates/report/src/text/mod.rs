@@ -107,6 +107,13 @@ pub fn render_next_steps(steps: &[NextStep], recording: &str, width: usize) -> S
     page.finish()
 }
 
+/// A text of one paragraph, made printable and broken at blanks to fit so many columns.
+pub fn paragraph(text: &str, width: usize) -> String {
+    let mut page = Page::new(width);
+    page.paragraph(text);
+    page.finish()
+}
+
 /// What was recorded, and which numbers are exact: the first lines of the report, one paragraph each.
 pub(crate) fn first_lines(report: &Report) -> Vec<String> {
     let mut page = Page::new(UNBROKEN);

@@ -9,6 +9,7 @@ use super::pen::{plain, width, write};
 use crate::group::query_id;
 use crate::ledger::Section;
 use crate::printable::printable;
+use crate::report::Report;
 use crate::session_work::SessionWork;
 use crate::stacks::StackTime;
 use crate::sums::percent;
@@ -90,8 +91,9 @@ impl Page {
     }
 }
 
-/// One session: who it is, its statement, where its time went, its stacks. `columns`: for lines.
-pub fn session(answers: &Answers, columns: u16) -> Page {
+/// One session: who it is, its statement, what it does now, where its time went, its stacks. `now`: the last second of these, where
+/// they are more than one. `columns`: for lines.
+pub fn session(answers: &Answers, now: Option<&Answers>, columns: u16) -> Page {
     let mut page = Page::default();
     let report = &answers.report;
     let elapsed = report.elapsed_ns();
@@ -105,8 +107,24 @@ pub fn session(answers: &Answers, columns: u16) -> Page {
     if answers.work.is_empty() {
         page.heading("The session did nothing in these seconds, or has ended");
     }
-    let total: u128 = report.ledger.total().total_ns();
+    if let Some(now) = now {
+        page.heading("In the last second");
+        where_it_went(&mut page, &now.report);
+        for stack in now.report.stacks.top.iter().take(1) {
+            add_stack(&mut page, stack, "its DB time in the last second");
+        }
+    }
     page.heading("Where its time went");
+    where_it_went(&mut page, report);
+    for stack in &report.stacks.top {
+        add_stack(&mut page, stack, "its DB time");
+    }
+    page
+}
+
+/// Its waits, by the states that it was in meanwhile.
+fn where_it_went(page: &mut Page, report: &Report) {
+    let total: u128 = report.ledger.total().total_ns();
     for row in &report.ledger.rows {
         let states: Vec<String> = dbtime_model::State::ALL
             .into_iter()
@@ -124,10 +142,6 @@ pub fn session(answers: &Answers, columns: u16) -> Page {
         let label = format!("{}{idle}", row.labels.concat());
         page.line(&format!("{part:6.1} % {label:30} {}", states.join(", ")));
     }
-    for stack in &report.stacks.top {
-        add_stack(&mut page, stack, "its DB time");
-    }
-    page
 }
 
 fn who(page: &mut Page, work: &SessionWork, elapsed_ns: u128) {
@@ -226,6 +240,8 @@ pub fn help() -> Page {
     for line in [
         "  AAS            average active sessions: in no idle wait, on average",
         "  bars           AAS of each second by wait class; broken line: number of CPUs",
+        "  c v !          below the bars: a checkpoint, work of autovacuum, something that",
+        "                 was noted (dbtime report --timeline says what)",
         "  user, kernel,  what the operating system says the sessions were doing, in AAS",
         "    runnable …",
         "  causes         whom blocked sessions waited for: each under the one it waited for,",

@@ -343,14 +343,24 @@ impl Controls {
         self.page = match &self.opened {
             Some(Opened::Help) => tui::help(),
             Some(Opened::Session(pid)) => {
-                let filter = Filter {
+                let (from, to) = self.chosen_time();
+                let of_it = Filter {
                     sessions: vec![*pid],
                     ..self.filter_of_time()
                 };
-                let (from, to) = self.chosen_time();
-                let source = self.feed.source(from, to, MoreTables::default());
-                match tui::of_session(&source, &filter) {
-                    Ok(answers) => tui::session(&answers, columns),
+                let mut since = |from_us: i64| {
+                    let source = self.feed.source(from_us, to, MoreTables::default());
+                    let filter = Filter {
+                        from_us: Some(from_us),
+                        ..of_it.clone()
+                    };
+                    tui::of_session(&source, &filter)
+                };
+                let last = to.saturating_sub(SECOND_US);
+                // A session that has ended has no last second.
+                let now = (from < last).then(|| since(last).ok()).flatten();
+                match since(from) {
+                    Ok(answers) => tui::session(&answers, now.as_ref(), columns),
                     Err(e) => tui::nothing(&e.to_string()),
                 }
             }

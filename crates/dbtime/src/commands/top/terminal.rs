@@ -130,3 +130,86 @@ pub(super) fn give_back_on_panic() {
         before(panic);
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Set in the process that panics.
+    const PANICS: &str = "DBTIME_TEST_PANICS";
+    const MESSAGE: &str = "this is a mistake in a screen";
+
+    /// Both sides of a terminal: what sits before it, and what runs on it.
+    fn terminal() -> (File, OwnedFd) {
+        let (mut outside, mut inside) = (-1, -1);
+        let none = std::ptr::null_mut();
+        // SAFETY: both numbers are live locals; name, modes and size may be null.
+        let opened = unsafe { libc::openpty(&mut outside, &mut inside, none, none.cast(), none.cast()) };
+        assert_eq!(opened, 0, "{}", io::Error::last_os_error());
+        // SAFETY: they have just been opened, and nobody else has them.
+        unsafe { (File::from_raw_fd(outside), OwnedFd::from_raw_fd(inside)) }
+    }
+
+    fn modes(terminal: &OwnedFd) -> [libc::tcflag_t; 4] {
+        let mut modes = MaybeUninit::uninit();
+        // SAFETY: the pointer is to a live local, which is read only if the call has filled it.
+        let modes: libc::termios = unsafe {
+            assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), modes.as_mut_ptr()), 0);
+            modes.assume_init()
+        };
+        [modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag]
+    }
+
+    #[test]
+    fn who_panics_gives_the_terminal_back_before_the_message() {
+        if std::env::var_os(PANICS).is_some() {
+            give_back_on_panic();
+            let _taken = Taken::take().expect("a terminal");
+            panic!("{MESSAGE}");
+        }
+        let (mut outside, inside) = terminal();
+        let before = modes(&inside);
+        let side = || Stdio::from(inside.try_clone().expect("a descriptor"));
+        let name = "commands::top::terminal::tests::who_panics_gives_the_terminal_back_before_the_message";
+        let status = Command::new("/proc/self/exe")
+            .args([name, "--exact", "--nocapture", "--test-threads=1"])
+            .env(PANICS, "1")
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .status()
+            .expect("this program can be run again");
+        assert!(!status.success());
+        assert_eq!(modes(&inside), before);
+        // What it wrote is less than a terminal holds.
+        let reader = std::thread::spawn(move || {
+            let mut written = Vec::new();
+            let mut buffer = [0; 4_096];
+            while !String::from_utf8_lossy(&written).contains(MESSAGE) {
+                let count = outside.read(&mut buffer).expect("a terminal");
+                written.extend_from_slice(&buffer[..count]);
+            }
+            String::from_utf8_lossy(&written).into_owned()
+        });
+        let give_up = std::time::Instant::now() + Duration::from_secs(10);
+        while !reader.is_finished() {
+            assert!(std::time::Instant::now() < give_up, "no message");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let written = reader.join().expect("it was read");
+        let at = |text: &str| {
+            written
+                .find(text)
+                .unwrap_or_else(|| panic!("no {text:?} in {written:?}"))
+        };
+        let (taken, given_back) = (at("\x1b[?1049h"), at("\x1b[?1049l"));
+        assert!(taken < given_back && given_back < at(MESSAGE), "{written:?}");
+    }
+}
