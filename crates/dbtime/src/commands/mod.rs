@@ -39,7 +39,12 @@ const SNAPSHOT_SESSIONS: usize = 10;
 /// process was doing (user code, kernel code, waiting for a CPU, blocked on disk, asleep), with kernel and user
 /// stacks below. The parts add up to the elapsed time.
 #[derive(Debug, Parser)]
-#[command(name = "dbtime", version, max_term_width = 100)]
+#[command(
+    name = "dbtime",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:\n  sudo dbtime record -d 60   a minute of the only running server; ends with where its time went\n  dbtime report              the newest recording here in full\n  sudo dbtime top            the same live\n  sudo dbtime doctor         what this host allows, and what to do about what it lacks"
+)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]

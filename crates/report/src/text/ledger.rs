@@ -20,11 +20,23 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     for dimension in ledger.not_recorded() {
         page.paragraph(&format!("Nothing in this recording says the {dimension}."));
     }
-    page.heading(&heading(ledger, Section::DbTime, amounts));
-    page.table(&table(ledger, &Section::ALL, amounts));
+    let sections = match report.db_time_ns() {
+        0 => {
+            page.paragraph(NOBODY_WAS_ACTIVE);
+            page.line("");
+            &Section::ALL[1..]
+        }
+        _ => {
+            page.heading(&heading(ledger, Section::DbTime, amounts));
+            &Section::ALL[..]
+        }
+    };
+    page.table(&table(ledger, sections, amounts));
     page.line("");
     words(report, &total, page);
 }
+
+const NOBODY_WAS_ACTIVE: &str = "No session of a client was active.";
 
 /// DB time alone.
 pub(super) fn render_db_time(report: &Report, page: &mut Page) {
@@ -35,6 +47,8 @@ pub(super) fn render_db_time(report: &Report, page: &mut Page) {
         page.table(&table(&report.ledger, &[Section::DbTime], amounts));
         page.line("");
         words(report, report.ledger.sum(Section::DbTime), page);
+    } else if report.ledger.total().total_ns() > 0 {
+        page.paragraph(NOBODY_WAS_ACTIVE);
     }
 }
 

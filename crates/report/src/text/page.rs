@@ -100,19 +100,23 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Text, broken at blanks to fit the page.
+    /// Text, broken at blanks to fit the page. Blanks before it stand before each line, and two more before all but the first.
     pub(super) fn paragraph(&mut self, text: &str) {
+        let rest = text.trim_start_matches(' ');
+        let indent = u16::try_from(text.len() - rest.len()).unwrap_or(0);
+        let hanging = if indent == 0 { 0 } else { indent + 2 };
         let mut table = comfy_table::Table::new();
         table
             .load_style(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(self.width)
-            .add_row([printable(cut(text))]);
+            .set_width(self.width - hanging.min(self.width / 2))
+            .add_row([printable(cut(rest))]);
         if let Some(column) = table.column_mut(0) {
             column.set_padding((0, 0));
         }
-        for line in table.lines() {
-            self.line(&line);
+        for (at, line) in table.lines().enumerate() {
+            let indent = usize::from(if at == 0 { indent } else { hanging });
+            self.line(&format!("{:indent$}{line}", ""));
         }
     }
 

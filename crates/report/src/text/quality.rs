@@ -129,8 +129,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         .filter_map(|probe| Some(format!("{} {:.0} ns", probe.name, probe.mean_ns?)))
         .collect();
     if !probes.is_empty() {
-        page.line("  mean run time of the timer's samples, and of the probes (of those looked at; the kernel's own counting included):");
-        page.line(&format!("    {}", probes.join(", ")));
+        page.paragraph(&format!(
+            "  mean run time of the timer's samples, and of the probes (of those looked at; the kernel's own counting included): {}",
+            probes.join(", ")
+        ));
     }
     let whose = match report.meta.collector.engine.starts_with("imported") {
         true => "",
@@ -141,7 +143,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     problems(&quality.problems, page);
     for note in &quality.notes {
-        page.line(&format!("  {} UTC: {}", moment(note.time_us), note.text));
+        page.paragraph(&format!("  {} UTC: {}", moment(note.time_us), note.text));
     }
 }
 
