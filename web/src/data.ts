@@ -1,7 +1,8 @@
 // What is in the page of a recording: checked against itself, and given its types. The names of fields are those that the program
 // writes.
 
-import type { Unpacked } from "./unpack.ts";
+import { recordedPaths, type RecordedPaths } from "./paths.ts";
+import { type Unpacked, within } from "./unpack.ts";
 
 /** Sections of the ledger; the third is background processes. */
 export const DB_TIME = 0;
@@ -12,8 +13,6 @@ export const IN_TRANSACTION = 2;
 /** Flags of a cell. */
 export const SAMPLED = 1;
 export const POOLED = 2;
-/** Place in call paths of what has no caller. */
-export const NO_NODE = -1;
 
 export interface Wait {
   label: string;
@@ -155,13 +154,12 @@ export interface Recording extends Omit<Dictionaries, "times" | "stacks" | "caus
   stacks: Table;
   causes: Table;
   latencies: Latencies;
-  /** Of each place in call paths: the place of its caller, or NO_NODE, and its function. */
-  callers: Int32Array;
-  function_of: Uint32Array;
+  paths: RecordedPaths;
 }
 
 /** A recording of what was unpacked. */
-export function recordingOf({ json, long, short, wide }: Unpacked): Recording {
+export function recordingOf(unpacked: Unpacked): Recording {
+  const { json, long, short, wide } = unpacked;
   const of = json as Dictionaries;
   const table = (name: "times" | "stacks" | "causes"): Table => {
     const ns = wide(`${name}.ns`);
@@ -188,27 +186,18 @@ export function recordingOf({ json, long, short, wide }: Unpacked): Recording {
     within(found.state, of.states.length);
     within(found.session_state, of.session_states.length);
     within(found.place, 3 * RESTS);
-    if (found.leaf) within(found.leaf, function_of.length);
+    if (found.leaf) within(found.leaf, paths.callers.length);
     if (found.chain) within(found.chain, of.chains.length);
     return found;
   };
-  const { callers, function_of } = callPaths(of.functions, long);
+  const paths = recordedPaths(of.functions, unpacked);
   for (const [kind = -1, ...links] of of.chains) {
     within([kind], of.cause_kinds.length);
     within(links, of.links.length);
   }
   const lengths = [of.sessions.pid.length, of.statements.length, of.waits.length, of.session_states.length, of.states.length];
   for (const link of of.links) link.forEach((place, at) => within([place], lengths[at]!));
-  return { ...of, times: table("times"), stacks: table("stacks"), causes: table("causes"), latencies: latencies(of, long, wide), callers, function_of };
-}
-
-/** Callers and functions of the places in call paths. */
-export function callPaths(functions: string[], long: Unpacked["long"]): Pick<Recording, "callers" | "function_of"> {
-  const function_of = long("nodes.function");
-  within(function_of, functions.length);
-  const callers = Int32Array.from(long("nodes.caller"), (back, node) => (back === 0 ? NO_NODE : node - back));
-  if (callers.some((caller) => caller < NO_NODE)) throw new Error("its call paths have no begin");
-  return { callers, function_of };
+  return { ...of, times: table("times"), stacks: table("stacks"), causes: table("causes"), latencies: latencies(of, long, wide), paths };
 }
 
 function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: (name: string) => Float64Array): Latencies {
@@ -230,15 +219,10 @@ function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: 
   return found;
 }
 
-/** Fails when a number is none of so many places. */
-export function within(column: Iterable<number>, length: number): void {
-  for (const value of column) if (!(value >= 0 && value < length)) throw new Error("its data does not fit together");
-}
-
 /** What of a recording a flame graph is drawn of. */
 export type FlameSource = Pick<
   Recording,
-  "waits" | "states" | "state_groups" | "statements" | "functions" | "modules" | "names_of_modules" | "kernel" | "callers" | "function_of" | "palette" | "are_times" | "unit"
+  "waits" | "states" | "state_groups" | "statements" | "functions" | "modules" | "names_of_modules" | "kernel" | "paths" | "palette" | "are_times" | "unit"
 >;
 
 /** Cells of which a flame graph is drawn. */

@@ -1,8 +1,9 @@
 // What is in the page of two recordings: checked against itself, and given its types. The names of fields are those that the program
 // writes; the comparison is the JSON of 'dbtime diff'.
 
-import { callPaths, type FlameSource, type FlameTable, type Recording, within } from "./data.ts";
-import type { Unpacked } from "./unpack.ts";
+import type { FlameSource, FlameTable, Recording } from "./data.ts";
+import { recordedPaths } from "./paths.ts";
+import { type Unpacked, within } from "./unpack.ts";
 import { duration } from "./words.ts";
 
 /** A difference of time, per unit of work; nanoseconds, or parts of all samples. */
@@ -85,14 +86,15 @@ export const SIDES = ["bad", "good"] as const;
 export type Side = (typeof SIDES)[number];
 
 /** A difference of what was unpacked. */
-export function differenceOf({ json, long, short, wide }: Unpacked): Difference {
+export function differenceOf(unpacked: Unpacked): Difference {
+  const { json, long, short, wide } = unpacked;
   const { waits, ...of } = json as Dictionaries;
   const wait = long("stacks.wait");
   const rows = wait.length;
   const stacks = { rows, wait, state: short("stacks.state"), leaf: long("stacks.leaf"), statement: new Uint32Array(rows), place: new Uint8Array(rows), samples: new Uint32Array(rows) };
   const frames: FlameSource = {
     ...of,
-    ...callPaths(of.functions, long),
+    paths: recordedPaths(of.functions, unpacked),
     waits: waits.map((label) => ({ label, class: label, event: label, recorded_event: label, class_by_cpu: label, kind: "event", idle: false })),
     state_groups: of.states.map(() => "unknown"),
     statements: [],
@@ -101,7 +103,7 @@ export function differenceOf({ json, long, short, wide }: Unpacked): Difference 
   };
   within(stacks.wait, waits.length);
   within(stacks.state, of.states.length);
-  within(stacks.leaf, frames.function_of.length);
+  within(stacks.leaf, frames.paths.callers.length);
   return { ...of, frames, stacks, sides: { good: wide("stacks.good"), bad: wide("stacks.bad") } };
 }
 

@@ -5,9 +5,10 @@ import { amountOf, type Difference, PLACES, type PlaceKind, SIDES, signedOf } fr
 import { DifferenceLook } from "./difference_look.ts";
 import { counterTable, latencyChangeTable, placeTable, statementChangeTable, statementWord } from "./difference_tables.ts";
 import { type DifferenceTable, type DifferenceView, read, written } from "./difference_view.ts";
-import { choice, make, Tip } from "./dom.ts";
+import { choice, make, Tip, toggle } from "./dom.ts";
 import { flame } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
+import { FlamePaths } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
 import { SearchBox } from "./search_box.ts";
 import type { Zoom } from "./view.ts";
@@ -22,6 +23,8 @@ export class DifferencePage {
   private readonly flameView: FlameView;
   private readonly widths;
   private readonly direction;
+  private readonly wholeStacks;
+  private readonly paths: FlamePaths;
   private readonly statements;
   private readonly latencies;
   private readonly counters;
@@ -29,6 +32,7 @@ export class DifferencePage {
   private readonly statementCells = make("div", { class: "cells" });
 
   constructor(private readonly of: Difference) {
+    this.paths = new FlamePaths(of.frames.paths);
     const tip = new Tip();
     const sorted = (table: DifferenceTable) => (order: Order | null) => this.sorted(table, order);
     this.flameView = new FlameView(of.frames, tip, null, () => `There is no time in ${this.view.widths.toUpperCase()}.`, (zoom, isQuick) => this.zoomed(zoom, isQuick), new DifferenceLook(of, () => this.view.widths));
@@ -40,6 +44,8 @@ export class DifferencePage {
     const change = (part: Partial<DifferenceView>) => this.go({ ...this.view, ...part });
     this.widths = choice("widths", SIDES, (side) => `of ${side.toUpperCase()}`, (widths) => change({ widths, zoom: null }));
     this.direction = choice("root", ["top", "bottom"] as const, (at) => `at the ${at}`, (at) => change({ icicle: at === "top" }));
+    this.wholeStacks = toggle("whole stacks", (areWhole) => change({ areWhole, zoom: null }));
+    this.wholeStacks.element.hidden = !this.paths.haveStart;
     this.statements = statementChangeTable(of, (word) => this.view.statement === word, (word) => change({ statement: this.view.statement === word ? null : word }), sorted("statements"));
     this.latencies = latencyChangeTable(of, sorted("latencies"));
     this.counters = counterTable(of, sorted("counters"));
@@ -64,7 +70,7 @@ export class DifferencePage {
       make("div", { class: "top" }, trust),
       section("answer", "The answer", make("p", { class: "summary" }, make("strong", {}, shown(diff.conclusion))), ...answer, diff.whole === "" ? "" : make("p", {}, shown(diff.whole))),
       section("ledger", "Where is the difference?", this.total(), ...this.tablesOf("cells", "waits")),
-      section("code", "In which code?", this.legend(), make("div", { class: "tools" }, this.search.element, this.widths.element, this.direction.element), this.flameView.element),
+      section("code", "In which code?", this.legend(), make("div", { class: "tools" }, this.search.element, this.widths.element, this.direction.element, this.wholeStacks.element), this.flameView.element),
       section("sql", "Which SQL?", this.whyNoStatements(), this.statements.element, this.statementCells),
       section("functions", "Which functions?", ...this.tablesOf("functions", "paths", "modules")),
       section("latency", "How long did single events take?", make("p", { class: "note" }, "Exact. GOOD → BAD; ~ = the change is noise or small."), this.latencies.element, this.emptyUnless(diff.latencies.length > 0, "One of the recordings has no latencies of single events: 'dbtime record --exact' records them.")),
@@ -141,9 +147,10 @@ export class DifferencePage {
     this.search.set(view.search);
     this.widths.set(view.widths);
     this.direction.set(view.icicle ? "top" : "bottom");
+    this.wholeStacks.set(view.areWhole);
     const other = view.widths === "bad" ? "good" : "bad";
     const table = { ...of.stacks, ns: of.sides[view.widths], other: of.sides[other] };
-    this.flameView.draw(flame(of.frames, table, new Uint8Array(table.rows).fill(1), "all", ["wait", "state"]), view.icicle, view.zoom, view.search);
+    this.flameView.draw(flame(of.frames, this.paths.drawn(view.areWhole), table, new Uint8Array(table.rows).fill(1), "all", ["wait", "state"]), view.icicle, view.zoom, view.search);
     for (const { kind, table } of this.places) {
       table.sortBy(view.orders.get(kind));
       table.redraw();

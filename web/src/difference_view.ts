@@ -2,7 +2,7 @@
 
 import { type Side, SIDES } from "./difference.ts";
 import type { Order } from "./ranked_table.ts";
-import { readOrders, readZoom, writeOrders, type Zoom, writeZoom } from "./view.ts";
+import { readOrders, readWhole, readZoom, writeOrders, writeWhole, type Zoom, writeZoom } from "./view.ts";
 
 /** Tables whose order is kept. */
 export const DIFFERENCE_TABLES = ["statements", "cells", "waits", "functions", "paths", "modules", "latencies", "counters"] as const;
@@ -11,6 +11,8 @@ export type DifferenceTable = (typeof DIFFERENCE_TABLES)[number];
 export interface DifferenceView {
   /** The side that gives the widths of the flame graph. */
   widths: Side;
+  /** With the start of the server, which all stacks have in common. */
+  areWhole: boolean;
   /** Root at the top. */
   icicle: boolean;
   zoom: Zoom | null;
@@ -25,6 +27,7 @@ export function written(view: DifferenceView): string {
   const parts = new URLSearchParams();
   if (view.statement !== null) parts.set("statement", view.statement);
   if (view.widths !== SIDES[0]) parts.set("widths", view.widths);
+  writeWhole(parts, view.areWhole);
   if (!view.icicle) parts.set("root", "bottom");
   writeZoom(parts, view.zoom);
   if (view.search !== "") parts.set("search", view.search);
@@ -37,6 +40,7 @@ export function read(fragment: string): DifferenceView {
   const parts = new URLSearchParams(fragment.replace(/^#/, ""));
   return {
     widths: SIDES.find((side) => side === parts.get("widths")) ?? SIDES[0],
+    areWhole: readWhole(parts),
     icicle: parts.get("root") !== "bottom",
     zoom: readZoom(parts),
     search: parts.get("search") ?? "",

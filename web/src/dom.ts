@@ -28,6 +28,13 @@ export function choice<T extends string>(label: string, values: readonly T[], na
   return { element: make("label", { class: "choice" }, `${label} `, select), set: (value: T) => (select.value = value) };
 }
 
+/** Something that is there or not, with a label. */
+export function toggle(label: string, act: (isOn: boolean) => void) {
+  const box = make("input", { type: "checkbox" });
+  box.addEventListener("change", () => act(box.checked));
+  return { element: make("label", { class: "choice" }, box, ` ${label}`), set: (isOn: boolean) => (box.checked = isOn) };
+}
+
 /** A canvas as large as its place, drawn anew when that or the colours of the page change. */
 export function canvas(label: string, role: "img" | "group", draw: () => void): HTMLCanvasElement {
   const element = make("canvas", { tabindex: "0", role, "aria-label": label });

@@ -1,6 +1,7 @@
 // Which cells count: the same words as on the command line, with the same meaning.
 
-import { NO_NODE, type Recording, type SessionFact, type Table, type Wait } from "./data.ts";
+import type { Recording, SessionFact, Table, Wait } from "./data.ts";
+import { NO_NODE } from "./paths.ts";
 
 /** What can be chosen, in the order in which it is shown. */
 export const DIMENSIONS = [
@@ -172,13 +173,14 @@ function waitsTaken(waits: Wait[], filter: Filter): Uint8Array {
 
 /** Places in call paths on whose way from the root all of the functions are. */
 function nodesTaken(of: Recording, filter: Filter): Uint8Array {
-  const taken = new Uint8Array(of.function_of.length).fill(1);
+  const { callers, function_of } = of.paths;
+  const taken = new Uint8Array(function_of.length).fill(1);
   for (const word of filter.words.get("function") ?? []) {
     const isIt = Uint8Array.from(of.functions, (name) => (name === word ? 1 : 0));
     const has = new Uint8Array(taken.length);
     for (let node = 0; node < taken.length; node++) {
-      const caller = of.callers[node]!;
-      has[node] = isIt[of.function_of[node]!] || (caller !== NO_NODE && has[caller]) ? 1 : 0;
+      const caller = callers[node]!;
+      has[node] = isIt[function_of[node]!] || (caller !== NO_NODE && has[caller]) ? 1 : 0;
       if (!has[node]) taken[node] = 0;
     }
   }

@@ -1,6 +1,7 @@
 // A flame graph's frames: call paths of the chosen DB time, with levels (wait, state, query …) below them.
 
-import { DB_TIME, type FlameSource, type FlameTable, NO_NODE, type Recording, RESTS, type Table } from "./data.ts";
+import { DB_TIME, type FlameSource, type FlameTable, type Recording, RESTS, type Table } from "./data.ts";
+import { type DrawnPaths, NO_NODE } from "./paths.ts";
 
 /** What can stand below the call paths. */
 export const LEVELS = ["wait", "state", "query"] as const;
@@ -36,7 +37,7 @@ export interface Flame {
   rows: Int32Array[];
 }
 
-export function flame(of: FlameSource, table: FlameTable, takes: Uint8Array, mode: Mode, levels: readonly Level[], first: First = "callers"): Flame {
+export function flame(of: FlameSource, paths: DrawnPaths, table: FlameTable, takes: Uint8Array, mode: Mode, levels: readonly Level[], first: First = "callers"): Flame {
   const kinds: Kind[] = ["all", ...levels, "function"];
   const functionKind = kinds.length - 1;
   const kind = [0];
@@ -65,7 +66,7 @@ export function flame(of: FlameSource, table: FlameTable, takes: Uint8Array, mod
     return found;
   };
   const frames = new Map<number, number>();
-  const nodes = of.function_of.length;
+  const nodes = paths.function_of.length;
   const way: number[] = [];
   // From the leaf to the root: paths that end alike have that end in common. Each leaf once on the same levels.
   const below = new Map<number, number>();
@@ -73,9 +74,9 @@ export function flame(of: FlameSource, table: FlameTable, takes: Uint8Array, mod
     const known = frames.get(level * nodes + leaf);
     if (known !== undefined) return known;
     let frame = level;
-    for (let at = leaf; at !== NO_NODE; at = of.callers[at]!) {
-      const key = frame * of.functions.length + of.function_of[at]!;
-      const next = below.get(key) ?? add(functionKind, of.function_of[at]!, frame);
+    for (let at = leaf; at !== NO_NODE; at = paths.callers[at]!) {
+      const key = frame * of.functions.length + paths.function_of[at]!;
+      const next = below.get(key) ?? add(functionKind, paths.function_of[at]!, frame);
       below.set(key, next);
       frame = next;
     }
@@ -87,12 +88,12 @@ export function flame(of: FlameSource, table: FlameTable, takes: Uint8Array, mod
     let frame = frames.get(level * nodes + at);
     while (frame === undefined && at !== NO_NODE) {
       way.push(at);
-      at = of.callers[at]!;
+      at = paths.callers[at]!;
       frame = at === NO_NODE ? level : frames.get(level * nodes + at);
     }
     while (way.length > 0) {
       at = way.pop()!;
-      frame = add(functionKind, of.function_of[at]!, frame!);
+      frame = add(functionKind, paths.function_of[at]!, frame!);
       frames.set(level * nodes + at, frame);
     }
     return frame!;
@@ -107,7 +108,7 @@ export function flame(of: FlameSource, table: FlameTable, takes: Uint8Array, mod
       const ofRow = name === "wait" ? table.wait[row]! : name === "state" ? table.state[row]! : table.statement[row]!;
       level = levelOf(at + 1, ofRow, level);
     });
-    const frame = (first === "callers" ? callersFirst : calleesFirst)(table.leaf![row]!, level);
+    const frame = (first === "callers" ? callersFirst : calleesFirst)(paths.place[table.leaf![row]!]!, level);
     ns[frame]! += table.ns[row]!;
     samples[frame]! += table.samples[row]!;
     other[frame]! += elsewhere;
@@ -234,6 +235,7 @@ export interface FunctionTime {
 
 /** Every function: time in it, and in it and all it called. What was pushed off its CPU is in the function that was interrupted. */
 export function functions(of: Recording, table: Table, takes: Uint8Array): FunctionTime[] {
+  const { callers, function_of } = of.paths;
   const perLeaf = new Map<number, number>();
   for (let row = 0; row < table.rows; row++) {
     if (!takes[row] || Math.floor(table.place[row]! / RESTS) !== DB_TIME || table.ns[row] === 0) continue;
@@ -245,11 +247,11 @@ export function functions(of: Recording, table: Table, takes: Uint8Array): Funct
   // The leaf for which a function was last counted: once for each path, however often it is on it.
   const counted = new Int32Array(of.functions.length).fill(NO_NODE);
   for (const [leaf, ns] of perLeaf) {
-    const caller = of.callers[leaf]!;
-    const isPreemption = of.function_of[leaf] === of.preempted && caller !== NO_NODE;
-    self[of.function_of[isPreemption ? caller : leaf]!]! += ns;
-    for (let node = leaf; node !== NO_NODE; node = of.callers[node]!) {
-      const id = of.function_of[node]!;
+    const caller = callers[leaf]!;
+    const isPreemption = function_of[leaf] === of.preempted && caller !== NO_NODE;
+    self[function_of[isPreemption ? caller : leaf]!]! += ns;
+    for (let node = leaf; node !== NO_NODE; node = callers[node]!) {
+      const id = function_of[node]!;
       if (counted[id] === leaf) continue;
       counted[id] = leaf;
       total[id]! += ns;

@@ -4,7 +4,7 @@ import { Address } from "./address.ts";
 import { causes, notFollowed } from "./causes.ts";
 import { CausesView } from "./causes_view.ts";
 import { DB_TIME, type Recording } from "./data.ts";
-import { button, choice, make, Tip } from "./dom.ts";
+import { button, choice, make, Tip, toggle } from "./dom.ts";
 import { elapsedNs } from "./elapsed.ts";
 import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, tableOf, toggled } from "./filter.ts";
 import { FIRST, flame, functions, MODES } from "./flame.ts";
@@ -12,6 +12,7 @@ import { FlameView } from "./flame_view.ts";
 import { LatenciesView } from "./latencies_view.ts";
 import { databaseView, type Ledger, ledger } from "./ledger.ts";
 import { drawDatabaseView, LedgerView } from "./ledger_view.ts";
+import { FlamePaths } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
 import { blockerTable, functionTable, sessionTable, sessionTimes, statementTable, statementTimes, type Whole } from "./tables.ts";
 import { statementLabel, TIMELINE_BY, timeline } from "./timeline.ts";
@@ -53,9 +54,12 @@ export class RecordingPage {
   private readonly mode;
   private readonly levels;
   private readonly first;
+  private readonly wholeStacks;
   private readonly direction;
+  private readonly paths: FlamePaths;
 
   constructor(private readonly of: Recording) {
+    this.paths = new FlamePaths(of.paths);
     this.view = read(of, location.hash);
     this.address = new Address(() => written(of, this.view));
     const choose = (dimension: Dimension, word: string) => this.toggle([[dimension, word]]);
@@ -85,6 +89,8 @@ export class RecordingPage {
     this.mode = choice("time", MODES, (mode) => ({ all: "on CPU and off CPU", "on-cpu": "on CPU", "off-cpu": "off CPU" })[mode], (mode) => change({ mode, zoom: null }));
     this.levels = choice("levels", LEVEL_CHOICES, (levels) => (levels === "none" ? "call paths only" : levels.replaceAll(",", ", ")), (levels) => change({ levels, zoom: null }));
     this.first = choice("paths", FIRST, (first) => `${first} first`, (first) => change({ first, zoom: null }));
+    this.wholeStacks = toggle("whole stacks", (areWhole) => change({ areWhole, zoom: null }));
+    this.wholeStacks.element.hidden = !this.paths.haveStart;
     this.direction = choice("root", ["top", "bottom"] as const, (at) => `at the ${at}`, (at) => change({ icicle: at === "top" }));
     addEventListener("hashchange", () => this.follow());
     addEventListener("popstate", () => this.follow());
@@ -104,7 +110,7 @@ export class RecordingPage {
       section("ledger", "Where did the time go?", this.summary, this.sentences, make("div", { class: "side" }, this.ledgerView.element, this.database)),
       section("when", "When was it?", make("p", { class: "hint" }, of.are_times ? "Average active sessions. " : "Per second. ", "Drag to choose a time, click to choose what."), this.by.element, this.timelineView.element),
       section("waited", "Who was waited for?", this.causesNote, this.causesView.element, this.blockersTitle, this.blockersNote, this.blockers.element),
-      section("code", "In which code?", make("div", { class: "tools" }, this.searchBox.element, this.mode.element, this.levels.element, this.first.element, this.direction.element), this.stacksNote, this.flameView.element),
+      section("code", "In which code?", make("div", { class: "tools" }, this.searchBox.element, this.mode.element, this.levels.element, this.first.element, this.direction.element, this.wholeStacks.element), this.stacksNote, this.flameView.element),
       section("sql", "Which SQL?", this.sqlNote, this.statements.element),
       section("who", "Who was it?", this.sessionsNote, this.sessions.element),
       section("functions", "Which functions?", this.functions.element),
@@ -257,6 +263,7 @@ export class RecordingPage {
     this.mode.set(view.mode);
     this.levels.set(view.levels);
     this.first.set(view.first);
+    this.wholeStacks.set(view.areWhole);
     this.direction.set(view.icicle ? "top" : "bottom");
     const notes = [this.otherTime(of.stacks, "Stacks are kept", "flame graph and functions are those")];
     if (isFinerThanStacks(of, view.filter)) {
@@ -264,7 +271,7 @@ export class RecordingPage {
     }
     this.stacksNote.textContent = notes.join(" ").trim();
     this.stacksNote.hidden = this.stacksNote.textContent === "";
-    this.flameView.draw(flame(of, of.stacks, this.takesOfStacks(), view.mode, levelsOf(view.levels), view.first), view.icicle, view.zoom, view.search);
+    this.flameView.draw(flame(of, this.paths.drawn(view.areWhole), of.stacks, this.takesOfStacks(), view.mode, levelsOf(view.levels), view.first), view.icicle, view.zoom, view.search);
   }
 
   private drawChips(): void {

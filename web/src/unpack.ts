@@ -1,6 +1,6 @@
 // The data element of a page: decompressed, and cut into dictionaries and columns.
 
-const FORMAT = 3;
+const FORMAT = 4;
 
 export interface Unpacked {
   /** What the page is of. */
@@ -42,6 +42,14 @@ export async function unpack(text: string): Promise<Unpacked> {
   const json = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Head;
   if (json.format !== FORMAT) throw new Error(`its data is of format ${json.format}, not ${FORMAT}`);
   return { page: json.page, json, ...columnsOf(json, buffer, 4 + length) };
+}
+
+/** Fails when a number is none of so many places. */
+export function within(column: ArrayLike<number>, length: number): void {
+  for (let at = 0; at < column.length; at++) {
+    const value = column[at]!;
+    if (!(value >= 0 && value < length)) throw new Error("its data does not fit together");
+  }
 }
 
 function columnsOf(head: Head, buffer: ArrayBuffer, begin: number): Pick<Unpacked, "long" | "short" | "wide"> {

@@ -35,6 +35,8 @@ export interface View {
   mode: Mode;
   levels: LevelChoice;
   first: First;
+  /** With the start of the server, which all stacks have in common. */
+  areWhole: boolean;
   /** Root at the top. */
   icicle: boolean;
   /** All of it without one. Another flame graph begins without. */
@@ -48,7 +50,7 @@ export interface View {
 const REVERSED = ".reversed";
 
 export function usualView(of: Recording): View {
-  return { filter: noFilter(), by: of.knows_database ? "wait_class" : "program", mode: "all", levels: "wait,state", first: "callers", icicle: true, zoom: null, search: "", orders: new Map(), latency: { kind: null, by: null, of: null } };
+  return { filter: noFilter(), by: of.knows_database ? "wait_class" : "program", mode: "all", levels: "wait,state", first: "callers", areWhole: false, icicle: true, zoom: null, search: "", orders: new Map(), latency: { kind: null, by: null, of: null } };
 }
 
 export function levelsOf(choice: LevelChoice): Level[] {
@@ -68,6 +70,7 @@ export function written(of: Recording, view: View): string {
   if (view.mode !== usual.mode) parts.set("time", view.mode);
   if (view.levels !== usual.levels) parts.set("levels", view.levels);
   if (view.first !== usual.first) parts.set("first", view.first);
+  writeWhole(parts, view.areWhole);
   if (view.icicle !== usual.icicle) parts.set("root", "bottom");
   writeZoom(parts, view.zoom);
   if (view.search !== "") parts.set("search", view.search);
@@ -93,6 +96,7 @@ export function read(of: Recording, fragment: string): View {
   view.mode = one("time", MODES, view.mode);
   view.levels = one("levels", LEVEL_CHOICES, view.levels);
   view.first = one("first", FIRST, view.first);
+  view.areWhole = readWhole(parts);
   view.icicle = parts.get("root") !== "bottom";
   view.zoom = readZoom(parts);
   view.search = parts.get("search") ?? "";
@@ -100,6 +104,14 @@ export function read(of: Recording, fragment: string): View {
   const labels = parts.getAll("latency_of");
   view.latency = { kind: parts.get("latency"), by: parts.get("latency_by"), of: labels.length > 0 ? labels : null };
   return view;
+}
+
+export function writeWhole(parts: URLSearchParams, areWhole: boolean): void {
+  if (areWhole) parts.set("stacks", "whole");
+}
+
+export function readWhole(parts: URLSearchParams): boolean {
+  return parts.get("stacks") === "whole";
 }
 
 export function writeZoom(parts: URLSearchParams, zoom: Zoom | null): void {

@@ -14,6 +14,7 @@ const of = await sources(`
   export * from "./filter.ts";
   export * from "./ledger.ts";
   export * from "./flame.ts";
+  export { FlamePaths } from "./paths.ts";
   export * from "./view.ts";
   export * as difference_view from "./difference_view.ts";
   export * from "./words.ts";
@@ -78,8 +79,7 @@ function recording(rows) {
     names_of_modules: ["postgres", "[kernel]", ""],
     kernel: [0, 0, 1, 0],
     preempted: 3,
-    callers: Int32Array.from([-1, 0, 1, 0]),
-    function_of: Uint32Array.from([0, 1, 2, 3]),
+    paths: { callers: Int32Array.from([-1, 0, 1, 0]), function_of: Uint32Array.from([0, 1, 2, 3]), begins: new Uint8Array(4) },
     times: table,
     stacks: { ...table, leaf: column(4) },
     causes: { ...table, chain: column(4) },
@@ -117,6 +117,7 @@ const ROWS = [
 const sums = (recorded, filter) => of.ledger(recorded, recorded.times, of.chosen(recorded, recorded.times, filter));
 const choose = (...words) => words.reduce((filter, [dimension, word]) => of.toggled(filter, dimension, word), of.noFilter());
 const ms = (ns) => ns / 1e6;
+const drawn = (recorded, areWhole = false) => new of.FlamePaths(recorded.paths).drawn(areWhole);
 
 test("the ledger is in sections, and its sums are those of its rows", () => {
   const ledger = sums(recording(ROWS), of.noFilter());
@@ -181,7 +182,7 @@ test("frames are as wide as their time, and lie inside of their callers", () => 
   const recorded = recording(ROWS);
   const takes = of.chosen(recorded, recorded.stacks, of.noFilter());
   for (const [mode, total] of [["all", 970], ["on-cpu", 800], ["off-cpu", 170]]) {
-    const flame = of.flame(recorded, recorded.stacks, takes, mode, ["wait", "state"]);
+    const flame = of.flame(recorded, drawn(recorded), recorded.stacks, takes, mode, ["wait", "state"]);
     assert.equal(ms(flame.total), total);
     for (let frame = 1; frame < flame.count; frame++) {
       const caller = flame.caller[frame];
@@ -190,7 +191,7 @@ test("frames are as wide as their time, and lie inside of their callers", () => 
       assert.equal(of.frameAt(flame, flame.from[frame] + 1, flame.depth[frame]), frame);
     }
   }
-  const flame = of.flame(recorded, recorded.stacks, takes, "all", []);
+  const flame = of.flame(recorded, drawn(recorded), recorded.stacks, takes, "all", []);
   assert.equal(ms(of.found(recorded, flame, "READ").ns), 900);
 });
 
@@ -200,9 +201,9 @@ test("with callees first a path begins with its leaf, and paths that end alike a
     [0, 0, 1, 0, 1, 300, DB, 0],
     [0, 1, 1, 0, 2, 100, DB, 0],
   ]);
-  const drawn = of.flame(recorded, recorded.stacks, new Uint8Array(3).fill(1), "all", [], "callees");
-  const names = (row) => [...row].map((frame) => [frame === 0 ? "all" : recorded.functions[drawn.value[frame]], ms(drawn.ns[frame])]);
-  assert.deepEqual(drawn.rows.map(names), [
+  const flame = of.flame(recorded, drawn(recorded), recorded.stacks, new Uint8Array(3).fill(1), "all", [], "callees");
+  const names = (row) => [...row].map((frame) => [frame === 0 ? "all" : recorded.functions[flame.value[frame]], ms(flame.ns[frame])]);
+  assert.deepEqual(flame.rows.map(names), [
     [["all", 900]],
     [["read", 300], ["vfs_read", 600]],
     [["main", 300], ["read", 600]],
@@ -210,13 +211,33 @@ test("with callees first a path begins with its leaf, and paths that end alike a
   ]);
 });
 
+test("the start of the server is left out unless it is asked for, and takes no time with it", () => {
+  const recorded = recording([
+    [0, 0, 1, 0, 3, 500, DB, 0],
+    [0, 0, 1, 0, 6, 300, DB, 0],
+    [0, 0, 1, 0, 1, 100, DB, 0],
+    [0, 0, 1, 0, 2, 7, DB, 1],
+    [0, 0, 1, 0, 0, 20, DB, 0],
+  ]);
+  // main calls the postmaster, that the loop, that itself; and the loop is called by a second start.
+  recorded.functions = ["main", "PostmasterMain", "ServerLoop", "k"];
+  recorded.paths = { callers: Int32Array.from([-1, 0, 1, 1, 3, -1, 5]), function_of: Uint32Array.from([0, 1, 3, 2, 2, 1, 2]), begins: Uint8Array.from([0, 1, 0, 1, 0, 1, 1]) };
+  const rows = (areWhole, first) => {
+    const flame = of.flame(recorded, drawn(recorded, areWhole), recorded.stacks, new Uint8Array(5).fill(1), "all", [], first);
+    return flame.rows.map((row) => [...row].map((frame) => [frame === 0 ? "all" : recorded.functions[flame.value[frame]], ms(flame.ns[frame])]));
+  };
+  assert.deepEqual(rows(false, "callers"), [[["all", 927]], [["PostmasterMain", 107], ["ServerLoop", 800], ["main", 20]], [["k", 7]]]);
+  assert.deepEqual(rows(true, "callers"), [[["all", 927]], [["PostmasterMain", 300], ["main", 627]], [["ServerLoop", 300], ["PostmasterMain", 607]], [["ServerLoop", 500], ["k", 7]]]);
+  assert.deepEqual(rows(false, "callees")[2], [["PostmasterMain", 7]]);
+});
+
 test("a frame of a comparison has the time of both sides, and width by one of them", () => {
   const recorded = recording(ROWS);
   const { stacks } = recorded;
   const other = Float64Array.from(stacks.ns, (ns, row) => (row === 0 ? 0 : row === 1 ? 2 * ns : ns));
   const takes = new Uint8Array(stacks.rows).fill(1);
-  const both = of.flame(recorded, { ...stacks, other }, takes, "all", []);
-  const mirrored = of.flame(recorded, { ...stacks, ns: other, other: stacks.ns }, takes, "all", []);
+  const both = of.flame(recorded, drawn(recorded), { ...stacks, other }, takes, "all", []);
+  const mirrored = of.flame(recorded, drawn(recorded), { ...stacks, ns: other, other: stacks.ns }, takes, "all", []);
   assert.equal(both.other[0], mirrored.total);
   assert.equal(mirrored.other[0], both.total);
   assert.equal(both.own[1].reduce((sum, ns) => sum + ns), both.other[0], "what is in frames themselves sums to all");
@@ -294,9 +315,9 @@ test("events are grouped by what is chosen, and a heat map has each of them once
 
 test("a view is read as it is written", () => {
   const recorded = recording(ROWS);
-  const view = { ...of.usualView(recorded), filter: { ...choose(["wait", "a&b=c#d"], ["user", ""], ["function", "operator<<(é)"]), from: 100, to: 102 }, by: "query", mode: "off-cpu", levels: "query", first: "callees", icicle: false, zoom: { from: 5, span: 12_345_678_901 }, search: "x y", orders: new Map([["who", { column: "user", isReversed: true }], ["functions", { column: "total", isReversed: false }]]), latency: { kind: "read", by: "name,source", of: ["IO:DataFileRead", ""] } };
+  const view = { ...of.usualView(recorded), filter: { ...choose(["wait", "a&b=c#d"], ["user", ""], ["function", "operator<<(é)"]), from: 100, to: 102 }, by: "query", mode: "off-cpu", levels: "query", first: "callees", areWhole: true, icicle: false, zoom: { from: 5, span: 12_345_678_901 }, search: "x y", orders: new Map([["who", { column: "user", isReversed: true }], ["functions", { column: "total", isReversed: false }]]), latency: { kind: "read", by: "name,source", of: ["IO:DataFileRead", ""] } };
   assert.deepEqual(of.read(recorded, `#${of.written(recorded, view)}`), view);
-  const compared = { widths: "good", icicle: false, zoom: { from: 1, span: 2 }, search: "é&", statement: "", orders: new Map([["paths", { column: "good", isReversed: true }]]) };
+  const compared = { widths: "good", areWhole: true, icicle: false, zoom: { from: 1, span: 2 }, search: "é&", statement: "", orders: new Map([["paths", { column: "good", isReversed: true }]]) };
   assert.deepEqual(of.difference_view.read(`#${of.difference_view.written(compared)}`), compared);
   assert.deepEqual(of.read(recorded, "#by=nothing&zzz=1&from=never&zoom=9-9&sort_nothing=user"), of.usualView(recorded));
 });

@@ -7,12 +7,15 @@ use crate::causes::WAITED_FOR;
 use crate::flame::{Folded, FoldedStack};
 
 const LAST: &str = "PostmasterMain";
-/// The C library has two or three functions before `main`.
-const MOST: usize = 8;
+/// They are no more than these: the C library has two or three functions before `main`.
+pub(crate) const MOST_FRAMES: usize = 8;
 
 /// How many frames of a stack, root first, come before what the process does itself.
 pub(crate) fn start_of_server<T: AsRef<str>>(user: &[T]) -> usize {
-    let last = user.iter().take(MOST).position(|name| name.as_ref() == LAST);
+    let last = user
+        .iter()
+        .take(MOST_FRAMES)
+        .position(|name| name.as_ref() == LAST);
     // The first process itself may be in that function and nothing else.
     last.map_or(0, |last| last + 1).min(user.len().saturating_sub(1))
 }
@@ -74,7 +77,7 @@ mod tests {
         assert_eq!(start_of_server(&["main", "PostmasterMain"]), 1);
         assert_eq!(start_of_server(&["main", "PostgresSingleUserMain", "x"]), 0);
         assert_eq!(start_of_server::<&str>(&[]), 0);
-        let deep = ["f"; MOST].into_iter().chain(["PostmasterMain", "g"]);
+        let deep = ["f"; MOST_FRAMES].into_iter().chain(["PostmasterMain", "g"]);
         assert_eq!(start_of_server(&deep.collect::<Vec<_>>()), 0);
     }
 

@@ -96,6 +96,6 @@ pub(super) fn columns(page: &DifferencePage) -> Columns {
         columns.long(&format!("stacks.{name}_low"), ns().map(|ns| ns as u32));
         columns.long(&format!("stacks.{name}_high"), ns().map(|ns| (ns >> 32) as u32));
     }
-    node_columns(&page.nodes, &mut columns);
+    node_columns(&page.nodes, &page.functions, &mut columns);
     columns
 }

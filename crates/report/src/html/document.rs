@@ -431,7 +431,7 @@ pub(super) fn columns(page: &HtmlPage) -> Columns {
         short("flags", &mut cells().map(|cell| cell.flags));
     }
     latency_columns(&page.latencies, &mut columns);
-    node_columns(&page.nodes, &mut columns);
+    node_columns(&page.nodes, &page.functions, &mut columns);
     columns
 }
 

@@ -10,9 +10,10 @@ use crate::function::Function;
 use crate::heat_map_svg::COLOURS;
 use crate::palette::{BY_CLASS, BY_STATE, CPUS, NOT_KNOWN, OTHER, OTHERS};
 use crate::preemption::PREEMPTED;
+use crate::server_start::{MOST_FRAMES, start_of_server};
 
 /// What those who write pages and the script in them agree on.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 
 /// Colours of states, wait classes, what has none of its own, and heat maps.
 #[derive(Serialize)]
@@ -94,8 +95,8 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Callers and functions of the places in call paths.
-pub(super) fn node_columns(nodes: &[(u32, u32)], columns: &mut Columns) {
+/// Callers and functions of the places in call paths, and where these begin without the start of the server.
+pub(super) fn node_columns(nodes: &[(u32, u32)], functions: &[Function], columns: &mut Columns) {
     // How far before it the caller stands; 0 = it has none.
     let callers = nodes.iter().enumerate().map(|(at, (caller, _))| match *caller {
         ROOT => 0,
@@ -103,4 +104,57 @@ pub(super) fn node_columns(nodes: &[(u32, u32)], columns: &mut Columns) {
     });
     columns.long("nodes.caller", callers);
     columns.long("nodes.function", nodes.iter().map(|(_, function)| *function));
+    let begins = (0..nodes.len()).map(|node| begins_without_start(node as u32, nodes, functions).into());
+    columns.short("nodes.begins", begins);
+}
+
+/// True where the paths through a place begin when the start of the server is left out.
+fn begins_without_start(node: u32, nodes: &[(u32, u32)], functions: &[Function]) -> bool {
+    // Deeper than the start can be nothing begins.
+    let mut path = Vec::with_capacity(MOST_FRAMES + 1);
+    let mut at = node;
+    while at != ROOT && path.len() <= MOST_FRAMES {
+        let (caller, function) = nodes[at as usize];
+        path.push(&functions[function as usize]);
+        at = caller;
+    }
+    if at != ROOT {
+        return false;
+    }
+    path.reverse();
+    let is_of_user = |function: &&&Function| !function.kernel && !function.is_preemption();
+    let user: Vec<&str> = path
+        .iter()
+        .take_while(is_of_user)
+        .map(|function| function.name.as_str())
+        .collect();
+    let start = start_of_server(&user);
+    start > 0 && start + 1 == path.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_begins_behind_the_start_of_the_server() {
+        let function = |name: &str, kernel| Function {
+            name: name.to_string(),
+            module: "m".to_string(),
+            kernel,
+        };
+        let functions = [
+            function("main", false),
+            function("PostmasterMain", false),
+            function("ServerLoop", false),
+            function("do_syscall_64", true),
+        ];
+        // ServerLoop calls itself, and is called by main too; so is the function of the kernel.
+        let nodes = [(ROOT, 0), (0, 1), (1, 2), (2, 2), (1, 3), (0, 2), (0, 3)];
+        let begin: Vec<u32> = (0..nodes.len() as u32)
+            .filter(|node| begins_without_start(*node, &nodes, &functions))
+            .collect();
+        // The first process itself may be in PostmasterMain, and from there in the kernel: then that is where its path begins.
+        assert_eq!(begin, [1, 2]);
+    }
 }

@@ -66,6 +66,7 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
     for n in 0..6 {
         let user = vec![
             frame("main", "postgres"),
+            frame("PostmasterMain", "postgres"),
             frame(&format!("exec_{}{word}", n % 3), "postgres"),
             frame(if n == 5 { "" } else { "read_page" }, "postgres"),
         ];

@@ -8,6 +8,7 @@ mod latencies;
 mod made;
 mod of_two;
 mod size;
+mod whole_stacks;
 
 use std::fs;
 use std::time::Duration;
