@@ -1,7 +1,8 @@
 // Opens a page of 'dbtime html' in a headless Chromium without a network, does what it is told, and prints what is to be seen.
 // Usage: node page.js PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER < steps.json
 // Steps: {"go": fragment}, {"click": selector}, {"press": key}, {"fill": [selector, text]}, {"drag": [selector, from, to]} (parts of its
-// width), {"at": [selector, part, pixels down]} (a click), {"hover": selector}, {"focus": selector}, {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true}.
+// width), {"at": [selector, part, pixels down]} (a click), {"hover": selector}, {"focus": selector}, {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true},
+// {"time": fragment} (milliseconds until what is there is drawn), {"frames": [selector, from, to]} (a drag: frames per second).
 const fs = require("node:fs");
 const path = require("node:path");
 
@@ -65,9 +66,30 @@ function seen() {
     elements: all("*").length,
     scripts: all("script").length,
     ran: window.ran ?? null,
+    marks: Object.fromEntries(performance.getEntriesByType("mark").map((mark) => [mark.name, mark.startTime])),
     measured: window.dbtimePage?.measure() ?? null,
     overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   };
+}
+
+// Goes to a fragment, and says how long it takes until that is drawn.
+function timed(fragment) {
+  return new Promise((done) => {
+    const begin = performance.now();
+    requestAnimationFrame(() => setTimeout(() => done({ ms: performance.now() - begin }), 0));
+    location.hash = fragment;
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  });
+}
+
+// Collects the times of frames from now on.
+function watchFrames() {
+  window.frameTimes = [];
+  const next = (time) => {
+    window.frameTimes?.push(time);
+    if (window.frameTimes) requestAnimationFrame(next);
+  };
+  requestAnimationFrame(next);
 }
 
 async function main() {
@@ -109,7 +131,8 @@ async function main() {
     else if (what === "colours") await page.emulateMedia({ colorScheme: how });
     else if (what === "picture") await page.screenshot({ path: path.join(folder, how), fullPage: true });
     else if (what === "see") sights.push(await page.evaluate(seen));
-    else if (what === "at" || what === "drag") {
+    else if (what === "time") sights.push(await page.evaluate(timed, how));
+    else if (["at", "drag", "frames"].includes(what)) {
       const [selector, ...places] = how;
       await page.locator(selector).first().scrollIntoViewIfNeeded();
       const box = await page.locator(selector).first().boundingBox();
@@ -118,6 +141,18 @@ async function main() {
         await to(places[0], places[1]);
         await page.mouse.down();
         await page.mouse.up();
+      } else if (what === "frames") {
+        await to(places[0], 60);
+        await page.mouse.down();
+        await page.evaluate(watchFrames);
+        for (let step = 1; step <= 60; step++) await to(places[0] + ((places[1] - places[0]) * step) / 60, 60);
+        const times = await page.evaluate(() => {
+          const times = window.frameTimes;
+          window.frameTimes = null;
+          return times;
+        });
+        await page.mouse.up();
+        sights.push({ per_second: (1000 * (times.length - 1)) / (times.at(-1) - times[0]) });
       } else {
         await to(places[0], 60);
         await page.mouse.down();

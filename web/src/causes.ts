@@ -2,6 +2,7 @@
 
 import type { Recording } from "./data.ts";
 import type { Dimension, Filter } from "./filter.ts";
+import { type Pairs, pairsOf } from "./pairs.ts";
 
 /** What is kept of the causes cannot be told apart by these. */
 const NOT_FOLLOWED: readonly Dimension[] = ["session_state", "function"];
@@ -48,71 +49,102 @@ export interface Causes {
 }
 
 interface Growing extends CauseNode {
-  below: Map<string, Growing>;
+  below: Map<number, Growing>;
 }
 
-export function causes(of: Recording, takes: Uint8Array): Causes {
-  const table = of.causes;
-  // Each chain once for each session and wait, however often they met.
-  const parts = new Map<string, { session: number; wait: number; chain: number; ns: number }>();
-  for (let row = 0; row < table.rows; row++) {
-    if (!takes[row] || table.ns[row] === 0) continue;
-    const [session, wait, chain] = [table.session[row]!, table.wait[row]!, table.chain![row]!];
-    const key = `${session} ${wait} ${chain}`;
-    const part = parts.get(key);
-    if (part) part.ns += table.ns[row]!;
-    else parts.set(key, { session, wait, chain, ns: table.ns[row]! });
-  }
-  const waits = new Map<number, { sessions: Set<number>; ns: number; below: Map<string, Growing> }>();
-  const blockers = new Map<number, Blocker>();
-  let blocked = 0;
-  let followed = 0;
-  for (const { session, wait, chain, ns } of parts.values()) {
-    const [kindAt = 0, ...links] = of.chains[chain]!;
-    const kind = of.cause_kinds[kindAt]!;
-    blocked += ns;
-    if (kind !== "left out" && (kind !== "unknown" || links.length > 0)) followed += ns;
-    let ofWait = waits.get(wait);
-    if (!ofWait) {
-      ofWait = { sessions: new Set(), ns: 0, below: new Map() };
-      waits.set(wait, ofWait);
-    }
-    ofWait.sessions.add(session);
-    ofWait.ns += ns;
-    let { below } = ofWait;
-    const steps = links.length > 0 ? links.map((link) => of.links[link]!) : [null];
-    steps.forEach((link, at) => {
-      const ends = at === steps.length - 1 ? kind : null;
-      const key = `${ends} ${link ? doing(of, link) : ""}`;
-      let node = below.get(key);
-      if (!node) {
-        node = { kind: ends, link, sessions: new Set(), ns: 0, children: [], below: new Map() };
-        below.set(key, node);
-      }
-      node.ns += ns;
-      below = node.below;
-      if (!link) return;
-      node.sessions.add(link[0]);
-      // Of several places in a chain the last one counts.
-      if (steps.slice(at + 1).some((behind) => behind![0] === link[0])) return;
-      let blocker = blockers.get(link[0]);
-      if (!blocker) {
-        blocker = { session: link[0], waiters: new Set(), ns: 0, blocked: 0 };
-        blockers.set(link[0], blocker);
-      }
-      blocker.waiters.add(session);
-      blocker.ns += ns;
-      // In a wait for its client it is the cause: nobody in the database can do anything about it.
-      if (isBlocked(of, link) && of.waits[link[2]]!.class !== "Client") blocker.blocked += ns;
+/** Blocked time along the chains of a recording. */
+export class Chains {
+  /** For each link a number that is equal for those that did the same. */
+  private readonly does: Uint32Array;
+  /** For each chain the last link of each of its sessions. */
+  private readonly blockers: Recording["links"][number][][];
+
+  constructor(private readonly of: Recording) {
+    const numbers = new Map<string, number>();
+    this.does = Uint32Array.from(of.links, (link) => {
+      const key = doing(of, link);
+      const number = numbers.get(key) ?? numbers.size + 1;
+      numbers.set(key, number);
+      return number;
     });
+    this.blockers = of.chains.map(([, ...links]) => [...new Map(links.map((link) => [of.links[link]![0], link])).values()].map((link) => of.links[link]!));
   }
-  const found = [...waits].map(([wait, { sessions, ns, below }]) => ({ wait, sessions, ns, causes: sorted(below) }));
-  return {
-    waits: found.sort((one, other) => other.ns - one.ns || one.wait - other.wait),
-    blockers: [...blockers.values()].sort((one, other) => other.ns - one.ns || one.session - other.session),
-    blocked,
-    followed,
-  };
+
+  /** Of the cells that are taken. */
+  causes(takes: Uint8Array): Causes {
+    const { of } = this;
+    const table = of.causes;
+    const waitChains = pairsOf(table.wait, table.chain!, of.chains.length);
+    const sessionChains = pairsOf(table.session, table.chain!, of.chains.length);
+    const ofWait = new Float64Array(waitChains.count);
+    const ofSession = new Float64Array(sessionChains.count);
+    const sessionWaits = pairsOf(table.session, table.wait, of.waits.length);
+    const isThere = new Uint8Array(sessionWaits.count);
+    for (let row = 0; row < table.rows; row++) {
+      if (!takes[row] || table.ns[row] === 0) continue;
+      ofWait[waitChains.of[row]!]! += table.ns[row]!;
+      ofSession[sessionChains.of[row]!]! += table.ns[row]!;
+      isThere[sessionWaits.of[row]!] = 1;
+    }
+    const waits = new Map<number, { sessions: Set<number>; ns: number; below: Map<number, Growing> }>();
+    for (let pair = 0; pair < sessionWaits.count; pair++) {
+      if (!isThere[pair]) continue;
+      const wait = sessionWaits.other[pair]!;
+      let ofThis = waits.get(wait);
+      if (!ofThis) waits.set(wait, (ofThis = { sessions: new Set(), ns: 0, below: new Map() }));
+      ofThis.sessions.add(sessionWaits.one[pair]!);
+    }
+    let blocked = 0;
+    let followed = 0;
+    for (let pair = 0; pair < waitChains.count; pair++) {
+      const ns = ofWait[pair]!;
+      if (ns === 0) continue;
+      const [kindAt = 0, ...links] = of.chains[waitChains.other[pair]!]!;
+      const kind = of.cause_kinds[kindAt]!;
+      blocked += ns;
+      if (kind !== "left out" && (kind !== "unknown" || links.length > 0)) followed += ns;
+      const ofThis = waits.get(waitChains.one[pair]!)!;
+      ofThis.ns += ns;
+      this.follow(ofThis.below, kindAt, links, ns);
+    }
+    const found = [...waits].map(([wait, { sessions, ns, below }]) => ({ wait, sessions, ns, causes: sorted(below) }));
+    return { waits: found.sort((one, other) => other.ns - one.ns || one.wait - other.wait), blockers: this.blockersOf(sessionChains, ofSession), blocked, followed };
+  }
+
+  /** Adds time along a chain. */
+  private follow(into: Map<number, Growing>, kindAt: number, links: number[], ns: number): void {
+    const { of } = this;
+    const kinds = of.cause_kinds.length + 1;
+    let below = into;
+    for (let at = 0; at < Math.max(1, links.length); at++) {
+      const isLast = at >= links.length - 1;
+      const link = links[at];
+      const key = (link === undefined ? 0 : this.does[link]!) * kinds + (isLast ? kindAt + 1 : 0);
+      let node = below.get(key);
+      if (!node) below.set(key, (node = { kind: isLast ? of.cause_kinds[kindAt]! : null, link: link === undefined ? null : of.links[link]!, sessions: new Set(), ns: 0, children: [], below: new Map() }));
+      node.ns += ns;
+      if (link !== undefined) node.sessions.add(of.links[link]![0]);
+      below = node.below;
+    }
+  }
+
+  private blockersOf(sessionChains: Pairs, ofSession: Float64Array): Blocker[] {
+    const { of } = this;
+    const blockers = new Map<number, Blocker>();
+    for (let pair = 0; pair < sessionChains.count; pair++) {
+      const ns = ofSession[pair]!;
+      if (ns === 0) continue;
+      for (const link of this.blockers[sessionChains.other[pair]!]!) {
+        let blocker = blockers.get(link[0]);
+        if (!blocker) blockers.set(link[0], (blocker = { session: link[0], waiters: new Set(), ns: 0, blocked: 0 }));
+        blocker.waiters.add(sessionChains.one[pair]!);
+        blocker.ns += ns;
+        // In a wait for its client it is the cause: nobody in the database can do anything about it.
+        if (isBlocked(of, link) && of.waits[link[2]]!.class !== "Client") blocker.blocked += ns;
+      }
+    }
+    return [...blockers.values()].sort((one, other) => other.ns - one.ns || one.session - other.session);
+  }
 }
 
 function isBlocked(of: Recording, link: Recording["links"][number]): boolean {
@@ -126,7 +158,7 @@ function doing(of: Recording, link: Recording["links"][number]): string {
   return isBlocked(of, link) ? `${process} ${statement} ${state} ${wait} ${sessionState}` : `${process} ${statement} ${state}`;
 }
 
-function sorted(below: Map<string, Growing>): CauseNode[] {
+function sorted(below: Map<number, Growing>): CauseNode[] {
   const nodes = [...below.values()].sort((one, other) => other.ns - one.ns);
   for (const node of nodes) node.children = sorted(node.below);
   return nodes;

@@ -10,6 +10,10 @@ export const IDLE = 1;
 /** Kinds of rest in a section: something to do, idle, idle in a transaction. */
 export const RESTS = 3;
 export const IN_TRANSACTION = 2;
+/** Whether a cell at this place is DB time. */
+export function isDbTime(place: number): boolean {
+  return Math.floor(place / RESTS) === DB_TIME;
+}
 /** Flags of a cell. */
 export const SAMPLED = 1;
 export const POOLED = 2;
@@ -234,7 +238,5 @@ export interface FlameTable {
   leaf: Uint32Array | null;
   place: Uint8Array;
   ns: Float64Array;
-  /** The same on the other side of a comparison. */
-  other?: Float64Array;
   samples: Uint32Array;
 }

@@ -78,7 +78,7 @@ interface Dictionaries {
 export interface Difference extends Omit<Dictionaries, "waits"> {
   frames: FlameSource;
   /** Time of stacks: of good, and of bad scaled to as much work. */
-  stacks: Omit<FlameTable, "ns" | "other">;
+  stacks: Omit<FlameTable, "ns">;
   sides: Record<Side, Float64Array>;
 }
 

@@ -6,9 +6,8 @@ import { DifferenceLook } from "./difference_look.ts";
 import { counterTable, latencyChangeTable, placeTable, statementChangeTable, statementWord } from "./difference_tables.ts";
 import { type DifferenceTable, type DifferenceView, read, written } from "./difference_view.ts";
 import { choice, make, Tip, toggle } from "./dom.ts";
-import { flame } from "./flame.ts";
+import { Flames } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
-import { FlamePaths } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
 import { SearchBox } from "./search_box.ts";
 import type { Zoom } from "./view.ts";
@@ -24,7 +23,8 @@ export class DifferencePage {
   private readonly widths;
   private readonly direction;
   private readonly wholeStacks;
-  private readonly paths: FlamePaths;
+  private readonly flames: Flames;
+  private readonly takes: Uint8Array;
   private readonly statements;
   private readonly latencies;
   private readonly counters;
@@ -32,7 +32,8 @@ export class DifferencePage {
   private readonly statementCells = make("div", { class: "cells" });
 
   constructor(private readonly of: Difference) {
-    this.paths = new FlamePaths(of.frames.paths);
+    this.flames = new Flames(of.frames, { ...of.stacks, ns: of.sides.bad });
+    this.takes = new Uint8Array(of.stacks.rows).fill(1);
     const tip = new Tip();
     const sorted = (table: DifferenceTable) => (order: Order | null) => this.sorted(table, order);
     this.flameView = new FlameView(of.frames, tip, null, () => `There is no time in ${this.view.widths.toUpperCase()}.`, (zoom, isQuick) => this.zoomed(zoom, isQuick), new DifferenceLook(of, () => this.view.widths));
@@ -45,7 +46,7 @@ export class DifferencePage {
     this.widths = choice("widths", SIDES, (side) => `of ${side.toUpperCase()}`, (widths) => change({ widths, zoom: null }));
     this.direction = choice("root", ["top", "bottom"] as const, (at) => `at the ${at}`, (at) => change({ icicle: at === "top" }));
     this.wholeStacks = toggle("whole stacks", (areWhole) => change({ areWhole, zoom: null }));
-    this.wholeStacks.element.hidden = !this.paths.haveStart;
+    this.wholeStacks.element.hidden = !this.flames.paths.haveStart;
     this.statements = statementChangeTable(of, (word) => this.view.statement === word, (word) => change({ statement: this.view.statement === word ? null : word }), sorted("statements"));
     this.latencies = latencyChangeTable(of, sorted("latencies"));
     this.counters = counterTable(of, sorted("counters"));
@@ -149,8 +150,8 @@ export class DifferencePage {
     this.direction.set(view.icicle ? "top" : "bottom");
     this.wholeStacks.set(view.areWhole);
     const other = view.widths === "bad" ? "good" : "bad";
-    const table = { ...of.stacks, ns: of.sides[view.widths], other: of.sides[other] };
-    this.flameView.draw(flame(of.frames, this.paths.drawn(view.areWhole), table, new Uint8Array(table.rows).fill(1), "all", ["wait", "state"]), view.icicle, view.zoom, view.search);
+    const shape = { mode: "all", levels: ["wait", "state"], first: "callers", areWhole: view.areWhole } as const;
+    this.flameView.draw(this.flames.draw(shape, this.takes, { ns: of.sides[view.widths], other: of.sides[other] }), view.icicle, view.zoom, view.search);
     for (const { kind, table } of this.places) {
       table.sortBy(view.orders.get(kind));
       table.redraw();

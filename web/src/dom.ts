@@ -35,26 +35,45 @@ export function toggle(label: string, act: (isOn: boolean) => void) {
   return { element: make("label", { class: "choice" }, box, ` ${label}`), set: (isOn: boolean) => (box.checked = isOn) };
 }
 
-/** A canvas as large as its place, drawn anew when that or the colours of the page change. */
-export function canvas(label: string, role: "img" | "group", draw: () => void): HTMLCanvasElement {
-  const element = make("canvas", { tabindex: "0", role, "aria-label": label });
-  new ResizeObserver(draw).observe(element);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  return element;
+/** A canvas as wide as its place, drawn anew when that or the colours of the page change. */
+export class Canvas {
+  readonly element: HTMLCanvasElement;
+  /** In CSS pixels; 0 while it is not to be seen. The browser says it: whoever asked would have the whole page laid out for it. */
+  width = 0;
+
+  constructor(label: string, role: "img" | "group", draw: () => void) {
+    this.element = make("canvas", { tabindex: "0", role, "aria-label": label });
+    new ResizeObserver(([entry]) => {
+      const { width } = entry!.contentRect;
+      if (width === this.width) return;
+      this.width = width;
+      draw();
+    }).observe(this.element);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  }
+
+  /** Its drawing context, in CSS pixels, cleared; null where there is nothing to draw on. */
+  cleared(height: number): CanvasRenderingContext2D | null {
+    const { element, width } = this;
+    const context = element.getContext("2d");
+    if (width === 0 || !context) return null;
+    const ratio = window.devicePixelRatio || 1;
+    const [across, down] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (element.style.height !== `${height}px`) element.style.height = `${height}px`;
+    if (element.width !== across) element.width = across;
+    if (element.height !== down) element.height = down;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    return context;
+  }
 }
 
-/** Its drawing context, in CSS pixels, cleared; null where there is nothing to draw on. */
-export function cleared(element: HTMLCanvasElement, height: number): { context: CanvasRenderingContext2D; width: number } | null {
-  const width = element.clientWidth;
-  const context = element.getContext("2d");
-  if (width === 0 || !context) return null;
-  const ratio = window.devicePixelRatio || 1;
-  if (element.style.height !== `${height}px`) element.style.height = `${height}px`;
-  element.width = Math.round(width * ratio);
-  element.height = Math.round(height * ratio);
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
-  return { context, width };
+/** Waits until the browser has shown what there is; not for long where it does not, as in a tab behind others. */
+export function shownOnce(): Promise<void> {
+  return new Promise((done) => {
+    requestAnimationFrame(() => setTimeout(done));
+    setTimeout(done, 200);
+  });
 }
 
 /** A colour of the style sheet. */

@@ -77,7 +77,7 @@ export function isFinerThanStacks(of: Recording, filter: Filter): boolean {
 }
 
 /** The time of these windows that a filter chooses: whole windows. */
-export function windowsOf(table: { first_s: number; width_s: number }, filter: Filter): [number, number] {
+function windowsOf(table: { first_s: number; width_s: number }, filter: Filter): [number, number] {
   const number = (second: number) => (second - table.first_s) / table.width_s;
   return [
     filter.from === null ? 0 : Math.floor(number(filter.from)),
@@ -87,28 +87,40 @@ export function windowsOf(table: { first_s: number; width_s: number }, filter: F
 
 /** For each cell 1 when it counts. Without times where all of time is shown. */
 export function chosen(of: Recording, table: Table, filter: Filter, withTimes = true): Uint8Array {
-  const takes = new Uint8Array(table.rows);
-  const [first, end] = withTimes ? windowsOf(table, filter) : [0, Number.POSITIVE_INFINITY];
-  const sessions = alikeTaken(of, filter, table.leaf ? of.alike : []);
-  const statements = flags(filter, "query", of.statements, (statement, word) => statement.query === word);
-  const waits = waitsTaken(of.waits, filter);
-  const states = flags(filter, "state", of.states, (state, word) => state.toLowerCase() === word.toLowerCase());
-  const sessionStates = flags(filter, "session_state", of.session_states, (state, word) => state === word);
-  const nodes = table.leaf ? nodesTaken(of, filter) : null;
-  for (let row = 0; row < table.rows; row++) {
-    const window = table.window[row]!;
-    const isTaken =
-      window >= first &&
-      window < end &&
-      sessions[table.session[row]!] &&
-      statements[table.statement[row]!] &&
-      waits[table.wait[row]!] &&
-      states[table.state[row]!] &&
-      sessionStates[table.session_state[row]!] &&
-      (!nodes || nodes[table.leaf![row]!]);
-    takes[row] = isTaken ? 1 : 0;
-  }
+  const takes = inTime(table, filter, withTimes);
+  const { words } = filter;
+  if (choosesSessions(filter)) keep(takes, table.session, alikeTaken(of, filter, table.leaf ? of.alike : []));
+  if (words.has("query")) keep(takes, table.statement, flags(filter, "query", of.statements, (statement, word) => statement.query === word));
+  if (words.has("wait") || words.has("wait_class")) keep(takes, table.wait, waitsTaken(of.waits, filter));
+  if (words.has("state")) keep(takes, table.state, flags(filter, "state", of.states, (state, word) => state.toLowerCase() === word.toLowerCase()));
+  if (words.has("session_state")) keep(takes, table.session_state, flags(filter, "session_state", of.session_states, (state, word) => state === word));
+  if (words.has("function") && table.leaf) keep(takes, table.leaf, nodesTaken(of, filter));
   return takes;
+}
+
+/** For each cell 1 when it is in the time that is chosen. Cells are in order of windows. */
+export function inTime(table: { rows: number; window: Uint32Array; first_s: number; width_s: number }, filter: Filter, withTimes: boolean): Uint8Array {
+  const takes = new Uint8Array(table.rows);
+  if (!withTimes) return takes.fill(1);
+  const [first, end] = windowsOf(table, filter);
+  return takes.fill(1, placeOf(table.window, first), placeOf(table.window, end));
+}
+
+/** The first cell of a window, or of those behind it. */
+function placeOf(windows: Uint32Array, window: number): number {
+  let low = 0;
+  let high = windows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (windows[middle]! < window) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Of the cells those stay whose value is taken. */
+export function keep(takes: Uint8Array, values: Uint32Array | Uint8Array, taken: Uint8Array): void {
+  for (let row = 0; row < takes.length; row++) takes[row]! &= taken[values[row]!]!;
 }
 
 /** The name of a dimension that a session has. */

@@ -1,7 +1,8 @@
 // A flame graph's frames: call paths of the chosen DB time, with levels (wait, state, query …) below them.
 
-import { DB_TIME, type FlameSource, type FlameTable, type Recording, RESTS, type Table } from "./data.ts";
-import { type DrawnPaths, NO_NODE } from "./paths.ts";
+import { type FlameSource, type FlameTable, isDbTime } from "./data.ts";
+import { Frames } from "./frames.ts";
+import { type DrawnPaths, type First, FlamePaths, NO_NODE, ranked, sortedBy } from "./paths.ts";
 
 /** What can stand below the call paths. */
 export const LEVELS = ["wait", "state", "query"] as const;
@@ -9,10 +10,6 @@ export type Level = (typeof LEVELS)[number];
 /** Which time is drawn. */
 export const MODES = ["all", "on-cpu", "off-cpu"] as const;
 export type Mode = (typeof MODES)[number];
-/** Which end of a call path stands at the root. */
-export const FIRST = ["callers", "callees"] as const;
-export type First = (typeof FIRST)[number];
-
 /** Of what a frame is: the root, a level, a function. */
 export type Kind = "all" | Level | "function";
 
@@ -28,165 +25,153 @@ export interface Flame {
   depth: Uint16Array;
   ns: Float64Array;
   samples: Float64Array;
-  /** The same time on the other side of a comparison, and what of either is in the frame itself: this side, the other. */
+  /** In a comparison: the same time on the other side, and what of either is in the frame itself: this side, the other. */
   other: Float64Array;
   own: [Float64Array, Float64Array];
   /** Where it begins, in nanoseconds from the left. */
   from: Float64Array;
   /** Frames of each depth from left to right. */
-  rows: Int32Array[];
+  rows: Uint32Array[];
 }
 
-export function flame(of: FlameSource, paths: DrawnPaths, table: FlameTable, takes: Uint8Array, mode: Mode, levels: readonly Level[], first: First = "callers"): Flame {
-  const kinds: Kind[] = ["all", ...levels, "function"];
-  const functionKind = kinds.length - 1;
-  const kind = [0];
-  const value = [0];
-  const caller = [NO_NODE];
-  const depth = [0];
-  const ns = [0];
-  const samples = [0];
-  const other = [0];
-  const add = (ofKind: number, ofValue: number, below: number) => {
-    kind.push(ofKind);
-    value.push(ofValue);
-    caller.push(below);
-    depth.push(depth[below]! + 1);
-    ns.push(0);
-    samples.push(0);
-    other.push(0);
-    return kind.length - 1;
-  };
-  // A level stands once on the same levels; a place in the call paths once on the same top level.
-  const known = new Map<string, number>();
-  const levelOf = (ofKind: number, ofValue: number, below: number) => {
-    const key = `${below} ${ofKind} ${ofValue}`;
-    const found = known.get(key) ?? add(ofKind, ofValue, below);
-    known.set(key, found);
-    return found;
-  };
-  const frames = new Map<number, number>();
-  const nodes = paths.function_of.length;
-  const way: number[] = [];
-  // From the leaf to the root: paths that end alike have that end in common. Each leaf once on the same levels.
-  const below = new Map<number, number>();
-  const calleesFirst = (leaf: number, level: number) => {
-    const known = frames.get(level * nodes + leaf);
-    if (known !== undefined) return known;
-    let frame = level;
-    for (let at = leaf; at !== NO_NODE; at = paths.callers[at]!) {
-      const key = frame * of.functions.length + paths.function_of[at]!;
-      const next = below.get(key) ?? add(functionKind, paths.function_of[at]!, frame);
-      below.set(key, next);
-      frame = next;
+/** What is drawn, and how. */
+export interface Shape {
+  mode: Mode;
+  levels: readonly Level[];
+  first: First;
+  /** With the start of the server. */
+  areWhole: boolean;
+}
+
+/** Cells in the order of their frames: by the values of their levels, then by their places in paths. */
+interface Order {
+  paths: DrawnPaths;
+  cells: Uint32Array;
+  /** For each of these the number of its values of the levels, and its place in the paths. */
+  combination: Uint32Array;
+  leaves: Uint32Array;
+  /** These values, one combination behind the other. */
+  values: Uint32Array;
+}
+
+/** Time of cells on one side of a comparison, and on the other. */
+export interface Sides {
+  ns: Float64Array;
+  other?: Float64Array;
+}
+
+/** Flame graphs of the cells of a table. Their order is found once for each shape: a graph is then one way through the cells. */
+export class Flames {
+  readonly paths: FlamePaths;
+  private readonly orders = new Map<string, Order>();
+
+  constructor(
+    private readonly of: FlameSource,
+    private readonly table: FlameTable,
+  ) {
+    this.paths = new FlamePaths(of.paths, of.functions, table.leaf!);
+  }
+
+  /** Of the cells that are taken. */
+  draw(shape: Shape, takes: Uint8Array, { ns, other }: Sides = this.table): Flame {
+    const { levels } = shape;
+    const { samples } = this.table;
+    const { paths, cells, combination, leaves, values } = this.order(shape);
+    const { callers, function_of, depth } = paths;
+    const { length } = levels;
+    const frames = new Frames(["all", ...levels, "function"], other !== undefined);
+    // The way to the frame that was added last: levels, and places in the paths with their frames.
+    const levelFrames = new Uint32Array(length + 1);
+    let levelsOf = -1;
+    const way: number[] = [];
+    const wayFrames: number[] = [];
+    const missing: number[] = [];
+    const frameOf = (combined: number, leaf: number): number => {
+      if (combined !== levelsOf) {
+        let same = 0;
+        while (levelsOf >= 0 && same < length && values[levelsOf * length + same] === values[combined * length + same]) same++;
+        for (let level = same; level < length; level++) levelFrames[level + 1] = frames.add(level + 1, values[combined * length + level]!, levelFrames[level]!);
+        way.length = 0;
+        levelsOf = combined;
+      }
+      let node = leaf;
+      let below = depth[node]!;
+      for (; node !== NO_NODE && !(below < way.length && way[below] === node); below--) {
+        missing.push(node);
+        node = callers[node]!;
+      }
+      way.length = below + 1;
+      while (missing.length > 0) {
+        node = missing.pop()!;
+        wayFrames[way.length] = frames.add(length + 1, function_of[node]!, way.length === 0 ? levelFrames[length]! : wayFrames[way.length - 1]!);
+        way.push(node);
+      }
+      return wayFrames[way.length - 1]!;
+    };
+    for (let at = 0; at < cells.length; ) {
+      const [combined, leaf] = [combination[at]!, leaves[at]!];
+      let [ofThis, ofOther, count] = [0, 0, 0];
+      for (; at < cells.length && leaves[at] === leaf && combination[at] === combined; at++) {
+        const cell = cells[at]!;
+        if (!takes[cell] || (ns[cell] === 0 && !other?.[cell])) continue;
+        ofThis += ns[cell]!;
+        count += samples[cell]!;
+        if (other) ofOther += other[cell]!;
+      }
+      if (ofThis === 0 && ofOther === 0) continue;
+      frames.give(frameOf(combined, leaf), ofThis, count, ofOther);
     }
-    frames.set(level * nodes + leaf, frame);
-    return frame;
-  };
-  const callersFirst = (node: number, level: number) => {
-    let at = node;
-    let frame = frames.get(level * nodes + at);
-    while (frame === undefined && at !== NO_NODE) {
-      way.push(at);
-      at = paths.callers[at]!;
-      frame = at === NO_NODE ? level : frames.get(level * nodes + at);
+    return frames.placed();
+  }
+
+  private order({ mode, levels, first, areWhole }: Shape): Order {
+    const key = `${mode} ${levels.join()} ${first} ${areWhole}`;
+    let order = this.orders.get(key);
+    if (!order) {
+      order = this.ordered(this.paths.drawn(areWhole, first), mode, levels);
+      this.orders.set(key, order);
     }
-    while (way.length > 0) {
-      at = way.pop()!;
-      frame = add(functionKind, paths.function_of[at]!, frame!);
-      frames.set(level * nodes + at, frame);
-    }
-    return frame!;
-  };
-  for (let row = 0; row < table.rows; row++) {
-    const elsewhere = table.other?.[row] ?? 0;
-    if (!takes[row] || (table.ns[row] === 0 && elsewhere === 0) || Math.floor(table.place[row]! / RESTS) !== DB_TIME) continue;
-    const isOnCpu = of.state_groups[table.state[row]!] === "cpu";
-    if ((mode === "on-cpu" && !isOnCpu) || (mode === "off-cpu" && isOnCpu)) continue;
-    let level = 0;
-    levels.forEach((name, at) => {
-      const ofRow = name === "wait" ? table.wait[row]! : name === "state" ? table.state[row]! : table.statement[row]!;
-      level = levelOf(at + 1, ofRow, level);
+    return order;
+  }
+
+  private ordered(paths: DrawnPaths, mode: Mode, levels: readonly Level[]): Order {
+    const { of, table } = this;
+    const isOfMode = of.state_groups.map((group) => mode === "all" || (group === "cpu") === (mode === "on-cpu"));
+    const inMode = new Uint32Array(table.rows);
+    let count = 0;
+    for (let row = 0; row < table.rows; row++) if (isDbTime(table.place[row]!) && isOfMode[table.state[row]!]) inMode[count++] = row;
+    const columns = levels.map((level) => {
+      if (level === "wait") return { of: table.wait, rank: ranked(of.waits.map((wait) => wait.label)) };
+      if (level === "state") return { of: table.state, rank: Uint32Array.from(of.states, (_, state) => state) };
+      return { of: table.statement, rank: ranked(of.statements.map((statement) => statement.query)) };
     });
-    const frame = (first === "callers" ? callersFirst : calleesFirst)(paths.place[table.leaf![row]!]!, level);
-    ns[frame]! += table.ns[row]!;
-    samples[frame]! += table.samples[row]!;
-    other[frame]! += elsewhere;
-  }
-  const own: [Float64Array, Float64Array] = [Float64Array.from(ns), Float64Array.from(other)];
-  for (let frame = kind.length - 1; frame > 0; frame--) {
-    ns[caller[frame]!]! += ns[frame]!;
-    samples[caller[frame]!]! += samples[frame]!;
-    other[caller[frame]!]! += other[frame]!;
-  }
-  return placed(of, { kinds, kind, value, caller, depth, ns, samples, other, own });
-}
-
-interface Frames {
-  kinds: Kind[];
-  kind: number[];
-  value: number[];
-  caller: number[];
-  depth: number[];
-  ns: number[];
-  samples: number[];
-  other: number[];
-  own: [Float64Array, Float64Array];
-}
-
-/** Puts frames beside each other in the order of their names: they stay where they are, whatever else changes. */
-function placed(of: FlameSource, { kinds, kind, value, caller, depth, ns, samples, other, own }: Frames): Flame {
-  const count = kind.length;
-  const ranks = new Map<Kind, Uint32Array>([
-    ["wait", ranked(of.waits.map((wait) => wait.label))],
-    ["state", Uint32Array.from(of.states, (_, state) => state)],
-    ["query", ranked(of.statements.map((statement) => statement.query))],
-    ["function", ranked(of.functions)],
-  ]);
-  const rank = (frame: number) => ranks.get(kinds[kind[frame]!]!)?.[value[frame]!] ?? 0;
-  const below: number[][] = Array.from({ length: count }, () => []);
-  // What is on the other side only has no width here.
-  for (let frame = 1; frame < count; frame++) if (ns[frame]! > 0) below[caller[frame]!]!.push(frame);
-  const from = new Float64Array(count);
-  const rows: number[][] = [];
-  let row = count > 1 ? [0] : [];
-  while (row.length > 0) {
-    rows.push(row);
-    const next: number[] = [];
-    for (const frame of row) {
-      let at = from[frame]!;
-      for (const child of below[frame]!.sort((one, other) => rank(one) - rank(other) || one - other)) {
-        from[child] = at;
-        at += ns[child]!;
-        next.push(child);
+    // A combination is one number, in which the order is that of the names.
+    const numbers = new Map<number, number>();
+    const combination = new Uint32Array(table.rows);
+    for (let at = 0; at < count; at++) {
+      let key = 0;
+      for (const { of: column, rank } of columns) key = key * rank.length + rank[column[inMode[at]!]!]!;
+      let number = numbers.get(key);
+      if (number === undefined) numbers.set(key, (number = numbers.size));
+      combination[inMode[at]!] = number;
+    }
+    const rank = new Uint32Array(numbers.size);
+    const values = new Uint32Array(numbers.size * levels.length);
+    const named = columns.map(({ rank: ranks }) => sortedBy(ranks.length, ranks.length, (value) => ranks[value]!));
+    for (const [place, key] of [...numbers.keys()].sort((one, other) => one - other).entries()) {
+      rank[numbers.get(key)!] = place;
+      let rest = key;
+      for (let level = levels.length - 1; level >= 0; level--) {
+        const names = named[level]!;
+        values[place * levels.length + level] = names[rest % names.length]!;
+        rest = Math.floor(rest / names.length);
       }
     }
-    row = next;
+    const rows = inMode.subarray(0, count);
+    const byPlace = sortedBy(count, paths.callers.length, (row) => paths.place[table.leaf![row]!]!, rows);
+    const cells = sortedBy(count, numbers.size, (row) => rank[combination[row]!]!, byPlace);
+    return { paths, cells, combination: cells.map((row) => rank[combination[row]!]!), leaves: cells.map((row) => paths.place[table.leaf![row]!]!), values };
   }
-  return {
-    count,
-    total: ns[0]!,
-    kinds,
-    kind: Uint8Array.from(kind),
-    value: Uint32Array.from(value),
-    caller: Int32Array.from(caller),
-    depth: Uint16Array.from(depth),
-    ns: Float64Array.from(ns),
-    samples: Float64Array.from(samples),
-    other: Float64Array.from(other),
-    own,
-    from,
-    rows: rows.map((frames) => Int32Array.from(frames)),
-  };
-}
-
-function ranked(names: string[]): Uint32Array {
-  const order = names.map((_, at) => at).sort((one, other) => (names[one]! < names[other]! ? -1 : names[one]! > names[other]! ? 1 : one - other));
-  const rank = new Uint32Array(names.length);
-  order.forEach((at, place) => {
-    rank[at] = place;
-  });
-  return rank;
 }
 
 /** The frame at a place in the picture: at so many nanoseconds from the left, so deep; -1 for none. */
@@ -225,41 +210,4 @@ export function found(of: FlameSource, flame: Flame, text: string): { is: Uint8A
     if (is[frame] && !isInside) ns += flame.ns[frame]!;
   }
   return { is, ns };
-}
-
-export interface FunctionTime {
-  function: number;
-  self: number;
-  total: number;
-}
-
-/** Every function: time in it, and in it and all it called. What was pushed off its CPU is in the function that was interrupted. */
-export function functions(of: Recording, table: Table, takes: Uint8Array): FunctionTime[] {
-  const { callers, function_of } = of.paths;
-  const perLeaf = new Map<number, number>();
-  for (let row = 0; row < table.rows; row++) {
-    if (!takes[row] || Math.floor(table.place[row]! / RESTS) !== DB_TIME || table.ns[row] === 0) continue;
-    const leaf = table.leaf![row]!;
-    perLeaf.set(leaf, (perLeaf.get(leaf) ?? 0) + table.ns[row]!);
-  }
-  const self = new Float64Array(of.functions.length);
-  const total = new Float64Array(of.functions.length);
-  // The leaf for which a function was last counted: once for each path, however often it is on it.
-  const counted = new Int32Array(of.functions.length).fill(NO_NODE);
-  for (const [leaf, ns] of perLeaf) {
-    const caller = callers[leaf]!;
-    const isPreemption = function_of[leaf] === of.preempted && caller !== NO_NODE;
-    self[function_of[isPreemption ? caller : leaf]!]! += ns;
-    for (let node = leaf; node !== NO_NODE; node = callers[node]!) {
-      const id = function_of[node]!;
-      if (counted[id] === leaf) continue;
-      counted[id] = leaf;
-      total[id]! += ns;
-    }
-  }
-  const times: FunctionTime[] = [];
-  total.forEach((ns, id) => {
-    if (ns > 0) times.push({ function: id, self: self[id]!, total: ns });
-  });
-  return times.sort((one, other) => other.self - one.self || other.total - one.total || one.function - other.function);
 }

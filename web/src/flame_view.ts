@@ -2,7 +2,7 @@
 
 import * as colours from "./colours.ts";
 import type { FlameSource } from "./data.ts";
-import { canvas, cleared, colour, make, type Tip } from "./dom.ts";
+import { Canvas, colour, make, type Tip } from "./dom.ts";
 import type { Dimension } from "./filter.ts";
 import { type Flame, found, frameAt } from "./flame.ts";
 import { statementLabel } from "./timeline.ts";
@@ -34,7 +34,7 @@ export class FlameView {
   readonly element = make("div", { class: "flame" });
   /** What is drawn, in words. */
   readonly status = make("p", { class: "status", role: "status" });
-  private readonly canvas: HTMLCanvasElement;
+  private readonly canvas: Canvas;
   private readonly box = make("div", { class: "flamebox" });
   private flame: Flame | null = null;
   private isIcicle = true;
@@ -61,23 +61,23 @@ export class FlameView {
     private readonly look: Look | null = null,
   ) {
     this.ofFunction = new Uint32Array(of.functions.length);
-    this.canvas = canvas(
+    this.canvas = new Canvas(
       "Flame graph. Arrow keys go from frame to frame, Enter chooses one, Z zooms to it, Escape shows all.",
       "img",
       () => this.paint(),
     );
-    this.box.append(this.canvas);
+    this.box.append(this.canvas.element);
     this.element.append(this.status, this.box);
-    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
-    this.canvas.addEventListener("pointerleave", () => this.tip.hide());
-    this.canvas.addEventListener("click", (event) => {
+    this.canvas.element.addEventListener("pointermove", (event) => this.hover(event));
+    this.canvas.element.addEventListener("pointerleave", () => this.tip.hide());
+    this.canvas.element.addEventListener("click", (event) => {
       const frame = this.frameUnder(event);
       if (frame < 0) return;
       if (event.shiftKey || event.altKey) this.zoom(frame);
       else this.pick(frame);
     });
-    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.canvas.element.addEventListener("keydown", (event) => this.key(event));
   }
 
   draw(flame: Flame, isIcicle: boolean, zoom: Zoom | null, search: string): void {
@@ -123,7 +123,7 @@ export class FlameView {
 
   private say(): void {
     const flame = this.flame;
-    if (!flame || flame.count <= 1) {
+    if (!flame || flame.total === 0) {
       this.status.textContent = this.whyEmpty();
       this.status.classList.add("empty");
       return;
@@ -190,12 +190,12 @@ export class FlameView {
 
   private paint(): void {
     const flame = this.flame;
-    this.canvas.hidden = !flame || flame.count <= 1;
-    if (!flame || flame.count <= 1) return;
+    this.canvas.element.hidden = !flame || flame.total === 0;
+    if (!flame || flame.total === 0) return;
     this.box.style.maxHeight = `${TALLEST}px`;
-    const place = cleared(this.canvas, flame.rows.length * ROW);
-    if (!place) return;
-    const { context, width } = place;
+    const context = this.canvas.cleared(flame.rows.length * ROW);
+    if (!context) return;
+    const { width } = this.canvas;
     const names = this.fill(flame, context, width);
     context.font = FONT;
     context.textBaseline = "middle";
@@ -217,7 +217,7 @@ export class FlameView {
   /** Fills the frames that can be seen, and says which have room for a name. */
   private fill(flame: Flame, context: CanvasRenderingContext2D, width: number): { frame: number; left: number; right: number; ink: string }[] {
     const names = [];
-    const { width: across, height: down } = this.canvas;
+    const { width: across, height: down } = this.canvas.element;
     if (this.pixels?.width !== across || this.pixels.height !== down) this.pixels = context.createImageData(across, down);
     const pixels = new Uint32Array(this.pixels.data.buffer).fill(0);
     const ratio = across / width;
@@ -232,7 +232,11 @@ export class FlameView {
         const left = Math.max(0, (flame.from[frame]! - this.from) * px);
         if (left >= width) break;
         const right = Math.min(width, (flame.from[frame]! + flame.ns[frame]! - this.from) * px);
-        if (right - left < LEAST_PX) continue;
+        if (right - left < LEAST_PX) {
+          // Many are: on to the next one that reaches further than they could.
+          at = firstFrom(flame, row, this.from + (left + LEAST_PX) / px, at + 1) - 1;
+          continue;
+        }
         const isFound = !this.is || this.is[frame] === 1;
         const fill = isFound ? this.colourOf(frame) : faint;
         const first = Math.floor(left * ratio);
@@ -251,12 +255,12 @@ export class FlameView {
     if (!flame) return -1;
     const row = Math.floor(event.offsetY / ROW);
     const depth = this.isIcicle ? row : flame.rows.length - 1 - row;
-    return frameAt(flame, this.from + (event.offsetX / Math.max(1, this.canvas.clientWidth)) * this.span, depth);
+    return frameAt(flame, this.from + (event.offsetX / Math.max(1, this.canvas.width)) * this.span, depth);
   }
 
   private hover(event: MouseEvent): void {
     const frame = this.frameUnder(event);
-    this.canvas.style.cursor = frame >= 0 ? "pointer" : "default";
+    this.canvas.element.style.cursor = frame >= 0 ? "pointer" : "default";
     if (frame < 0) return this.tip.hide();
     this.tip.show(event, [...this.words(frame), frame === 0 ? "click: show all" : this.choose ? "click: only this; with Shift: zoom" : "click: zoom"]);
   }
@@ -300,14 +304,14 @@ export class FlameView {
     // Without a key the wheel scrolls the page, as everywhere.
     if (!flame || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
-    const part = event.offsetX / Math.max(1, this.canvas.clientWidth);
+    const part = event.offsetX / Math.max(1, this.canvas.width);
     const span = Math.min(flame.total, Math.max(flame.total / 1e7, this.span * 1.0015 ** event.deltaY));
     this.show(this.from + part * (this.span - span), span, true);
   }
 
   private key(event: KeyboardEvent): void {
     const flame = this.flame;
-    if (!flame || flame.count <= 1) return;
+    if (!flame || flame.total === 0) return;
     this.tip.hide();
     const at = this.current;
     const row = at >= 0 ? flame.rows[flame.depth[at]!]! : null;
@@ -337,8 +341,8 @@ export class FlameView {
 }
 
 /** The first frame of a row that reaches beyond a place. */
-function firstFrom(flame: Flame, row: Int32Array, from: number): number {
-  let low = 0;
+function firstFrom(flame: Flame, row: Uint32Array, from: number, least = 0): number {
+  let low = least;
   let high = row.length;
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -1,8 +1,10 @@
 // Latencies over time on a canvas: time to the right, latency upwards in powers of two, colour for the number of events on a logarithmic
 // scale. Dragging chooses a time.
 
+import { packed } from "./colours.ts";
 import type { Recording } from "./data.ts";
-import { canvas, cleared, colour, make, type Tip } from "./dom.ts";
+import { Canvas, colour, make, type Tip } from "./dom.ts";
+import { Kept } from "./kept.ts";
 import type { HeatMap } from "./latencies.ts";
 import { BOTTOM, DRAG_PX, LEFT, type Range, RIGHT, TimeScale } from "./time_scale.ts";
 import { clockTime, counted, duration } from "./words.ts";
@@ -10,16 +12,21 @@ import { clockTime, counted, duration } from "./words.ts";
 const TOP = 8;
 const ROW = [4, 14] as const;
 const TALLEST = 300;
+/** Colours from few to many. */
+const SHADES = 256;
 /** The darkest colours of the scale cannot be told from dark paper. */
 const ON_DARK = 6;
 
 export class HeatMapView {
   readonly element = make("div", { class: "heatmap" });
-  private readonly canvas: HTMLCanvasElement;
+  private readonly canvas: Canvas;
   private readonly scale: TimeScale;
   private readonly status = make("p", { class: "status", role: "status" });
   private readonly legend = make("p", { class: "note heatlegend" });
   private map: HeatMap | null = null;
+  /** Counts the maps. */
+  private drawn = 0;
+  private readonly picture = new Kept<HTMLCanvasElement>(1);
   private chosen: Range | null = null;
   private drag: Range | null = null;
   /** Column and row that the keyboard is on. */
@@ -30,18 +37,19 @@ export class HeatMapView {
     private readonly tip: Tip,
     private readonly chooseTime: (range: Range | null) => void,
   ) {
-    this.canvas = canvas("Latencies over time. Arrow keys go from cell to cell, Enter chooses its time, Escape takes it back.", "group", () => this.paint());
-    this.scale = new TimeScale(of, () => this.canvas.clientWidth);
-    this.element.append(this.canvas, this.legend, this.status);
-    this.canvas.addEventListener("pointerdown", (event) => this.begin(event));
-    this.canvas.addEventListener("pointermove", (event) => this.move(event));
-    this.canvas.addEventListener("pointerup", () => this.end());
-    this.canvas.addEventListener("pointercancel", () => this.stop());
-    this.canvas.addEventListener("pointerleave", () => this.tip.hide());
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas = new Canvas("Latencies over time. Arrow keys go from cell to cell, Enter chooses its time, Escape takes it back.", "group", () => this.paint());
+    this.scale = new TimeScale(of, () => this.canvas.width);
+    this.element.append(this.canvas.element, this.legend, this.status);
+    this.canvas.element.addEventListener("pointerdown", (event) => this.begin(event));
+    this.canvas.element.addEventListener("pointermove", (event) => this.move(event));
+    this.canvas.element.addEventListener("pointerup", () => this.end());
+    this.canvas.element.addEventListener("pointercancel", () => this.stop());
+    this.canvas.element.addEventListener("pointerleave", () => this.tip.hide());
+    this.canvas.element.addEventListener("keydown", (event) => this.key(event));
   }
 
   draw(map: HeatMap | null, chosen: Range | null): void {
+    if (map !== this.map) this.drawn++;
     this.map = map;
     this.chosen = chosen;
     this.current = null;
@@ -74,22 +82,17 @@ export class HeatMapView {
   private paint(): void {
     const { map } = this;
     if (!map) return;
-    const place = cleared(this.canvas, this.bottom + BOTTOM);
-    if (!place) return;
-    const { context, width } = place;
+    const context = this.canvas.cleared(this.bottom + BOTTOM);
+    if (!context) return;
+    const { width } = this.canvas;
     const ramp = this.ramp;
     this.drawLegend(ramp, map);
     context.font = "11px system-ui, sans-serif";
     this.axes(context, width, map);
-    const rows = map.powers * map.perPower;
-    for (const [key, cell] of map.cells) {
-      const column = Math.floor(key / rows);
-      const left = this.left(column);
-      const right = this.left(column + 1);
-      const gap = right - left >= 8 ? 1 : 0;
-      context.fillStyle = between(ramp, map.largest > 1 ? Math.log(Math.max(1, cell.count)) / Math.log(map.largest) : 1);
-      context.fillRect(left, this.bottom - ((key % rows) + 1) * this.row, Math.max(1, right - left - gap), this.row);
-    }
+    const { element } = this.canvas;
+    // Not anew while a time is dragged.
+    const picture = this.picture.get(`${this.drawn} ${element.width} ${element.height} ${ramp[0]}`, () => this.cells(map, ramp, element.width / width));
+    context.drawImage(picture, 0, 0, width, element.height / (element.width / width));
     const range = this.drag ? this.scale.windows(...this.drag) : this.chosen;
     if (range) this.scale.frame(context, range, TOP, this.bottom);
     if (this.current) {
@@ -99,6 +102,33 @@ export class HeatMapView {
       context.lineWidth = 2;
       context.strokeRect(left, this.bottom - (row + 1) * this.row, Math.max(3, this.left(column + 1) - left), this.row);
     }
+  }
+
+  /** The cells, in pixels of the screen. */
+  private cells(map: HeatMap, ramp: string[], ratio: number): HTMLCanvasElement {
+    const { width, height } = this.canvas.element;
+    const picture = make("canvas", { width: String(width), height: String(height) });
+    const context = picture.getContext("2d")!;
+    const image = context.createImageData(width, height);
+    const pixels = new Uint32Array(image.data.buffer);
+    const shades = Array.from({ length: SHADES }, (_, shade) => packed(between(ramp, shade / (SHADES - 1))));
+    const rows = map.powers * map.perPower;
+    const lines = Math.round(this.row * ratio);
+    const bounds = Array.from({ length: map.columns + 1 }, (_, column) => Math.round(this.left(column) * ratio));
+    for (let row = 0; row < rows; row++) {
+      const begin = Math.round((this.bottom - (row + 1) * this.row) * ratio) * width;
+      for (let column = 0; column < map.columns; column++) {
+        const count = map.count[column * rows + row]!;
+        if (count === 0) continue;
+        const [left, right] = [bounds[column]!, bounds[column + 1]!];
+        const gap = right - left >= 8 * ratio ? 1 : 0;
+        const part = map.largest > 1 ? Math.log(Math.max(1, count)) / Math.log(map.largest) : 1;
+        pixels.fill(shades[Math.round(part * (SHADES - 1))]!, begin + left, begin + Math.max(left + 1, right - gap));
+      }
+      for (let line = 1; line < lines; line++) pixels.copyWithin(begin + line * width, begin, begin + width);
+    }
+    context.putImageData(image, 0, 0);
+    return picture;
   }
 
   private axes(context: CanvasRenderingContext2D, width: number, map: HeatMap): void {
@@ -130,10 +160,12 @@ export class HeatMapView {
 
   private wordsOf([column, row]: [number, number]): string[] {
     const map = this.map!;
-    const cell = row >= 0 && row < map.powers * map.perPower ? map.cells.get(column * map.powers * map.perPower + row) : undefined;
+    const rows = map.powers * map.perPower;
+    const cell = row >= 0 && row < rows ? column * rows + row : -1;
+    const count = map.count[cell] ?? 0;
     const bound = (at: number) => duration(Math.round(1000 * 2 ** (map.lowest + at / map.perPower)));
     const lines = [`${clockTime(this.of, map.from_s + column * map.width_s)}, ${bound(row)} to ${bound(row + 1)}`];
-    if (cell) lines.push(`${counted(cell.count, "event")}, ${duration(cell.sum)} in all, the longest ${duration(cell.max)}`);
+    if (count > 0) lines.push(`${counted(count, "event")}, ${duration(map.sum[cell]!)} in all, the longest ${duration(map.max[cell]!)}`);
     else lines.push("no event");
     return lines;
   }
@@ -146,7 +178,7 @@ export class HeatMapView {
     if (event.button !== 0) return;
     const second = this.scale.secondAt(event.offsetX);
     this.drag = [second, second];
-    this.canvas.setPointerCapture(event.pointerId);
+    this.canvas.element.setPointerCapture(event.pointerId);
   }
 
   private move(event: PointerEvent): void {

@@ -18,21 +18,32 @@ export class Histogram {
   sum = 0;
   max = 0;
   private readonly buckets = new Map<number, { count: number; sum: number; max: number }>();
+  /** Quantiles that were asked for: tables are sorted by them. */
+  private readonly quantiles = new Map<number, number>();
 
   /** `bounds` are those of the buckets, by number. */
   constructor(private readonly bounds: readonly (readonly [number, number])[]) {}
 
   add(bucket: number, count: number, sum: number, max: number): void {
+    this.quantiles.clear();
     let of = this.buckets.get(bucket);
     if (!of) {
       of = { count: 0, sum: 0, max: 0 };
       this.buckets.set(bucket, of);
     }
-    for (const each of [of, this]) {
-      each.count += count;
-      each.sum += sum;
-      each.max = Math.max(each.max, max);
-    }
+    of.count += count;
+    of.sum += sum;
+    if (max > of.max) of.max = max;
+    this.count += count;
+    this.sum += sum;
+    if (max > this.max) this.max = max;
+  }
+
+  /** Of all events of these. */
+  static of(parts: readonly Histogram[]): Histogram {
+    const all = new Histogram(parts[0]?.bounds ?? []);
+    for (const part of parts) for (const [bucket, { count, sum, max }] of part.buckets) all.add(bucket, count, sum, max);
+    return all;
   }
 
   get mean(): number {
@@ -41,6 +52,12 @@ export class Histogram {
 
   /** What the part q of the events does not exceed: the middle of the bucket in which it lies, and never more than the longest there. */
   quantile(q: number): number {
+    const known = this.quantiles.get(q) ?? this.found(q);
+    this.quantiles.set(q, known);
+    return known;
+  }
+
+  private found(q: number): number {
     const rank = Math.min(this.count, Math.max(1, Math.ceil(q * this.count)));
     if (rank === this.count) return this.max;
     let seen = 0;

@@ -2,8 +2,9 @@
 
 import type { Latencies, Recording } from "./data.ts";
 import { period } from "./elapsed.ts";
-import { alikeTaken, choosesSessions, type Dimension, type Filter, isCalled, noFilter, windowsOf } from "./filter.ts";
+import { alikeTaken, choosesSessions, type Dimension, type Filter, inTime, isCalled, keep, noFilter } from "./filter.ts";
 import { Histogram, middle } from "./histogram.ts";
+import { pairsOf } from "./pairs.ts";
 
 /** By what the events of a kind can be told apart, in the order of their places in a series. */
 export const LATENCY_BY = ["name", "device", "source"] as const;
@@ -37,15 +38,13 @@ export function notToldApart(of: Recording, kind: number, filter: Filter): Dimen
 /** For each cell 1 when its event is of this kind and chosen. Without times where all of time is shown. */
 export function eventsTaken(of: Recording, kind: number, filter: Filter, withTimes = true): Uint8Array {
   const all = of.latencies;
-  const takes = new Uint8Array(all.rows);
-  const [first, end] = withTimes ? windowsOf(all, filter) : [0, Number.POSITIVE_INFINITY];
-  const sessions = choosesSessions(filter) && all.apart !== "none" ? alikeTaken(of, filter, all.alike) : null;
-  const series = all.series.map((one) => one[0] === kind && isNamed(of, kind, one[1], filter));
-  for (let row = 0; row < all.rows; row++) {
-    const window = all.window[row]!;
-    const session = all.session[row]!;
-    const isOfSession = !sessions || (session > 0 && sessions[session - 1]);
-    takes[row] = window >= first && window < end && series[all.of_series[row]!] && isOfSession ? 1 : 0;
+  const takes = inTime(all, filter, withTimes);
+  keep(takes, all.of_series, Uint8Array.from(all.series, (one) => (one[0] === kind && isNamed(of, kind, one[1], filter) ? 1 : 0)));
+  // Those of no session are none of those that are chosen.
+  if (choosesSessions(filter) && all.apart !== "none") {
+    const taken = new Uint8Array(of.sessions.pid.length + 1);
+    taken.set(alikeTaken(of, filter, all.alike), 1);
+    keep(takes, all.session, taken);
   }
   return takes;
 }
@@ -76,8 +75,20 @@ export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[
     found.set(key, group);
     return group;
   });
+  // First by series and bucket: these are few.
+  const pairs = pairsOf(of.of_series, of.bucket, of.buckets.length);
+  const count = new Float64Array(pairs.count);
+  const sum = new Float64Array(pairs.count);
+  const max = new Float64Array(pairs.count);
   for (let row = 0; row < of.rows; row++) {
-    if (takes[row]) ofSeries[of.of_series[row]!]!.histogram.add(of.bucket[row]!, of.count[row]!, of.sum[row]!, of.max[row]!);
+    if (!takes[row]) continue;
+    const pair = pairs.of[row]!;
+    count[pair]! += of.count[row]!;
+    sum[pair]! += of.sum[row]!;
+    if (of.max[row]! > max[pair]!) max[pair] = of.max[row]!;
+  }
+  for (let pair = 0; pair < pairs.count; pair++) {
+    if (count[pair]! > 0) ofSeries[pairs.one[pair]!]!.histogram.add(pairs.other[pair]!, count[pair]!, sum[pair]!, max[pair]!);
   }
   const all = [...found.values()].filter(({ histogram }) => histogram.count > 0);
   return all.sort((one, other) => other.histogram.sum - one.histogram.sum || (one.labels.join() < other.labels.join() ? -1 : 1));
@@ -86,8 +97,10 @@ export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[
 /** The same cells, but of one group only. */
 export function ofGroup(of: Latencies, takes: Uint8Array, { by, of: labels }: LatencyChoice): Uint8Array {
   if (!labels) return takes;
-  const is = of.series.map((series) => by.every((name, at) => series[LATENCY_BY.indexOf(name) + 1] === labels[at]));
-  return takes.map((isTaken, row) => (isTaken && is[of.of_series[row]!] ? 1 : 0));
+  const is = Uint8Array.from(of.series, (series) => (by.every((name, at) => series[LATENCY_BY.indexOf(name) + 1] === labels[at]) ? 1 : 0));
+  const ofThese = takes.slice();
+  keep(ofThese, of.of_series, is);
+  return ofThese;
 }
 
 /** Events over time: columns of time, rows of a power of two of microseconds each. */
@@ -100,8 +113,10 @@ export interface HeatMap {
   lowest: number;
   powers: number;
   perPower: number;
-  /** By column and row, the lowest being 0. */
-  cells: Map<number, { count: number; sum: number; max: number }>;
+  /** By column and row, the lowest being 0: events, their time, the longest. */
+  count: Float64Array;
+  sum: Float64Array;
+  max: Float64Array;
   largest: number;
 }
 
@@ -131,19 +146,19 @@ export function heatMap(of: Recording, takes: Uint8Array): HeatMap | null {
   while (perPower > 1 && powers * perPower > MOST_ROWS) perPower /= 2;
   const columns = Math.max(1, Math.ceil((to - from_s) / width_s));
   const rows = powers * perPower;
-  const cells: HeatMap["cells"] = new Map();
+  const placeOf = rowOf.map((row) => Math.floor((row - lowest * FINEST) / (FINEST / perPower)));
+  const count = new Float64Array(columns * rows);
+  const sum = new Float64Array(columns * rows);
+  const max = new Float64Array(columns * rows);
   for (let row = 0; row < all.rows; row++) {
     if (!takes[row]) continue;
     const second = all.first_s + all.window[row]! * all.width_s;
     const column = Math.min(columns - 1, Math.max(0, Math.floor((second - from_s) / width_s)));
-    const place = Math.floor((rowOf[all.bucket[row]!]! - lowest * FINEST) / (FINEST / perPower));
-    const cell = cells.get(column * rows + place) ?? { count: 0, sum: 0, max: 0 };
-    cell.count += all.count[row]!;
-    cell.sum += all.sum[row]!;
-    cell.max = Math.max(cell.max, all.max[row]!);
-    cells.set(column * rows + place, cell);
+    const cell = column * rows + placeOf[all.bucket[row]!]!;
+    count[cell]! += all.count[row]!;
+    sum[cell]! += all.sum[row]!;
+    if (all.max[row]! > max[cell]!) max[cell] = all.max[row]!;
   }
-  let largest = 0;
-  for (const { count } of cells.values()) largest = Math.max(largest, count);
-  return { from_s, width_s, columns, lowest, powers, perPower, cells, largest };
+  const largest = count.reduce((most, events) => Math.max(most, events), 0);
+  return { from_s, width_s, columns, lowest, powers, perPower, count, sum, max, largest };
 }

@@ -4,8 +4,9 @@ import type { Recording } from "./data.ts";
 import { choice, make, type Tip } from "./dom.ts";
 import { choosesSessions, DIMENSION_NAMES, type Filter, isFiltered } from "./filter.ts";
 import { HeatMapView } from "./heat_map_view.ts";
-import type { Histogram } from "./histogram.ts";
-import { eventsTaken, type Group, groups, heatMap, LATENCY_BY, type LatencyBy, type LatencyChoice, notToldApart, ofGroup, waysToGroup } from "./latencies.ts";
+import { Histogram } from "./histogram.ts";
+import { Kept } from "./kept.ts";
+import { eventsTaken, type Group, groups, type HeatMap, heatMap, LATENCY_BY, type LatencyBy, type LatencyChoice, notToldApart, ofGroup, waysToGroup } from "./latencies.ts";
 import { type Column, type Order, RankedTable } from "./ranked_table.ts";
 import { statementLabel } from "./timeline.ts";
 import type { LatencyWords } from "./view.ts";
@@ -25,6 +26,8 @@ export class LatenciesView {
   private readonly table: RankedTable<Group>;
   private readonly tools = make("div", { class: "tools" });
   private readonly kinds;
+  /** All of time is drawn, whatever is chosen of it. */
+  private readonly map = new Kept<HeatMap | null>(4);
   private choice: LatencyChoice = { kind: 0, by: ["name"], of: null };
   private elapsed = 0;
   private words: LatencyWords = { kind: null, by: null, of: null };
@@ -81,12 +84,14 @@ export class LatenciesView {
     this.empty.hidden = true;
     this.shown.hidden = false;
     this.table.update(found);
-    const [one] = groups(all, ofGroup(all, takes, this.choice), []);
+    const one = this.choice.of ? found.find((group) => this.isChosen(group))?.histogram : Histogram.of(found.map(({ histogram }) => histogram));
     const name = this.choice.of ? this.choice.of.map((label) => nameOr(label)).join(", ") : called;
-    this.title.textContent = one ? `${oneLine(name)}: ${summary(one.histogram)}` : `${oneLine(name)}: no event in what is chosen`;
+    this.title.textContent = one ? `${oneLine(name)}: ${summary(one)}` : `${oneLine(name)}: no event in what is chosen`;
     const chosen = filter.from === null && filter.to === null ? null : ([filter.from ?? of.from_us / 1e6, filter.to ?? of.to_us / 1e6] as [number, number]);
-    this.heat.draw(heatMap(of, ofGroup(all, eventsTaken(of, kind, filter, false), this.choice)), chosen);
-    this.histogram.replaceChildren(...(one ? [histogramTable(one.histogram)] : []));
+    const question = JSON.stringify([this.choice, ...filter.words]);
+    const map = this.map.get(question, () => heatMap(of, ofGroup(all, eventsTaken(of, kind, filter, false), this.choice)));
+    this.heat.draw(map, chosen);
+    this.histogram.replaceChildren(...(one ? [histogramTable(one)] : []));
   }
 
   private say(why: string): void {

@@ -1,6 +1,6 @@
 // The ledger and the database's view of the cells that are chosen: the same sums as in the report.
 
-import { DB_TIME, IDLE, POOLED, RESTS, type Recording, SAMPLED, type Table } from "./data.ts";
+import { DB_TIME, IDLE, isDbTime, POOLED, RESTS, type Recording, SAMPLED, type Table } from "./data.ts";
 
 export type Mix = "exact" | "sampled" | "mixed" | null;
 
@@ -40,52 +40,44 @@ function mixOf(bits: number): Mix {
 
 export function ledger(of: Recording, table: Table, takes: Uint8Array): Ledger {
   const states = of.states.length;
+  const waits = of.waits.length;
   const isNotSampled = of.waits.map((wait) => wait.kind === "unknown" && wait.event === "not sampled");
-  const rows = new Map<number, LedgerRow & { bits: number }>();
-  const sums = [0, 0, 0];
-  const byState = new Array<number>(states).fill(0);
+  // By place and wait, and by state; a row that has no bit is not there.
+  const places = SECTIONS.length * RESTS;
+  const byState = new Float64Array(places * waits * states);
+  const samples = new Float64Array(places * waits);
+  const bits = new Uint8Array(places * waits);
   let pooled = 0;
-  let samples = 0;
-  let bits = 0;
   for (let at = 0; at < table.rows; at++) {
     if (!takes[at]) continue;
-    const place = table.place[at]!;
     const wait = table.wait[at]!;
-    const key = place * of.waits.length + wait;
-    let row = rows.get(key);
-    if (!row) {
-      row = {
-        section: Math.floor(place / RESTS),
-        rest: place % RESTS,
-        wait,
-        ns: new Array<number>(states).fill(0),
-        total: 0,
-        samples: 0,
-        mix: null,
-        bits: 0,
-      };
-      rows.set(key, row);
-    }
-    const ns = table.ns[at]!;
+    const row = table.place[at]! * waits + wait;
     const flags = table.flags[at]!;
-    const bit = isNotSampled[wait] ? NOT_SPLIT_BIT : flags & SAMPLED ? SAMPLED_BIT : EXACT_BIT;
-    row.ns[table.state[at]!]! += ns;
-    row.total += ns;
-    row.samples += table.samples[at]!;
-    row.bits |= bit;
-    sums[row.section]! += ns;
-    if (row.section === DB_TIME) {
-      byState[table.state[at]!]! += ns;
-      samples += table.samples[at]!;
-      bits |= bit;
-      if (flags & POOLED) pooled += ns;
-    }
+    byState[row * states + table.state[at]!]! += table.ns[at]!;
+    samples[row]! += table.samples[at]!;
+    bits[row]! |= isNotSampled[wait] ? NOT_SPLIT_BIT : flags & SAMPLED ? SAMPLED_BIT : EXACT_BIT;
+    if (flags & POOLED && isDbTime(table.place[at]!)) pooled += table.ns[at]!;
   }
-  const sorted = [...rows.values()].sort(
-    (one, other) => one.section - other.section || other.total - one.total || one.rest - other.rest || one.wait - other.wait,
-  );
-  for (const row of sorted) row.mix = mixOf(row.bits);
-  return { rows: sorted, sums, byState, pooled, samples, mix: mixOf(bits) };
+  const found: Ledger = { rows: [], sums: SECTIONS.map(() => 0), byState: new Array<number>(states).fill(0), pooled, samples: 0, mix: null };
+  let bitsOfDbTime = 0;
+  for (let row = 0; row < bits.length; row++) {
+    if (bits[row] === 0) continue;
+    const place = Math.floor(row / waits);
+    const section = Math.floor(place / RESTS);
+    const ns = Array.from(byState.subarray(row * states, (row + 1) * states));
+    const total = ns.reduce((sum, part) => sum + part, 0);
+    found.rows.push({ section, rest: place % RESTS, wait: row % waits, ns, total, samples: samples[row]!, mix: mixOf(bits[row]!) });
+    found.sums[section]! += total;
+    if (section !== DB_TIME) continue;
+    ns.forEach((part, state) => {
+      found.byState[state]! += part;
+    });
+    found.samples += samples[row]!;
+    bitsOfDbTime |= bits[row]!;
+  }
+  found.rows.sort((one, other) => one.section - other.section || other.total - one.total || one.rest - other.rest || one.wait - other.wait);
+  found.mix = mixOf(bitsOfDbTime);
+  return found;
 }
 
 export interface DatabaseView {

@@ -15,8 +15,9 @@ async function start(): Promise<void> {
   try {
     const unpacked = await unpack(data?.textContent ?? "");
     const page = unpacked.page === "difference" ? new DifferencePage(differenceOf(unpacked)) : new RecordingPage(recordingOf(unpacked));
-    page.show(into);
+    await page.show(into);
     Object.assign(window, { dbtimePage: page });
+    performance.mark("all drawn");
     document.documentElement.dataset.ready = "yes";
   } catch (e) {
     const why = e instanceof Error ? e.message : String(e);

@@ -1,21 +1,23 @@
 // The page of a recording: draws it as the address says.
 
 import { Address } from "./address.ts";
-import { causes, notFollowed } from "./causes.ts";
+import { Chains, notFollowed } from "./causes.ts";
 import { CausesView } from "./causes_view.ts";
 import { DB_TIME, type Recording } from "./data.ts";
-import { button, choice, make, Tip, toggle } from "./dom.ts";
+import { button, choice, make, shownOnce, Tip, toggle } from "./dom.ts";
 import { elapsedNs } from "./elapsed.ts";
 import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, tableOf, toggled } from "./filter.ts";
-import { FIRST, flame, functions, MODES } from "./flame.ts";
+import { type Flame, Flames, MODES } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
+import { TimesByFunction } from "./functions.ts";
+import { Kept } from "./kept.ts";
 import { LatenciesView } from "./latencies_view.ts";
 import { databaseView, type Ledger, ledger } from "./ledger.ts";
 import { drawDatabaseView, LedgerView } from "./ledger_view.ts";
-import { FlamePaths } from "./paths.ts";
+import { FIRST } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
 import { blockerTable, functionTable, sessionTable, sessionTimes, statementTable, statementTimes, type Whole } from "./tables.ts";
-import { statementLabel, TIMELINE_BY, timeline } from "./timeline.ts";
+import { statementLabel, TIMELINE_BY, type Timeline, timeline } from "./timeline.ts";
 import { TimelineView } from "./timeline_view.ts";
 import { SearchBox } from "./search_box.ts";
 import { LEVEL_CHOICES, levelsOf, read, type TableName, type View, type Zoom, written } from "./view.ts";
@@ -23,6 +25,8 @@ import { amount, clockTime, counted, oneLine, percent, seconds, shown } from "./
 
 /** Words of a chip are cut here. */
 const LONGEST_CHIP = 60;
+/** Pictures that are kept: what was chosen before is often chosen again. */
+const KEPT = 4;
 
 export class RecordingPage {
   private view: View;
@@ -56,10 +60,20 @@ export class RecordingPage {
   private readonly first;
   private readonly wholeStacks;
   private readonly direction;
-  private readonly paths: FlamePaths;
+  private readonly chains: Chains;
+  private readonly flames: Flames;
+  private takesOfStacks: Uint8Array = new Uint8Array();
+  /** What is drawn. */
+  private readonly filtered = new Kept<void>(1);
+  private readonly line = new Kept<Timeline | null>(KEPT);
+  private readonly latencies = new Kept<void>(1);
+  private readonly flame = new Kept<Flame>(KEPT);
+  private readonly functionTimes: TimesByFunction;
 
   constructor(private readonly of: Recording) {
-    this.paths = new FlamePaths(of.paths);
+    this.chains = new Chains(of);
+    this.flames = new Flames(of, of.stacks);
+    this.functionTimes = new TimesByFunction(of);
     this.view = read(of, location.hash);
     this.address = new Address(() => written(of, this.view));
     const choose = (dimension: Dimension, word: string) => this.toggle([[dimension, word]]);
@@ -90,13 +104,14 @@ export class RecordingPage {
     this.levels = choice("levels", LEVEL_CHOICES, (levels) => (levels === "none" ? "call paths only" : levels.replaceAll(",", ", ")), (levels) => change({ levels, zoom: null }));
     this.first = choice("paths", FIRST, (first) => `${first} first`, (first) => change({ first, zoom: null }));
     this.wholeStacks = toggle("whole stacks", (areWhole) => change({ areWhole, zoom: null }));
-    this.wholeStacks.element.hidden = !this.paths.haveStart;
+    this.wholeStacks.element.hidden = !this.flames.paths.haveStart;
     this.direction = choice("root", ["top", "bottom"] as const, (at) => `at the ${at}`, (at) => change({ icicle: at === "top" }));
     addEventListener("hashchange", () => this.follow());
     addEventListener("popstate", () => this.follow());
   }
 
-  show(into: HTMLElement): void {
+  /** What happened and when is to be seen first, the rest as soon as the browser has shown that. */
+  async show(into: HTMLElement): Promise<void> {
     const { of } = this;
     const [what, ...how] = of.first_lines;
     document.title = `dbtime: ${shown(what ?? "")}`;
@@ -117,6 +132,9 @@ export class RecordingPage {
       section("latency", "How long did single events take?", this.latenciesView.element),
       make("footer", {}, `Written by dbtime ${of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.bounds()}`),
     );
+    this.drawTop();
+    await shownOnce();
+    performance.mark("first picture");
     this.draw();
   }
 
@@ -203,7 +221,37 @@ export class RecordingPage {
     };
   }
 
+  /** Draws what differs from what is drawn: each part says on what it depends. */
   private draw(): void {
+    this.drawTop();
+    const { of, view } = this;
+    const chosenNow = this.chosenNow();
+    const ofEvents = this.inWindows(view.filter, of.latencies);
+    const latencies = () => this.latenciesView.draw(view.latency, ofEvents, elapsedNs(of, ofEvents), this.otherTime(of.latencies, "Latencies are kept", "they are those"));
+    this.latencies.get(JSON.stringify([chosenNow, view.latency]), latencies);
+    this.orderTables();
+    this.drawFlame(chosenNow);
+  }
+
+  /** What is chosen, as a question. */
+  private chosenNow(): string {
+    const { from, to, words } = this.view.filter;
+    return JSON.stringify([from, to, ...words]);
+  }
+
+  private drawTop(): void {
+    const { of, view } = this;
+    const { filter } = view;
+    this.filtered.get(this.chosenNow(), () => this.drawFiltered());
+    this.by.set(view.by);
+    const { from, to } = this.inWindows(filter, tableOf(of, filter));
+    const period = from === null && to === null ? null : ([from ?? of.from_us / 1e6, to ?? of.to_us / 1e6] as [number, number]);
+    const question = JSON.stringify([view.by, ...filter.words]);
+    this.timelineView.draw(this.line.get(question, () => timeline(of, filter, view.by)), period);
+  }
+
+  /** Draws what depends on nothing but what is chosen. */
+  private drawFiltered(): void {
     const { of, view } = this;
     const table = tableOf(of, view.filter);
     const filter = this.inWindows(view.filter, table);
@@ -215,9 +263,6 @@ export class RecordingPage {
     this.drawSummary(sums, filter);
     this.ledgerView.draw(sums);
     drawDatabaseView(of, sums, this.database);
-    this.by.set(view.by);
-    const period = filter.from === null && filter.to === null ? null : ([filter.from ?? of.from_us / 1e6, filter.to ?? of.to_us / 1e6] as [number, number]);
-    this.timelineView.draw(timeline(of, view.filter, view.by), period);
     this.drawCauses();
     this.statements.update(of.no_statements === null ? statementTimes(of, table, takes) : []);
     this.sqlNote.textContent = of.no_statements ?? "";
@@ -227,15 +272,13 @@ export class RecordingPage {
     this.sessionsNote.hidden = isBySession;
     this.sessions.element.hidden = !isBySession;
     this.sessions.update(isBySession ? sessionTimes(of, table, takes) : []);
-    this.functions.update(functions(of, of.stacks, this.takesOfStacks()));
-    this.latenciesView.draw(view.latency, this.inWindows(view.filter, of.latencies), elapsedNs(of, this.inWindows(view.filter, of.latencies)), this.otherTime(of.latencies, "Latencies are kept", "they are those"));
-    this.orderTables();
-    this.drawFlame();
+    this.takesOfStacks = chosen(of, of.stacks, this.inWindows(view.filter, of.stacks));
+    this.functions.update(this.functionTimes.times(of.stacks, this.takesOfStacks));
   }
 
   private drawCauses(): void {
     const { of, view } = this;
-    const found = of.no_causes === null && notFollowed(view.filter).length === 0 ? causes(of, chosen(of, of.causes, view.filter)) : null;
+    const found = of.no_causes === null && notFollowed(view.filter).length === 0 ? this.chains.causes(chosen(of, of.causes, view.filter)) : null;
     const isDrawn = this.causesView.draw(found, view.filter);
     const blockers = isDrawn && found ? found.blockers : [];
     for (const part of [this.blockersTitle, this.blockersNote, this.blockers.element]) part.hidden = blockers.length === 0;
@@ -253,11 +296,7 @@ export class RecordingPage {
     return `${areKept} by windows of ${table.width_s} s: ${areThose} of ${moment(rounded.from, of.from_us)} to ${moment(rounded.to, of.to_us)}.`;
   }
 
-  private takesOfStacks(): Uint8Array {
-    return chosen(this.of, this.of.stacks, this.inWindows(this.view.filter, this.of.stacks));
-  }
-
-  private drawFlame(): void {
+  private drawFlame(chosenNow: string): void {
     const { of, view } = this;
     this.searchBox.set(view.search);
     this.mode.set(view.mode);
@@ -271,7 +310,10 @@ export class RecordingPage {
     }
     this.stacksNote.textContent = notes.join(" ").trim();
     this.stacksNote.hidden = this.stacksNote.textContent === "";
-    this.flameView.draw(flame(of, this.paths.drawn(view.areWhole), of.stacks, this.takesOfStacks(), view.mode, levelsOf(view.levels), view.first), view.icicle, view.zoom, view.search);
+    const { mode, levels, first, areWhole } = view;
+    const shape = { mode, levels: levelsOf(levels), first, areWhole };
+    const flame = this.flame.get(JSON.stringify([chosenNow, shape]), () => this.flames.draw(shape, this.takesOfStacks));
+    this.flameView.draw(flame, view.icicle, view.zoom, view.search);
   }
 
   private drawChips(): void {

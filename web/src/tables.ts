@@ -1,9 +1,10 @@
 // Statements, sessions and functions by their time.
 
 import type { Blocker } from "./causes.ts";
-import { DB_TIME, RESTS, type Recording, type SessionFact, type Table } from "./data.ts";
+import { isDbTime, type Recording, type SessionFact, type Table } from "./data.ts";
 import { factOf } from "./filter.ts";
-import type { FunctionTime } from "./flame.ts";
+import type { FunctionTime } from "./functions.ts";
+import { pairsOf } from "./pairs.ts";
 import { type Column, type Order, RankedTable } from "./ranked_table.ts";
 import { statementLabel } from "./timeline.ts";
 import { cell, nameOr, oneLine, percent } from "./words.ts";
@@ -35,60 +36,67 @@ export interface Whole {
 
 /** DB time by statement. */
 export function statementTimes(of: Recording, table: Table, takes: Uint8Array): StatementTime[] {
-  const times = new Map<number, { waits: Map<number, number>; states: Map<number, number> }>();
+  const states = of.states.length;
+  const pairs = pairsOf(table.statement, table.wait, of.waits.length);
+  const byWait = new Float64Array(pairs.count);
+  const byState = new Float64Array(of.statements.length * states);
+  const isThere = new Uint8Array(of.statements.length);
   for (let row = 0; row < table.rows; row++) {
-    if (!takes[row] || Math.floor(table.place[row]! / RESTS) !== DB_TIME) continue;
-    const statement = table.statement[row]!;
-    let time = times.get(statement);
-    if (!time) {
-      time = { waits: new Map(), states: new Map() };
-      times.set(statement, time);
-    }
-    add(time.waits, table.wait[row]!, table.ns[row]!);
-    add(time.states, table.state[row]!, table.ns[row]!);
+    if (!takes[row] || !isDbTime(table.place[row]!)) continue;
+    byWait[pairs.of[row]!]! += table.ns[row]!;
+    byState[table.statement[row]! * states + table.state[row]!]! += table.ns[row]!;
+    isThere[table.statement[row]!] = 1;
   }
-  return [...times].map(([statement, { waits, states }]) => {
-    const [mainWait, mainWaitNs] = most(waits, (wait) => of.waits[wait]!.label);
-    const [mainState, mainStateNs] = most(states, (state) => String(state));
-    let ns = 0;
-    for (const part of states.values()) ns += part;
-    return { statement, ns, mainWait, mainWaitNs, mainState, mainStateNs };
-  });
+  const times: StatementTime[] = [];
+  const rows: (StatementTime | undefined)[] = [];
+  for (let statement = 0; statement < isThere.length; statement++) {
+    if (!isThere[statement]) continue;
+    const row = { statement, ns: 0, mainWait: -1, mainWaitNs: 0, mainState: -1, mainStateNs: 0 };
+    for (let state = 0; state < states; state++) {
+      const ns = byState[statement * states + state]!;
+      row.ns += ns;
+      if (ns > row.mainStateNs) [row.mainState, row.mainStateNs] = [state, ns];
+    }
+    times.push(row);
+    rows[statement] = row;
+  }
+  for (let pair = 0; pair < pairs.count; pair++) {
+    const row = rows[pairs.one[pair]!];
+    if (row && isMore(of, pairs.other[pair]!, byWait[pair]!, row.mainWait, row.mainWaitNs)) [row.mainWait, row.mainWaitNs] = [pairs.other[pair]!, byWait[pair]!];
+  }
+  return times;
 }
 
 /** Time by session. */
 export function sessionTimes(of: Recording, table: Table, takes: Uint8Array): SessionTime[] {
-  const times = new Map<number, Map<number, number>>();
+  const pairs = pairsOf(table.session, table.wait, of.waits.length);
+  const byWait = new Float64Array(pairs.count);
+  const isThere = new Uint8Array(of.sessions.pid.length);
   for (let row = 0; row < table.rows; row++) {
     if (!takes[row]) continue;
-    const session = table.session[row]!;
-    let waits = times.get(session);
-    if (!waits) {
-      waits = new Map();
-      times.set(session, waits);
-    }
-    const wait = table.wait[row]!;
-    const isActive = Math.floor(table.place[row]! / RESTS) === DB_TIME || !of.waits[wait]!.idle;
-    if (isActive) add(waits, wait, table.ns[row]!);
+    isThere[table.session[row]!] = 1;
+    if (isDbTime(table.place[row]!) || !of.waits[table.wait[row]!]!.idle) byWait[pairs.of[row]!]! += table.ns[row]!;
   }
-  const found = [...times].map(([session, waits]) => {
-    let active = 0;
-    for (const part of waits.values()) active += part;
-    return { session, active, mainWait: most(waits, (wait) => of.waits[wait]!.label)[0] };
-  });
-  return found.sort((one, other) => other.active - one.active || one.session - other.session);
+  const times: (SessionTime & { mainWaitNs: number })[] = [];
+  const rows: (SessionTime & { mainWaitNs: number } | undefined)[] = [];
+  for (let session = 0; session < isThere.length; session++) {
+    if (!isThere[session]) continue;
+    const row = { session, active: 0, mainWait: -1, mainWaitNs: 0 };
+    times.push(row);
+    rows[session] = row;
+  }
+  for (let pair = 0; pair < pairs.count; pair++) {
+    const row = rows[pairs.one[pair]!];
+    if (!row) continue;
+    row.active += byWait[pair]!;
+    if (isMore(of, pairs.other[pair]!, byWait[pair]!, row.mainWait, row.mainWaitNs)) [row.mainWait, row.mainWaitNs] = [pairs.other[pair]!, byWait[pair]!];
+  }
+  return times.sort((one, other) => other.active - one.active || one.session - other.session);
 }
 
-function add(sums: Map<number, number>, key: number, ns: number): void {
-  sums.set(key, (sums.get(key) ?? 0) + ns);
-}
-
-function most(sums: Map<number, number>, name: (key: number) => string): [number, number] {
-  let found: [number, number] = [-1, 0];
-  for (const [key, ns] of sums) {
-    if (found[0] < 0 || ns > found[1] || (ns === found[1] && name(key) < name(found[0]))) found = [key, ns];
-  }
-  return found;
+/** Whether there is more time in a wait than in the one with most so far; of equal ones the first by name is taken. */
+function isMore(of: Recording, wait: number, ns: number, most: number, mostNs: number): boolean {
+  return ns > mostNs || (ns > 0 && ns === mostNs && of.waits[wait]!.label < of.waits[most]!.label);
 }
 
 const sessionsOf = (whole: Whole, ns: number) => (whole.elapsed > 0 ? (ns / whole.elapsed).toFixed(2) : "");

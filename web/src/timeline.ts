@@ -1,6 +1,6 @@
 // Average active sessions over time: DB time of each bucket by its length, by the values of one dimension.
 
-import { DB_TIME, RESTS, type Recording, type SessionFact } from "./data.ts";
+import { isDbTime, type Recording, type Table } from "./data.ts";
 import { period, recordedNs } from "./elapsed.ts";
 import { chosen, type Dimension, factOf, type Filter, noFilter, tableOf } from "./filter.ts";
 import { nameOr, oneLine } from "./words.ts";
@@ -38,24 +38,30 @@ export interface Timeline {
   before: number;
 }
 
-/** The value of a dimension that a row has: its number, and what the number stands for. */
-function valuesOf(of: Recording, by: TimelineBy): { number(session: number, statement: number, wait: number, state: number): number; word(number: number): string; label(number: number): string } {
+/** The values of a dimension: for each cell the number of its own, how many there are, and what a number stands for. */
+interface Values {
+  column: Uint32Array | Uint8Array;
+  /** Where the column has something that leads to the value: for each of these the value. */
+  places: ArrayLike<number> | null;
+  count: number;
+  word(number: number): string;
+  label(number: number): string;
+}
+
+function valuesOf(of: Recording, table: Table, by: TimelineBy): Values {
   switch (by) {
     case "wait":
-      return { number: (_s, _q, wait) => wait, word: (n) => of.waits[n]!.label, label: (n) => oneLine(of.waits[n]!.label) };
+      return { column: table.wait, places: null, count: of.waits.length, word: (n) => of.waits[n]!.label, label: (n) => oneLine(of.waits[n]!.label) };
     case "wait_class": {
       const classes = [...new Set(of.waits.map((wait) => wait.class_by_cpu))];
-      const places = of.waits.map((wait) => classes.indexOf(wait.class_by_cpu));
-      return { number: (_s, _q, wait) => places[wait]!, word: (n) => classes[n]!, label: (n) => oneLine(classes[n]!) };
+      return { column: table.wait, places: of.waits.map((wait) => classes.indexOf(wait.class_by_cpu)), count: classes.length, word: (n) => classes[n]!, label: (n) => oneLine(classes[n]!) };
     }
     case "state":
-      return { number: (_s, _q, _w, state) => state, word: (n) => of.states[n]!, label: (n) => of.states[n]! };
+      return { column: table.state, places: null, count: of.states.length, word: (n) => of.states[n]!, label: (n) => of.states[n]! };
     case "query":
-      return { number: (_s, statement) => statement, word: (n) => of.statements[n]!.query, label: (n) => statementLabel(of, n) };
-    default: {
-      const places = of.sessions[by as SessionFact];
-      return { number: (session) => places[session]!, word: (n) => of.names[n]!, label: (n) => nameOr(of.names[n]!) };
-    }
+      return { column: table.statement, places: null, count: of.statements.length, word: (n) => of.statements[n]!.query, label: (n) => statementLabel(of, n) };
+    default:
+      return { column: table.session, places: of.sessions[by], count: of.names.length, word: (n) => of.names[n]!, label: (n) => nameOr(of.names[n]!) };
   }
 }
 
@@ -64,6 +70,14 @@ export function statementLabel(of: Pick<Recording, "statements">, statement: num
   const { query, sql_id, text } = of.statements[statement]!;
   if (query === "0") return "[none: parsing, or no command yet]";
   return text === undefined ? `${sql_id ?? query} [text not kept]` : oneLine(text.slice(0, 300));
+}
+
+/** The cells of DB time among those that are taken. */
+function rowsOfDbTime(table: Table, takes: Uint8Array): Uint32Array {
+  const rows = new Uint32Array(table.rows);
+  let count = 0;
+  for (let row = 0; row < table.rows; row++) if (takes[row] && isDbTime(table.place[row]!)) rows[count++] = row;
+  return rows.subarray(0, count);
 }
 
 export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timeline | null {
@@ -77,71 +91,68 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
   const firstBucket = Math.floor(from / 1e6 / width_s);
   const count = Math.ceil(to / 1e6 / width_s) - firstBucket;
 
-  const values = valuesOf(of, by);
-  const totals = new Map<number, number>();
-  const sums = new Map<number, number>();
+  const { column, places, count: numbers, word, label } = valuesOf(of, table, by);
+  const drawn = rowsOfDbTime(table, takes);
+  const valueOf = new Uint32Array(drawn.length);
+  for (let at = 0; at < drawn.length; at++) valueOf[at] = places ? places[column[drawn[at]!]!]! : column[drawn[at]!]!;
+  const totals = new Float64Array(numbers);
+  for (let at = 0; at < drawn.length; at++) totals[valueOf[at]!]! += table.ns[drawn[at]!]!;
+  const largest = Array.from(totals.keys()).filter((value) => totals[value]! > 0).sort((one, other) => totals[other]! - totals[one]! || one - other);
+  const shown = largest.slice(0, TOP).map((value) => ({ value, layer: layerOf(of, by, word(value)) }));
+  shown.sort((one, other) => one.layer - other.layer);
+  const list: TimelineValue[] = shown.map(({ value }) => ({ word: word(value), label: label(value), ns: totals[value]! }));
+  const others = largest.slice(TOP);
+  // For each value the place of its layer.
+  const layers = new Uint8Array(numbers).fill(list.length);
+  shown.forEach(({ value }, place) => {
+    layers[value] = place;
+  });
+  if (others.length > 0) {
+    list.push({ word: null, label: `${others.length} other${others.length === 1 ? "" : "s"}`, ns: others.reduce((sum, value) => sum + totals[value]!, 0) });
+  }
+  const inBuckets = Array.from({ length: count }, () => new Array<number>(list.length).fill(0));
   let before = 0;
   // Not where several sessions are taken as one.
   const isOfOne = of.may_be_long && of.are_times && (!table.leaf || of.alike.length === 0);
-  const give = (bucket: number, value: number, ns: number) => {
-    const key = value * count + Math.min(count - 1, Math.max(0, bucket));
-    sums.set(key, (sums.get(key) ?? 0) + ns);
-  };
   const bucketOf = (us: number) => Math.floor(us / 1e6 / width_s) - firstBucket;
+  const partsOf = (bucket: number) => inBuckets[Math.min(count - 1, Math.max(0, bucket))]!;
   // What a session did in a window. Where that is more than the window, the long ones began before it: they are laid end to end, the
   // shortest last, back from its end.
-  const place = (window: number, parts: Map<number, number>) => {
-    const begin = (table.first_s + window * table.width_s) * 1e6;
+  const place = (first: number, next: number) => {
+    const begin = (table.first_s + table.window[drawn[first]!]! * table.width_s) * 1e6;
     const end = Math.min(begin + table.width_s * 1e6, to);
     let all = 0;
-    for (const ns of parts.values()) all += ns;
-    const isLong = isOfOne && end - all / 1000 < begin - 1;
+    for (let at = first; at < next && isOfOne; at++) all += table.ns[drawn[at]!]!;
+    if (!isOfOne || end - all / 1000 >= begin - 1) {
+      const parts = partsOf(bucketOf(begin));
+      for (let at = first; at < next; at++) {
+        const ns = table.ns[drawn[at]!]!;
+        if (ns > 0) parts[layers[valueOf[at]!]!]! += ns;
+      }
+      return;
+    }
+    const parts = new Map<number, number>();
+    for (let at = first; at < next; at++) parts.set(valueOf[at]!, (parts.get(valueOf[at]!) ?? 0) + table.ns[drawn[at]!]!);
     let until = end;
     for (const [value, ns] of [...parts].sort((one, other) => one[1] - other[1])) {
-      totals.set(value, (totals.get(value) ?? 0) + ns);
-      if (!isLong) {
-        give(bucketOf(begin), value, ns);
-        continue;
-      }
       const since = until - ns / 1000;
       before += Math.max(0, Math.min(until, from) - since) * 1000;
       for (let bucket = Math.max(0, bucketOf(since)); bucket < count && until > since; bucket++) {
         const left = Math.max(since, from, (firstBucket + bucket) * width_s * 1e6);
         const right = Math.min(until, (firstBucket + bucket + 1) * width_s * 1e6);
         if (right <= left) break;
-        give(bucket, value, (right - left) * 1000);
+        partsOf(bucket)[layers[value]!]! += (right - left) * 1000;
       }
       until = since;
     }
   };
-  let parts = new Map<number, number>();
-  let last = -1;
-  for (let row = 0; row < table.rows; row++) {
-    if (!takes[row] || Math.floor(table.place[row]! / RESTS) !== DB_TIME) continue;
-    // Cells are in order of windows, and of sessions in them.
-    if (last >= 0 && (table.window[row] !== table.window[last] || table.session[row] !== table.session[last])) {
-      place(table.window[last]!, parts);
-      parts = new Map();
-    }
-    last = row;
-    const value = values.number(table.session[row]!, table.statement[row]!, table.wait[row]!, table.state[row]!);
-    parts.set(value, (parts.get(value) ?? 0) + table.ns[row]!);
-  }
-  if (last >= 0) place(table.window[last]!, parts);
-  const largest = [...totals].filter(([, ns]) => ns > 0).sort((one, other) => other[1] - one[1] || one[0] - other[0]);
-  const shown = largest.slice(0, TOP).map(([value, ns]): [number, TimelineValue] => [value, { word: values.word(value), label: values.label(value), ns }]);
-  const layer = (value: TimelineValue) => layerOf(of, by, value.word!);
-  shown.sort((one, other) => layer(one[1]) - layer(other[1]));
-  const places = new Map(shown.map(([value], place) => [value, place]));
-  const list = shown.map(([, value]) => value);
-  const others = largest.slice(TOP);
-  if (others.length > 0) {
-    list.push({ word: null, label: `${others.length} other${others.length === 1 ? "" : "s"}`, ns: others.reduce((sum, [, ns]) => sum + ns, 0) });
-  }
-  const inBuckets = Array.from({ length: count }, () => new Array<number>(list.length).fill(0));
-  for (const [key, ns] of sums) {
-    const at = places.get(Math.floor(key / count)) ?? list.length - 1;
-    if (at >= 0) inBuckets[key % count]![at]! += ns;
+  // Cells are in order of windows, and of sessions in them.
+  let first = 0;
+  for (let at = 1; at <= drawn.length; at++) {
+    const isSame = at < drawn.length && table.window[drawn[at]!] === table.window[drawn[first]!] && table.session[drawn[at]!] === table.session[drawn[first]!];
+    if (isSame) continue;
+    place(first, at);
+    first = at;
   }
   const bounds = inBuckets.map((_, bucket): [number, number] => [
     Math.max(from, (firstBucket + bucket) * width_s * 1e6),

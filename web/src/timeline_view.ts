@@ -1,7 +1,7 @@
 // The time line: a bar for each bucket, stacked by value; the number of CPUs as a line. Dragging chooses a time.
 
 import * as colours from "./colours.ts";
-import { button, canvas, cleared, colour, make, type Tip } from "./dom.ts";
+import { button, Canvas, colour, make, type Tip } from "./dom.ts";
 import type { Recording } from "./data.ts";
 import type { Dimension } from "./filter.ts";
 import { BOTTOM, DRAG_PX, LEFT, type Range, RIGHT, TimeScale } from "./time_scale.ts";
@@ -15,7 +15,7 @@ const CPUS_BEYOND = 3;
 
 export class TimelineView {
   readonly element = make("div", { class: "timeline" });
-  private readonly canvas: HTMLCanvasElement;
+  private readonly canvas: Canvas;
   private readonly scale: TimeScale;
   private readonly legend = make("ul", { class: "legend" });
   private readonly note = make("p", { class: "empty", role: "status" });
@@ -30,23 +30,29 @@ export class TimelineView {
     private readonly chooseTime: (range: Range | null) => void,
     private readonly choose: (dimension: Dimension, word: string) => void,
   ) {
-    this.canvas = canvas("Average active sessions over time. Arrow keys choose a time, with Shift a longer one; Escape takes it back.", "group", () => this.paint());
-    this.scale = new TimeScale(of, () => this.canvas.clientWidth);
-    this.element.append(this.canvas, this.note, this.legend);
-    this.canvas.addEventListener("pointerdown", (event) => this.begin(event));
-    this.canvas.addEventListener("pointermove", (event) => this.move(event));
-    this.canvas.addEventListener("pointerup", (event) => this.end(event));
-    this.canvas.addEventListener("pointercancel", () => this.stop());
-    this.canvas.addEventListener("pointerleave", () => this.tip.hide());
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas = new Canvas("Average active sessions over time. Arrow keys choose a time, with Shift a longer one; Escape takes it back.", "group", () => this.paint());
+    this.scale = new TimeScale(of, () => this.canvas.width);
+    this.element.append(this.canvas.element, this.note, this.legend);
+    this.canvas.element.addEventListener("pointerdown", (event) => this.begin(event));
+    this.canvas.element.addEventListener("pointermove", (event) => this.move(event));
+    this.canvas.element.addEventListener("pointerup", (event) => this.end(event));
+    this.canvas.element.addEventListener("pointercancel", () => this.stop());
+    this.canvas.element.addEventListener("pointerleave", () => this.tip.hide());
+    this.canvas.element.addEventListener("keydown", (event) => this.key(event));
   }
 
   draw(timeline: Timeline | null, chosen: Range | null): void {
-    this.timeline = timeline;
     this.chosen = chosen;
+    // Of another time that is chosen only the frame is another one.
+    if (timeline === null || timeline !== this.timeline) this.show(timeline);
+    this.paint();
+  }
+
+  private show(timeline: Timeline | null): void {
+    this.timeline = timeline;
     this.colours = timeline ? colours.ofValues(this.of, timeline.by, timeline.values) : [];
     const isEmpty = !timeline || timeline.values.length === 0;
-    this.canvas.hidden = !timeline;
+    this.canvas.element.hidden = !timeline;
     this.note.hidden = !isEmpty;
     if (!timeline) this.note.textContent = this.of.no_timeline ?? "No time passes in this recording.";
     else if (isEmpty) this.note.textContent = "No session was active in what is chosen.";
@@ -59,8 +65,7 @@ export class TimelineView {
       this.note.textContent = `Nothing in this recording says the ${timeline.by}.`;
     }
     this.legend.replaceChildren(...(timeline ? this.lines(timeline) : []));
-    this.canvas.replaceChildren(...(timeline ? [this.table(timeline)] : []));
-    this.paint();
+    this.canvas.element.replaceChildren(...(timeline ? [this.table(timeline)] : []));
   }
 
   private lines(timeline: Timeline): HTMLElement[] {
@@ -107,9 +112,9 @@ export class TimelineView {
 
   private paint(): void {
     const timeline = this.timeline;
-    const place = timeline && cleared(this.canvas, HEIGHT);
-    if (!timeline || !place) return;
-    const { context, width } = place;
+    const context = timeline && this.canvas.cleared(HEIGHT);
+    if (!timeline || !context) return;
+    const { width } = this.canvas;
     const bottom = HEIGHT - BOTTOM;
     const y = (rate: number) => bottom - Math.min(1, rate / this.top) * (bottom - TOP);
     context.font = "11px system-ui, sans-serif";
@@ -167,7 +172,7 @@ export class TimelineView {
     if (event.button !== 0) return;
     const second = this.scale.secondAt(event.offsetX);
     this.drag = { from: second, to: second };
-    this.canvas.setPointerCapture(event.pointerId);
+    this.canvas.element.setPointerCapture(event.pointerId);
   }
 
   private move(event: PointerEvent): void {
@@ -212,7 +217,7 @@ export class TimelineView {
 
   private valueAt(x: number, y: number): { bucket: number; value: number } | null {
     const timeline = this.timeline;
-    if (!timeline || x < LEFT || x > this.canvas.clientWidth - RIGHT) return null;
+    if (!timeline || x < LEFT || x > this.canvas.width - RIGHT) return null;
     const us = this.scale.secondAt(x) * 1e6;
     const bucket = timeline.bounds.findIndex(([begin, end]) => us >= begin && us < end);
     if (bucket < 0) return null;

@@ -74,7 +74,10 @@ function columnsOf(head: Head, buffer: ArrayBuffer, begin: number): Pick<Unpacke
     // Exact up to 2^53: of nanoseconds 104 days.
     wide: (name) => {
       const high = long(`${name}_high`);
-      return Float64Array.from(long(`${name}_low`), (part, row) => high[row]! * 2 ** 32 + part);
+      const low = long(`${name}_low`);
+      const numbers = new Float64Array(low.length);
+      for (let row = 0; row < numbers.length; row++) numbers[row] = high[row]! * 2 ** 32 + low[row]!;
+      return numbers;
     },
   };
 }

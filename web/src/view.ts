@@ -2,7 +2,8 @@
 
 import type { Recording } from "./data.ts";
 import { DIMENSIONS, type Dimension, type Filter, noFilter } from "./filter.ts";
-import { FIRST, type First, LEVELS, type Level, MODES, type Mode } from "./flame.ts";
+import { LEVELS, type Level, MODES, type Mode } from "./flame.ts";
+import { FIRST, type First } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
 import { TIMELINE_BY, type TimelineBy } from "./timeline.ts";
 import { moment, secondOf } from "./words.ts";

@@ -14,11 +14,11 @@ const of = await sources(`
   export * from "./filter.ts";
   export * from "./ledger.ts";
   export * from "./flame.ts";
-  export { FlamePaths } from "./paths.ts";
+  export { TimesByFunction } from "./functions.ts";
   export * from "./view.ts";
   export * as difference_view from "./difference_view.ts";
   export * from "./words.ts";
-  export { causes } from "./causes.ts";
+  export { Chains } from "./causes.ts";
   export { Histogram } from "./histogram.ts";
   export { eventsTaken, groups, heatMap, waysToGroup } from "./latencies.ts";
   export { timeline } from "./timeline.ts";
@@ -117,7 +117,7 @@ const ROWS = [
 const sums = (recorded, filter) => of.ledger(recorded, recorded.times, of.chosen(recorded, recorded.times, filter));
 const choose = (...words) => words.reduce((filter, [dimension, word]) => of.toggled(filter, dimension, word), of.noFilter());
 const ms = (ns) => ns / 1e6;
-const drawn = (recorded, areWhole = false) => new of.FlamePaths(recorded.paths).drawn(areWhole);
+const drawn = (recorded, takes, shape, sides) => new of.Flames(recorded, recorded.stacks).draw({ mode: "all", levels: [], first: "callers", areWhole: false, ...shape }, takes, sides);
 
 test("the ledger is in sections, and its sums are those of its rows", () => {
   const ledger = sums(recording(ROWS), of.noFilter());
@@ -164,7 +164,7 @@ test("words choose as on the command line", () => {
 test("functions have the time of their stacks, each once, and preemption is the interrupted function's", () => {
   const recorded = recording(ROWS);
   const takes = of.chosen(recorded, recorded.stacks, of.noFilter());
-  const found = Object.fromEntries(of.functions(recorded, recorded.stacks, takes).map((time) => [recorded.functions[time.function], [ms(time.self), ms(time.total)]]));
+  const found = Object.fromEntries(new of.TimesByFunction(recorded).times(recorded.stacks, takes).map((time) => [recorded.functions[time.function], [ms(time.self), ms(time.total)]]));
   assert.deepEqual(found, { main: [70, 970], read: [500, 900], vfs_read: [400, 400], "[preempted]": [0, 20] });
   const inside = of.chosen(recorded, recorded.stacks, choose(["function", "vfs_read"]));
   assert.equal(ms(of.ledger(recorded, recorded.stacks, inside).sums[0]), 400);
@@ -182,7 +182,7 @@ test("frames are as wide as their time, and lie inside of their callers", () => 
   const recorded = recording(ROWS);
   const takes = of.chosen(recorded, recorded.stacks, of.noFilter());
   for (const [mode, total] of [["all", 970], ["on-cpu", 800], ["off-cpu", 170]]) {
-    const flame = of.flame(recorded, drawn(recorded), recorded.stacks, takes, mode, ["wait", "state"]);
+    const flame = drawn(recorded, takes, { mode, levels: ["wait", "state"] });
     assert.equal(ms(flame.total), total);
     for (let frame = 1; frame < flame.count; frame++) {
       const caller = flame.caller[frame];
@@ -191,7 +191,7 @@ test("frames are as wide as their time, and lie inside of their callers", () => 
       assert.equal(of.frameAt(flame, flame.from[frame] + 1, flame.depth[frame]), frame);
     }
   }
-  const flame = of.flame(recorded, drawn(recorded), recorded.stacks, takes, "all", []);
+  const flame = drawn(recorded, takes, {});
   assert.equal(ms(of.found(recorded, flame, "READ").ns), 900);
 });
 
@@ -201,7 +201,7 @@ test("with callees first a path begins with its leaf, and paths that end alike a
     [0, 0, 1, 0, 1, 300, DB, 0],
     [0, 1, 1, 0, 2, 100, DB, 0],
   ]);
-  const flame = of.flame(recorded, drawn(recorded), recorded.stacks, new Uint8Array(3).fill(1), "all", [], "callees");
+  const flame = drawn(recorded, new Uint8Array(3).fill(1), { first: "callees" });
   const names = (row) => [...row].map((frame) => [frame === 0 ? "all" : recorded.functions[flame.value[frame]], ms(flame.ns[frame])]);
   assert.deepEqual(flame.rows.map(names), [
     [["all", 900]],
@@ -223,7 +223,7 @@ test("the start of the server is left out unless it is asked for, and takes no t
   recorded.functions = ["main", "PostmasterMain", "ServerLoop", "k"];
   recorded.paths = { callers: Int32Array.from([-1, 0, 1, 1, 3, -1, 5]), function_of: Uint32Array.from([0, 1, 3, 2, 2, 1, 2]), begins: Uint8Array.from([0, 1, 0, 1, 0, 1, 1]) };
   const rows = (areWhole, first) => {
-    const flame = of.flame(recorded, drawn(recorded, areWhole), recorded.stacks, new Uint8Array(5).fill(1), "all", [], first);
+    const flame = drawn(recorded, new Uint8Array(5).fill(1), { areWhole, first });
     return flame.rows.map((row) => [...row].map((frame) => [frame === 0 ? "all" : recorded.functions[flame.value[frame]], ms(flame.ns[frame])]));
   };
   assert.deepEqual(rows(false, "callers"), [[["all", 927]], [["PostmasterMain", 107], ["ServerLoop", 800], ["main", 20]], [["k", 7]]]);
@@ -236,8 +236,8 @@ test("a frame of a comparison has the time of both sides, and width by one of th
   const { stacks } = recorded;
   const other = Float64Array.from(stacks.ns, (ns, row) => (row === 0 ? 0 : row === 1 ? 2 * ns : ns));
   const takes = new Uint8Array(stacks.rows).fill(1);
-  const both = of.flame(recorded, drawn(recorded), { ...stacks, other }, takes, "all", []);
-  const mirrored = of.flame(recorded, drawn(recorded), { ...stacks, ns: other, other: stacks.ns }, takes, "all", []);
+  const both = drawn(recorded, takes, {}, { ns: stacks.ns, other });
+  const mirrored = drawn(recorded, takes, {}, { ns: other, other: stacks.ns });
   assert.equal(both.other[0], mirrored.total);
   assert.equal(mirrored.other[0], both.total);
   assert.equal(both.own[1].reduce((sum, ns) => sum + ns), both.other[0], "what is in frames themselves sums to all");
@@ -276,7 +276,7 @@ test("chains that begin alike are one, and each of their links was waited for", 
     [1, 0, 1, 0, 3, 50, DB, 3],
     [1, 0, 1, 0, 0, 7, DB, 3],
   ]);
-  const found = of.causes(recorded, of.chosen(recorded, recorded.causes, of.noFilter()));
+  const found = new of.Chains(recorded).causes(of.chosen(recorded, recorded.causes, of.noFilter()));
   assert.deepEqual([found.blocked, found.followed].map(ms), [957, 900]);
   const tree = (node) => [node.kind, ms(node.ns), node.children.map(tree)];
   assert.deepEqual(
@@ -309,7 +309,7 @@ test("events are grouped by what is chosen, and a heat map has each of them once
   assert.deepEqual([0.5, 0.99, 1].map((q) => histogram.quantile(q)), [1003, 5_039_999, 5_050_000]);
   assert.deepEqual(histogram.powersOfTwo().filter(({ count }) => count > 0).map(({ from_us, count }) => [from_us, count]), [[1, 99], [4096, 2]]);
   const map = of.heatMap(recorded, taken(0, of.noFilter()));
-  const cells = [...map.cells].map(([key, { count }]) => [Math.floor(key / (map.powers * map.perPower)), count]);
+  const cells = [...map.count].flatMap((count, key) => (count > 0 ? [[Math.floor(key / (map.powers * map.perPower)), count]] : []));
   assert.deepEqual(cells.sort(), [[0, 1], [0, 99], [1, 1]]);
 });
 

@@ -146,14 +146,32 @@ fn an_hour_of_a_hundred_sessions_is_a_page_of_less_than_8_mb() {
     assert!(bytes < 8_000_000, "{bytes}");
     let Some(sights) = take(
         &page,
-        &json!([{"see": true}, {"go": "state=disk"}, {"see": true}]),
+        &json!([
+            {"time": "state=user"}, {"time": ""}, {"time": "session=1010"}, {"time": "wait=IO:DataFileRead"},
+            {"time": "from=2025-06-15T15:20:00Z&to=2025-06-15T15:30:00Z"}, {"time": "by=state"}, {"time": "by=state&user=nobody"}, {"time": ""},
+            {"frames": [".timeline canvas", 0.2, 0.7]}, {"go": ""},
+            // This opens all tables.
+            {"see": true}, {"go": "state=disk"}, {"see": true},
+        ]),
     ) else {
         return;
     };
-    let text = sights[0]["text"].as_str().expect("text");
+    let [measured @ .., all, disk] = &sights[..] else {
+        panic!("{}", sights.len());
+    };
+    let text = all["text"].as_str().expect("text");
     let (_, end) = text.split_once("Written by").expect("the end of the page");
-    say(&format!("drawn: {}; {end}", sights[0]["measured"]));
+    say(&format!("drawn: {}; {}; {end}", all["measured"], all["marks"]));
+    let numbers = |name: &str| -> Vec<String> {
+        let of = measured.iter().filter_map(|sight| sight[name].as_f64());
+        of.map(|number| format!("{number:.0}")).collect()
+    };
+    say(&format!(
+        "filters, ms: {}; drag, frames per second: {}",
+        numbers("ms").join(", "),
+        numbers("per_second").join(", ")
+    ));
     let db_time = |arguments: &[&str]| report(&path, arguments)["db_time_ns"].clone();
-    assert_eq!(sights[0]["db_time_ns"], db_time(&[]));
-    assert_eq!(sights[1]["db_time_ns"], db_time(&["--state", "disk"]));
+    assert_eq!(all["db_time_ns"], db_time(&[]));
+    assert_eq!(disk["db_time_ns"], db_time(&["--state", "disk"]));
 }

@@ -1,0 +1,34 @@
+// Pairs of values that cells have, numbered once, so that what is chosen of them can be added up in an array.
+
+export interface Pairs {
+  /** For each cell the number of its pair. */
+  of: Uint32Array;
+  /** For each pair its two values. */
+  one: Uint32Array;
+  other: Uint32Array;
+  count: number;
+}
+
+const known = new WeakMap<Uint32Array, WeakMap<Uint32Array, Pairs>>();
+
+/** Of two columns of a table; `others` is the number of values of the second. */
+export function pairsOf(one: Uint32Array, other: Uint32Array, others: number): Pairs {
+  let ofOne = known.get(one);
+  if (!ofOne) known.set(one, (ofOne = new WeakMap()));
+  let pairs = ofOne.get(other);
+  if (!pairs) ofOne.set(other, (pairs = numbered(one, other, others)));
+  return pairs;
+}
+
+function numbered(one: Uint32Array, other: Uint32Array, others: number): Pairs {
+  const numbers = new Map<number, number>();
+  const of = new Uint32Array(one.length);
+  for (let row = 0; row < of.length; row++) {
+    const key = one[row]! * others + other[row]!;
+    let number = numbers.get(key);
+    if (number === undefined) numbers.set(key, (number = numbers.size));
+    of[row] = number;
+  }
+  const keys = [...numbers.keys()];
+  return { of, one: Uint32Array.from(keys, (key) => Math.floor(key / others)), other: Uint32Array.from(keys, (key) => key % others), count: keys.length };
+}
