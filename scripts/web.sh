@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the page in web/: its types, its tests, and that web/dist is what the sources give. (A build of dbtime needs no Node: it takes
-# web/dist as it is.) After a change of the sources: npm run build in web/, and commit web/dist with them.
+# Checks the page in web/: its types, its sources with oxlint, its tests, and that web/dist is what the sources give. (A build of dbtime
+# needs no Node: it takes web/dist as it is.) After a change of the sources: npm run build in web/, and commit web/dist with them.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 

@@ -108,7 +108,7 @@ export class Chains {
       this.follow(ofThis.below, kindAt, links, ns);
     }
     const found = [...waits].map(([wait, { sessions, ns, below }]) => ({ wait, sessions, ns, causes: sorted(below) }));
-    return { waits: found.sort((one, other) => other.ns - one.ns || one.wait - other.wait), blockers: this.blockersOf(sessionChains, ofSession), blocked, followed };
+    return { waits: found.toSorted((one, other) => other.ns - one.ns || one.wait - other.wait), blockers: this.blockersOf(sessionChains, ofSession), blocked, followed };
   }
 
   /** Adds time along a chain. */
@@ -143,7 +143,7 @@ export class Chains {
         if (isBlocked(of, link) && of.waits[link[2]]!.class !== "Client") blocker.blocked += ns;
       }
     }
-    return [...blockers.values()].sort((one, other) => other.ns - one.ns || one.session - other.session);
+    return [...blockers.values()].toSorted((one, other) => other.ns - one.ns || one.session - other.session);
   }
 }
 
@@ -159,7 +159,7 @@ function doing(of: Recording, link: Recording["links"][number]): string {
 }
 
 function sorted(below: Map<number, Growing>): CauseNode[] {
-  const nodes = [...below.values()].sort((one, other) => other.ns - one.ns);
+  const nodes = [...below.values()].toSorted((one, other) => other.ns - one.ns);
   for (const node of nodes) node.children = sorted(node.below);
   return nodes;
 }

@@ -5,7 +5,7 @@ import { amountOf, type Difference, PLACES, type PlaceKind, SIDES, signedOf } fr
 import { DifferenceLook } from "./difference_look.ts";
 import { counterTable, latencyChangeTable, placeTable, statementChangeTable, statementWord } from "./difference_tables.ts";
 import { type DifferenceTable, type DifferenceView, read, written } from "./difference_view.ts";
-import { choice, make, Tip, toggle } from "./dom.ts";
+import { choice, make, section, Tip, toggle } from "./dom.ts";
 import { Flames } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
 import type { Order } from "./ranked_table.ts";
@@ -59,8 +59,6 @@ export class DifferencePage {
   show(into: HTMLElement): void {
     const { diff, lines } = this.of;
     document.title = "dbtime: GOOD against BAD";
-    const section = (id: string, title: string, ...children: (Node | string)[]) =>
-      make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
     const sides = lines.filter((line) => line.startsWith("GOOD: ") || line.startsWith("BAD: "));
     const how = lines.slice(1).filter((line) => line !== diff.whole && !sides.includes(line));
     const answer = [diff.headline, diff.statement].filter((line) => line !== "").map((line) => make("p", {}, shown(line)));
@@ -100,8 +98,7 @@ export class DifferencePage {
   }
 
   private legend(): HTMLElement {
-    const mark = (kind: string) => make("i", { class: `swatch ${kind}`, "aria-hidden": "true" });
-    return make("p", { class: "note" }, mark("more-time"), "▲ red: more time in the frame itself in BAD, ", mark("less-time"), "▼ blue: less, for as much work; the stronger the more. Marked is what is 0.5 % of DB time or more. The width is the time of one side; the other is said of each frame.");
+    return make("p", { class: "note" }, swatch("more-time"), "▲ red: more time in the frame itself in BAD, ", swatch("less-time"), "▼ blue: less, for as much work; the stronger the more. Marked is what is 0.5 % of DB time or more. The width is the time of one side; the other is said of each frame.");
   }
 
   private whyNoStatements(): HTMLElement {
@@ -171,10 +168,17 @@ export class DifferencePage {
     if (at < 0) return;
     const head = ["wait event, state", "GOOD", "BAD", "difference"].map((name, n) => make("th", { scope: "col", class: n > 0 ? "number" : "" }, name));
     const rows = of.diff.statements[at]!.cells.map((cell, n) => {
-      const number = (text: string, kind = "") => make("td", { class: `number ${kind}`.trim() }, text);
       const tone = cell.difference > 0 ? "worse" : cell.difference < 0 ? "better" : "";
-      return make("tr", {}, make("th", { scope: "row" }, oneLine(of.places.of_statements[at]?.[n] ?? "")), number(amountOf(of, cell.good)), number(amountOf(of, cell.bad)), number(signedOf(of, cell.difference), tone));
+      return make("tr", {}, make("th", { scope: "row" }, oneLine(of.places.of_statements[at]?.[n] ?? "")), numberCell(amountOf(of, cell.good)), numberCell(amountOf(of, cell.bad)), numberCell(signedOf(of, cell.difference), tone));
     });
     this.statementCells.append(make("h3", {}, "The ledger of the statement that is chosen"), make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))));
   }
+}
+
+function swatch(kind: string): HTMLElement {
+  return make("i", { class: `swatch ${kind}`, "aria-hidden": "true" });
+}
+
+function numberCell(text: string, kind = ""): HTMLElement {
+  return make("td", { class: `number ${kind}`.trim() }, text);
 }

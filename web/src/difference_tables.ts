@@ -59,10 +59,14 @@ export function statementWord({ query }: StatementChange): string {
   return query ?? "";
 }
 
+function statementText(row: StatementChange): string {
+  if (row.query === null) return "[none: parsing, or no command yet]";
+  return row.text === null ? `${row.sql_id ?? row.query} [text not kept]` : oneLine(row.text.slice(0, 300));
+}
+
 export function statementChangeTable(of: Difference, isChosen: (word: string) => boolean, choose: (word: string) => void, sorted: Sorted): RankedTable<StatementChange> {
-  const text = (row: StatementChange) => (row.query === null ? "[none: parsing, or no command yet]" : row.text === null ? `${row.sql_id ?? row.query} [text not kept]` : oneLine(row.text.slice(0, 300)));
   const columns: Column<StatementChange>[] = [
-    { word: "statement", name: "statement", text, isWide: true },
+    { word: "statement", name: "statement", text: statementText, isWide: true },
     { word: "most", name: "most of it in", text: (row) => oneLine(mostOf(of, row)) },
     ...numbers<StatementChange>(of, (row) => row),
     { word: "query", name: "query", text: (row) => row.sql_id ?? row.query ?? "" },
@@ -76,20 +80,24 @@ function mostOf(of: Difference, row: StatementChange): string {
   return of.places.of_statements[of.diff.statements.indexOf(row)]?.[at] ?? "";
 }
 
-export function latencyChangeTable(of: Difference, sorted: Sorted): RankedTable<LatencyChange> {
-  const time = (ns: number | null) => (ns === null ? "–" : duration(Math.round(ns)));
-  const quantity = (name: string): Column<LatencyChange> => {
-    const get = (row: LatencyChange) => row.quantities.find((one) => one.name === name);
-    return {
-      word: name,
-      name,
-      number: (row) => Math.abs((get(row)?.bad_ns ?? 0) - (get(row)?.good_ns ?? 0)),
-      text: (row) => {
-        const found = get(row);
-        return found ? `${time(found.good_ns)} → ${found.verdict === "significant" ? "" : "~"}${time(found.bad_ns)}` : "";
-      },
-    };
+function time(ns: number | null): string {
+  return ns === null ? "–" : duration(Math.round(ns));
+}
+
+function quantity(name: string): Column<LatencyChange> {
+  const get = (row: LatencyChange) => row.quantities.find((one) => one.name === name);
+  return {
+    word: name,
+    name,
+    number: (row) => Math.abs((get(row)?.bad_ns ?? 0) - (get(row)?.good_ns ?? 0)),
+    text: (row) => {
+      const found = get(row);
+      return found ? `${time(found.good_ns)} → ${found.verdict === "significant" ? "" : "~"}${time(found.bad_ns)}` : "";
+    },
   };
+}
+
+export function latencyChangeTable(of: Difference, sorted: Sorted): RankedTable<LatencyChange> {
   const columns: Column<LatencyChange>[] = [
     { word: "kind", name: "kind", text: (row) => row.kind },
     { word: "event", name: "event", text: (row) => oneLine(row.name), isWide: true },
@@ -102,9 +110,12 @@ export function latencyChangeTable(of: Difference, sorted: Sorted): RankedTable<
   return table;
 }
 
+/** As 'dbtime diff' has them: by how many times as much. */
+function times({ good, bad }: CounterChange): number {
+  return Math.abs(Math.log((Math.abs(bad) + 1e-9) / (Math.abs(good) + 1e-9)));
+}
+
 export function counterTable(of: Difference, sorted: Sorted): RankedTable<CounterChange> {
-  // As 'dbtime diff' has them: by how many times as much.
-  const times = ({ good, bad }: CounterChange) => Math.abs(Math.log((Math.abs(bad) + 1e-9) / (Math.abs(good) + 1e-9)));
   const columns: Column<CounterChange>[] = [
     { word: "source", name: "source", text: (row) => oneLine(row.source) },
     { word: "counter", name: "counter", text: (row) => oneLine(row.name), isWide: true },

@@ -14,6 +14,11 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** A part of the page with its title. */
+export function section(id: string, title: string, ...children: (Node | string)[]): HTMLElement {
+  return make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
+}
+
 /** A button that does this. */
 export function button(text: Child, attributes: Record<string, string>, act: () => void): HTMLButtonElement {
   const element = make("button", { type: "button", ...attributes }, text);

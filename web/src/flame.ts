@@ -89,7 +89,7 @@ export class Flames {
     const frameOf = (combined: number, leaf: number): number => {
       if (combined !== levelsOf) {
         let same = 0;
-        while (levelsOf >= 0 && same < length && values[levelsOf * length + same] === values[combined * length + same]) same++;
+        if (levelsOf >= 0) while (same < length && values[levelsOf * length + same] === values[combined * length + same]) same++;
         for (let level = same; level < length; level++) levelFrames[level + 1] = frames.add(level + 1, values[combined * length + level]!, levelFrames[level]!);
         way.length = 0;
         levelsOf = combined;
@@ -158,7 +158,7 @@ export class Flames {
     const rank = new Uint32Array(numbers.size);
     const values = new Uint32Array(numbers.size * levels.length);
     const named = columns.map(({ rank: ranks }) => sortedBy(ranks.length, ranks.length, (value) => ranks[value]!));
-    for (const [place, key] of [...numbers.keys()].sort((one, other) => one - other).entries()) {
+    for (const [place, key] of [...numbers.keys()].toSorted((one, other) => one - other).entries()) {
       rank[numbers.get(key)!] = place;
       let rest = key;
       for (let level = levels.length - 1; level >= 0; level--) {

@@ -6,6 +6,8 @@ import { NO_NODE } from "./paths.ts";
 /** Frames for which there is room at first. */
 const FEW = 4096;
 
+type Column = Float64Array | Uint32Array | Int32Array | Uint16Array | Uint8Array;
+
 export class Frames {
   private count = 0;
   private kind = new Uint8Array(FEW);
@@ -46,7 +48,7 @@ export class Frames {
   /** Adds up what they called, and puts them beside each other. */
   placed(): Flame {
     const { count } = this;
-    const part = <T extends Float64Array | Uint32Array | Int32Array | Uint16Array | Uint8Array>(column: T) => column.subarray(0, count) as T;
+    const part = <T extends Column>(column: T) => column.subarray(0, count) as T;
     const [kind, value, caller, depth, ns, samples, other] = [part(this.kind), part(this.value), part(this.caller), part(this.depth), part(this.ns), part(this.samples), part(this.other)];
     const own: Flame["own"] = this.isComparison ? [ns.slice(), other.slice()] : [ns.subarray(0, 0), other];
     for (let frame = count - 1; frame > 0; frame--) {
@@ -79,11 +81,6 @@ export class Frames {
   }
 
   private grow(): void {
-    const twice = <T extends Float64Array | Uint32Array | Int32Array | Uint16Array | Uint8Array>(column: T): T => {
-      const grown = new (column.constructor as new (length: number) => T)(column.length * 2);
-      grown.set(column);
-      return grown;
-    };
     this.kind = twice(this.kind);
     this.value = twice(this.value);
     this.caller = twice(this.caller);
@@ -92,4 +89,11 @@ export class Frames {
     this.samples = twice(this.samples);
     this.other = twice(this.other);
   }
+}
+
+/** The same with room for as many again. */
+function twice<T extends Column>(column: T): T {
+  const grown = new (column.constructor as new (length: number) => T)(column.length * 2);
+  grown.set(column);
+  return grown;
 }

@@ -43,6 +43,6 @@ export class TimesByFunction {
     }
     const times: FunctionTime[] = [];
     for (let id = 0; id < total.length; id++) if (total[id]! > 0) times.push({ function: id, self: self[id]!, total: total[id]! });
-    return times.sort((one, other) => other.self - one.self || other.total - one.total || one.function - other.function);
+    return times.toSorted((one, other) => other.self - one.self || other.total - one.total || one.function - other.function);
   }
 }

@@ -76,7 +76,7 @@ export class HeatMapView {
   /** From few to many: what there is most of stands out most, from light paper and from dark. */
   private get ramp(): string[] {
     const { heat } = this.of.palette;
-    return matchMedia("(prefers-color-scheme: dark)").matches && !matchMedia("print").matches ? heat.slice(0, ON_DARK).reverse() : heat;
+    return matchMedia("(prefers-color-scheme: dark)").matches && !matchMedia("print").matches ? heat.slice(0, ON_DARK).toReversed() : heat;
   }
 
   private paint(): void {
@@ -229,11 +229,15 @@ function powerLabel(power: number): string {
   return power < 20 ? `${2 ** (power - 10)} ms` : `${2 ** (power - 20)} s`;
 }
 
+/** Red, green or blue of a colour that is written #rrggbb. */
+function channel(written: string, n: number): number {
+  return Number.parseInt(written.slice(1 + 2 * n, 3 + 2 * n), 16);
+}
+
 /** The colour at a part of the way through a list of colours. */
 function between(ramp: string[], part: number): string {
   const place = Math.min(1, Math.max(0, part)) * (ramp.length - 1);
   const at = Math.min(Math.floor(place), ramp.length - 2);
-  const channel = (colour: string, n: number) => Number.parseInt(colour.slice(1 + 2 * n, 3 + 2 * n), 16);
   const mixed = [0, 1, 2].map((n) => Math.round(channel(ramp[at]!, n) + (channel(ramp[at + 1]!, n) - channel(ramp[at]!, n)) * (place - at)));
   return `rgb(${mixed.join(",")})`;
 }

@@ -88,6 +88,6 @@ export class Histogram {
 
   private inOrder() {
     const { bounds } = this;
-    return [...this.buckets].sort(([one], [other]) => bounds[one]![0] - bounds[other]![0] || bounds[one]![1] - bounds[other]![1]);
+    return [...this.buckets].toSorted(([one], [other]) => bounds[one]![0] - bounds[other]![0] || bounds[one]![1] - bounds[other]![1]);
   }
 }

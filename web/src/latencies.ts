@@ -91,7 +91,7 @@ export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[
     if (count[pair]! > 0) ofSeries[pairs.one[pair]!]!.histogram.add(pairs.other[pair]!, count[pair]!, sum[pair]!, max[pair]!);
   }
   const all = [...found.values()].filter(({ histogram }) => histogram.count > 0);
-  return all.sort((one, other) => other.histogram.sum - one.histogram.sum || (one.labels.join() < other.labels.join() ? -1 : 1));
+  return all.toSorted((one, other) => other.histogram.sum - one.histogram.sum || (one.labels.join() < other.labels.join() ? -1 : 1));
 }
 
 /** The same cells, but of one group only. */

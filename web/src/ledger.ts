@@ -58,7 +58,7 @@ export function ledger(of: Recording, table: Table, takes: Uint8Array): Ledger {
     bits[row]! |= isNotSampled[wait] ? NOT_SPLIT_BIT : flags & SAMPLED ? SAMPLED_BIT : EXACT_BIT;
     if (flags & POOLED && isDbTime(table.place[at]!)) pooled += table.ns[at]!;
   }
-  const found: Ledger = { rows: [], sums: SECTIONS.map(() => 0), byState: new Array<number>(states).fill(0), pooled, samples: 0, mix: null };
+  const found: Ledger = { rows: [], sums: SECTIONS.map(() => 0), byState: Array.from(of.states, () => 0), pooled, samples: 0, mix: null };
   let bitsOfDbTime = 0;
   for (let row = 0; row < bits.length; row++) {
     if (bits[row] === 0) continue;
@@ -89,6 +89,14 @@ export interface DatabaseView {
   doubleCounted: number;
 }
 
+function isOfDbTime(row: LedgerRow): boolean {
+  return row.section === DB_TIME;
+}
+
+function isOfIdle(row: LedgerRow): boolean {
+  return row.section === IDLE;
+}
+
 /** What the database can show, and the way from there to DB time; the steps add up exactly. */
 export function databaseView(of: Recording, { rows, sums }: Ledger): DatabaseView {
   const inGroup = (wanted: (row: LedgerRow) => boolean, group: string | null) => {
@@ -101,19 +109,17 @@ export function databaseView(of: Recording, { rows, sums }: Ledger): DatabaseVie
     }
     return sum;
   };
-  const isDbTime = (row: LedgerRow) => row.section === DB_TIME;
   const isOfKind = (kind: string) => (row: LedgerRow) => {
     const wait = of.waits[row.wait]!;
-    return isDbTime(row) && !wait.idle && wait.kind === kind;
+    return isOfDbTime(row) && !wait.idle && wait.kind === kind;
   };
-  const isIdle = (row: LedgerRow) => row.section === IDLE;
-  const isWithoutCpu = (row: LedgerRow) => isDbTime(row) && of.waits[row.wait]!.idle;
+  const isWithoutCpu = (row: LedgerRow) => isOfDbTime(row) && of.waits[row.wait]!.idle;
   const doubleCounted = inGroup(isOfKind("event"), "cpu");
-  const insideIdle = inGroup(isIdle, "cpu");
+  const insideIdle = inGroup(isOfIdle, "cpu");
   const unknown = isOfKind("unknown");
   return {
     dbTime: sums[DB_TIME]!,
-    cpu: inGroup(isDbTime, "cpu") + insideIdle,
+    cpu: inGroup(isOfDbTime, "cpu") + insideIdle,
     wait: inGroup(isOfKind("event"), null),
     doubleCounted,
     steps: [

@@ -75,7 +75,7 @@ export class FlamePaths {
 
 /** For each name its place among all. */
 export function ranked(names: string[]): Uint32Array {
-  const order = names.map((_, at) => at).sort((one, other) => (names[one]! < names[other]! ? -1 : names[one]! > names[other]! ? 1 : one - other));
+  const order = names.map((_, at) => at).toSorted((one, other) => (names[one]! < names[other]! ? -1 : names[one]! > names[other]! ? 1 : one - other));
   const rank = new Uint32Array(names.length);
   order.forEach((at, place) => {
     rank[at] = place;
@@ -157,7 +157,7 @@ function calleesFirst(paths: DrawnPaths, leaves: Uint32Array, rank: Uint32Array)
   const depth: number[] = [];
   const ends = new Map<number, number>();
   const way: number[] = [];
-  for (const leaf of distinct.sort(compare)) {
+  for (const leaf of distinct.toSorted(compare)) {
     let at = 0;
     let node = leaf;
     while (node !== NO_NODE && at < way.length && function_of[way[at]!] === paths.function_of[node]) {

@@ -96,7 +96,7 @@ export class RankedTable<Row> {
     const column = this.columns[this.sort]!;
     const sign = this.isReversed ? -1 : 1;
     // Equal ones stay in the order in which they came.
-    const rows = [...this.rows].sort(([, one], [, other]) =>
+    const rows = [...this.rows].toSorted(([, one], [, other]) =>
       column.number
         ? (column.number(other) - column.number(one)) * sign
         : compare(column.text(one), column.text(other)) * sign,

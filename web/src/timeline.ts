@@ -97,9 +97,8 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
   for (let at = 0; at < drawn.length; at++) valueOf[at] = places ? places[column[drawn[at]!]!]! : column[drawn[at]!]!;
   const totals = new Float64Array(numbers);
   for (let at = 0; at < drawn.length; at++) totals[valueOf[at]!]! += table.ns[drawn[at]!]!;
-  const largest = Array.from(totals.keys()).filter((value) => totals[value]! > 0).sort((one, other) => totals[other]! - totals[one]! || one - other);
-  const shown = largest.slice(0, TOP).map((value) => ({ value, layer: layerOf(of, by, word(value)) }));
-  shown.sort((one, other) => one.layer - other.layer);
+  const largest = Array.from(totals.keys()).filter((value) => totals[value]! > 0).toSorted((one, other) => totals[other]! - totals[one]! || one - other);
+  const shown = largest.slice(0, TOP).map((value) => ({ value, layer: layerOf(of, by, word(value)) })).toSorted((one, other) => one.layer - other.layer);
   const list: TimelineValue[] = shown.map(({ value }) => ({ word: word(value), label: label(value), ns: totals[value]! }));
   const others = largest.slice(TOP);
   // For each value the place of its layer.
@@ -110,7 +109,7 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
   if (others.length > 0) {
     list.push({ word: null, label: `${others.length} other${others.length === 1 ? "" : "s"}`, ns: others.reduce((sum, value) => sum + totals[value]!, 0) });
   }
-  const inBuckets = Array.from({ length: count }, () => new Array<number>(list.length).fill(0));
+  const inBuckets = Array.from({ length: count }, () => list.map(() => 0));
   let before = 0;
   // Not where several sessions are taken as one.
   const isOfOne = of.may_be_long && of.are_times && (!table.leaf || of.alike.length === 0);
@@ -122,7 +121,7 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
     const begin = (table.first_s + table.window[drawn[first]!]! * table.width_s) * 1e6;
     const end = Math.min(begin + table.width_s * 1e6, to);
     let all = 0;
-    for (let at = first; at < next && isOfOne; at++) all += table.ns[drawn[at]!]!;
+    if (isOfOne) for (let at = first; at < next; at++) all += table.ns[drawn[at]!]!;
     if (!isOfOne || end - all / 1000 >= begin - 1) {
       const parts = partsOf(bucketOf(begin));
       for (let at = first; at < next; at++) {
@@ -134,10 +133,11 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
     const parts = new Map<number, number>();
     for (let at = first; at < next; at++) parts.set(valueOf[at]!, (parts.get(valueOf[at]!) ?? 0) + table.ns[drawn[at]!]!);
     let until = end;
-    for (const [value, ns] of [...parts].sort((one, other) => one[1] - other[1])) {
+    for (const [value, ns] of [...parts].toSorted((one, other) => one[1] - other[1])) {
       const since = until - ns / 1000;
       before += Math.max(0, Math.min(until, from) - since) * 1000;
-      for (let bucket = Math.max(0, bucketOf(since)); bucket < count && until > since; bucket++) {
+      if (until <= since) continue;
+      for (let bucket = Math.max(0, bucketOf(since)); bucket < count; bucket++) {
         const left = Math.max(since, from, (firstBucket + bucket) * width_s * 1e6);
         const right = Math.min(until, (firstBucket + bucket + 1) * width_s * 1e6);
         if (right <= left) break;
