@@ -35,7 +35,7 @@ export class LedgerView {
       );
     }
     if (others.length > 0) {
-      const sum = others.reduce((sum, row) => sum + row.total, 0);
+      const sum = others.reduce((all, row) => all + row.total, 0);
       const details = make(
         "details",
         { class: "others" },
@@ -124,6 +124,8 @@ export class LedgerView {
 /** CPU and waits as the database counts them beside DB time, and what separates them. */
 export function drawDatabaseView(of: Recording, ledger: Ledger, into: HTMLElement): void {
   const view = databaseView(of, ledger);
+  into.style.setProperty("--on-cpu", colours.ofState(of, "cpu"));
+  into.style.setProperty("--waiting", colours.ofState(of, "disk"));
   into.replaceChildren(make("h3", {}, "What the database says, and what happened"));
   if (of.is_trace_without_states) {
     into.append(make("p", {}, "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against it."));

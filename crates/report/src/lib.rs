@@ -33,6 +33,8 @@ mod block_io_json;
 mod causes;
 pub mod chains_svg;
 mod code_module;
+#[cfg(test)]
+mod colour_vision;
 mod commands;
 mod comparison;
 mod connecting;

@@ -12,37 +12,47 @@ pub(crate) const OTHER: &str = "#c9c9c9";
 /// What is not known.
 pub(crate) const NOT_KNOWN: &str = "#9a9a9a";
 
+/// What one colour stands for in several pictures: on a CPU, waiting for one, reading and writing, and so on.
+const ON_CPU: &str = "#62a773";
+const RUN_QUEUE: &str = "#ffc835";
+const IO: &str = "#057ce6";
+const LOCK: &str = "#c41b14";
+const LATCH: &str = "#8a3050";
+const CLIENT: &str = "#9d8240";
+const PROCESSES: &str = "#8564a4";
+const TIMER: &str = "#c8b9a3";
+
 /// As flame graphs have them: green for code, orange for the kernel; waits by the colours that charts of active sessions have
-/// in most tools.
+/// in most tools, moved until those who see no red or no green can tell them apart (see the test).
 pub(crate) const BY_STATE: [(State, &str); 8] = [
-    (State::User, "#8fbf4d"),
-    (State::Kernel, "#e8843c"),
-    (State::Cpu, "#5fae57"),
-    (State::Runnable, "#f2c14e"),
-    (State::Disk, "#3f7fbf"),
-    (State::Sleep, "#a9a3cf"),
+    (State::User, "#94c16b"),
+    (State::Kernel, "#ea7919"),
+    (State::Cpu, ON_CPU),
+    (State::Runnable, RUN_QUEUE),
+    (State::Disk, IO),
+    (State::Sleep, "#a9a3d1"),
     (State::Stopped, "#7a5c58"),
     (State::Unknown, NOT_KNOWN),
 ];
 /// By wait class, of several databases.
 pub(crate) const BY_CLASS: [(&str, &str); 18] = [
-    (Wait::NONE, "#5fae57"),
-    (Wait::NO_CPU, "#f2c14e"),
-    ("IO", "#3f7fbf"),
-    ("User I/O", "#3f7fbf"),
+    (Wait::NONE, ON_CPU),
+    (Wait::NO_CPU, RUN_QUEUE),
+    ("IO", IO),
+    ("User I/O", IO),
     ("System I/O", "#7fb8e0"),
-    ("Lock", "#c0392b"),
-    ("Application", "#c0392b"),
-    ("LWLock", "#8e2f4f"),
-    ("Concurrency", "#8e2f4f"),
-    ("Commit", "#e58b2f"),
-    ("Client", "#a08a5b"),
-    ("Network", "#a08a5b"),
-    ("IPC", "#8a6fb3"),
-    ("Cluster", "#8a6fb3"),
-    ("Timeout", "#c9b8a0"),
-    ("BufferPin", "#d4679a"),
-    ("Configuration", "#7a5c3c"),
+    ("Lock", LOCK),
+    ("Application", LOCK),
+    ("LWLock", LATCH),
+    ("Concurrency", LATCH),
+    ("Commit", "#ed8d25"),
+    ("Client", CLIENT),
+    ("Network", CLIENT),
+    ("IPC", PROCESSES),
+    ("Cluster", PROCESSES),
+    ("Timeout", TIMER),
+    ("BufferPin", "#d673b5"),
+    ("Configuration", "#7a5f44"),
     (Wait::UNKNOWN, NOT_KNOWN),
 ];
 /// Of values that have no colour of their own.
@@ -83,17 +93,17 @@ pub(crate) fn of_mark(kind: MarkKind) -> &'static str {
 /// The colour of what somebody did who was waited for: as states and wait classes have them.
 pub(crate) fn of_root(activity: RootActivity) -> &'static str {
     match activity {
-        RootActivity::OnCpu => "#5fae57",
-        RootActivity::RunQueue => "#f2c14e",
-        RootActivity::IdleInTransaction => "#c0392b",
-        RootActivity::Client => "#a08a5b",
-        RootActivity::Device => "#3f7fbf",
-        RootActivity::Timer => "#c9b8a0",
-        RootActivity::Process => "#8a6fb3",
-        RootActivity::Prepared => "#8e2f4f",
-        RootActivity::Stopped => "#4a4a4a",
-        RootActivity::Network => "#2f9c95",
-        RootActivity::OtherHost => "#7a8f3c",
+        RootActivity::OnCpu => ON_CPU,
+        RootActivity::RunQueue => RUN_QUEUE,
+        RootActivity::IdleInTransaction => LOCK,
+        RootActivity::Client => CLIENT,
+        RootActivity::Device => IO,
+        RootActivity::Timer => TIMER,
+        RootActivity::Process => PROCESSES,
+        RootActivity::Prepared => LATCH,
+        RootActivity::Stopped => "#2b2b2b",
+        RootActivity::Network => "#1f8c76",
+        RootActivity::OtherHost => "#90a900",
         RootActivity::Unknown => NOT_KNOWN,
     }
 }
@@ -101,4 +111,100 @@ pub(crate) fn of_root(activity: RootActivity) -> &'static str {
 /// Red, green and blue of a colour that is written `#rrggbb`; 0 for what is not.
 pub(crate) fn rgb(hex: &str) -> [u8; 3] {
     [1, 3, 5].map(|at| u8::from_str_radix(hex.get(at..at + 2).unwrap_or_default(), 16).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::colour_vision::{Seen, farness};
+
+    /// CIEDE2000: from 10 on two colours are different at a glance, also when they do not touch.
+    const LEAST: f64 = 10.0;
+    /// Of pictures, and of the page where the system is dark.
+    const PAPER: &str = "#ffffff";
+    const DARK_PAPER: &str = "#16171a";
+
+    #[track_caller]
+    fn assert_are_apart(what: &str, colours: &[(&str, &str)], papers: &[&str]) {
+        for (at, (name, colour)) in colours.iter().enumerate() {
+            let others = colours[..at].iter().copied();
+            for (other, its) in others.chain(papers.iter().map(|paper| ("paper", *paper))) {
+                for seen in Seen::ALL {
+                    let far = farness(rgb(colour), rgb(its), seen);
+                    assert!(
+                        far >= LEAST,
+                        "{what}: {name} {colour} and {other} {its} are {far:.1} apart, {seen:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// What stands beside each other in one picture.
+    #[test]
+    fn everybody_can_tell_the_colours_of_a_picture_apart() {
+        let classes = |names: &[&'static str]| -> Vec<(&'static str, &'static str)> {
+            names
+                .iter()
+                .map(|name| (*name, of_wait(name).expect("it has a colour")))
+                .chain([("others", OTHER)])
+                .collect()
+        };
+        let postgresql = [
+            Wait::NONE,
+            Wait::NO_CPU,
+            "IO",
+            "Lock",
+            "LWLock",
+            "Client",
+            "IPC",
+            "Timeout",
+            "BufferPin",
+            Wait::UNKNOWN,
+        ];
+        let oracle = [
+            Wait::NONE,
+            Wait::NO_CPU,
+            "User I/O",
+            "System I/O",
+            "Application",
+            "Concurrency",
+            "Commit",
+            "Network",
+            "Cluster",
+            "Configuration",
+            Wait::UNKNOWN,
+        ];
+        let all: Vec<&str> = postgresql.into_iter().chain(oracle).collect();
+        assert!(
+            BY_CLASS.iter().all(|(name, _)| all.contains(name)),
+            "none is forgotten"
+        );
+        assert_are_apart("PostgreSQL", &classes(&postgresql), &[PAPER, DARK_PAPER]);
+        assert_are_apart("Oracle", &classes(&oracle), &[PAPER, DARK_PAPER]);
+        assert_are_apart(
+            "states",
+            &BY_STATE.map(|(state, colour)| (state.as_str(), colour)),
+            &[PAPER, DARK_PAPER],
+        );
+        let roots = [
+            RootActivity::OnCpu,
+            RootActivity::RunQueue,
+            RootActivity::IdleInTransaction,
+            RootActivity::Client,
+            RootActivity::Device,
+            RootActivity::Timer,
+            RootActivity::Process,
+            RootActivity::Prepared,
+            RootActivity::Stopped,
+            RootActivity::Network,
+            RootActivity::OtherHost,
+            RootActivity::Unknown,
+        ];
+        assert_are_apart(
+            "who was waited for",
+            &roots.map(|root| (root.as_str(), of_root(root))),
+            &[PAPER],
+        );
+    }
 }
