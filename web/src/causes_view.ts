@@ -5,26 +5,69 @@ import * as colours from "./colours.ts";
 import type { Recording } from "./data.ts";
 import { button, make } from "./dom.ts";
 import { type Dimension, DIMENSION_NAMES, factOf, type Filter, isFiltered } from "./filter.ts";
+import type { Order } from "./ranked_table.ts";
 import { statementLabel } from "./timeline.ts";
 import { amount, cell, counted, oneLine, percent } from "./words.ts";
 
 /** Wait events, and causes below each of them, before the others have to be asked for. */
 const WAITS = 6;
 const CAUSES = 8;
+/** By what wait events are sorted as usual. */
+const TIME = "time";
+/** What stands for a column in the address; by what has none nothing is sorted. Without a name it is that of the unit. */
+const COLUMNS = [{ word: "wait", name: "waited for" }, { word: "sessions", name: "which was" }, { word: TIME, name: null }, { word: null, name: "%" }] as const;
 /** Letters of a statement. */
 const LONGEST = 100;
 
 export class CausesView {
   readonly element = make("div", { class: "causes" });
   private showsAll = false;
+  private order: Order = { column: TIME, isReversed: false };
+  private redraw: (() => void) | null = null;
 
   constructor(
     private readonly of: Recording,
     private readonly choose: (dimension: Dimension, word: string) => void,
+    private readonly sorted: (order: Order | null) => void,
   ) {}
+
+  /** Wait events in this order, the causes of each in that of their time; as usual without one. */
+  sortBy(order: Order | undefined): void {
+    const column = COLUMNS.find(({ word }) => word === order?.column && word !== null)?.word ?? TIME;
+    const isReversed = column === order?.column && order.isReversed;
+    if (column === this.order.column && isReversed === this.order.isReversed) return;
+    this.order = { column, isReversed };
+    const wasOnHead = this.element.querySelector("thead")?.contains(document.activeElement) ?? false;
+    this.redraw?.();
+    if (wasOnHead) this.element.querySelector<HTMLElement>("th[aria-sort$=ending] button")?.focus();
+  }
+
+  private inOrder(waits: CausedWait[]): CausedWait[] {
+    const { column, isReversed } = this.order;
+    const label = ({ wait }: CausedWait) => this.of.waits[wait]!.label;
+    const compare = (one: CausedWait, other: CausedWait) => {
+      if (column === "wait") return label(one) < label(other) ? -1 : 1;
+      return column === "sessions" ? other.sessions.size - one.sessions.size : other.ns - one.ns;
+    };
+    return waits.toSorted((one, other) => compare(one, other) * (isReversed ? -1 : 1));
+  }
+
+  private head({ word, name }: (typeof COLUMNS)[number]): HTMLElement {
+    const text = name ?? (this.of.are_times ? "time, s" : this.of.unit);
+    const kind = word === TIME || word === null ? "number" : "";
+    if (word === null) return make("th", { scope: "col", class: kind }, text);
+    const { column, isReversed } = this.order;
+    const isSorted = word === column;
+    const isRising = isReversed !== (word === "wait");
+    const title = make("th", { scope: "col", class: kind, "aria-sort": isSorted ? (isRising ? "ascending" : "descending") : "none" });
+    const order = { column: word, isReversed: isSorted && !isReversed };
+    title.append(button(`${text}${isSorted ? (isRising ? " ▲" : " ▼") : ""}`, {}, () => this.sorted(word === TIME && !order.isReversed ? null : order)));
+    return title;
+  }
 
   /** Draws them, or says why there are none; true when there are. */
   draw(causes: Causes | null, filter: Filter): boolean {
+    this.redraw = () => this.draw(causes, filter);
     const why = this.whyEmpty(causes, filter);
     if (why !== null || !causes) {
       this.element.replaceChildren(make("p", { class: "empty" }, why));
@@ -36,11 +79,11 @@ export class CausesView {
     summary.append(make("small", {}, " (times of the ledger, divided by samples)"));
     summary.dataset.ns = String(causes.blocked);
     summary.dataset.followed = String(causes.followed);
-    const waits = this.showsAll ? causes.waits : causes.waits.slice(0, WAITS);
+    const waits = this.showsAll ? this.inOrder(causes.waits) : this.inOrder(causes.waits).slice(0, WAITS);
     const body = waits.map((wait) => this.wait(wait, causes));
-    const head = ["waited for", "which was", of.are_times ? "time, s" : of.unit, "%"].map((name, at) => make("th", { scope: "col", class: at > 1 ? "number" : "" }, name));
+    const head = COLUMNS.map((column) => this.head(column));
     const table = make("table", {}, make("caption", { class: "unseen" }, "Who was waited for"), make("thead", {}, make("tr", {}, ...head)), ...body.map(({ rows }) => make("tbody", {}, ...rows)));
-    const hidden = body.reduce((sum, { hidden }) => sum + hidden, 0) + causes.waits.length - waits.length;
+    const hidden = body.reduce((sum, ofWait) => sum + ofWait.hidden, 0) + causes.waits.length - waits.length;
     this.element.replaceChildren(summary, make("div", { class: "scroll" }, table));
     if (hidden > 0) {
       this.element.append(

@@ -112,6 +112,10 @@ interface Dictionaries {
   modules: number[];
   names_of_modules: string[];
   kernel: number[];
+  /** Modules as the report tells code apart: programs, libraries, parts of the kernel. */
+  code_modules: string[];
+  /** For each function its own among these, from 1; 0 where it serves all. */
+  code_of_functions: number[];
   preempted: number | null;
   times: Windows;
   stacks: Windows;
@@ -159,6 +163,9 @@ export interface Recording extends Omit<Dictionaries, "times" | "stacks" | "caus
   causes: Table;
   latencies: Latencies;
   paths: RecordedPaths;
+  /** For each place in the paths the module whose time it is, on a CPU and off it. */
+  codeOnCpu: Uint32Array;
+  codeOffCpu: Uint32Array;
 }
 
 /** A recording of what was unpacked. */
@@ -195,13 +202,16 @@ export function recordingOf(unpacked: Unpacked): Recording {
     return found;
   };
   const paths = recordedPaths(of.functions, unpacked);
+  const [codeOnCpu, codeOffCpu] = [long("nodes.on_cpu"), long("nodes.off_cpu")];
+  for (const code of [codeOnCpu, codeOffCpu]) within(code, of.code_modules.length);
+  within(of.code_of_functions, of.code_modules.length + 1);
   for (const [kind = -1, ...links] of of.chains) {
     within([kind], of.cause_kinds.length);
     within(links, of.links.length);
   }
   const lengths = [of.sessions.pid.length, of.statements.length, of.waits.length, of.session_states.length, of.states.length];
   for (const link of of.links) link.forEach((place, at) => within([place], lengths[at]!));
-  return { ...of, times: table("times"), stacks: table("stacks"), causes: table("causes"), latencies: latencies(of, long, wide), paths };
+  return { ...of, times: table("times"), stacks: table("stacks"), causes: table("causes"), latencies: latencies(of, long, wide), paths, codeOnCpu, codeOffCpu };
 }
 
 function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: (name: string) => Float64Array): Latencies {

@@ -10,8 +10,6 @@ import type { Zoom } from "./view.ts";
 import { amount, oneLine, percent, shown } from "./words.ts";
 
 const ROW = 18;
-/** Narrower frames are not drawn. */
-const LEAST_PX = 0.1;
 /** Room for a letter, of the font below. */
 const LETTER_PX = 6.6;
 const FONT = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
@@ -232,16 +230,14 @@ export class FlameView {
         const left = Math.max(0, (flame.from[frame]! - this.from) * px);
         if (left >= width) break;
         const right = Math.min(width, (flame.from[frame]! + flame.ns[frame]! - this.from) * px);
-        if (right - left < LEAST_PX) {
-          // Many are: on to the next one that reaches further than they could.
-          at = firstFrom(flame, row, this.from + (left + LEAST_PX) / px, at + 1) - 1;
-          continue;
-        }
         const isFound = !this.is || this.is[frame] === 1;
         const fill = isFound ? this.colourOf(frame) : faint;
         const first = Math.floor(left * ratio);
         const end = Math.floor((right - (right - left > 3 ? 1 : 0)) * ratio);
-        pixels.fill(fill, begin + first, begin + Math.min(across, Math.max(first + 1, end)));
+        if (end > first + 1) pixels.fill(fill, begin + first, begin + Math.min(across, end));
+        // Of those that share a pixel one is to be seen: what was searched for, or the first.
+        else if (pixels[begin + first] === 0 || (this.is && isFound)) pixels[begin + first] = fill;
+        if (end <= first + 1 && !this.is) at = firstFrom(flame, row, this.from + (first + 1) / ratio / px, at + 1) - 1;
         if (right - left > 6 + 3 * LETTER_PX) names.push({ frame, left, right, ink: isFound ? colours.inkOn(fill) : pale });
       }
       for (let line = 1; line < lines; line++) pixels.copyWithin(begin + line * across, begin, begin + across);

@@ -27,7 +27,7 @@ export class LatenciesView {
   private readonly tools = make("div", { class: "tools" });
   private readonly kinds;
   /** All of time is drawn, whatever is chosen of it. */
-  private readonly map = new Kept<HeatMap | null>(4);
+  private readonly map = new Kept<HeatMap | null>(2);
   private choice: LatencyChoice = { kind: 0, by: ["name"], of: null };
   private elapsed = 0;
   private words: LatencyWords = { kind: null, by: null, of: null };
@@ -42,8 +42,7 @@ export class LatenciesView {
     const { kinds } = of.latencies;
     this.heat = new HeatMapView(of, tip, chooseTime);
     this.kinds = choice("of", kinds.map(({ kind }) => kind), (kind) => kinds.find((known) => known.kind === kind)!.words, (kind) => choose({ kind, by: null, of: null }));
-    const key = (group: Group) => JSON.stringify(group.labels);
-    this.table = new RankedTable<Group>("Latencies", this.columns(), "total", key, (group) => this.isChosen(group), (group) => this.choose({ ...this.words, of: this.isChosen(group) ? null : group.labels }), sorted);
+    this.table = new RankedTable<Group>("Latencies", this.columns(), "total", ({ labels }) => JSON.stringify(labels), (group) => this.isChosen(group), (group) => this.choose({ ...this.words, of: this.isChosen(group) ? null : group.labels }), sorted);
     this.shown.append(this.table.element, this.title, this.heat.element, this.histogram);
     this.element.append(this.tools, this.what, this.note, this.empty, this.shown);
   }
@@ -109,12 +108,6 @@ export class LatenciesView {
 
   private columns(): Column<Group>[] {
     const { of } = this;
-    const number = (word: string, name: string, get: (histogram: Histogram) => number, text: (value: number) => string): Column<Group> => ({
-      word,
-      name,
-      number: (group) => get(group.histogram),
-      text: (group) => text(get(group.histogram)),
-    });
     const perSecond = (count: number) => (this.elapsed > 0 && of.are_times ? ((count * 1e9) / this.elapsed).toFixed(1) : "");
     return [
       { word: "event", name: "event", text: ({ labels }) => labels.map((label, at) => this.label(this.choice.by[at]!, label)).join(", "), isWide: true },
@@ -142,19 +135,28 @@ function summary(of: Histogram): string {
   return `${of.count === 1 ? "1 event" : `${of.count.toLocaleString("en")} events`}, ${duration(of.sum)} in all; ${quantiles.join(", ")}, max ${duration(of.max)}`;
 }
 
+/** A column of a quantity of events. */
+function number(word: string, name: string, get: (histogram: Histogram) => number, text: (value: number) => string): Column<Group> {
+  return { word, name, number: (group) => get(group.histogram), text: (group) => text(get(group.histogram)) };
+}
+
+function cell(text: string): HTMLElement {
+  return make("td", { class: "number" }, text);
+}
+
+function bar(part: number, kind: string): HTMLElement {
+  const mark = make("i", { class: kind });
+  mark.style.width = `${part * 100}%`;
+  return make("td", { class: "part-of", "aria-hidden": "true" }, mark);
+}
+
 /** How often, and where the time went: the buckets that people know. */
 function histogramTable(of: Histogram): HTMLTableElement {
   const buckets = of.powersOfTwo();
   const largest = Math.max(...buckets.map(({ count }) => count));
   const names = ["from us", "to us", "events", "% events", "", "mean", "time, s", "% time", ""];
   const head = make("tr", {}, ...names.map((name) => make("th", { scope: "col", class: name === "" ? "part-of" : "number" }, name)));
-  const bar = (part: number, kind: string) => {
-    const mark = make("i", { class: kind });
-    mark.style.width = `${part * 100}%`;
-    return make("td", { class: "part-of", "aria-hidden": "true" }, mark);
-  };
   const rows = buckets.map(({ from_us, to_us, count, sum }) => {
-    const cell = (text: string) => make("td", { class: "number" }, text);
     const row = make("tr", {}, cell(String(from_us)), cell(String(to_us)), cell(count.toLocaleString("en")), cell(percent(count, of.count)), bar(count / largest, "events"));
     row.append(cell(count > 0 ? duration(Math.floor(sum / count)) : "–"), cell(count > 0 ? seconds(sum) : "–"), cell(percent(sum, of.sum)), bar(of.sum > 0 ? sum / of.sum : 0, "time"));
     row.dataset.from = String(from_us);

@@ -4,7 +4,7 @@ import { Address } from "./address.ts";
 import { Chains, notFollowed } from "./causes.ts";
 import { CausesView } from "./causes_view.ts";
 import { DB_TIME, type Recording } from "./data.ts";
-import { button, choice, make, shownOnce, Tip, toggle } from "./dom.ts";
+import { button, choice, make, section, shownOnce, Tip, toggle } from "./dom.ts";
 import { elapsedNs } from "./elapsed.ts";
 import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, tableOf, toggled } from "./filter.ts";
 import { type Flame, Flames, MODES } from "./flame.ts";
@@ -14,9 +14,10 @@ import { Kept } from "./kept.ts";
 import { LatenciesView } from "./latencies_view.ts";
 import { databaseView, type Ledger, ledger } from "./ledger.ts";
 import { drawDatabaseView, LedgerView } from "./ledger_view.ts";
+import { TimesByModule } from "./modules.ts";
 import { FIRST } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
-import { blockerTable, functionTable, sessionTable, sessionTimes, statementTable, statementTimes, type Whole } from "./tables.ts";
+import { blockerTable, functionTable, moduleTable, sessionTable, sessionTimes, statementTable, statementTimes, type Whole } from "./tables.ts";
 import { statementLabel, TIMELINE_BY, type Timeline, timeline } from "./timeline.ts";
 import { TimelineView } from "./timeline_view.ts";
 import { SearchBox } from "./search_box.ts";
@@ -25,8 +26,8 @@ import { amount, clockTime, counted, oneLine, percent, seconds, shown } from "./
 
 /** Words of a chip are cut here. */
 const LONGEST_CHIP = 60;
-/** Pictures that are kept: what was chosen before is often chosen again. */
-const KEPT = 4;
+/** Pictures of each kind that are kept: this one, and the one before, which is often asked for again. */
+const KEPT = 2;
 
 export class RecordingPage {
   private view: View;
@@ -50,10 +51,12 @@ export class RecordingPage {
   private readonly causesNote = make("p", { class: "note" });
   private readonly blockersTitle = make("h3", {}, "Sessions by the time that others waited for them");
   private readonly blockersNote = make("p", { class: "note" }, "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total.");
+  private readonly modulesNote = make("p", { class: "note" }, "Programs, libraries and parts of the kernel. Time belongs to the known function that was called last; a sleep to who called the scheduler.");
   private readonly blockers;
   private readonly statements;
   private readonly sessions;
   private readonly functions;
+  private readonly modules;
   private readonly by;
   private readonly mode;
   private readonly levels;
@@ -69,18 +72,20 @@ export class RecordingPage {
   private readonly latencies = new Kept<void>(1);
   private readonly flame = new Kept<Flame>(KEPT);
   private readonly functionTimes: TimesByFunction;
+  private readonly moduleTimes: TimesByModule;
 
   constructor(private readonly of: Recording) {
     this.chains = new Chains(of);
     this.flames = new Flames(of, of.stacks);
     this.functionTimes = new TimesByFunction(of);
+    this.moduleTimes = new TimesByModule(of);
     this.view = read(of, location.hash);
     this.address = new Address(() => written(of, this.view));
     const choose = (dimension: Dimension, word: string) => this.toggle([[dimension, word]]);
     this.ledgerView = new LedgerView(of, (words) => this.toggle(words));
     this.timelineView = new TimelineView(of, this.tip, (range) => this.chooseTime(range), choose);
     this.flameView = new FlameView(of, this.tip, choose, () => this.whyNoStacks(), (zoom, isQuick) => this.zoomed(zoom, isQuick));
-    this.causesView = new CausesView(of, choose);
+    this.causesView = new CausesView(of, choose, (order) => this.sorted("causes", order));
     const has = (dimension: Dimension) => (word: string) => this.view.filter.words.get(dimension)?.includes(word) ?? false;
     const whole = () => this.whole;
     const acts = (table: TableName, dimension: Dimension) => ({
@@ -92,6 +97,7 @@ export class RecordingPage {
     this.statements = statementTable(of, whole, acts("sql", "query"));
     this.sessions = sessionTable(of, whole, acts("who", "session"));
     this.functions = functionTable(of, whole, acts("functions", "function"));
+    this.modules = moduleTable(of, whole, (order) => this.sorted("modules", order));
     this.searchBox = new SearchBox((search) => {
       this.view = { ...this.view, search };
       this.address.replace();
@@ -115,8 +121,6 @@ export class RecordingPage {
     const { of } = this;
     const [what, ...how] = of.first_lines;
     document.title = `dbtime: ${shown(what ?? "")}`;
-    const section = (id: string, title: string, ...children: (Node | string)[]) =>
-      make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
     const trust = make("details", { id: "trust" }, make("summary", {}, shown(of.quality[0] ?? "How far to trust it")));
     trust.append(make("ul", {}, ...of.quality.slice(1).map((line) => make("li", {}, shown(line)))));
     into.replaceChildren(
@@ -129,6 +133,7 @@ export class RecordingPage {
       section("sql", "Which SQL?", this.sqlNote, this.statements.element),
       section("who", "Who was it?", this.sessionsNote, this.sessions.element),
       section("functions", "Which functions?", this.functions.element),
+      section("modules", "Whose code?", this.modulesNote, this.modules.element),
       section("latency", "How long did single events take?", this.latenciesView.element),
       make("footer", {}, `Written by dbtime ${of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.bounds()}`),
     );
@@ -194,6 +199,8 @@ export class RecordingPage {
     this.statements.sortBy(orders.get("sql"));
     this.sessions.sortBy(orders.get("who"));
     this.functions.sortBy(orders.get("functions"));
+    this.modules.sortBy(orders.get("modules"));
+    this.causesView.sortBy(orders.get("causes"));
     this.latenciesView.sortBy(orders.get("latency"));
   }
 
@@ -274,6 +281,7 @@ export class RecordingPage {
     this.sessions.update(isBySession ? sessionTimes(of, table, takes) : []);
     this.takesOfStacks = chosen(of, of.stacks, this.inWindows(view.filter, of.stacks));
     this.functions.update(this.functionTimes.times(of.stacks, this.takesOfStacks));
+    this.modules.update(this.moduleTimes.times(of.stacks, this.takesOfStacks));
   }
 
   private drawCauses(): void {

@@ -4,6 +4,7 @@ import type { Blocker } from "./causes.ts";
 import { isDbTime, type Recording, type SessionFact, type Table } from "./data.ts";
 import { factOf } from "./filter.ts";
 import type { FunctionTime } from "./functions.ts";
+import type { ModuleTime } from "./modules.ts";
 import { pairsOf } from "./pairs.ts";
 import { type Column, type Order, RankedTable } from "./ranked_table.ts";
 import { statementLabel } from "./timeline.ts";
@@ -91,7 +92,7 @@ export function sessionTimes(of: Recording, table: Table, takes: Uint8Array): Se
     row.active += byWait[pair]!;
     if (isMore(of, pairs.other[pair]!, byWait[pair]!, row.mainWait, row.mainWaitNs)) [row.mainWait, row.mainWaitNs] = [pairs.other[pair]!, byWait[pair]!];
   }
-  return times.sort((one, other) => other.active - one.active || one.session - other.session);
+  return times.toSorted((one, other) => other.active - one.active || one.session - other.session);
 }
 
 /** Whether there is more time in a wait than in the one with most so far; of equal ones the first by name is taken. */
@@ -155,6 +156,18 @@ export function functionTable(of: Recording, whole: () => Whole, { isChosen, cho
     { word: "module", name: "module", text: (row) => oneLine(of.names_of_modules[of.modules[row.function]!]!) },
   ];
   return new RankedTable<FunctionTime>("Functions by time in them", columns, "self", (row) => String(row.function), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
+}
+
+export function moduleTable(of: Recording, whole: () => Whole, sorted: (order: Order | null) => void) {
+  const name = (row: ModuleTime) => of.code_modules[row.module]!;
+  const columns: Column<ModuleTime>[] = [
+    { word: "self", name: of.are_times ? "self, s" : "self", number: (row) => row.self, text: (row) => cell(of, row.self) },
+    { word: "self_share", name: "self %", number: (row) => row.self, text: (row) => percent(row.self, whole().dbTime) },
+    { word: "total", name: of.are_times ? "anywhere, s" : "anywhere", number: (row) => row.total, text: (row) => cell(of, row.total) },
+    { word: "total_share", name: "anywhere %", number: (row) => row.total, text: (row) => percent(row.total, whole().dbTime) },
+    { word: "module", name: "module", text: (row) => oneLine(name(row)), isWide: true },
+  ];
+  return new RankedTable<ModuleTime>("Modules by time in them", columns, "self", name, () => false, null, sorted);
 }
 
 export function blockerTable(of: Recording, { isChosen, choose, sorted }: Acts) {

@@ -12,8 +12,8 @@ import { moment, secondOf } from "./words.ts";
 export const LEVEL_CHOICES = ["wait,state", "state,wait", "query,wait,state", "query", "none"] as const;
 export type LevelChoice = (typeof LEVEL_CHOICES)[number];
 
-/** Tables whose order is kept, by the names of their sections. */
-export const TABLES = ["waited", "sql", "who", "functions", "latency"] as const;
+/** Tables whose order is kept. */
+export const TABLES = ["causes", "waited", "sql", "who", "functions", "modules", "latency"] as const;
 export type TableName = (typeof TABLES)[number];
 
 /** What of the flame graph's width is shown: from so many nanoseconds on, so many. */

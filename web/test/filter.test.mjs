@@ -14,6 +14,7 @@ const of = await sources(`
   export * from "./filter.ts";
   export * from "./ledger.ts";
   export * from "./flame.ts";
+  export { TimesByModule } from "./modules.ts";
   export { TimesByFunction } from "./functions.ts";
   export * from "./view.ts";
   export * as difference_view from "./difference_view.ts";
@@ -78,13 +79,24 @@ function recording(rows) {
     modules: [0, 0, 1, 2],
     names_of_modules: ["postgres", "[kernel]", ""],
     kernel: [0, 0, 1, 0],
+    code_modules: ["postgres", "vfs", "kernel"],
+    code_of_functions: [1, 1, 2, 0],
+    codeOnCpu: Uint32Array.from([0, 0, 1, 0]),
+    codeOffCpu: Uint32Array.from([0, 0, 0, 2]),
     preempted: 3,
     paths: { callers: Int32Array.from([-1, 0, 1, 0]), function_of: Uint32Array.from([0, 1, 2, 3]), begins: new Uint8Array(4) },
     times: table,
     stacks: { ...table, leaf: column(4) },
     causes: { ...table, chain: column(4) },
     latencies: {
-      ...{ how_to_record: null, quantiles: "", lost: 0, apart: "each", alike: [], width_s: 1, first_s: 100, rows: 4 },
+      how_to_record: null,
+      quantiles: "",
+      lost: 0,
+      apart: "each",
+      alike: [],
+      width_s: 1,
+      first_s: 100,
+      rows: 4,
       kinds: [{ kind: "wait", words: "Waits", explanation: "", names: "wait" }, { kind: "block", words: "Block requests", explanation: "", names: "other" }],
       series: [[0, "IO:DataFileRead", "", ""], [0, "Lock:tuple", "", ""], [1, "read", "sda", ""], [1, "read", "sdb", ""]],
       buckets: [[1000, 1008], [5_000_000, 5_080_000]],
@@ -170,8 +182,21 @@ test("functions have the time of their stacks, each once, and preemption is the 
   assert.equal(ms(of.ledger(recorded, recorded.stacks, inside).sums[0]), 400);
 });
 
+test("modules have the time of their code, and of what went through it", () => {
+  const recorded = recording(ROWS);
+  const found = new of.TimesByModule(recorded).times(recorded.stacks, of.chosen(recorded, recorded.stacks, of.noFilter()));
+  assert.deepEqual(
+    found.map(({ module, self, total }) => [recorded.code_modules[module], ms(self), ms(total)]),
+    [
+      ["postgres", 650, 970],
+      ["vfs", 300, 400],
+      ["kernel", 20, 20],
+    ],
+  );
+});
+
 test("stacks that are kept for sessions that are alike are those of all of them", () => {
-  const recorded = { ...recording(ROWS.map((row) => [row[0], 0, ...row.slice(2)])), alike: [0, 0] };
+  const recorded = { ...recording(ROWS.map((row) => row.with(1, 0))), alike: [0, 0] };
   const dbTime = (filter) => ms(of.ledger(recorded, recorded.stacks, of.chosen(recorded, recorded.stacks, filter)).sums[0]);
   assert.equal(dbTime(choose(["session", "12"])), 970);
   assert.equal(dbTime(choose(["session", "13"])), 0);
@@ -254,18 +279,19 @@ test("the buckets of a time line sum to DB time", () => {
   }
 });
 
+const lineOf = (recorded) => {
+  const { values, rates, before } = of.timeline(recorded, of.noFilter(), "wait");
+  return [values.map((value) => value.label), rates.map((bucket) => bucket.map((rate) => Math.round(rate * 1000))), Math.round(ms(before))];
+};
+
 test("what is longer than its window began before it", () => {
   const recorded = recording([
     [1, 0, 1, 1, 2, 1500, DB, 1],
     [1, 0, 1, 0, 1, 200, DB, 0],
   ]);
-  const drawn = (of_recording) => {
-    const { values, rates, before } = of.timeline(of_recording, of.noFilter(), "wait");
-    return [values.map((value) => value.label), rates.map((bucket) => bucket.map((rate) => Math.round(rate * 1000))), Math.round(ms(before))];
-  };
-  assert.deepEqual(drawn(recorded), [["CPU", "IO:DataFileRead"], [[0, 700], [200, 800]], 0]);
-  assert.deepEqual(drawn({ ...recorded, may_be_long: false }), [["CPU", "IO:DataFileRead"], [[0, 0], [200, 1500]], 0]);
-  assert.deepEqual(drawn({ ...recorded, from_us: 100_500_000 })[2], 200);
+  assert.deepEqual(lineOf(recorded), [["CPU", "IO:DataFileRead"], [[0, 700], [200, 800]], 0]);
+  assert.deepEqual(lineOf({ ...recorded, may_be_long: false }), [["CPU", "IO:DataFileRead"], [[0, 0], [200, 1500]], 0]);
+  assert.deepEqual(lineOf({ ...recorded, from_us: 100_500_000 })[2], 200);
 });
 
 test("chains that begin alike are one, and each of their links was waited for", () => {
@@ -280,7 +306,7 @@ test("chains that begin alike are one, and each of their links was waited for", 
   assert.deepEqual([found.blocked, found.followed].map(ms), [957, 900]);
   const tree = (node) => [node.kind, ms(node.ns), node.children.map(tree)];
   assert.deepEqual(
-    found.waits.map(({ wait, ns, sessions, causes }) => [wait, ms(ns), sessions.size, causes.map(tree)]),
+    found.waits.map(({ wait: event, ns, sessions, causes }) => [event, ms(ns), sessions.size, causes.map(tree)]),
     [
       [1, 900, 2, [[null, 600, [["client", 600, []]]], ["client", 300, []]]],
       [0, 57, 1, [["unknown", 50, []], ["left out", 7, []]]],
@@ -298,7 +324,7 @@ test("chains that begin alike are one, and each of their links was waited for", 
 test("events are grouped by what is chosen, and a heat map has each of them once", () => {
   const recorded = recording(ROWS);
   const taken = (kind, filter) => of.eventsTaken(recorded, kind, filter);
-  const found = (kind, filter, by) => of.groups(recorded.latencies, taken(kind, filter), by).map(({ labels, histogram }) => [...labels, histogram.count, histogram.max]);
+  const found = (kind, filter, by) => of.groups(recorded.latencies, taken(kind, filter), by).map(({ labels, histogram }) => labels.concat(histogram.count, histogram.max));
   assert.deepEqual(found(0, of.noFilter(), ["name"]), [["IO:DataFileRead", 100, 5_010_000], ["Lock:tuple", 1, 5_050_000]]);
   assert.deepEqual(found(0, choose(["wait", "lock"]), []), [[1, 5_050_000]]);
   assert.deepEqual(found(0, { ...of.noFilter(), from: 101 }, []), [[1, 5_010_000]]);
@@ -310,7 +336,7 @@ test("events are grouped by what is chosen, and a heat map has each of them once
   assert.deepEqual(histogram.powersOfTwo().filter(({ count }) => count > 0).map(({ from_us, count }) => [from_us, count]), [[1, 99], [4096, 2]]);
   const map = of.heatMap(recorded, taken(0, of.noFilter()));
   const cells = [...map.count].flatMap((count, key) => (count > 0 ? [[Math.floor(key / (map.powers * map.perPower)), count]] : []));
-  assert.deepEqual(cells.sort(), [[0, 1], [0, 99], [1, 1]]);
+  assert.deepEqual(cells.toSorted(), [[0, 1], [0, 99], [1, 1]]);
 });
 
 test("a view is read as it is written", () => {
@@ -329,9 +355,8 @@ test("foreign text is shown without what controls, reorders or hides", () => {
 });
 
 test("data that is damaged is refused with words", async () => {
-  for (const text of ["", "%%%", "AAAA", Buffer.from("no zlib").toString("base64")]) {
-    await assert.rejects(of.unpack(text), /its data|it has no data/, text);
-  }
+  const texts = ["", "%%%", "AAAA", Buffer.from("no zlib").toString("base64")];
+  await Promise.all(texts.map((text) => assert.rejects(of.unpack(text), /its data|it has no data/, text)));
 });
 
 test("the page has no way to take text for markup or code", () => {

@@ -8,7 +8,7 @@ const OTHER_KERNEL: &str = "kernel";
 
 /// The module of one function: `postgres`, `libc`, `ext4`, `block`; none for a kernel function that serves all of them
 /// (locks, string functions) or is not known, and for preemption.
-fn module_of(function: &Function) -> Option<String> {
+pub(crate) fn module_of(function: &Function) -> Option<String> {
     if function.kernel {
         return subsystem(&function.module, &function.name).map(str::to_string);
     }
@@ -32,9 +32,13 @@ fn without_version(file: &str) -> &str {
 /// The module to which the time at a call path (root first) belongs: that of its leaf-most function that is known. Who
 /// sleeps does so in the scheduler, which says nothing: the module that called it counts.
 pub(crate) fn module_of_path(path: &[FunctionId], functions: &Functions, on_cpu: bool) -> String {
+    module_from_leaf(path.iter().rev().map(|id| functions.get(*id)), on_cpu)
+}
+
+/// The same of a path whose leaf comes first.
+pub(crate) fn module_from_leaf<'a>(path: impl Iterator<Item = &'a Function>, on_cpu: bool) -> String {
     let mut asleep = None;
-    for id in path.iter().rev() {
-        let function = functions.get(*id);
+    for function in path {
         match module_of(function) {
             Some(module) if !on_cpu && function.kernel && SLEEPING.contains(&module.as_str()) => {
                 asleep.get_or_insert(module);

@@ -80,6 +80,9 @@ pub(super) struct Document<'a> {
     alike: &'a [u32],
     #[serde(flatten)]
     functions: FunctionsJson<'a>,
+    /// Whose code it is, and that of each function: places, from 1.
+    code_modules: &'a [String],
+    code_of_functions: &'a [usize],
     /// Length of a window in seconds, and begin of the first, of cells without and with stacks.
     times: WindowsJson,
     stacks: WindowsJson,
@@ -278,6 +281,8 @@ impl<'a> Document<'a> {
             sessions,
             alike: &page.alike,
             functions: FunctionsJson::of(&page.functions),
+            code_modules: &page.modules.names,
+            code_of_functions: &page.modules.of_functions,
             times: WindowsJson::of(&page.times),
             stacks: WindowsJson::of(&page.stacks),
             causes: WindowsJson::of(&page.causes.table),
@@ -432,6 +437,7 @@ pub(super) fn columns(page: &HtmlPage) -> Columns {
     }
     latency_columns(&page.latencies, &mut columns);
     node_columns(&page.nodes, &page.functions, &mut columns);
+    page.modules.columns(&mut columns);
     columns
 }
 

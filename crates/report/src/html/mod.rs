@@ -36,6 +36,7 @@ use crate::timeline::{Mark, TimelineOptions, timeline};
 use causes::Causes;
 use cells::{Amount, Cell, Cells, LEFT_OUT, POOLED, SAMPLED};
 use latencies::Latencies;
+use parts::Modules;
 use paths::Paths;
 
 /// Cells without stacks, and cells with stacks, at most.
@@ -67,6 +68,7 @@ pub struct HtmlPage {
     /// Caller and function of each place in call paths.
     nodes: Vec<(u32, u32)>,
     functions: Vec<Function>,
+    modules: Modules,
     times: Table,
     stacks: Table,
     causes: Causes,
@@ -186,6 +188,7 @@ pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
         alike,
         statements,
         waits: packer.waits.into_values(),
+        modules: Modules::of(&nodes, &functions),
         nodes,
         functions,
         times,

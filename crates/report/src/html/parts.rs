@@ -1,13 +1,16 @@
 //! What all pages have in common: colours, functions, call paths.
 
 use std::collections::HashMap;
+use std::iter;
 
 use serde::Serialize;
 
 use super::columns::Columns;
 use super::paths::ROOT;
+use crate::code_module::{module_from_leaf, module_of};
 use crate::function::Function;
 use crate::heat_map_svg::COLOURS;
+use crate::numbered::Numbered;
 use crate::palette::{BY_CLASS, BY_STATE, CPUS, NOT_KNOWN, OTHER, OTHERS};
 use crate::preemption::PREEMPTED;
 use crate::server_start::{MOST_FRAMES, start_of_server};
@@ -108,17 +111,60 @@ pub(super) fn node_columns(nodes: &[(u32, u32)], functions: &[Function], columns
     columns.short("nodes.begins", begins);
 }
 
+/// Whose code it is: modules of functions, and those to which time at the places in call paths belongs.
+#[derive(Debug)]
+pub(super) struct Modules {
+    pub(super) names: Vec<String>,
+    /// For each function its place among them, from 1; 0 = it serves all of them, or is not known.
+    pub(super) of_functions: Vec<usize>,
+    /// For each place in call paths, on a CPU and not.
+    of_nodes: [Vec<u32>; 2],
+}
+
+impl Modules {
+    pub(super) fn of(nodes: &[(u32, u32)], functions: &[Function]) -> Modules {
+        let mut names = Numbered::default();
+        let mut number = |name: String| names.number(name);
+        let of_functions = functions
+            .iter()
+            .map(|function| module_of(function).map_or(0, |name| number(name) as usize + 1))
+            .collect();
+        let of_nodes = [true, false].map(|on_cpu| {
+            (0..nodes.len() as u32)
+                .map(|node| number(module_from_leaf(from_leaf(node, nodes, functions), on_cpu)))
+                .collect()
+        });
+        Modules {
+            names: names.into_values(),
+            of_functions,
+            of_nodes,
+        }
+    }
+
+    /// Modules of the places in call paths.
+    pub(super) fn columns(&self, columns: &mut Columns) {
+        for (name, of_nodes) in ["on_cpu", "off_cpu"].into_iter().zip(&self.of_nodes) {
+            columns.long(&format!("nodes.{name}"), of_nodes.iter().copied());
+        }
+    }
+}
+
+/// The functions of a path, its leaf first.
+fn from_leaf<'a>(
+    leaf: u32,
+    nodes: &'a [(u32, u32)],
+    functions: &'a [Function],
+) -> impl Iterator<Item = &'a Function> {
+    let node = |at: u32| nodes.get(at as usize);
+    iter::successors(node(leaf), move |(caller, _)| node(*caller))
+        .map(|(_, function)| &functions[*function as usize])
+}
+
 /// True where the paths through a place begin when the start of the server is left out.
 fn begins_without_start(node: u32, nodes: &[(u32, u32)], functions: &[Function]) -> bool {
-    // Deeper than the start can be nothing begins.
-    let mut path = Vec::with_capacity(MOST_FRAMES + 1);
-    let mut at = node;
-    while at != ROOT && path.len() <= MOST_FRAMES {
-        let (caller, function) = nodes[at as usize];
-        path.push(&functions[function as usize]);
-        at = caller;
-    }
-    if at != ROOT {
+    // Where it is deeper than the start, nothing begins.
+    let mut path: Vec<&Function> = from_leaf(node, nodes, functions).take(MOST_FRAMES + 2).collect();
+    if path.len() > MOST_FRAMES + 1 {
         return false;
     }
     path.reverse();

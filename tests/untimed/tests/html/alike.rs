@@ -174,6 +174,31 @@ pub(super) fn assert_are_functions(what: &str, page: &Value, recording: &Path, a
     assert_eq!(functions(&page["functions"]), reported, "{what}: functions");
 }
 
+/// Asserts that modules are those of the report: in themselves, and anywhere on the path.
+#[track_caller]
+pub(super) fn assert_are_modules(what: &str, page: &Value, recording: &Path, arguments: &[&str]) {
+    let all = report(
+        recording,
+        &[&["--modules", "--top", "100000"], arguments].concat(),
+    );
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    let reported: BTreeMap<String, (u64, u64)> = list(&all["modules"])
+        .iter()
+        .map(|row| {
+            let name = row["module"].as_str().expect("a name").to_string();
+            (name, (ns(&row["self_ns"]), ns(&row["total_ns"])))
+        })
+        .collect();
+    let in_page: BTreeMap<String, (u64, u64)> = list(&page["tables"]["Modules by time in them"])
+        .iter()
+        .map(|row| {
+            let name = row["key"].as_str().expect("a name").to_string();
+            (name, (ns_of(&row["values"][0]), ns_of(&row["values"][2])))
+        })
+        .collect();
+    assert_eq!(in_page, reported, "{what}: modules");
+}
+
 /// Asserts that the time line of a page is that of the report, value by value and second by second (a thousandth is shown).
 #[track_caller]
 pub(super) fn assert_is_timeline(what: &str, page: &Value, recording: &Path, arguments: &[&str]) {

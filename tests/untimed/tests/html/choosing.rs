@@ -152,6 +152,57 @@ fn who_was_waited_for_can_be_chosen_and_where_it_is_not_known_the_page_says_why(
 }
 
 #[test]
+fn who_was_waited_for_and_modules_can_be_sorted() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let Some(sights) = take(
+        &page,
+        &json!([
+            {"see": true}, {"click": ".causes thead th:first-child button"}, {"see": true},
+            {"press": "Enter"}, {"see": true}, {"back": true}, {"see": true},
+            {"go": ""}, {"click": "#modules thead th:last-child button"}, {"see": true},
+        ]),
+    ) else {
+        return;
+    };
+    let [usual, named, reversed, back, modules] = &sights[..] else {
+        panic!("{}", sights.len());
+    };
+    let waits = |sight: &Value| -> Vec<(String, u64)> {
+        let rows = sight["causes"]["waits"].as_array().expect("rows").iter();
+        rows.map(|row| {
+            let name = row["wait"].as_str().expect("a name").to_string();
+            (name, row["ns"].as_u64().expect("nanoseconds"))
+        })
+        .collect()
+    };
+    let fragment = |sight: &Value| sight["fragment"].as_str().expect("text").to_string();
+    assert!(waits(usual).is_sorted_by_key(|(_, ns)| std::cmp::Reverse(*ns)));
+    let mut by_name = waits(usual);
+    by_name.sort();
+    assert_eq!(
+        (waits(named), fragment(named)),
+        (by_name.clone(), "#sort_causes=wait".to_string())
+    );
+    by_name.reverse();
+    assert_eq!(
+        (waits(reversed), fragment(reversed)),
+        (by_name, "#sort_causes=wait.reversed".to_string())
+    );
+    assert_eq!((waits(back), fragment(back)), (waits(named), fragment(named)));
+    let rows = modules["tables"]["Modules by time in them"]
+        .as_array()
+        .expect("rows");
+    let names: Vec<&str> = rows
+        .iter()
+        .map(|row| row["key"].as_str().expect("a name"))
+        .collect();
+    assert!(names.len() > 1 && names.is_sorted(), "{names:?}");
+    assert_eq!(fragment(modules), "#sort_modules=module");
+}
+
+#[test]
 fn the_address_keeps_the_zoom_and_the_order_of_tables() {
     let home = scratch();
     let recording = recording(&home, "");

@@ -18,7 +18,8 @@ use dbtime_tests::{Recorder, Session, dbtime, distribution, needs_recording, rep
 use serde_json::{Value, json};
 
 use alike::{
-    assert_are_causes, assert_are_functions, assert_are_latencies, assert_is_report, assert_is_timeline,
+    assert_are_causes, assert_are_functions, assert_are_latencies, assert_are_modules, assert_is_report,
+    assert_is_timeline,
 };
 use browser::{keep, page_of, plain, report, scratch, take};
 use made::{HOSTILE, recording};
@@ -81,6 +82,7 @@ fn whatever_is_chosen_the_page_says_what_the_report_says() {
     for ((fragment, arguments), sight) in CHOSEN.iter().zip(&sights) {
         assert_is_report(fragment, sight, &report(&recording, arguments));
         assert_are_functions(fragment, sight, &recording, arguments);
+        assert_are_modules(fragment, sight, &recording, arguments);
         assert_are_causes(fragment, sight, &recording, arguments);
         // All of time is drawn, whatever is chosen of it.
         if !arguments.contains(&"--from") {
@@ -238,6 +240,7 @@ fn a_page_of_a_real_recording_says_what_its_report_says() {
     assert_is_report("all", &sights[0], &report(&recorded.path, &[]));
     assert_is_report("state", &sights[1], &report(&recorded.path, &["--state", "user"]));
     assert_are_functions("all", &sights[0], &recorded.path, &[]);
+    assert_are_modules("all", &sights[0], &recorded.path, &[]);
     assert_are_causes("all", &sights[0], &recorded.path, &[]);
     keep(&page.with_file_name("real.png"));
 }
