@@ -58,6 +58,7 @@ function seen() {
     functions: all("#functions tbody tr").map(line),
     timeline: {
       values: all(".timeline canvas thead th").slice(1).map(text),
+      marks: all(".marks li").map(text),
       buckets: all(".timeline canvas tbody tr").map((row) => ({ us: Number(row.dataset.us), rates: [...row.cells].slice(1).map((cell) => Number(cell.textContent)) })),
     },
     tables: Object.fromEntries(all(".ranked table").map((table) => [text(table.caption), [...table.tBodies[0].rows].map(line)])),

@@ -66,6 +66,16 @@ export interface Latencies extends LatencyDictionaries {
   max: Float64Array;
 }
 
+/** What the server did for itself, or what was noted: see the report's time line. */
+export interface Mark {
+  kind: "checkpoint" | "autovacuum" | "note";
+  from_us: number;
+  /** As from_us for a moment. */
+  to_us: number;
+  text: string;
+  colour: string;
+}
+
 interface Windows {
   width_s: number;
   first_s: number;
@@ -89,6 +99,7 @@ interface Dictionaries {
   /** What a session has in a window may have begun before it. */
   may_be_long: boolean;
   gaps: [number, number][];
+  marks: Mark[];
   no_timeline: string | null;
   no_statements: string | null;
   left_out_ns: number;

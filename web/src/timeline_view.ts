@@ -4,12 +4,13 @@ import * as colours from "./colours.ts";
 import { button, Canvas, colour, make, type Tip } from "./dom.ts";
 import type { Recording } from "./data.ts";
 import type { Dimension } from "./filter.ts";
+import { listOfMarks, markAt, MARKS, paintMarks, timeOf, wordsOf } from "./marks.ts";
 import { BOTTOM, DRAG_PX, LEFT, type Range, RIGHT, TimeScale } from "./time_scale.ts";
 import { isNotRecorded, type Timeline } from "./timeline.ts";
 import { amount, clockTime, counted, percent } from "./words.ts";
 
 const HEIGHT = 240;
-const TOP = 14;
+const TOP = MARKS + 4;
 /** The line of the CPUs is drawn unless it would make nothing of the rest. */
 const CPUS_BEYOND = 3;
 
@@ -32,7 +33,9 @@ export class TimelineView {
   ) {
     this.canvas = new Canvas("Average active sessions over time. Arrow keys choose a time, with Shift a longer one; Escape takes it back.", "group", () => this.paint());
     this.scale = new TimeScale(of, () => this.canvas.width);
-    this.element.append(this.canvas.element, this.note, this.legend);
+    const marks = make("ul", { class: "legend marks", "aria-label": "Marks" }, ...listOfMarks(of, (mark) => chooseTime(timeOf(this.scale, mark))));
+    marks.hidden = of.marks.length === 0;
+    this.element.append(this.canvas.element, this.note, this.legend, marks);
     this.canvas.element.addEventListener("pointerdown", (event) => this.begin(event));
     this.canvas.element.addEventListener("pointermove", (event) => this.move(event));
     this.canvas.element.addEventListener("pointerup", (event) => this.end(event));
@@ -145,6 +148,7 @@ export class TimelineView {
       });
     });
     this.scale.hatchGaps(context, TOP, bottom);
+    paintMarks(context, this.of, this.scale, bottom);
     if (this.hasCpus) {
       const at = Math.round(y(this.of.cpus)) + 0.5;
       const line = colour("cpus");
@@ -183,6 +187,8 @@ export class TimelineView {
       this.paint();
       return;
     }
+    const mark = markAt(this.of, this.scale, event.offsetX, event.offsetY);
+    if (mark) return this.tip.show(event, [wordsOf(this.of, mark)]);
     const at = this.valueAt(event.offsetX, event.offsetY);
     if (!at || !this.timeline) return this.tip.hide();
     const { bucket, value } = at;
@@ -204,6 +210,8 @@ export class TimelineView {
     if (!drag || !this.timeline) return;
     const moved = Math.abs(this.scale.x(drag.from) - this.scale.x(drag.to));
     if (moved >= DRAG_PX) return this.chooseTime(this.scale.windows(drag.from, drag.to));
+    const mark = markAt(this.of, this.scale, event.offsetX, event.offsetY);
+    if (mark) return this.chooseTime(timeOf(this.scale, mark));
     const at = this.valueAt(event.offsetX, event.offsetY);
     const word = at && at.value >= 0 ? this.timeline.values[at.value]!.word : null;
     if (word !== null) this.choose(this.timeline.by, word);

@@ -6,6 +6,7 @@ mod browser;
 mod choosing;
 mod latencies;
 mod made;
+mod marks;
 mod of_two;
 mod size;
 mod whole_stacks;
