@@ -62,6 +62,8 @@ function seen() {
       buckets: all(".timeline canvas tbody tr").map((row) => ({ us: Number(row.dataset.us), rates: [...row.cells].slice(1).map((cell) => Number(cell.textContent)) })),
     },
     tables: Object.fromEntries(all(".ranked table").map((table) => [text(table.caption), [...table.tBodies[0].rows].map(line)])),
+    tree: all(".tree tbody tr").map((row) => ({ ...line(row), level: Number(row.ariaLevel), expanded: row.ariaExpanded, lit: row.ariaSelected === "true", focused: row === document.activeElement })),
+    tree_status: text(document.querySelector("#tree .status")),
     flame: text(document.querySelector(".flame .status")),
     trouble: text(document.querySelector(".trouble")),
     elements: all("*").length,

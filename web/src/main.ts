@@ -3,18 +3,24 @@
 import { recordingOf } from "./data.ts";
 import { differenceOf } from "./difference.ts";
 import { DifferencePage } from "./difference_page.ts";
+import { diveOf } from "./dive_data.ts";
+import { DivePage } from "./dive_page.ts";
 import { make } from "./dom.ts";
 import { RecordingPage } from "./recording_page.ts";
-import { unpack } from "./unpack.ts";
+import { type Unpacked, unpack } from "./unpack.ts";
 import { shown } from "./words.ts";
+
+function pageOf(unpacked: Unpacked): RecordingPage | DifferencePage | DivePage {
+  if (unpacked.page === "dive") return new DivePage(diveOf(unpacked));
+  return unpacked.page === "difference" ? new DifferencePage(differenceOf(unpacked)) : new RecordingPage(recordingOf(unpacked));
+}
 
 async function start(): Promise<void> {
   const into = document.getElementById("page")!;
   into.replaceChildren(make("p", { role: "status" }, "Unpacking …"));
   const data = document.getElementById("data");
   try {
-    const unpacked = await unpack(data?.textContent ?? "");
-    const page = unpacked.page === "difference" ? new DifferencePage(differenceOf(unpacked)) : new RecordingPage(recordingOf(unpacked));
+    const page = pageOf(await unpack(data?.textContent ?? ""));
     await page.show(into);
     Object.assign(window, { dbtimePage: page });
     performance.mark("all drawn");

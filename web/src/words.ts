@@ -41,6 +41,16 @@ export function duration(ns: number): string {
   return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
 }
 
+/** Milliseconds with three decimals, rounded half up. */
+export function milliseconds(ns: number): string {
+  return (Math.floor((ns + 500) / 1_000) / 1_000).toFixed(3);
+}
+
+/** Microseconds, with one decimal below 100: 12.3, 1234. */
+export function microseconds(ns: number): string {
+  return ns < 99_950 ? (Math.floor((ns + 50) / 100) / 10).toFixed(1) : String(Math.floor((ns + 500) / 1_000));
+}
+
 /** Part of a whole in percent. */
 export function percent(part: number, whole: number): string {
   return whole > 0 ? ((part * 100) / whole).toFixed(1) : "";

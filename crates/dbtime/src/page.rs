@@ -1,9 +1,9 @@
-//! A recording, or two, as one page: `dbtime html`, and `dbtime record --html`.
+//! A recording, a dive, or two recordings, as one page: `dbtime html`, and `dbtime record --html`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use dbtime_report::{Diff, Filter, Source};
+use dbtime_report::{Diff, Filter, Source, has_kernel_trace};
 
 use crate::output::{self, ProgressLine, say};
 
@@ -14,11 +14,18 @@ use crate::output::{self, ProgressLine, say};
 pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<bool> {
     let mut line = ProgressLine::new();
     line.show(&format!("making {} …", output.display()));
+    if has_kernel_trace(source.meta()) {
+        let page = dbtime_report::html::dive_page(source, filter)?;
+        line.clear();
+        say_problems(page.problems());
+        if !page.is_empty() {
+            output::to_file(output, |out| dbtime_report::html::write_dive(&page, out))?;
+        }
+        return Ok(!page.is_empty());
+    }
     let page = dbtime_report::html(source, filter)?;
     line.clear();
-    for problem in page.problems() {
-        say(format_args!("dbtime: {problem}"));
-    }
+    say_problems(page.problems());
     if page.is_empty() {
         return Ok(false);
     }
@@ -26,14 +33,18 @@ pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<
     Ok(true)
 }
 
+fn say_problems(problems: &[String]) {
+    for problem in problems {
+        say(format_args!("dbtime: {problem}"));
+    }
+}
+
 /// Writes what changed from one recording to another.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write_difference(answer: Diff, output: &Path) -> anyhow::Result<()> {
-    for problem in &answer.problems {
-        say(format_args!("dbtime: {problem}"));
-    }
+    say_problems(&answer.problems);
     let page = dbtime_report::html::difference(answer);
     output::to_file(output, |out| dbtime_report::html::write_difference(&page, out))
 }

@@ -6,6 +6,7 @@
 //!        ──diff()─────▶ Diff ──────────▶ text::render_diff, json::render_diff, diff_export, html::difference
 //!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks, pprof …)
 //!        ──dive()─────▶ DiveReport ────▶ text::render_dive, json::render_dive
+//!        ──html::dive_page()▶ DivePage ▶ html::write_dive
 //! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render

@@ -1,10 +1,10 @@
-//! `dbtime html`: a page of a recording, or of what changed between two.
+//! `dbtime html`: a page of a recording, of a dive, or of what changed between two recordings.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use dbtime_report::Source;
+use dbtime_report::{Source, has_kernel_trace};
 
 use super::diff::compare;
 use crate::exit_code::NOTHING_RECORDED;
@@ -23,7 +23,8 @@ use crate::usage::Usage;
     after_help = "Example: dbtime html slow.dbt -o slow.html, and mail slow.html to whoever asked.\n\n\
                   The page has the ledger, a time line, who was waited for, a flame graph, statements, sessions, \
                   functions and latencies; a click on any of it filters the page, and its address keeps the filter. \
-                  'dbtime html good.dbt bad.dbt' shows what changed. It contains statement texts and user names: \
+                  'dbtime html good.dbt bad.dbt' shows what changed; of a dive the page has the tree of all calls and \
+                  the functions. It contains statement texts and user names: \
                   treat it like the recording."
 )]
 pub struct HtmlArguments {
@@ -81,6 +82,9 @@ pub(super) fn run(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
         None => reading::sibling(&recording, "html")?,
     };
     let source = open(&recording)?;
+    if has_kernel_trace(source.meta()) {
+        arguments.selection.takes_kernel_trace()?;
+    }
     if !page::write(&source, &arguments.selection.filter(&source)?, &output)? {
         say(format_args!("dbtime: {}: nothing to show", recording.display()));
         return Ok(ExitCode::from(NOTHING_RECORDED));

@@ -74,6 +74,21 @@ impl Selection {
             statements: self.query.iter().map(|id| id.cast_unsigned()).collect(),
         }
     }
+
+    /// Fails when a kernel trace cannot be chosen from so.
+    ///
+    /// # Errors
+    /// A wait event or a state is chosen.
+    pub fn takes_kernel_trace(&self) -> Result<(), Usage> {
+        match self.wait.is_empty() && self.state.is_empty() {
+            true => Ok(()),
+            false => Err(Usage(
+                "--wait and --state cannot select from a kernel trace, whose durations are those of whole calls; \
+                'dbtime dive --wait' traces the calls of one wait event"
+                    .to_string(),
+            )),
+        }
+    }
 }
 
 /// Begin and end of the window that a moment is in, microseconds since the Unix epoch.

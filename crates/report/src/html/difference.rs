@@ -110,7 +110,7 @@ fn shorten(text: &mut Option<String>, room: &mut usize) {
 }
 
 /// Leaves the first ones, and says how many others there were.
-fn bound<T>(changes: &mut Vec<T>, bytes: impl Fn(&T) -> usize) -> usize {
+pub(super) fn bound<T>(changes: &mut Vec<T>, bytes: impl Fn(&T) -> usize) -> usize {
     let mut room = MOST_BYTES;
     let fit = changes
         .iter()

@@ -9,6 +9,8 @@ mod cells;
 mod columns;
 mod difference;
 mod difference_document;
+mod dive_document;
+mod dive_page;
 mod document;
 mod latencies;
 mod latency_cells;
@@ -22,7 +24,8 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::{Fidelity, Session, SessionId, StackId, State, Wait};
 
 pub use difference::{DifferencePage, difference};
-pub use write::{write, write_difference};
+pub use dive_page::{DivePage, dive_page};
+pub use write::{write, write_difference, write_dive};
 
 use crate::filter::{Filter, SECOND_US};
 use crate::function::{Function, FunctionId, Functions};

@@ -16,6 +16,7 @@ const NAME: usize = 60;
 
 pub(super) fn render(report: &DiveReport, page: &mut Page) {
     about(report, page);
+    exactness(report, page);
     calls(report, page);
     answer(report, page);
     for problem in &report.problems {
@@ -54,7 +55,8 @@ pub(super) fn answer(report: &DiveReport, page: &mut Page) {
     }
 }
 
-fn about(report: &DiveReport, page: &mut Page) {
+/// What was traced, how, and what was noted of it.
+pub(super) fn about(report: &DiveReport, page: &mut Page) {
     let host = &report.meta.host;
     let mut place = report.meta.database.target.clone();
     if !host.name.is_empty() {
@@ -67,6 +69,10 @@ fn about(report: &DiveReport, page: &mut Page) {
     for note in &report.meta.notes {
         page.paragraph(&format!("Note: {}", note.text));
     }
+}
+
+/// How many calls, and what is exact.
+pub(super) fn exactness(report: &DiveReport, page: &mut Page) {
     let trace = &report.trace;
     let mut text = format!("{} calls from begin to end", trace.calls);
     if trace.kept_calls < trace.calls {
@@ -128,6 +134,11 @@ fn calls(report: &DiveReport, page: &mut Page) {
         table.row(row);
     }
     page.table(&table);
+    foreign(report, page);
+}
+
+/// Time that hit the calls, and is none of theirs.
+pub(super) fn foreign(report: &DiveReport, page: &mut Page) {
     for (what, ns) in [
         ("Interrupts", report.interrupts_ns),
         ("Preemption", report.preemption_ns),
@@ -138,7 +149,7 @@ fn calls(report: &DiveReport, page: &mut Page) {
     }
 }
 
-fn words(state: State) -> &'static str {
+pub(super) fn words(state: State) -> &'static str {
     match state {
         State::Kernel => "on CPU",
         State::Runnable => "run queue",
@@ -232,10 +243,9 @@ fn functions(functions: &[FunctionDurations], heading: &str, others: usize, page
     say_left_out(page, others, "functions", "--top");
 }
 
-/// What a timer found the calls at.
-fn samples(of: &TimerSamples, trace: &KernelTrace, page: &mut Page) {
+/// How often a timer found the calls at work.
+pub(super) fn samples_line(of: &TimerSamples, trace: &KernelTrace) -> String {
     let period = duration(of.period_ns.into());
-    page.heading("Timer samples of the kernel stack inside the calls: sampled, no durations");
     let mut text = match trace.samples {
         0 => format!(
             "None: the timer fires every {period} of the task's CPU time, and never did in a call that is shown. Calls \
@@ -261,7 +271,13 @@ fn samples(of: &TimerSamples, trace: &KernelTrace, page: &mut Page) {
     if trace.samples_missing > 0 {
         text += &format!(" {} samples are missing.", trace.samples_missing);
     }
-    page.paragraph(&text);
+    text
+}
+
+/// What a timer found the calls at.
+fn samples(of: &TimerSamples, trace: &KernelTrace, page: &mut Page) {
+    page.heading("Timer samples of the kernel stack inside the calls: sampled, no durations");
+    page.paragraph(&samples_line(of, trace));
     if of.own == 0 {
         return;
     }

@@ -36,13 +36,14 @@ mod trace;
 mod waits_in_calls;
 mod what_if;
 
-use dbtime_model::recording::Clock;
+use dbtime_model::State;
+use dbtime_model::recording::{Clock, KernelTrace};
 
 use crate::causes::CauseReport;
 use crate::commands::CommandReport;
 use crate::comparison::Comparison;
 use crate::diff::{Diff, Place};
-use crate::dive::{DiveDiff, DiveReport};
+use crate::dive::{DiveDiff, DiveReport, TimerSamples};
 use crate::io::IoReport;
 use crate::latches::LatchReport;
 use crate::latency::LatencyReport;
@@ -148,6 +149,37 @@ fn lines(page: Page) -> Vec<String> {
     let text = page.finish();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(str::to_string).collect()
+}
+
+/// What was traced of the kernel, how, and what was noted, a paragraph each.
+pub(crate) fn dive_source_lines(report: &DiveReport) -> Vec<String> {
+    let mut page = Page::new(UNBROKEN);
+    dive::about(report, &mut page);
+    lines(page)
+}
+
+/// How many calls were traced, and what of that is exact, a paragraph each.
+pub(crate) fn dive_exact_lines(report: &DiveReport) -> Vec<String> {
+    let mut page = Page::new(UNBROKEN);
+    dive::exactness(report, &mut page);
+    lines(page)
+}
+
+/// What hit the calls, and is none of their time, a paragraph each.
+pub(crate) fn dive_foreign_lines(report: &DiveReport) -> Vec<String> {
+    let mut page = Page::new(UNBROKEN);
+    dive::foreign(report, &mut page);
+    lines(page)
+}
+
+/// How often a timer found the calls at work.
+pub(crate) fn dive_samples_line(samples: &TimerSamples, trace: &KernelTrace) -> String {
+    dive::samples_line(samples, trace)
+}
+
+/// What a state is called in a trace of the kernel.
+pub(crate) fn dive_state(state: State) -> &'static str {
+    dive::words(state)
 }
 
 /// A trace of the kernel as text; as [`render`].

@@ -4,6 +4,8 @@
 mod alike;
 mod browser;
 mod choosing;
+mod dive;
+mod dive_made;
 mod latencies;
 mod made;
 mod marks;

@@ -36,14 +36,7 @@ impl KernelTrace {
 
     /// The answer of a source that is such a trace.
     pub(super) fn answer_of(&self, subject: &Subject, source: &Source) -> anyhow::Result<ExitCode> {
-        if !subject.selection.wait.is_empty() || !subject.selection.state.is_empty() {
-            return Err(Usage(
-                "--wait and --state cannot select from a kernel trace, whose durations are those of whole calls; \
-                'dbtime dive --wait' traces the calls of one wait event"
-                    .to_string(),
-            )
-            .into());
-        }
+        subject.selection.takes_kernel_trace()?;
         let options = DiveOptions {
             filter: subject.filter(source)?,
             view: self.view.clone(),
