@@ -1,6 +1,6 @@
 // What is in the page of a dive: checked against itself, and given its types. The names of fields are those that the program writes.
 
-import { within } from "./data.ts";
+import { within } from "./unpack.ts";
 import type { Unpacked } from "./unpack.ts";
 
 /** What is known of each row of the tree, and of each function: counts, and nanoseconds. Without calls there is no min, avg, p99, max. */

@@ -16,6 +16,10 @@ const LEVEL_NAMES: Record<Levels, string> = { busy: "where 10 % of the time is",
 /** Letters of a name in a sentence. */
 const LONGEST = 200;
 
+function section(id: string, title: string, ...children: (Node | string)[]): HTMLElement {
+  return make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
+}
+
 export class DivePage {
   private readonly tree: DiveTree;
   private view: DiveView;
@@ -73,8 +77,6 @@ export class DivePage {
     const trust = make("details", { id: "trust" }, make("summary", {}, shown(exact)));
     const lines = ["Durations have in them what the tracer takes at each function: many short functions look more expensive than they are.", ...how, ...of.problems.map((problem) => `Not read: ${problem}`)];
     trust.append(make("ul", {}, ...lines.map((line) => make("li", {}, shown(line)))));
-    const section = (id: string, title: string, ...children: (Node | string)[]) =>
-      make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
     into.replaceChildren(
       make("header", {}, make("h1", {}, `Inside ${what}`), make("p", {}, shown(source))),
       make("div", { class: "top" }, this.chips, trust),

@@ -16,13 +16,13 @@ interface FunctionRow {
 /** Every function, whoever called it. */
 export function functionTable(of: Dive, isChosen: (name: string) => boolean, choose: (name: string) => void, sorted: Sorted): RankedTable<FunctionRow> {
   const { functions, names } = of;
-  const name = ({ at }: FunctionRow) => names[functions.name[at]!]!;
+  const nameOf = ({ at }: FunctionRow) => names[functions.name[at]!]!;
   const numbers = ({ word, name, number, text }: DiveColumn): Column<FunctionRow> => ({ word, name, number: ({ at }) => number(functions, at), text: ({ at }) => text(functions, at) });
   const columns: Column<FunctionRow>[] = [
-    { word: "function", name: "function", text: (row) => oneLine(name(row)), isWide: true },
+    { word: "function", name: "function", text: (row) => oneLine(nameOf(row)), isWide: true },
     ...[{ ...TOTAL, name: "in all ms" }, OWN, OFF, CALLS, MIN, MEAN, P99, MAX].map(numbers),
   ];
-  const table = new RankedTable<FunctionRow>("Functions", columns, TOTAL.word, ({ at }) => String(at), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
+  const table = new RankedTable<FunctionRow>("Functions", columns, TOTAL.word, ({ at }) => String(at), (row) => isChosen(nameOf(row)), (row) => choose(nameOf(row)), sorted);
   table.update(Array.from(functions.name, (_, at) => ({ at })));
   return table;
 }
@@ -35,14 +35,17 @@ function sampleColumns<Row>(word: string, name: string, all: number, samples: (r
   ];
 }
 
+function nameOfSampled(row: SampledFunction): string {
+  return named(row.function, row.module);
+}
+
 export function sampledTable(all: number, rows: SampledFunction[], isChosen: (name: string) => boolean, choose: (name: string) => void, sorted: Sorted): RankedTable<SampledFunction> {
-  const name = (row: SampledFunction) => named(row.function, row.module);
   const columns: Column<SampledFunction>[] = [
-    { word: "function", name: "function", text: (row) => oneLine(name(row)), isWide: true },
+    { word: "function", name: "function", text: (row) => oneLine(nameOfSampled(row)), isWide: true },
     ...sampleColumns<SampledFunction>("own", "own samples", all, (row) => row.own),
     ...sampleColumns<SampledFunction>("total", "in all", all, (row) => row.total),
   ];
-  const table = new RankedTable<SampledFunction>("Timer samples by function", columns, "own", name, (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
+  const table = new RankedTable<SampledFunction>("Timer samples by function", columns, "own", nameOfSampled, (row) => isChosen(nameOfSampled(row)), (row) => choose(nameOfSampled(row)), sorted);
   table.update(rows);
   return table;
 }
@@ -68,12 +71,15 @@ function fixed(caption: string, head: string[], names: number, rows: string[][])
   );
 }
 
+function microsecondsIfKnown(ns: number | null): string {
+  return ns === null ? "?" : microseconds(ns);
+}
+
 export function callTable({ calls, states }: Dive): HTMLElement {
   const kept = states.filter(([state]) => calls.some((call) => (call.states[state] ?? 0) > 0));
-  const us = (ns: number | null) => (ns === null ? "?" : microseconds(ns));
   const rows = calls.map((call) => {
     const all = Object.values(call.states).reduce((sum, ns) => sum + ns, 0);
-    const lengths = call.count === 0 ? ["–", "–", "–", "–", "–"] : [us(call.min_ns), us(call.avg_ns), us(call.p50_ns), us(call.p99_ns), us(call.max_ns)];
+    const lengths = call.count === 0 ? ["–", "–", "–", "–", "–"] : [call.min_ns, call.avg_ns, call.p50_ns, call.p99_ns, call.max_ns].map(microsecondsIfKnown);
     return [oneLine(call.function), String(call.count), milliseconds(call.total_ns), ...lengths, ...kept.map(([state]) => percent(call.states[state] ?? 0, all))];
   });
   return fixed("Calls", ["function", "calls", "total ms", "min us", "mean us", "p50 us", "p99 us", "max us", ...kept.map(([, words]) => `${words} %`)], 1, rows);

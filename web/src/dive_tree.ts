@@ -1,7 +1,7 @@
 // The tree of all calls merged: who is below whom, which rows are to be seen, and in which order.
 
 import type { DivePaths } from "./dive_data.ts";
-import { NO_NODE } from "./data.ts";
+import { NO_NODE } from "./paths.ts";
 
 /** A row that is to be seen. */
 export interface TreeRow {

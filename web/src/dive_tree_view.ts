@@ -3,7 +3,7 @@
 import type { DiveColumn } from "./dive_columns.ts";
 import type { Dive } from "./dive_data.ts";
 import type { DiveTree, TreeRow } from "./dive_tree.ts";
-import { NO_NODE } from "./data.ts";
+import { NO_NODE } from "./paths.ts";
 import { button, make } from "./dom.ts";
 import type { Order } from "./ranked_table.ts";
 import { duration, oneLine } from "./words.ts";

@@ -50,7 +50,7 @@ export function read(fragment: string, nodes: number): DiveView {
 /** Numbers, and those that follow each other as a range: 3.7-12. */
 function writeNodes(parts: URLSearchParams, name: string, nodes: ReadonlySet<number>): void {
   const ranges: [number, number][] = [];
-  for (const node of [...nodes].sort((one, other) => one - other)) {
+  for (const node of [...nodes].toSorted((one, other) => one - other)) {
     const last = ranges.at(-1);
     if (last && last[1] === node - 1) last[1] = node;
     else ranges.push([node, node]);

@@ -72,8 +72,8 @@ export function moment(of: Recording, second: number): string {
 
 /** The second of such a moment; null when it is none. */
 export function secondOf(of: Recording, text: string): number | null {
-  const milliseconds = of.clock === "utc" ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(milliseconds)) return Math.floor(milliseconds / 1000);
+  const sinceEpoch = of.clock === "utc" ? Date.parse(text) : Number.NaN;
+  if (!Number.isNaN(sinceEpoch)) return Math.floor(sinceEpoch / 1000);
   const second = Number(text);
   return text === "" || Number.isNaN(second) ? null : Math.floor(second + of.start_us / 1e6);
 }

@@ -21,14 +21,14 @@ const paths = {
 };
 const tree = new of.DiveTree(paths, [6], 100);
 const byTotal = (one, other) => paths.total[other] - paths.total[one];
+const isOneOfTwo = (node) => node < 2;
 const names = (nodes) => nodes.map((node) => NAMES[paths.name[node]]);
 
 test("callees are below their callers, and rows are what is open", () => {
   assert.deepEqual(tree.callees(-1), [0, 6]);
   assert.deepEqual(tree.callees(1), [2, 3]);
   assert.deepEqual([...tree.callers], [-1, 0, 1, 1, 3, 0, -1, 6]);
-  const isOpen = (node) => node === 0 || node === 1;
-  const rows = tree.rows(isOpen, byTotal);
+  const rows = tree.rows(isOneOfTwo, byTotal);
   assert.deepEqual(names(rows.map(({ node }) => node)), ["call", "read", "copy", "lock", "write", "[interrupt]"]);
   assert.deepEqual(rows[3], { node: 2, place: 2, of: 2 });
   assert.deepEqual(names(tree.rows(() => true, byTotal).map(({ node }) => node)), ["call", "read", "copy", "lock", "lock", "write", "[interrupt]", "lock"]);
@@ -52,9 +52,9 @@ test("what is found is counted once, and its callers are the way to it", () => {
 test("deep trees are followed", () => {
   const deep = 50_000;
   const chain = { name: new Uint32Array(deep), depth: Uint32Array.from({ length: deep }, (_, at) => at), total: new Float64Array(deep).fill(1) };
-  const tree = new of.DiveTree(chain, [], 1);
-  assert.equal(tree.rows(() => true, () => 0).length, deep);
-  assert.equal(tree.sum(new Uint8Array(deep).fill(1)).ns, 1);
+  const straight = new of.DiveTree(chain, [], 1);
+  assert.equal(straight.rows(() => true, () => 0).length, deep);
+  assert.equal(straight.sum(new Uint8Array(deep).fill(1)).ns, 1);
 });
 
 test("the address keeps the view", () => {
@@ -68,8 +68,7 @@ test("the address keeps the view", () => {
 });
 
 test("what is turned as it would be anyway is not kept", () => {
-  const isOpenAnyway = (node) => node < 2;
-  const turn = (view, nodes, open) => of.turned(view, nodes, open, isOpenAnyway);
+  const turn = (view, nodes, open) => of.turned(view, nodes, open, isOneOfTwo);
   const closed = turn(of.read("", 8), [0, 3], false);
   assert.equal(of.written(closed), "closed=0");
   const opened = turn(closed, [0, 3, 4], true);
