@@ -234,7 +234,7 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 	struct dbt_wait_source *source = &target->source;
 	struct dbt_comment_reader *reader;
 	__u64 record = 0, since = 0;
-	__u32 zero = 0;
+	__u32 zero = 0, process = 0;
 
 	if (!read_comments || !source->comment_offset)
 		return COMMENT_NONE;
@@ -245,7 +245,7 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 		return COMMENT_NONE;
 	if (read_memory(0, &since, sizeof(since), record + source->since_offset))
 		return COMMENT_NOT_READ;
-	if (!since)
+	if (!since || !is_filled_in(0, source, record, &process))
 		return COMMENT_NONE;
 	if (since != target->comment.since) {
 		target->comment.comment = read_comment(0, reader, source, record, id, since);
@@ -259,10 +259,13 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 static __always_inline __u64 since_of(struct task_struct *task, struct dbt_wait_source *source, __u64 record)
 {
 	__u64 since = 0;
+	__u32 process = 0;
 
 	if (!read_comments || !source->comment_offset || !record)
 		return COMMENT_NONE;
-	return read_memory(task, &since, sizeof(since), record + source->since_offset) ? COMMENT_NOT_READ : since;
+	if (read_memory(task, &since, sizeof(since), record + source->since_offset))
+		return COMMENT_NOT_READ;
+	return is_filled_in(task, source, record, &process) ? since : COMMENT_NONE;
 }
 
 /* Of the row that was found of another task. */
