@@ -121,7 +121,7 @@ fn what_is_missing_is_named_as_recording_names_it() {
     // Nothing is tried where it cannot work.
     let text = dbtime_after(NO_BTF, &["doctor"]).expect_code(1).stdout;
     assert!(
-        text.contains("  no    type information") && !text.contains("works"),
+        text.contains("  no    type information") && !text.contains("recording         works"),
         "{text}"
     );
 }
