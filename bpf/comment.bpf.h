@@ -228,15 +228,15 @@ static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_c
 	return comment;
 }
 
-/* Of the task that is running. */
-static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_id *id)
+/* Of the task that is running. `session_state`: as in read_record(). */
+static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_id *id, __u32 session_state)
 {
 	struct dbt_wait_source *source = &target->source;
 	struct dbt_comment_reader *reader;
 	__u64 record = 0, since = 0;
-	__u32 zero = 0, process = 0;
+	__u32 zero = 0;
 
-	if (!read_comments || !source->comment_offset)
+	if (!read_comments || !source->comment_offset || !session_state)
 		return COMMENT_NONE;
 	reader = bpf_map_lookup_elem(&own_comment_scratch, &zero);
 	if (!reader || read_memory(0, &record, sizeof(record), source->statement))
@@ -245,7 +245,7 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 		return COMMENT_NONE;
 	if (read_memory(0, &since, sizeof(since), record + source->since_offset))
 		return COMMENT_NOT_READ;
-	if (!since || !is_filled_in(0, source, record, &process))
+	if (!since)
 		return COMMENT_NONE;
 	if (since != target->comment.since) {
 		target->comment.comment = read_comment(0, reader, source, record, id, since);
@@ -255,17 +255,14 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 	return target->comment.comment;
 }
 
-/* When the statement began that the record at this address shows. */
-static __always_inline __u64 since_of(struct task_struct *task, struct dbt_wait_source *source, __u64 record)
+/* When the statement began that the record at this address shows. `session_state`: as in read_record(). */
+static __always_inline __u64 since_of(struct task_struct *task, struct dbt_wait_source *source, __u64 record, __u32 session_state)
 {
 	__u64 since = 0;
-	__u32 process = 0;
 
-	if (!read_comments || !source->comment_offset || !record)
+	if (!read_comments || !source->comment_offset || !record || !session_state)
 		return COMMENT_NONE;
-	if (read_memory(task, &since, sizeof(since), record + source->since_offset))
-		return COMMENT_NOT_READ;
-	return is_filled_in(task, source, record, &process) ? since : COMMENT_NONE;
+	return read_memory(task, &since, sizeof(since), record + source->since_offset) ? COMMENT_NOT_READ : since;
 }
 
 /* Of the row that was found of another task. */

@@ -29,6 +29,8 @@ const volatile bool keeps_frames = false;
 /* Where a session says which statement it executes: as in struct dbt_wait_source. Set before loading. */
 const volatile __u64 statement_pointer = 0;
 const volatile __u16 statement_offset = 0;
+const volatile __u16 state_offset = 0;
+const volatile __u16 process_offset = 0;
 const volatile __u16 text_offset = 0;
 const volatile __u16 since_offset = 0;
 
@@ -230,6 +232,8 @@ static __always_inline __u64 own_statement(struct dbt_text *text)
 	struct dbt_wait_source source = {
 		.statement = statement_pointer,
 		.statement_offset = statement_offset,
+		.state_offset = state_offset,
+		.process_offset = process_offset,
 		.text_offset = text_offset,
 		.since_offset = since_offset,
 	};
@@ -238,7 +242,7 @@ static __always_inline __u64 own_statement(struct dbt_text *text)
 
 	if (!source.statement || bpf_probe_read_user(&record, sizeof(record), (void *)source.statement) || !record)
 		return 0;
-	bpf_probe_read_user(&activity.statement, sizeof(activity.statement), (void *)(record + source.statement_offset));
+	read_record(0, &source, record, &activity);
 	name_by_record(0, &source, record, text, &activity, false);
 	return activity.statement;
 }

@@ -164,7 +164,7 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 		read_record(0, &slot->source, slot->shared.record, &note->activity);
 		name_by_record(0, &slot->source, slot->shared.record, &slot->text, &note->activity, true);
 	}
-	note->since = since_of(0, &slot->source, slot->shared.record);
+	note->since = since_of(0, &slot->source, slot->shared.record, note->activity.session_state);
 }
 
 static __always_inline void note_ender(struct dbt_note *note, struct dbt_mark *mark)

@@ -97,7 +97,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	name_statement(0, &target->source, &target->text, &sample->activity, false);
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
-	sample->comment = own_comment(target, &sample->event.task);
+	sample->comment = own_comment(target, &sample->event.task, sample->activity.session_state);
 	sample->locks.count = 0;
 	if (target->source.lock_count)
 		read_own_locks(&target->source, &sample->locks);

@@ -210,7 +210,8 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 	__u64 since = 0, address = 0, hash = 0, fingerprint;
 	__u32 before = 1, after = 1;
 
-	if (activity->statement || !source->text_offset || !record || !is_filled_in(task, source, record, &before) ||
+	/* What has no state has reported no text either. */
+	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
 	    read_memory(task, &since, sizeof(since), record + source->since_offset) || !since)
 		return;
 	if (since != text->since) {

@@ -21,21 +21,18 @@ static __always_inline long read_memory(struct task_struct *task, void *to, __u3
 		      bpf_probe_read_user(to, size, (void *)address);
 }
 
-/* Reads the process that the record at this address is of; 0 = it is not filled in. A session that begins has the record of one that has
- * ended, which shows what that one executed last until the new one says who it is: pgstat_beinit and pgstat_bestart in
- * src/backend/utils/activity/backend_status.c, between which a connection spends most of its beginning. `process` is memory that is
- * there for something else: the stack of programs that call each other is short. */
-static __always_inline bool is_filled_in(struct task_struct *task, struct dbt_wait_source *source, __u64 record, __u32 *process)
-{
-	return !read_memory(task, process, sizeof(*process), record + source->process_offset) && *process;
-}
-
-/* Notes what the record at this address says the session executes. The session alone writes it, each number in one piece. */
+/* Notes what the record at this address says the session executes. The session alone writes it, each number in one piece. One that
+ * begins has the record of a session that has ended, which shows what that one executed last until the new one says which process it is:
+ * pgstat_beinit and pgstat_bestart in src/backend/utils/activity/backend_status.c, between which a connection spends most of its
+ * beginning. Till then, and as long as it has reported nothing, it has no state of its own. */
 static __always_inline void read_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					struct dbt_activity *activity)
 {
 	activity->statement = activity->session_state = 0;
-	if (!record || !is_filled_in(task, source, record, &activity->session_state))
+	/* The process is read to where the state will be: the stack of programs that call each other is short. */
+	if (!record ||
+	    read_memory(task, &activity->session_state, sizeof(activity->session_state), record + source->process_offset) ||
+	    !activity->session_state)
 		return;
 	/* What cannot be read the kernel fills with zeros: without a branch here the verifier has fewer ways to follow. */
 	read_memory(task, &activity->statement, sizeof(activity->statement), record + source->statement_offset);

@@ -272,7 +272,7 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	if (!slot->shared.stack)
 		slot->shared.stack = BPF_CORE_READ(task, mm, start_stack);
 	name_statement(task, &slot->source, &slot->text, &activity, true);
-	slot->since_now = since_of(task, &slot->source, slot->shared.record);
+	slot->since_now = since_of(task, &slot->source, slot->shared.record, activity.session_state);
 	return activity;
 }
 

@@ -110,6 +110,8 @@ impl LockProbes {
             let source = source_to(source);
             constants.statement_pointer = source.statement;
             constants.statement_offset = source.statement_offset;
+            constants.state_offset = source.state_offset;
+            constants.process_offset = source.process_offset;
             constants.text_offset = source.text_offset;
             constants.since_offset = source.since_offset;
         }
