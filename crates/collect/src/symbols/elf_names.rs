@@ -51,8 +51,6 @@ pub(super) struct ElfNames {
     /// By address. The first of those that have the same one counts.
     functions: Vec<Function>,
     names: Vec<u8>,
-    /// How many functions there are, and how many of them the file itself has no name of.
-    unnamed: Unnamed,
     debug: Debug,
 }
 
@@ -94,31 +92,35 @@ impl ElfNames {
             })
             .collect();
         names.take_symbols(&object);
-        names.unnamed = names.count_unnamed(&object).unwrap_or_default();
         if has_debug_information(&object) {
             names.take_debug(file);
         }
         Ok(names)
     }
 
-    /// Functions that only a debug file can name.
-    pub(super) fn unnamed(&self) -> Unnamed {
-        self.unnamed
-    }
-
-    fn count_unnamed(&self, object: &object::File<'_>) -> Option<Unnamed> {
-        let section = object.section_by_name(".eh_frame_hdr")?;
-        let bases = BaseAddresses::default().set_eh_frame_hdr(section.address());
-        let header = EhFrameHdr::new(section.data().ok()?, LittleEndian);
-        let header = header.parse(&bases, size_of::<u64>() as u8).ok()?;
-        let table = header.table()?;
-        let mut entries = table.iter(&bases);
+    /// Functions of the file that these are the names of, and those that only a debug file can name.
+    pub(super) fn unnamed(&self, file: &TargetFile) -> io::Result<Unnamed> {
+        let image = elf::read(file, |name| name == b".eh_frame_hdr", MAX_SYMBOLS)?;
+        let object = object::File::parse(&*image).map_err(io::Error::other)?;
         let mut unnamed = Unnamed::default();
-        while let Ok(Some((begin, _))) = entries.next() {
+        let Some(section) = object.section_by_name(".eh_frame_hdr") else {
+            return Ok(unnamed);
+        };
+        let bases = BaseAddresses::default().set_eh_frame_hdr(section.address());
+        let header = EhFrameHdr::new(section.data().map_err(io::Error::other)?, LittleEndian);
+        let header = header
+            .parse(&bases, size_of::<u64>() as u8)
+            .map_err(io::Error::other)?;
+        let Some(table) = header.table() else {
+            return Ok(unnamed);
+        };
+        let mut entries = table.iter(&bases);
+        while let Some((begin, _)) = entries.next().map_err(io::Error::other)? {
+            let begin = begin.direct().map_err(io::Error::other)?;
             unnamed.all += 1;
-            unnamed.without_name += u32::from(self.function(begin.direct().ok()?).is_none());
+            unnamed.without_name += u32::from(self.function(begin).is_none());
         }
-        Some(unnamed)
+        Ok(unnamed)
     }
 
     /// In hex; empty when there is none.
@@ -316,10 +318,7 @@ fn has_debug_information(object: &object::File<'_>) -> bool {
 }
 
 fn is_symbols(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b".symtab" | b".strtab" | b".dynsym" | b".dynstr" | b".eh_frame_hdr"
-    )
+    matches!(name, b".symtab" | b".strtab" | b".dynsym" | b".dynstr")
 }
 
 /// What names are made of; not, for example, where variables lie.
@@ -391,8 +390,13 @@ mod tests {
     #[test]
     fn functions_that_a_stripped_file_has_lost_the_names_of_are_counted() {
         let (path, _) = copy("stripped");
-        let read = || ElfNames::read(&TargetFile::new(File::open(&path).unwrap()).unwrap()).unwrap();
-        let whole = read();
+        let read = || {
+            let file = TargetFile::new(File::open(&path).unwrap()).unwrap();
+            let names = ElfNames::read(&file).unwrap();
+            let unnamed = names.unnamed(&file).unwrap();
+            (names, unnamed)
+        };
+        let (whole, with) = read();
         // Labels of what is written in assembler have no size.
         let functions = |names: &ElfNames| {
             let functions = names.functions.iter().filter(|function| function.size.is_some());
@@ -402,9 +406,8 @@ mod tests {
         };
         let strip = std::process::Command::new("strip").arg(&path).status();
         assert!(strip.expect("strip is there").success());
-        let stripped = read();
+        let (stripped, without) = read();
         fs::remove_file(&path).unwrap();
-        let (with, without) = (whole.unnamed(), stripped.unnamed());
         assert_eq!(with.all, without.all);
         assert!(with.without_name * 50 < with.all, "{with:?}");
         let lost = f64::from(without.without_name - with.without_name);

@@ -100,7 +100,11 @@ impl Modules {
 
     /// Functions of it that only a debug file can name; nothing is known of one that cannot be read.
     pub(super) fn unnamed(&mut self, number: usize) -> Unnamed {
-        self.namer.unnamed(number as u32).unwrap_or_default()
+        let module = &self.modules[number];
+        let Ok(file) = module.mapping.open(module.pid) else {
+            return Unnamed::default();
+        };
+        self.namer.unnamed(number as u32, &file).unwrap_or_default()
     }
 
     /// Has its debug file, which is not installed, fetched, and is read with it.

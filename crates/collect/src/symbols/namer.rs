@@ -78,7 +78,7 @@ enum Topic {
     Shared = 3,
     /// Name the function at an offset.
     Name = 4,
-    /// How many functions it has, and how many of them without a name.
+    /// How many functions this file of that number has, and how many of them without a name.
     Unnamed = 5,
 }
 
@@ -130,8 +130,8 @@ impl Namer {
     }
 
     /// Functions of a file that only a debug file can name.
-    pub(super) fn unnamed(&mut self, number: u32) -> Result<Unnamed, NoAnswer> {
-        let answer = self.ask(Topic::Unnamed, number, 0, None)?;
+    pub(super) fn unnamed(&mut self, number: u32, file: &TargetFile) -> Result<Unnamed, NoAnswer> {
+        let answer = self.ask(Topic::Unnamed, number, 0, Some(file))?;
         let count = |at: usize| Some(u32::from_le_bytes(*answer.get(at..)?.first_chunk()?));
         Ok(Unnamed {
             without_name: count(0).unwrap_or_default(),
@@ -357,7 +357,7 @@ fn answer(files: &mut HashMap<u32, ElfNames>, question: &[u8], file: Option<Targ
     } else if *topic == Topic::Shared as u8 {
         names.add_shared_debug_file(&file?).ok().map(|()| Vec::new())
     } else if *topic == Topic::Unnamed as u8 {
-        let Unnamed { without_name, all } = names.unnamed();
+        let Unnamed { without_name, all } = names.unnamed(&file?).ok()?;
         Some([without_name.to_le_bytes(), all.to_le_bytes()].concat())
     } else {
         Some(names.find(offset).map(|named| encode(&named)).unwrap_or_default())
