@@ -7,7 +7,7 @@ import { callTable, functionTable, intervalTable, layerTable, sampledTable } fro
 import { DiveTree } from "./dive_tree.ts";
 import { DiveTreeView } from "./dive_tree_view.ts";
 import { type DiveTable, type DiveView, LEVELS, type Levels, read, turned, written } from "./dive_view.ts";
-import { button, choice, make } from "./dom.ts";
+import { button, choice, make, section } from "./dom.ts";
 import type { Order } from "./ranked_table.ts";
 import { SearchBox } from "./search_box.ts";
 import { counted, duration, milliseconds, oneLine, percent, shown } from "./words.ts";
@@ -15,10 +15,6 @@ import { counted, duration, milliseconds, oneLine, percent, shown } from "./word
 const LEVEL_NAMES: Record<Levels, string> = { busy: "where 10 % of the time is", "1": "1 level", "2": "2 levels", "3": "3 levels", "5": "5 levels", "8": "8 levels", all: "all of it" };
 /** Letters of a name in a sentence. */
 const LONGEST = 200;
-
-function section(id: string, title: string, ...children: (Node | string)[]): HTMLElement {
-  return make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), ...children);
-}
 
 export class DivePage {
   private readonly tree: DiveTree;

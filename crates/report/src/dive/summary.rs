@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::STATES;
 use super::paths::{Durations, Paths};
-use crate::kernel_layers::{INTERRUPT_ROOT, KernelLayer, PREEMPTION_ROOT, is_call_root, kernel_layer};
+use crate::kernel_layers::{INTERRUPT_ROOT, KernelLayer, PREEMPTION_ROOT, is_call_root, layer_of_frame};
 
 /// Calls that begin with the same function.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,27 +68,27 @@ pub(super) fn calls(paths: &Paths) -> (Vec<CallSummary>, u128, u128) {
 /// Time of calls by layer.
 pub(super) fn layers(paths: &Paths) -> Vec<LayerPart> {
     let mut sums: BTreeMap<(String, State), u128> = BTreeMap::new();
-    for (number, node) in paths.nodes.iter().enumerate() {
-        let mut frames = Vec::new();
-        let mut at = Some(number);
-        while let Some(above) = at {
-            let node = &paths.nodes[above];
-            frames.push(Frame {
-                symbol: node.symbol.clone(),
-                module: node.module.clone(),
-                build_id: String::new(),
-                offset: 0,
-            });
-            at = node.parent;
-        }
-        frames.reverse();
-        if frames.first().is_some_and(|root| !is_call_root(&root.symbol)) {
-            continue;
-        }
-        let layer = match kernel_layer(&frames).0 {
+    // Of each path as [`crate::kernel_layers`] has it: that of its caller if its function is in no layer. None of what is no call's. Callers
+    // stand before those they call.
+    let mut layers: Vec<Option<KernelLayer>> = Vec::with_capacity(paths.nodes.len());
+    for node in &paths.nodes {
+        let above = match node.parent {
+            Some(caller) => layers[caller],
+            None => is_call_root(&node.symbol).then_some(KernelLayer::Other),
+        };
+        let frame = Frame {
+            symbol: node.symbol.clone(),
+            module: node.module.clone(),
+            build_id: String::new(),
+            offset: 0,
+        };
+        let layer = above.map(|above| layer_of_frame(&frame).unwrap_or(above));
+        layers.push(layer);
+        let layer = match layer {
+            None => continue,
             // Real interrupts have paths of their own: what is left of that layer in a call is its timers.
-            KernelLayer::Interrupt => "timers",
-            layer => layer.as_str(),
+            Some(KernelLayer::Interrupt) => "timers",
+            Some(layer) => layer.as_str(),
         };
         for (state, ns) in STATES.into_iter().zip(node.own).filter(|(_, ns)| *ns > 0) {
             let layer = match state {

@@ -117,17 +117,15 @@ pub fn paragraph(text: &str, width: usize) -> String {
 
 /// What was recorded, and which numbers are exact: the first lines of the report, one paragraph each.
 pub(crate) fn first_lines(report: &Report) -> Vec<String> {
-    let mut page = Page::new(UNBROKEN);
-    header::render(report, &mut page);
-    header::exactness(report, &mut page);
-    lines(page)
+    lines(|page| {
+        header::render(report, page);
+        header::exactness(report, page);
+    })
 }
 
 /// What a comparison says before its tables, a paragraph each.
 pub(crate) fn diff_lines(diff: &Diff) -> Vec<String> {
-    let mut page = Page::new(UNBROKEN);
-    diff::head(diff, &mut page);
-    lines(page)
+    lines(|page| diff::head(diff, page))
 }
 
 /// Where a difference is, in words.
@@ -137,15 +135,16 @@ pub(crate) fn diff_place(place: &Place) -> String {
 
 /// How far to trust it: the last lines of the report, without their heading.
 pub(crate) fn quality_lines(report: &Report) -> Vec<String> {
-    let mut page = Page::new(UNBROKEN);
-    quality::render(report, &mut page);
-    lines(page).split_off(1)
+    lines(|page| quality::render(report, page)).split_off(1)
 }
 
 /// Wide enough for a paragraph in one line.
 const UNBROKEN: usize = u16::MAX as usize;
 
-fn lines(page: Page) -> Vec<String> {
+/// What is written on a page, a paragraph each.
+fn lines(write: impl FnOnce(&mut Page)) -> Vec<String> {
+    let mut page = Page::new(UNBROKEN);
+    write(&mut page);
     let text = page.finish();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(str::to_string).collect()
@@ -153,23 +152,17 @@ fn lines(page: Page) -> Vec<String> {
 
 /// What was traced of the kernel, how, and what was noted, a paragraph each.
 pub(crate) fn dive_source_lines(report: &DiveReport) -> Vec<String> {
-    let mut page = Page::new(UNBROKEN);
-    dive::about(report, &mut page);
-    lines(page)
+    lines(|page| dive::about(report, page))
 }
 
 /// How many calls were traced, and what of that is exact, a paragraph each.
 pub(crate) fn dive_exact_lines(report: &DiveReport) -> Vec<String> {
-    let mut page = Page::new(UNBROKEN);
-    dive::exactness(report, &mut page);
-    lines(page)
+    lines(|page| dive::exactness(report, page))
 }
 
 /// What hit the calls, and is none of their time, a paragraph each.
 pub(crate) fn dive_foreign_lines(report: &DiveReport) -> Vec<String> {
-    let mut page = Page::new(UNBROKEN);
-    dive::foreign(report, &mut page);
-    lines(page)
+    lines(|page| dive::foreign(report, page))
 }
 
 /// How often a timer found the calls at work.

@@ -70,6 +70,7 @@ impl Chart {
     pub fn take(&mut self, timeline: &Timeline) {
         self.width_us = timeline.width_s.max(1).saturating_mul(SECOND_US);
         self.cpus = timeline.cpus;
+        let kinds = timeline.mark_kinds();
         for bucket in &timeline.buckets {
             // The first one of a recording begins within its second.
             let begin = bucket
@@ -89,7 +90,7 @@ impl Chart {
             }
             // Of several the one that is met least often.
             let is_there = |kind: &MarkKind| timeline.has_mark(*kind, bucket.period);
-            match timeline.mark_kinds().into_iter().rfind(is_there) {
+            match kinds.iter().copied().rfind(is_there) {
                 Some(kind) => self.marks.insert(begin, kind),
                 None => self.marks.remove(&begin),
             };
