@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
@@ -15,6 +15,11 @@ struct Work {
     from: f64,
     to: f64,
     what: String,
+}
+
+/// Enough for samples of every second of it.
+fn is_long(work: &Work) -> bool {
+    work.to - work.from > 1.0
 }
 
 fn server(build: &Server) -> Cluster {
@@ -30,6 +35,31 @@ fn server(build: &Server) -> Cluster {
     build.start(options)
 }
 
+/// Waits until what has begun since the moment is in the log, however long the disk takes.
+fn wait_for_log(
+    cluster: &Cluster,
+    since: SystemTime,
+    what: &str,
+    is_there: impl Fn(&[Work], &[Work]) -> bool,
+) {
+    let since = since.duration_since(UNIX_EPOCH).expect("a date").as_secs_f64();
+    let asked = Instant::now();
+    loop {
+        let (mut checkpoints, mut vacuums) = log(cluster);
+        checkpoints.retain(|work| work.from > since);
+        vacuums.retain(|work| work.from > since);
+        if is_there(&checkpoints, &vacuums) {
+            return;
+        }
+        let longest = Duration::from_secs(90);
+        assert!(
+            asked.elapsed() < longest,
+            "no {what}: {checkpoints:?}, {vacuums:?}"
+        );
+        sleep(Duration::from_millis(500));
+    }
+}
+
 /// An update that autovacuum cleans up after, a checkpoint on demand, and one that is due, which takes its time.
 fn recorded(cluster: &Cluster) -> Recorded {
     let mut worker = Session::connect(cluster);
@@ -39,14 +69,17 @@ fn recorded(cluster: &Cluster) -> Recorded {
     );
     worker.run("CHECKPOINT");
     let recorder = Recorder::server(cluster, &[]);
+    let began = SystemTime::now();
     sleep(Duration::from_secs(2));
     worker.run("UPDATE swept SET t = repeat('y', 200)");
     worker.run("CHECKPOINT");
     worker.run("ALTER TABLE swept SET (autovacuum_enabled = on)");
-    sleep(Duration::from_secs(12));
+    wait_for_log(cluster, began, "VACUUM", |_, vacuums| vacuums.iter().any(is_long));
     // Until the checkpoint that is due thirty seconds after the last one.
     worker.run("UPDATE swept SET t = repeat('z', 200) WHERE n % 10 = 0");
-    sleep(Duration::from_secs(24));
+    wait_for_log(cluster, began, "checkpoint", |checkpoints, _| {
+        checkpoints.len() == 2
+    });
     recorder.stop()
 }
 
@@ -147,7 +180,7 @@ fn of_one_server(build: &Server) {
     }
     let long: Vec<&Work> = vacuums
         .iter()
-        .filter(|work| work.from > began && work.to - work.from > 1.0)
+        .filter(|work| work.from > began && is_long(work))
         .collect();
     assert!(!long.is_empty(), "{name}: {vacuums:?}");
     for work in long {
