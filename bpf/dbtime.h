@@ -47,6 +47,9 @@ struct dbt_wait_source {
 	__u64 whole_text; /* SOURCE_POINTER: of the address of the text as it was sent, which the session has for itself; 0 = not known */
 	__u64 lock_count; /* SOURCE_POINTER: of the 32-bit number of internal locks that it has; 0 = not known */
 	__u64 lock_list;  /* of the list of them: held_locks.bpf.h */
+	__u64 page_locks; /* of the first lock of a page, in the description of the first buffer; 0 = not known */
+	__u32 page_lock_count; /* so many lie BUFFER_STEP bytes from each other */
+	__u32 page_lock_offset; /* of the lock in that description, which begins with the page that the buffer has */
 	__u64 contexts;   /* SOURCE_POINTER: of a pointer to the list of what it is in: routines.bpf.h; 0 = not known */
 	__u16 routine_id;        /* in a function of PL/pgSQL, of its 32-bit id */
 	__u16 routine_statement; /* in the state of its execution, of the address of the statement it is at */
@@ -83,7 +86,19 @@ enum dbt_wait_mark {
 	WAIT_NOT_READ = 0xffffffff,
 };
 
+#define BUFFER_STEP 64 /* a power of two: BUFFERDESC_PAD_TO_SIZE in PostgreSQL's src/include/storage/buf_internals.h */
+
+/* Which page of which file: BufferTag in the same place. */
+struct dbt_page {
+	__u32 tablespace;
+	__u32 database; /* 0 = of no single one */
+	__u32 relation; /* the number of its files */
+	__u32 fork;
+	__u32 block;
+};
+
 #define MAX_LOCKS 8
+#define MAX_PAGES 4 /* of that many of these, the first, it is known of which page they are */
 #define LOCKS_NOT_READ 0xffffffff /* in the place of their number */
 /* Bits of a lock; what is between these two is where it lies. */
 enum dbt_lock_bits {
@@ -97,6 +112,7 @@ struct dbt_locks {
 	__u32 count; /* may be more than there is room for */
 	__u32 pad;
 	__u64 locks[MAX_LOCKS];
+	struct dbt_page pages[MAX_PAGES]; /* relation 0 = it is not of a page, or that could not be read */
 };
 
 /* Value of the map `targets`: the tasks that are sampled. */

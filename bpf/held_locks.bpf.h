@@ -4,6 +4,8 @@
 #ifndef HELD_LOCKS_BPF_H
 #define HELD_LOCKS_BPF_H
 
+#include "page_locks.bpf.h"
+
 /* An entry of the list, as PostgreSQL has it (LWLockHandle in src/backend/storage/lmgr/lwlock.c). */
 struct dbt_lock_handle {
 	__u64 lock; /* begins with its 16-bit kind */
@@ -28,6 +30,8 @@ static __always_inline void read_locks(struct task_struct *task, struct dbt_wait
 		    read_memory(task, &kind, sizeof(kind), handle.lock))
 			return;
 		locks->locks[i] = (__u64)kind << LOCK_KIND_SHIFT | (handle.lock & LOCK_ADDRESS) | (handle.mode & LOCK_MODE);
+		if (i < MAX_PAGES)
+			read_page(task, source, handle.lock, &locks->pages[i]);
 	}
 	locks->count = count;
 }

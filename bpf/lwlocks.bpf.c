@@ -10,6 +10,7 @@
 
 #include "dbtime.h"
 #include "wait_source.bpf.h"
+#include "page_locks.bpf.h"
 #include "statement_text.bpf.h"
 
 /* What counts. User space writes it, before and while programs run. */
@@ -34,6 +35,11 @@ const volatile __u16 process_offset = 0;
 const volatile __u16 text_offset = 0;
 const volatile __u16 since_offset = 0;
 
+/* Where the locks of pages are: as there. Set before loading. */
+const volatile __u64 page_locks = 0;
+const volatile __u32 page_lock_count = 0;
+const volatile __u32 page_lock_offset = 0;
+
 /* What is told apart. */
 struct dbt_lock_key {
 	__u64 start_ns; /* of the task */
@@ -44,6 +50,8 @@ struct dbt_lock_key {
 	__u32 pid;
 	__u16 kind;
 	__u16 mode; /* 0 = alone, 1 = with others that read */
+	struct dbt_page page; /* relation 0 = it is not of a page, or that is not known */
+	__u32 pad;
 };
 
 struct dbt_lock_sums {
@@ -70,6 +78,8 @@ struct dbt_hold {
 	__u16 mode;
 	__u16 waited; /* in between */
 	__u16 waits;  /* it does not have it yet */
+	struct dbt_page page; /* as in struct dbt_lock_key */
+	__u32 pad;
 };
 
 #define MAX_HELD 32 /* a power of two */
@@ -202,12 +212,14 @@ static __always_inline struct dbt_lock_sums *sums_of(struct dbt_lock_task *task,
 		.pid = task->pid,
 		.kind = hold->kind,
 		.mode = hold->mode,
+		.page = hold->page,
 	};
 	bool is_odd = lock_window.epoch & 1;
 	struct dbt_lock_sums *sums = element_of(is_odd ? (void *)&lock_sums_odd : (void *)&lock_sums_even, &key);
 
 	if (!sums) {
 		key.lock = key.caller = key.outer = key.statement = 0;
+		__builtin_memset(&key.page, 0, sizeof(key.page));
 		sums = element_of(is_odd ? (void *)&lock_kinds_odd : (void *)&lock_kinds_even, &key);
 	}
 	if (!sums)
@@ -247,6 +259,20 @@ static __always_inline __u64 own_statement(struct dbt_text *text)
 	return activity.statement;
 }
 
+/* What the lock says of itself. */
+static __always_inline void read_lock(struct dbt_hold *hold)
+{
+	struct dbt_wait_source source = {
+		.page_locks = page_locks,
+		.page_lock_count = page_lock_count,
+		.page_lock_offset = page_lock_offset,
+	};
+
+	hold->kind = 0;
+	bpf_probe_read_user(&hold->kind, sizeof(hold->kind), (void *)hold->lock);
+	read_page(0, &source, hold->lock, &hold->page);
+}
+
 /* A lock is asked for now: (lock, mode). */
 static __always_inline void ask(struct pt_regs *ctx, struct dbt_lock_task *task, struct dbt_hold *asked)
 {
@@ -254,23 +280,22 @@ static __always_inline void ask(struct pt_regs *ctx, struct dbt_lock_task *task,
 	asked->mode = PT_REGS_PARM2(ctx);
 	asked->caller = 0;
 	asked->outer = 0;
-	asked->kind = 0;
 	asked->waited = 0;
 	asked->waits = 0;
 	bpf_probe_read_user(&asked->caller, sizeof(asked->caller), (void *)PT_REGS_SP(ctx));
 	if (keeps_frames)
 		bpf_probe_read_user(&asked->outer, sizeof(asked->outer), (void *)(PT_REGS_FP(ctx) + 8));
-	bpf_probe_read_user(&asked->kind, sizeof(asked->kind), (void *)asked->lock);
+	read_lock(asked);
 	asked->statement = own_statement(&task->text);
 	/* The last thing: what looking costs is no part of it. */
 	asked->asked = asked->since = bpf_ktime_get_ns();
 }
 
 /* A page of shared memory may not have been there for this process before it asked. */
-static __always_inline void read_kind(struct dbt_hold *hold)
+static __always_inline void read_lock_again(struct dbt_hold *hold)
 {
 	if (!hold->kind)
-		bpf_probe_read_user(&hold->kind, sizeof(hold->kind), (void *)hold->lock);
+		read_lock(hold);
 }
 
 /* The entry of LWLockAcquire. It always ends with the lock, and where it does not wait it has it some nanoseconds from now. */
@@ -357,7 +382,7 @@ static __always_inline void tried_until(struct dbt_lock_task *task, bool got, bo
 	/* The beginning was not seen. */
 	if (!asked->lock)
 		return;
-	read_kind(asked);
+	read_lock_again(asked);
 	asked->since = now;
 	asked->waited = waited;
 	if (got && count < MAX_HELD) {
@@ -439,7 +464,7 @@ int on_release(struct pt_regs *ctx)
 	task->held[at & (MAX_HELD - 1)] = task->held[(count - 1) & (MAX_HELD - 1)];
 	task->count = count - 1;
 	task->newest = 0;
-	read_kind(&hold);
+	read_lock_again(&hold);
 	ns = that_counts(hold.since, now);
 	if (!ns && !that_counts(hold.asked, hold.since))
 		return 0;

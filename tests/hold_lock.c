@@ -1,9 +1,11 @@
 /* Functions for PostgreSQL: one holds an LWLock of the server for a while and says for how long, another one takes it so many times and
- * says how long it has waited for it. What they need of the server's headers stands here, so that they can be built for a server without
+ * says how long it has waited for it; a third one holds the lock of a page. What they need of the server's headers stands here, so that they can be built for a server without
  * them: -DPG=15.
  *
  *	CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'hold_lock' LANGUAGE C STRICT
  *	CREATE FUNCTION take(exclusive bool, times int8) RETURNS int8 AS 'hold_lock.so', 'take_lock' LANGUAGE C STRICT
+ *	CREATE FUNCTION hold_page(relation regclass, fork int4, block int4, exclusive bool, us int8) RETURNS int8
+ *		AS 'hold_lock.so', 'hold_page' LANGUAGE C STRICT
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,6 +52,16 @@ extern char *MainLWLockArray;
 extern bool LWLockAcquire(void *lock, int mode);
 extern void LWLockRelease(void *lock);
 
+/* src/include/access/relation.h, src/include/storage/bufmgr.h */
+#define ACCESS_SHARE 1
+#define LOCKED_SHARED 1
+#define LOCKED_EXCLUSIVE 2
+extern void *relation_open(unsigned relation, int mode);
+extern void relation_close(void *relation, int mode);
+extern int ReadBufferExtended(void *relation, int fork, unsigned block, int mode, void *strategy);
+extern void LockBuffer(int buffer, int mode);
+extern void UnlockReleaseBuffer(int buffer);
+
 const struct magic *Pg_magic_func(void)
 {
 	static const struct magic magic = {
@@ -75,6 +87,12 @@ const struct info *pg_finfo_hold_lock(void)
 }
 
 const struct info *pg_finfo_take_lock(void)
+{
+	static const struct info info = { 1 };
+	return &info;
+}
+
+const struct info *pg_finfo_hold_page(void)
 {
 	static const struct info info = { 1 };
 	return &info;
@@ -122,4 +140,17 @@ uintptr_t take_lock(struct call *call)
 		LWLockRelease(lock);
 	}
 	return waited;
+}
+
+uintptr_t hold_page(struct call *call)
+{
+	void *relation = relation_open(call->arguments[0].value, ACCESS_SHARE);
+	int buffer = ReadBufferExtended(relation, call->arguments[1].value, call->arguments[2].value, 0, NULL);
+	int64_t held;
+
+	LockBuffer(buffer, call->arguments[3].value ? LOCKED_EXCLUSIVE : LOCKED_SHARED);
+	held = hold_for(call->arguments[4].value, false);
+	UnlockReleaseBuffer(buffer);
+	relation_close(relation, ACCESS_SHARE);
+	return held;
 }

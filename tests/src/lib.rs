@@ -19,6 +19,7 @@ mod iolat;
 mod kernel_objects;
 mod latencies;
 mod loaded;
+mod looking;
 mod loop_device;
 mod namespaces;
 pub mod pgbench;
@@ -52,6 +53,7 @@ pub use iolat::{BlockBucket, BlockIo, BlockRequests, BlockTable, Iolat};
 pub use kernel_objects::KernelObjects;
 pub use latencies::Latencies;
 pub use loaded::{program_is_loaded, programs_of};
+pub use looking::Looking;
 pub use loop_device::{DiskStat, LoopDevice};
 pub use namespaces::{NO_BTF, NO_PROCESSES, SmallDisk, dbtime_after};
 pub use process::{

@@ -1,15 +1,13 @@
 //! `dbtime latch --exact`: every use of an LWLock against what was done and the clocks of who did it; and what it leaves behind.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    KernelObjects, Session, assert_between, assert_close, builds, children, dbtime, dbtime_binary,
-    distribution, needs_recording, number, say, server_with_hold, stolen,
+    KernelObjects, Looking, Session, assert_between, assert_close, builds, children, dbtime, distribution,
+    needs_recording, number, say, server_with_hold, stolen,
 };
 use serde_json::Value;
 
@@ -17,77 +15,6 @@ use serde_json::Value;
 const LOCK: &str = "AddinShmemInit";
 /// What samples find of a second or two: as in `latches`.
 const SAMPLED: f64 = 0.3;
-
-/// `dbtime latch --exact` of a server in the background. Killed when dropped before its end.
-struct Looking {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
-    said: String,
-}
-
-impl Looking {
-    /// Returns once its time has begun: two seconds after that it is not over, if it is to take six.
-    fn begin(cluster: &Cluster, arguments: &[&str]) -> Looking {
-        let mut looking = Looking::start(cluster, arguments);
-        looking.wait_until_attached();
-        // It begins with a second of the clock, which may be the one after the next.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
-        let wait = Duration::from_millis(2_100) - Duration::from_nanos(now.subsec_nanos().into());
-        std::thread::sleep(wait);
-        looking
-    }
-
-    fn start(cluster: &Cluster, arguments: &[&str]) -> Looking {
-        let directory = cluster.data_dir().to_str().expect("a plain path");
-        let mut child = Command::new(dbtime_binary())
-            .args(["latch", "--exact", "--postgres", directory])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command can be run");
-        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        Looking {
-            child,
-            stderr,
-            said: String::new(),
-        }
-    }
-
-    #[track_caller]
-    fn wait_until_attached(&mut self) {
-        while !self.said.contains("sampled") {
-            let bytes = self.stderr.read_line(&mut self.said).expect("a pipe");
-            assert!(bytes > 0, "it ended: {}", self.said);
-        }
-    }
-
-    /// What it printed, once it has ended well.
-    #[track_caller]
-    fn finish(mut self) -> String {
-        let mut shown = String::new();
-        let mut stdout = self.child.stdout.take().expect("a pipe");
-        stdout.read_to_string(&mut shown).expect("text");
-        self.stderr.read_to_string(&mut self.said).expect("text");
-        let status = self.child.wait().expect("it ends");
-        assert!(status.success(), "{status}: {}", self.said);
-        shown
-    }
-
-    #[track_caller]
-    fn finish_json(self) -> Value {
-        serde_json::from_str(&self.finish()).expect("JSON")
-    }
-}
-
-impl Drop for Looking {
-    fn drop(&mut self) {
-        // It has ended, or the test has failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
     let mut all = all.as_array().expect("a list").iter();
@@ -291,7 +218,7 @@ fn however_it_ends_no_probe_is_left_and_other_servers_are_not_counted() {
             stranger.ask("SELECT take(true, 20000)");
             if signal != 0 {
                 // SAFETY: kill has no memory effects; the child is ours and not yet waited for.
-                unsafe { libc::kill(looking.child.id().cast_signed(), signal) };
+                unsafe { libc::kill(looking.pid().cast_signed(), signal) };
             }
             holds.join().expect("it ends")
         });

@@ -81,6 +81,19 @@ pub(crate) struct LockList {
     pub(crate) count: u64,
     /// Of the list: each has the address of the lock, which begins with its 16-bit kind, and 32 bits that say how it is had.
     pub(crate) list: u64,
+    /// Those of pages.
+    pub(crate) pages: Option<PageLocks>,
+}
+
+/// Where the locks of pages are, one for each buffer: bpf/page_locks.bpf.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageLocks {
+    /// Address of the first.
+    pub(crate) first: u64,
+    /// How many there are.
+    pub(crate) count: u32,
+    /// So many bytes before each of them stands which page it is.
+    pub(crate) offset: u32,
 }
 
 /// Where a session lists the functions of a procedural language that it is in: bpf/routines.bpf.h.

@@ -3,16 +3,56 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dbtime_model::{HeldLockRow, SessionId};
 
 use crate::accounting::Spent;
 
-/// Sets of locks that are remembered with the addresses of the locks. A busy server has a lock for each of its buffers: beyond that,
-/// those that are alike are the same.
+/// Sets of locks that are remembered with the addresses of the locks and their pages. A busy server has a lock for each of its buffers, and
+/// many more pages: beyond that, those that are alike are the same, until the next time that unused ones are forgotten.
 const MOST_SETS: usize = 50_000;
 /// However it goes, not more than these are remembered: what comes then is as if it could not be read.
 const MOST_SETS_IN_ALL: usize = 60_000;
+
+/// Where there is no room, those are forgotten that nobody had for so long: what a second has is told some seconds later at most.
+const UNUSED: Duration = Duration::from_secs(60);
+
+/// A page of a file, as the database numbers both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RawPage {
+    pub(crate) tablespace: u32,
+    /// 0 = of no single one.
+    pub(crate) database: u32,
+    /// Of the relation's files.
+    pub(crate) file: u32,
+    /// Which of these: 0 = the relation itself.
+    pub(crate) fork: u32,
+    pub(crate) block: u32,
+}
+
+impl RawPage {
+    /// Of the five numbers in the order of the fields; none where it was not read.
+    pub(crate) fn of([tablespace, database, file, fork, block]: [u32; 5]) -> Option<RawPage> {
+        (file != 0).then_some(RawPage {
+            tablespace,
+            database,
+            file,
+            fork,
+            block,
+        })
+    }
+}
+
+/// A page of a file, as rows have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// See [`HeldLockRow::file`].
+    pub(crate) file: Arc<str>,
+    /// Counted from 0, over all segments of the file.
+    pub(crate) block: u32,
+}
 
 /// A lock that a session has at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +63,8 @@ pub(crate) struct RawLock {
     pub(crate) address: u64,
     /// Nobody else can have it.
     pub(crate) exclusive: bool,
+    /// Of which page it is; none: of none, or not known.
+    pub(crate) page: Option<RawPage>,
 }
 
 /// The locks that a session has at one moment: the number of a set.
@@ -43,6 +85,8 @@ pub(crate) struct LockName {
     pub(crate) name: Rc<str>,
     /// See [`HeldLockRow::number`].
     pub(crate) number: Option<u32>,
+    /// Of which page it is.
+    pub(crate) page: Option<Page>,
 }
 
 /// A lock of a set, as rows have it.
@@ -57,11 +101,60 @@ struct HeldLock {
 #[derive(Debug, Default)]
 pub(crate) struct HeldLocks(RefCell<Sets>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sets {
     numbers: HashMap<Vec<RawLock>, HeldId>,
-    /// By number, less one.
-    sets: Vec<Vec<HeldLock>>,
+    sets: HashMap<HeldId, Set>,
+    /// The last number that was given.
+    last: u32,
+    /// When unused ones were forgotten.
+    swept: Instant,
+}
+
+#[derive(Debug)]
+struct Set {
+    locks: Vec<HeldLock>,
+    /// Since then.
+    is_used: bool,
+}
+
+impl Default for Sets {
+    fn default() -> Sets {
+        Sets {
+            numbers: HashMap::new(),
+            sets: HashMap::new(),
+            last: 0,
+            swept: Instant::now(),
+        }
+    }
+}
+
+impl Sets {
+    fn known(&mut self, locks: &[RawLock]) -> Option<HeldId> {
+        let number = *self.numbers.get(locks)?;
+        self.sets.get_mut(&number)?.is_used = true;
+        Some(number)
+    }
+
+    /// Forgets what nobody had since the last time.
+    fn sweep(&mut self) {
+        self.sets
+            .retain(|_, set| std::mem::replace(&mut set.is_used, false));
+        self.numbers.retain(|_, number| self.sets.contains_key(number));
+        self.swept = Instant::now();
+    }
+
+    /// The next number that no set has.
+    fn next(&mut self) -> HeldId {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let number = HeldId(self.last);
+            let is_free = number != HeldId::NONE && number != HeldId::NOT_READ;
+            if is_free && !self.sets.contains_key(&number) {
+                return number;
+            }
+        }
+    }
 }
 
 impl HeldLocks {
@@ -74,13 +167,18 @@ impl HeldLocks {
         let mut locks = locks.to_vec();
         // In which order they were taken makes no difference.
         locks.sort_unstable();
-        if let Some(&number) = sets.numbers.get(&locks) {
+        if let Some(number) = sets.known(&locks) {
             return number;
         }
+        if sets.sets.len() >= MOST_SETS && sets.swept.elapsed() >= UNUSED {
+            sets.sweep();
+        }
         if sets.sets.len() >= MOST_SETS {
-            locks.iter_mut().for_each(|lock| lock.address = 0);
+            locks
+                .iter_mut()
+                .for_each(|lock| (lock.address, lock.page) = (0, None));
             locks.sort_unstable();
-            if let Some(&number) = sets.numbers.get(&locks) {
+            if let Some(number) = sets.known(&locks) {
                 return number;
             }
         }
@@ -92,9 +190,12 @@ impl HeldLocks {
             address: lock.address,
             exclusive: lock.exclusive,
         });
-        let held = held.collect();
-        sets.sets.push(held);
-        let number = HeldId(sets.sets.len() as u32);
+        let set = Set {
+            locks: held.collect(),
+            is_used: true,
+        };
+        let number = sets.next();
+        sets.sets.insert(number, set);
         sets.numbers.insert(locks, number);
         number
     }
@@ -113,7 +214,7 @@ impl HeldLocks {
         samples: u64,
         rows: &mut Vec<HeldLockRow>,
     ) {
-        if spent.held == HeldId::NONE || (spent.held == HeldId::NOT_READ && spent.wait.idle) {
+        if spent.held == HeldId::NONE {
             return;
         }
         let row = |lock: &HeldLock| HeldLockRow {
@@ -123,6 +224,13 @@ impl HeldLocks {
             lock: lock.named.name.to_string(),
             number: lock.named.number,
             address: lock.address,
+            file: lock
+                .named
+                .page
+                .as_ref()
+                .map_or_else(Arc::default, |page| Arc::clone(&page.file)),
+            relation: Arc::default(),
+            block: lock.named.page.as_ref().map(|page| page.block),
             exclusive: lock.exclusive,
             mode_unknown: false,
             wait_class: spent.wait.class.to_string(),
@@ -134,16 +242,14 @@ impl HeldLocks {
             samples,
             gets: 0,
         };
-        if spent.held == HeldId::NOT_READ {
-            rows.push(row(&HeldLock::default()));
+        match self.0.borrow_mut().sets.get_mut(&spent.held) {
+            Some(set) => {
+                set.is_used = true;
+                rows.extend(set.locks.iter().map(row));
+            }
+            None if spent.wait.idle => {}
+            None => rows.push(row(&HeldLock::default())),
         }
-        let sets = self.0.borrow();
-        let set = spent
-            .held
-            .0
-            .checked_sub(1)
-            .and_then(|n| sets.sets.get(n as usize));
-        rows.extend(set.into_iter().flatten().map(row));
     }
 }
 
@@ -158,6 +264,7 @@ mod tests {
             kind,
             address,
             exclusive: true,
+            page: None,
         }
     }
 
@@ -165,6 +272,20 @@ mod tests {
         LockName {
             name: format!("L{}", lock.kind).into(),
             number: (lock.address != 0).then_some(lock.address as u32),
+            page: None,
+        }
+    }
+
+    fn spent(held: HeldId) -> Spent {
+        Spent {
+            wait: Wait::none(),
+            statement: 0,
+            session_state: SessionState::None,
+            state: State::User,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            held,
+            comment: dbtime_model::comment::NONE,
         }
     }
 
@@ -182,6 +303,30 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_had_for_a_while_makes_room() {
+        let held = HeldLocks::default();
+        let (used, unused) = (
+            held.number(&[lock(1, 16)], name),
+            held.number(&[lock(1, 32)], name),
+        );
+        held.0.borrow_mut().sweep();
+        // A session has it all the time.
+        let rows = |id| {
+            let mut rows = Vec::new();
+            held.add_rows((5, SessionId(1), &spent(id)), 7, 1, &mut rows);
+            rows
+        };
+        assert_eq!(rows(used)[0].address, 16);
+        held.0.borrow_mut().sweep();
+        assert_eq!(rows(used)[0].address, 16);
+        assert_eq!(held.number(&[lock(1, 16)], name), used);
+        // Of the other one it is not known any longer which it was, and its number is not given to another one.
+        let forgotten = rows(unused);
+        assert_eq!((&*forgotten[0].lock, forgotten[0].ns), ("", 7));
+        assert_ne!(held.number(&[lock(1, 48)], name), unused);
+    }
+
+    #[test]
     fn what_has_no_room_is_remembered_by_kind_and_no_further() {
         let held = HeldLocks::default();
         for address in 1..=MOST_SETS as u64 {
@@ -191,17 +336,7 @@ mod tests {
         assert!(next[0] != HeldId::NOT_READ && next[0] == next[1]);
         // Which one of them it is nobody says then.
         let mut rows = Vec::new();
-        let spent = Spent {
-            wait: Wait::none(),
-            statement: 0,
-            session_state: SessionState::None,
-            state: State::User,
-            kernel_stack: NO_STACK,
-            user_stack: NO_STACK,
-            held: next[0],
-            comment: dbtime_model::comment::NONE,
-        };
-        held.add_rows((5, SessionId(1), &spent), 7, 1, &mut rows);
+        held.add_rows((5, SessionId(1), &spent(next[0])), 7, 1, &mut rows);
         let said: Vec<_> = rows
             .iter()
             .map(|row| (&*row.lock, row.number, row.address, row.ns))

@@ -2,6 +2,7 @@
 //! microseconds, so this ends by itself: when its time is over, or when it takes too much.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use dbtime_model::{LockUse, LockUseSums, LockUses, SessionId, StackId};
 
@@ -59,6 +60,9 @@ pub(crate) struct LockCounter {
 pub(crate) trait LockWords {
     /// What a lock is.
     fn lock(&mut self, lock: RawLock) -> LockName;
+
+    /// Of which relation a file is; empty where it is of none, or that is not known.
+    fn relation(&mut self, file: &str) -> Arc<str>;
 
     /// The place in the code of a process at which a function was called, and who called that one (0 = not known).
     fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId;
@@ -225,8 +229,11 @@ impl LockCounter {
                     kind: key.kind,
                     address: key.address,
                     exclusive: key.exclusive,
+                    page: key.page,
                 };
                 let named = words.lock(lock);
+                let (file, block) = named.page.map(|page| (page.file, page.block)).unzip();
+                let file = file.unwrap_or_default();
                 LockUse {
                     // One that nobody has told of yet is nobody's.
                     session: self
@@ -237,6 +244,9 @@ impl LockCounter {
                     lock: named.name.to_string(),
                     number: named.number.filter(|_| key.address != 0),
                     address: key.address,
+                    relation: words.relation(&file),
+                    file,
+                    block,
                     exclusive: key.exclusive,
                     user_stack: words.code(key.pid, key.caller, key.outer),
                     statement: key.statement,
@@ -282,6 +292,7 @@ fn is_too_much(cost: f64, cpus: u32) -> bool {
 fn add(kept: &mut HashMap<LockUseKey, LockUseSums>, lost: &mut u64, mut key: LockUseKey, more: LockUseSums) {
     if kept.len() >= MOST_SUMS && !kept.contains_key(&key) {
         (key.address, key.caller, key.outer, key.statement) = (0, 0, 0, 0);
+        key.page = None;
     }
     if kept.len() >= MOST_SUMS_IN_ALL && !kept.contains_key(&key) {
         *lost += more.gets + more.refused;
@@ -291,11 +302,13 @@ fn add(kept: &mut HashMap<LockUseKey, LockUseSums>, lost: &mut u64, mut key: Loc
 }
 
 /// In which they are told.
-fn order(of: &LockUse) -> (SessionId, &str, u64, bool, StackId, u64) {
+fn order(of: &LockUse) -> (SessionId, &str, u64, &str, Option<u32>, bool, StackId, u64) {
     (
         of.session,
         &of.lock,
         of.address,
+        &of.file,
+        of.block,
         of.exclusive,
         of.user_stack,
         of.statement,
@@ -312,6 +325,7 @@ mod tests {
             start_ns: 1,
             kind: 7,
             address,
+            page: None,
             exclusive: true,
             caller: address,
             outer: 0,

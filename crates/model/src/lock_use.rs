@@ -4,6 +4,7 @@
 //! only looked at for some seconds.
 
 use std::ops::AddAssign;
+use std::sync::Arc;
 
 use crate::{SessionId, StackId};
 
@@ -18,6 +19,12 @@ pub struct LockUse {
     pub number: Option<u32>,
     /// Where it lies in the server's memory; 0 = those of this name are not told apart, for want of room.
     pub address: u64,
+    /// See [`HeldLockRow::file`](crate::HeldLockRow::file).
+    pub file: Arc<str>,
+    /// See [`HeldLockRow::relation`](crate::HeldLockRow::relation).
+    pub relation: Arc<str>,
+    /// See [`HeldLockRow::block`](crate::HeldLockRow::block).
+    pub block: Option<u32>,
     /// Nobody else can have it meanwhile.
     pub exclusive: bool,
     /// Who asked for it, and where it is known who called that one.

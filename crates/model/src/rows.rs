@@ -242,6 +242,16 @@ pub struct HeldLockRow {
     pub number: Option<u32>,
     /// Where it lies in the server's memory; 0 = not known. In dynamic shared memory each process has its own address.
     pub address: u64,
+    /// File with the page that it is the lock of, relative to the data directory, without number of a segment. Empty: it is of no page, or
+    /// that is not known. Since 1.15.
+    #[serde(default, deserialize_with = "crate::word::deserialize")]
+    pub file: Arc<str>,
+    /// The relation that the file is of, as in [`LatencyRow::relation`]. Since 1.15.
+    #[serde(default, deserialize_with = "crate::word::deserialize")]
+    pub relation: Arc<str>,
+    /// The page, counted from 0 over all segments of the file. Since 1.15.
+    #[serde(default)]
+    pub block: Option<u32>,
     /// Nobody else could have it at the time; else others could that only read, or see [`HeldLockRow::mode_unknown`].
     pub exclusive: bool,
     /// The source does not say whether anyone else could. Since 1.12.

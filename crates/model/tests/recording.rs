@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use dbtime_model::recording::{Meta, Recording, RecordingError, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
@@ -201,6 +202,9 @@ prop_compose! {
                 lock: text.clone(),
                 number: (text.len() % 2 == 0).then_some(text.len() as u32),
                 address: u64::MAX,
+                file: Arc::default(),
+                relation: Arc::default(),
+                block: None,
                 exclusive: text.len() % 3 == 0,
                 mode_unknown: text.len() % 3 == 1,
                 wait_class: text.clone(),

@@ -1,5 +1,7 @@
 //! Uses of internal locks that were counted, made by hand, beside what samples found.
 
+use std::sync::Arc;
+
 use dbtime_model::{
     ActivityRow, HeldLockRow, LockUse, LockUseSums, LockUses, NO_STACK, Rows, SessionId, State,
 };
@@ -29,6 +31,9 @@ fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
         lock: "ProcArray".into(),
         number: None,
         address: 64,
+        file: Arc::default(),
+        relation: Arc::default(),
+        block: None,
         exclusive: true,
         mode_unknown: false,
         wait_class: "CPU".into(),
@@ -45,6 +50,9 @@ fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
         lock: lock.into(),
         number: None,
         address: 64,
+        file: Arc::default(),
+        relation: Arc::default(),
+        block: None,
         exclusive,
         user_stack: code.id,
         statement: session,

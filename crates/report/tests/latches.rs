@@ -1,5 +1,7 @@
 //! Who held internal locks, of rows made by hand.
 
+use std::sync::Arc;
+
 use dbtime_model::{HeldLockRow, NO_STACK, Rows, SessionId, State};
 use dbtime_report::{Filter, Latch, LatchOptions, LatchReport, Source, json, latches, text};
 
@@ -15,6 +17,9 @@ fn held(session: u64, lock: &str, wait: (&str, &str, bool), state: State, ms: u6
         lock: lock.into(),
         number: None,
         address: 64,
+        file: Arc::default(),
+        relation: Arc::default(),
+        block: None,
         exclusive: true,
         mode_unknown: false,
         wait_class: wait.0.into(),
@@ -104,7 +109,7 @@ fn holders_and_waiters_of_a_lock_stand_together() {
     };
     assert_eq!((ms(write), write.waiters), ([500, 500, 0, 100, 400, 200], 1));
     assert_eq!((ms(mapping), mapping.waiters), ([70, 40, 30, 0, 0, 0], 0));
-    let labels: Vec<String> = mapping.single.iter().map(|single| single.label()).collect();
+    let labels: Vec<String> = mapping.single.iter().map(|single| single.lock.label()).collect();
     assert_eq!(labels, ["[3]", "[7]"]);
     // Idle time is no time in which it could matter.
     assert_eq!(report.active_ns, 1_040 * u128::from(MS));

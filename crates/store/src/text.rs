@@ -31,7 +31,7 @@ texts! {
     CounterRow: source name;
     SpanRow: kind name;
     SwitchRow: wait_class wait_event waker;
-    HeldLockRow: lock wait_class wait_event;
+    HeldLockRow: lock file relation wait_class wait_event;
     LockRow: kind relation_name virtualxid mode;
     CommentRow: trace_id span_id application controller action route;
     SessionRow: backend_type user database client title service module action client_id sid application;

@@ -17,7 +17,7 @@ use super::ring::Ring;
 use crate::alike::Numbers;
 use crate::causes::Waker;
 use crate::database::{Executing, RawRoutine, WaitSource};
-use crate::held_locks::RawLock;
+use crate::held_locks::{RawLock, RawPage};
 use crate::task_counts::{Bytes, Calls, TaskCounts};
 
 const RUNNING: u32 = dbt_event_kind::EVENT_RUNNING.0;
@@ -391,12 +391,21 @@ const LOCK_KIND_SHIFT: u32 = dbt_lock_bits::LOCK_KIND_SHIFT.0;
 /// Those that there was room for.
 fn locks(locks: &dbt_locks) -> Option<Vec<RawLock>> {
     let count = (locks.count != NOT_READ).then_some(locks.count as usize)?;
-    let lock = |packed: &u64| RawLock {
+    let lock = |(n, packed): (usize, &u64)| RawLock {
         kind: (packed >> LOCK_KIND_SHIFT) as u16,
         address: packed & LOCK_ADDRESS,
         exclusive: packed & LOCK_MODE == 0,
+        page: locks.pages.get(n).and_then(|page| {
+            RawPage::of([
+                page.tablespace,
+                page.database,
+                page.relation,
+                page.fork,
+                page.block,
+            ])
+        }),
     };
-    Some(locks.locks.iter().take(count).map(lock).collect())
+    Some(locks.locks.iter().enumerate().take(count).map(lock).collect())
 }
 
 fn executing(activity: &dbt_activity) -> Executing {

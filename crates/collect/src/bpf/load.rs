@@ -23,7 +23,7 @@ use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::{LockList, RoutineList, StatusRecord, WaitSource, WaitTraits};
+use crate::database::{LockList, PageLocks, RoutineList, StatusRecord, WaitSource, WaitTraits};
 use crate::host::online_cpus;
 use crate::session::Unused;
 
@@ -633,6 +633,10 @@ const SOURCE_POINTER: u32 = dbt_source_kind::SOURCE_POINTER.0;
 const SOURCE_NUMBERS: u32 = dbt_source_kind::SOURCE_NUMBERS.0;
 
 pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
+    let pages = match source {
+        WaitSource::Pointer { locks, .. } => locks.and_then(|locks| locks.pages),
+        WaitSource::Numbers { .. } | WaitSource::None => None,
+    };
     match source {
         WaitSource::None => dbt_wait_source {
             kind: SOURCE_NONE,
@@ -659,6 +663,9 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             whole_text: status.map_or(0, |record| record.whole_text),
             lock_count: locks.map_or(0, |locks| locks.count),
             lock_list: locks.map_or(0, |locks| locks.list),
+            page_locks: pages.map_or(0, |pages| pages.first),
+            page_lock_count: pages.map_or(0, |pages| pages.count),
+            page_lock_offset: pages.map_or(0, |pages| pages.offset),
             contexts: routines.map_or(0, |list| list.contexts),
             routine_id: routines.map_or(0, |list| list.id),
             routine_statement: routines.map_or(0, |list| list.statement),
@@ -698,6 +705,11 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
             locks: (source.lock_count != 0).then_some(LockList {
                 count: source.lock_count,
                 list: source.lock_list,
+                pages: (source.page_locks != 0).then_some(PageLocks {
+                    first: source.page_locks,
+                    count: source.page_lock_count,
+                    offset: source.page_lock_offset,
+                }),
             }),
             routines: (source.contexts != 0).then_some(RoutineList {
                 contexts: source.contexts,

@@ -12,7 +12,7 @@ use super::latency::{LatencyMaps, wait_for_programs};
 use super::load::{MapValue, as_bytes, source_to};
 use super::lwlocks_skeleton::LwlocksSkelBuilder;
 use super::lwlocks_skeleton::types::{
-    bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window,
+    bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window, dbt_page,
 };
 use super::messages::refusals;
 use super::plain::{Plain, globals, read};
@@ -20,6 +20,7 @@ use super::sampler::thread_cpu_ns;
 use crate::CollectError;
 use crate::database::WaitSource;
 use crate::executable;
+use crate::held_locks::RawPage;
 use crate::postgres::LockFunctions;
 use crate::probed_code;
 
@@ -37,6 +38,8 @@ pub(crate) struct LockUseKey {
     pub(crate) kind: u16,
     /// Where it lies; 0 = all of its kind, for want of room.
     pub(crate) address: u64,
+    /// Of which page it is; none: of none, or not known.
+    pub(crate) page: Option<RawPage>,
     pub(crate) exclusive: bool,
     /// Return address of who asked for it; 0 = not told apart.
     pub(crate) caller: u64,
@@ -114,6 +117,9 @@ impl LockProbes {
             constants.process_offset = source.process_offset;
             constants.text_offset = source.text_offset;
             constants.since_offset = source.since_offset;
+            constants.page_locks = source.page_locks;
+            constants.page_lock_count = source.page_lock_count;
+            constants.page_lock_offset = source.page_lock_offset;
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));
@@ -328,6 +334,7 @@ fn key_of(key: &dbt_lock_key) -> LockUseKey {
         start_ns: key.start_ns,
         kind: key.kind,
         address: key.lock,
+        page: page_of(&key.page),
         exclusive: key.mode == 0,
         caller: key.caller,
         outer: key.outer,
@@ -341,11 +348,22 @@ fn key_of_open(task: &dbt_lock_task, hold: &dbt_hold) -> LockUseKey {
         start_ns: task.start_ns,
         kind: hold.kind,
         address: hold.lock,
+        page: page_of(&hold.page),
         exclusive: hold.mode == 0,
         caller: hold.caller,
         outer: hold.outer,
         statement: hold.statement,
     }
+}
+
+fn page_of(page: &dbt_page) -> Option<RawPage> {
+    RawPage::of([
+        page.tablespace,
+        page.database,
+        page.relation,
+        page.fork,
+        page.block,
+    ])
 }
 
 fn sums_of(sums: &dbt_lock_sums) -> LockUseSums {
@@ -361,4 +379,4 @@ fn sums_of(sums: &dbt_lock_sums) -> LockUseSums {
     }
 }
 
-const _: () = assert!(size_of::<dbt_lock_key>() == 48 && size_of::<dbt_lock_sums>() == 64);
+const _: () = assert!(size_of::<dbt_lock_key>() == 72 && size_of::<dbt_lock_sums>() == 64);

@@ -1,5 +1,7 @@
 //! Uses of internal locks, where they are counted.
 
+use std::sync::Arc;
+
 use dbtime_model::{LockUses, NO_STACK, StackId};
 
 use super::Collector;
@@ -39,10 +41,14 @@ impl Collector {
     }
 
     pub(super) fn finish_lock_uses(&mut self) -> Result<(), CollectError> {
-        struct Words<'a>(&'a dyn Database, &'a mut Symbolizer);
+        struct Words<'a>(&'a mut dyn Database, &'a mut Symbolizer);
         impl LockWords for Words<'_> {
             fn lock(&mut self, lock: RawLock) -> LockName {
                 self.0.lock_name(lock)
+            }
+
+            fn relation(&mut self, file: &str) -> Arc<str> {
+                self.0.relation_of_file(file).unwrap_or_default()
             }
 
             fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId {
@@ -57,7 +63,7 @@ impl Collector {
         let Some(counter) = &mut self.lock_counter else {
             return Ok(());
         };
-        let mut words = Words(&*self.database, &mut self.symbolizer);
+        let mut words = Words(&mut *self.database, &mut self.symbolizer);
         counter.finish(self.sessions.keys().copied(), &mut words, self.clock)?;
         // As long as they are still executed their texts can be read.
         for (pid, statement) in counter.take_statements() {

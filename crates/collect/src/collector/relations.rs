@@ -10,12 +10,17 @@ impl Collector {
     pub(super) fn name_relations(&mut self) {
         let Collector { database, rows, .. } = self;
         let mut known: HashMap<Arc<str>, Option<Arc<str>>> = HashMap::new();
-        for row in rows.latency.iter_mut().filter(|row| !row.file.is_empty()) {
+        let latency = rows.latency.iter_mut().map(|row| (&row.file, &mut row.relation));
+        let held = rows
+            .held_locks
+            .iter_mut()
+            .map(|row| (&row.file, &mut row.relation));
+        for (file, relation) in latency.chain(held).filter(|(file, _)| !file.is_empty()) {
             let name = known
-                .entry(Arc::clone(&row.file))
-                .or_insert_with(|| database.relation_of_file(&row.file));
+                .entry(Arc::clone(file))
+                .or_insert_with(|| database.relation_of_file(file));
             if let Some(name) = name {
-                row.relation = Arc::clone(name);
+                *relation = Arc::clone(name);
             }
         }
         for row in &mut rows.locks {

@@ -1,5 +1,6 @@
 //! A PostgreSQL server, one of its sessions, or a process that is no database's, as the collector records it.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -31,7 +32,7 @@ use crate::database::{
     self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
 };
 use crate::executable::Executable;
-use crate::held_locks::{LockName, RawLock};
+use crate::held_locks::{LockName, Page, RawLock};
 use crate::lock_requests::LockLook;
 use crate::session::Role;
 
@@ -83,7 +84,7 @@ impl Places {
             Ok(executable) => (
                 Transactions::of(&executable),
                 BackendStatus::of(postmaster, &executable, processes),
-                ServerLocks::of(postmaster, &executable),
+                server_locks(server, &executable),
                 Replication::of(&executable),
                 Routines::of(&executable, server.major),
             ),
@@ -110,11 +111,23 @@ impl Places {
             }
             std::thread::sleep(NEW_SERVER_PAUSE);
             if let Ok(executable) = Executable::of(server.postmaster) {
-                places.held_locks = ServerLocks::of(server.postmaster, &executable);
+                places.held_locks = server_locks(server, &executable);
             }
         }
         places
     }
+}
+
+/// How locks of this kind are called.
+fn kind_of_lock(server: &Server, kind: u16) -> Option<Cow<'static, str>> {
+    let (names, _) = WaitEventNames::for_major(server.major);
+    let (_, event) = names.decode(LWLOCK | u32::from(kind))?;
+    Some(event)
+}
+
+fn server_locks(server: &Server, executable: &Executable) -> Result<ServerLocks, &'static str> {
+    let is_of_page = |kind| kind_of_lock(server, kind).is_some_and(|name| *name == *"BufferContent");
+    ServerLocks::of(server.postmaster, executable, is_of_page)
 }
 
 impl PostgresDatabase {
@@ -265,8 +278,12 @@ impl Database for PostgresDatabase {
         if self.statement_ids() == DatabaseMeta::FINGERPRINT {
             reasons.push(NO_QUERY_IDS.to_string());
         }
-        if let Some(Err(why)) = self.places.as_ref().map(|places| &places.held_locks) {
-            reasons.push(format!("holders of LWLocks are not recorded: {why}"));
+        match self.places.as_ref().map(|places| &places.held_locks) {
+            Some(Err(why)) => reasons.push(format!("holders of LWLocks are not recorded: {why}")),
+            Some(Ok(locks)) if locks.list.pages.is_none() => {
+                reasons.push("of which pages BufferContent locks are is not recorded: this server has them in no known way".to_string());
+            }
+            Some(Ok(_)) | None => {}
         }
         reasons
     }
@@ -404,11 +421,17 @@ impl Database for PostgresDatabase {
     }
 
     fn lock_name(&self, lock: RawLock) -> LockName {
-        let (names, _) = WaitEventNames::for_major(self.server.major);
-        let name = names.decode(LWLOCK | u32::from(lock.kind));
+        let name = kind_of_lock(&self.server, lock.kind);
+        let page = lock.page.and_then(|page| {
+            let relations = &self.places.as_ref()?.relations;
+            let file = relations.file_of(self.server.postmaster, page)?;
+            let block = page.block;
+            Some(Page { file, block })
+        });
         LockName {
-            name: name.map_or_else(Rc::default, |(_, event)| event.into()),
+            name: name.map_or_else(Rc::default, |event| event.into()),
             number: self.server_locks().and_then(|locks| locks.number(lock)),
+            page,
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::page_locks::page_locks;
 use crate::database::LockList;
 use crate::executable::Executable;
 use crate::held_locks::RawLock;
@@ -37,10 +38,15 @@ pub(super) struct ServerLocks {
 
 impl ServerLocks {
     /// Of the server with this postmaster and executable. The postmaster has had locks itself, when it laid out its shared memory.
+    /// `is_of_page`: whether locks of this kind are those of pages.
     ///
     /// # Errors
     /// Why it cannot be told.
-    pub(super) fn of(postmaster: u32, executable: &Executable) -> Result<ServerLocks, &'static str> {
+    pub(super) fn of(
+        postmaster: u32,
+        executable: &Executable,
+        is_of_page: impl Fn(u16) -> bool,
+    ) -> Result<ServerLocks, &'static str> {
         let data = static_data_of(executable, "LWLockHeldByMe")
             .ok_or("the server's code does not show where its sessions list them")?;
         let (main, kinds) = main_locks(postmaster, executable).unwrap_or_default();
@@ -55,6 +61,10 @@ impl ServerLocks {
             .into_iter()
             .find(|&list| is_confirmed(list, postmaster, is_lock))
             .ok_or("there is no list of them where the server's code points")?;
+        let list = LockList {
+            pages: page_locks(postmaster, executable, is_of_page),
+            ..list
+        };
         Ok(ServerLocks { list, main, kinds })
     }
 
@@ -84,6 +94,7 @@ fn candidates(data: &[StaticData]) -> Vec<LockList> {
                 [base.address, base.address.saturating_add(ENTRY)].map(|list| LockList {
                     count: count.address,
                     list,
+                    pages: None,
                 })
             })
         })
@@ -125,7 +136,11 @@ mod tests {
     #[test]
     fn locks_of_a_kind_are_numbered_from_their_first() {
         let locks = ServerLocks {
-            list: LockList { count: 0, list: 0 },
+            list: LockList {
+                count: 0,
+                list: 0,
+                pages: None,
+            },
             main: 0x1000,
             kinds: vec![0, 1, 7, 7, 7, 2],
         };
@@ -134,6 +149,7 @@ mod tests {
                 kind,
                 address,
                 exclusive: true,
+                page: None,
             };
             locks.number(lock)
         };

@@ -10,6 +10,7 @@ mod lock_looks;
 mod lock_words;
 mod locks;
 mod normal;
+mod page_locks;
 mod proc_array;
 mod query_ids;
 mod record_fields;

@@ -21,6 +21,7 @@ mod run;
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::recording::{Clock, ImportedFile, Unit};
@@ -275,6 +276,9 @@ impl Reader<'_> {
             },
             number: None,
             address: row.address,
+            file: Arc::default(),
+            relation: Arc::default(),
+            block: None,
             exclusive: mode == LatchMode::Exclusive,
             mode_unknown: mode == LatchMode::NotKnown,
             wait_class: wait.class.to_string(),

@@ -1,6 +1,7 @@
 //! Adds up what samples met, and makes rows of it once it is known how many there were and how long they took.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::{
@@ -307,6 +308,9 @@ impl Holds {
                 lock: name(key.lock).to_string(),
                 number: self.children.get(&key.address).copied(),
                 address: key.address,
+                file: Arc::default(),
+                relation: Arc::default(),
+                block: None,
                 exclusive: key.mode == LatchMode::Exclusive,
                 mode_unknown: key.mode == LatchMode::NotKnown,
                 // V$SESSION does not say whether a session that is in no wait has a CPU.

@@ -7,18 +7,25 @@ use dbtime_model::choice::no_such;
 use dbtime_model::{HeldLockRow, Session, Wait};
 
 use super::holding::{innermost, session_label};
-use super::{HoldMode, SingleLatch};
+use super::{HoldMode, SingleLock};
 use crate::group::known_query_id;
 use crate::load::Dimensions;
 use crate::stacks::frames;
+
+/// PostgreSQL's name for the locks of pages.
+const OF_PAGES: &str = "BufferContent";
+/// Of all other locks.
+const NO_PAGE: &str = "[no page]";
 
 /// Something that a held lock has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LatchColumn {
     /// Its name.
     Name,
-    /// Which of those of the same name: number or address.
+    /// Which of those of the same name: number, page or address.
     Lock,
+    /// The relation of the page that it is the lock of.
+    Relation,
     /// `exclusive` or `shared`, where that is known.
     Mode,
     /// Pid of who had it, or how the database numbers that one (Oracle: `sid.serial#`) where that is all that is known.
@@ -45,9 +52,10 @@ pub enum LatchColumn {
 
 impl LatchColumn {
     /// Every column.
-    pub const ALL: [LatchColumn; 13] = [
+    pub const ALL: [LatchColumn; 14] = [
         LatchColumn::Name,
         LatchColumn::Lock,
+        LatchColumn::Relation,
         LatchColumn::Mode,
         LatchColumn::Session,
         LatchColumn::User,
@@ -66,6 +74,7 @@ impl LatchColumn {
         match self {
             LatchColumn::Name => "name",
             LatchColumn::Lock => "lock",
+            LatchColumn::Relation => "relation",
             LatchColumn::Mode => "mode",
             LatchColumn::Session => "session",
             LatchColumn::User => "user",
@@ -86,14 +95,13 @@ impl LatchColumn {
             |take: fn(&Session) -> String, dimensions: &mut Dimensions| take(dimensions.session(row.session));
         match self {
             LatchColumn::Name => row.lock.clone(),
-            LatchColumn::Lock => match (row.number, row.address) {
-                (None, 0) => String::new(),
-                (number, address) => SingleLatch {
-                    number,
-                    address,
-                    ns: 0,
-                }
-                .label(),
+            LatchColumn::Lock => match SingleLock::held(row) {
+                any if any.is_any() => String::new(),
+                one => one.label(),
+            },
+            LatchColumn::Relation => match SingleLock::held(row).of() {
+                None if row.lock != OF_PAGES => NO_PAGE.to_string(),
+                relation => relation.unwrap_or_default(),
             },
             LatchColumn::Mode => HoldMode::of(row).as_str().to_string(),
             LatchColumn::Session => of_session(session_label, dimensions),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::column::LatchColumn;
 use super::holding::{innermost, session_label};
-use super::{HoldMode, hexadecimal};
+use super::{HoldMode, SingleLock};
 use crate::fields;
 use crate::filter::Filter;
 use crate::load::Dimensions;
@@ -134,11 +134,9 @@ pub struct ExactLatch {
 /// One lock of several of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExactSingle {
-    /// Which of them, where the database numbers them.
-    pub number: Option<u32>,
-    /// Where it lies in the server's memory; 0 = those for which there was no room.
-    #[serde(serialize_with = "hexadecimal")]
-    pub address: u64,
+    /// Which one; those for which there was no room are not told apart.
+    #[serde(flatten)]
+    pub lock: SingleLock,
     /// What was counted.
     #[serde(flatten)]
     pub sums: UseSums,
@@ -192,7 +190,7 @@ impl ExactLatch {
 struct Sums {
     exclusive: Option<UseSums>,
     shared: Option<UseSums>,
-    single: HashMap<(Option<u32>, u64), UseSums>,
+    single: HashMap<SingleLock, UseSums>,
     sessions: HashMap<SessionId, UseSums>,
     statements: HashMap<u64, UseSums>,
     places: HashMap<Vec<Arc<str>>, UseSums>,
@@ -219,6 +217,7 @@ fn is_known_of_uses(column: LatchColumn) -> bool {
     match column {
         LatchColumn::Name
         | LatchColumn::Lock
+        | LatchColumn::Relation
         | LatchColumn::Mode
         | LatchColumn::Session
         | LatchColumn::User
@@ -253,10 +252,7 @@ pub(super) fn exact(
             false => &mut sums.shared,
         };
         of_mode.get_or_insert_default().add(used);
-        sums.single
-            .entry((used.number, used.address))
-            .or_default()
-            .add(used);
+        sums.single.entry(SingleLock::used(used)).or_default().add(used);
         sums.sessions.entry(used.session).or_default().add(used);
         sums.statements.entry(used.statement).or_default().add(used);
         let code = innermost(frames(used.user_stack, dimensions));
@@ -294,13 +290,12 @@ fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
     let mut single: Vec<ExactSingle> = sums
         .single
         .into_iter()
-        .map(|((number, address), sums)| ExactSingle {
-            number,
-            address,
-            sums,
-        })
+        .map(|(lock, sums)| ExactSingle { lock, sums })
         .collect();
-    single.sort_by_key(|one| (one.sums.order(), one.number, one.address));
+    single.sort_by(|one, other| {
+        let by_time = one.sums.order().cmp(&other.sums.order());
+        by_time.then_with(|| one.lock.cmp(&other.lock))
+    });
     let mut sessions: Vec<ExactSession> = sums
         .sessions
         .into_iter()
@@ -357,6 +352,9 @@ fn as_row(used: &LockUse) -> HeldLockRow {
         lock: used.lock.clone(),
         number: used.number,
         address: used.address,
+        file: Arc::clone(&used.file),
+        relation: Arc::clone(&used.relation),
+        block: used.block,
         exclusive: used.exclusive,
         mode_unknown: false,
         wait_class: String::new(),

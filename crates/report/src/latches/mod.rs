@@ -11,14 +11,16 @@
 mod column;
 mod exact;
 mod holding;
+mod single;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::recording::Meta;
 use dbtime_model::{Fidelity, HeldLockRow, LockUses, SessionId, StateGroup, Wait};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::filter::Filter;
 use crate::load::{Dimensions, Source};
@@ -29,6 +31,7 @@ pub use column::LatchColumn;
 pub use exact::{ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, UseSums};
 use holding::Holdings;
 pub use holding::{CodeTime, Holding};
+pub use single::SingleLock;
 
 /// Class of the waits for such a lock.
 const CLASS: &str = "LWLock";
@@ -183,27 +186,11 @@ pub struct Latch {
 /// One lock of several of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SingleLatch {
-    /// Which of them, where the database numbers them.
-    pub number: Option<u32>,
-    /// Where it lies in the server's memory; 0 = not known.
-    #[serde(serialize_with = "hexadecimal")]
-    pub address: u64,
+    /// Which one.
+    #[serde(flatten)]
+    pub lock: SingleLock,
     /// For how long somebody had it, nanoseconds.
     pub ns: u128,
-}
-
-fn hexadecimal<S: Serializer>(address: &u64, to: S) -> Result<S::Ok, S::Error> {
-    (*address != 0).then(|| format!("{address:#x}")).serialize(to)
-}
-
-impl SingleLatch {
-    /// As it stands in a text: by number, else by address.
-    pub fn label(&self) -> String {
-        match self.number {
-            Some(number) => format!("[{number}]"),
-            None => format!("{:#x}", self.address),
-        }
-    }
 }
 
 /// What to say where the recorder did not look for them.
@@ -317,6 +304,8 @@ struct Builder {
     latches: BTreeMap<String, Sums>,
     columns: Vec<LatchColumn>,
     profile: HashMap<Vec<String>, ProfileSum>,
+    /// By file: a name may become known later.
+    relations: HashMap<Arc<str>, Arc<str>>,
     active_ns: u128,
     not_known_ns: u128,
 }
@@ -337,7 +326,8 @@ struct Sums {
     gets: u128,
     queued_ns: u128,
     blocked_ns: u128,
-    single: HashMap<(Option<u32>, u64), u128>,
+    /// Without their relations.
+    single: HashMap<SingleLock, u128>,
     waited_ns: u128,
     waiters: BTreeSet<SessionId>,
     holdings: Holdings,
@@ -371,7 +361,15 @@ impl Builder {
             Some(StateGroup::Blocked) => latch.blocked_ns += ns,
             Some(StateGroup::OnCpu) | None => {}
         }
-        *latch.single.entry((row.number, row.address)).or_default() += ns;
+        let single = SingleLock {
+            relation: Arc::default(),
+            ..SingleLock::held(row)
+        };
+        *latch.single.entry(single).or_default() += ns;
+        if !row.relation.is_empty() {
+            self.relations
+                .insert(Arc::clone(&row.file), Arc::clone(&row.relation));
+        }
         latch.holdings.add(row, wait, dimensions);
         if !self.columns.is_empty() {
             let cells = self
@@ -417,12 +415,16 @@ impl Builder {
     }
 
     fn finish(self, dimensions: &Dimensions) -> Vec<Latch> {
+        let relations = self.relations;
         let latches = self.latches.into_iter().map(|(name, sums)| {
             let singles = sums.single.into_iter();
             let mut single: Vec<SingleLatch> = singles
-                .map(|((number, address), ns)| SingleLatch { number, address, ns })
+                .map(|(mut lock, ns)| {
+                    lock.relation = relations.get(&lock.file).cloned().unwrap_or_default();
+                    SingleLatch { lock, ns }
+                })
                 .collect();
-            single.sort_by_key(|latch| (Reverse(latch.ns), latch.number, latch.address));
+            single.sort_by(|one, other| other.ns.cmp(&one.ns).then_with(|| one.lock.cmp(&other.lock)));
             Latch {
                 name,
                 held_ns: sums.exclusive_ns + sums.shared_ns + sums.mode_unknown_ns,

@@ -4,8 +4,7 @@ use super::causes::TEXT;
 use super::page::{Page, Table, percent};
 use crate::group::{NOT_KNOWN, known_query_id};
 use crate::latches::{
-    ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, HoldMode, LatchReport,
-    UseSums,
+    ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactStatement, HoldMode, LatchReport, UseSums,
 };
 use crate::number::{counted, duration, microseconds, seconds};
 use crate::statement_text::beginning;
@@ -175,7 +174,7 @@ fn of_latch(latch: &ExactLatch, top: usize, page: &mut Page) {
     rows(&mut table, places, top, "other place");
     if latch.single.len() > 1 {
         table.heading("single locks:".to_string());
-        let single = latch.single.iter().map(|one| (single(one), one.sums));
+        let single = latch.single.iter().map(|one| (one.lock.label(), one.sums));
         rows(&mut table, single, top, "other lock");
     }
     page.table(&table);
@@ -200,14 +199,6 @@ fn place(one: &ExactPlace) -> String {
     match one.functions.is_empty() {
         true => NOT_KNOWN.to_string(),
         false => one.functions.join(" > "),
-    }
-}
-
-fn single(one: &ExactSingle) -> String {
-    match (one.number, one.address) {
-        (Some(number), _) => format!("[{number}]"),
-        (None, 0) => "[not told apart]".to_string(),
-        (None, address) => format!("{address:#x}"),
     }
 }
 

@@ -295,10 +295,10 @@ fn overview(report: &LatchReport, page: &mut Page) {
 fn longest(latch: &Latch) -> String {
     match latch.single.as_slice() {
         [] => String::new(),
-        [only] if only.number.is_none() => String::new(),
+        [only] if only.lock.number.is_none() && only.lock.block.is_none() => String::new(),
         [first, ..] => format!(
             "{} ({} %; {} seen)",
-            first.label(),
+            first.lock.label(),
             percent(percent_of(first.ns, latch.held_ns)),
             latch.single.len(),
         ),
@@ -340,6 +340,30 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
             seconds(ns),
             percent(percent_of(ns, all)),
         ]);
+    }
+    page.table(&table);
+    pages(latch, top, page);
+}
+
+/// The pages that such a lock was of.
+fn pages(latch: &Latch, top: usize, page: &mut Page) {
+    let of_pages = || latch.single.iter().filter(|single| single.lock.block.is_some());
+    if of_pages().nth(1).is_none() {
+        return;
+    }
+    let mut table = Table::new(&["page"], &["s", "%"]);
+    let mut row = |label: String, ns: u128| {
+        table.row(vec![label, seconds(ns), percent(percent_of(ns, latch.held_ns))]);
+    };
+    for single in of_pages().take(top) {
+        row(single.lock.label(), single.ns);
+    }
+    let rest = of_pages().count().saturating_sub(top);
+    if rest > 0 {
+        row(
+            counted(rest, "other page"),
+            of_pages().skip(top).map(|single| single.ns).sum(),
+        );
     }
     page.table(&table);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dbtime_model::recording::{
     Clock, CollectorMeta, DatabaseMeta, HostMeta, Meta, RecordingWriter, SCHEMA_VERSION,
@@ -348,6 +349,9 @@ fn add_second(
             lock: "WALWrite".to_string(),
             number: None,
             address: 0,
+            file: Arc::default(),
+            relation: Arc::default(),
+            block: None,
             exclusive: true,
             mode_unknown: false,
             wait_class: class.to_string(),

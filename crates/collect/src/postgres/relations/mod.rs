@@ -10,6 +10,7 @@ mod heap;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::catalogue::Catalogue;
+use super::page_locks;
+use crate::held_locks::RawPage;
 use crate::target_file::TargetDirectory;
 
 /// Time between two looks at the files of a database, and how many times longer than a look it is at least.
@@ -37,6 +40,8 @@ pub(super) struct Relations {
     databases: HashMap<u32, Database>,
     /// Those that all databases share, by the numbers of their files.
     shared: HashMap<u32, u32>,
+    /// The directory that the server has in each tablespace, once one was looked at.
+    version_directory: OnceCell<String>,
 }
 
 #[derive(Debug)]
@@ -83,6 +88,18 @@ impl Relations {
         self.find(server, file.database, |catalogue| {
             catalogue.name_of_file(file.tablespace, file.number).cloned()
         })
+    }
+
+    /// The file that has a page, as [`Relations::name_of_file`] takes it, without number of a segment. None: it is not known.
+    pub(super) fn file_of(&self, server: u32, page: RawPage) -> Option<Arc<str>> {
+        let version_directory = |tablespace| {
+            if let Some(known) = self.version_directory.get() {
+                return Some(known.clone());
+            }
+            let found = version_directory(&TargetDirectory::working(server).ok()?, tablespace)?;
+            Some(self.version_directory.get_or_init(|| found).clone())
+        };
+        page_locks::path(page, version_directory).map(Arc::from)
     }
 
     /// What this finds in the catalogue of a database, which is looked at anew where it finds nothing.
@@ -132,9 +149,7 @@ fn directory_of(home: &TargetDirectory, database: u32) -> io::Result<TargetDirec
     if let Ok(usual) = usual {
         return Ok(usual);
     }
-    // A tablespace has a directory for each version of the server that uses it.
-    let major = home.file(c"PG_VERSION")?.small_text()?;
-    let prefix = format!("PG_{}_", major.trim());
+    let prefix = version_prefix(home)?;
     let tablespaces = home.subdirectory(c"pg_tblspc")?;
     for entry in tablespaces.entries()?.flatten() {
         let there = tablespaces.subdirectory(entry.file_name());
@@ -152,6 +167,26 @@ fn directory_of(home: &TargetDirectory, database: u32) -> io::Result<TargetDirec
         }
     }
     Err(io::ErrorKind::NotFound.into())
+}
+
+/// A tablespace has a directory for each version of the server that uses it: how those of this one begin.
+fn version_prefix(home: &TargetDirectory) -> io::Result<String> {
+    let major = home.file(c"PG_VERSION")?.small_text()?;
+    Ok(format!("PG_{}_", major.trim()))
+}
+
+/// How that directory is called in this tablespace.
+fn version_directory(home: &TargetDirectory, tablespace: u32) -> Option<String> {
+    let prefix = version_prefix(home).ok()?;
+    let name = CString::new(tablespace.to_string()).ok()?;
+    let tablespaces = home.subdirectory(c"pg_tblspc").ok()?;
+    let there = tablespaces
+        .subdirectory(&name)
+        .or_else(|_| tablespaces.behind_link(&name))
+        .ok()?;
+    let names = there.entries().ok()?.flatten();
+    let mut names = names.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_string));
+    names.find(|name| name.starts_with(&prefix))
 }
 
 impl RelationFile {

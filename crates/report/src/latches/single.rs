@@ -1,0 +1,111 @@
+//! Which of several locks of the same name it is.
+
+use std::sync::Arc;
+
+use dbtime_model::{HeldLockRow, LockUse};
+use serde::{Serialize, Serializer};
+
+/// One lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct SingleLock {
+    /// Which of them, where the database numbers them.
+    pub number: Option<u32>,
+    /// Where it lies in the server's memory; 0 = not known, or not told apart; and of a page, which may have been in several buffers.
+    #[serde(serialize_with = "hexadecimal")]
+    pub address: u64,
+    /// The relation of its page, as `schema.name`; empty = of none, or not known.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub relation: Arc<str>,
+    /// The file with its page, without number of a segment; empty = it is of none, or that is not known.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub file: Arc<str>,
+    /// Its page in that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<u32>,
+}
+
+fn hexadecimal<S: Serializer>(address: &u64, to: S) -> Result<S::Ok, S::Error> {
+    (*address != 0).then(|| format!("{address:#x}")).serialize(to)
+}
+
+impl SingleLock {
+    pub(super) fn held(row: &HeldLockRow) -> SingleLock {
+        SingleLock {
+            number: row.number,
+            address: if row.block.is_some() { 0 } else { row.address },
+            relation: Arc::clone(&row.relation),
+            file: Arc::clone(&row.file),
+            block: row.block,
+        }
+    }
+
+    pub(super) fn used(by: &LockUse) -> SingleLock {
+        SingleLock {
+            number: by.number,
+            address: if by.block.is_some() { 0 } else { by.address },
+            relation: Arc::clone(&by.relation),
+            file: Arc::clone(&by.file),
+            block: by.block,
+        }
+    }
+
+    /// None of several is told apart.
+    pub(super) fn is_any(&self) -> bool {
+        *self == SingleLock::default()
+    }
+
+    /// What its page is a page of; none where it is of none, or that is not known.
+    pub(super) fn of(&self) -> Option<String> {
+        if self.file.is_empty() {
+            return None;
+        }
+        if self.relation.is_empty() {
+            return Some(self.file.to_string());
+        }
+        let fork = match self.file.rsplit_once('_') {
+            Some((_, "vm")) => " (visibility map)",
+            Some((_, "fsm")) => " (free space map)",
+            Some((_, "init")) => " (init fork)",
+            _ => "",
+        };
+        Some(format!("{}{fork}", self.relation))
+    }
+
+    /// As it stands in a text: by number, else by page, else by address.
+    pub fn label(&self) -> String {
+        match (self.number, self.of(), self.block, self.address) {
+            (Some(number), ..) => format!("[{number}]"),
+            (None, Some(of), Some(block), _) => format!("{of} block {block}"),
+            (None, _, _, 0) => "[not told apart]".to_string(),
+            (None, _, _, address) => format!("{address:#x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_called_by_its_relation_and_fork() {
+        let page = |relation: &str, file: &str| SingleLock {
+            relation: relation.into(),
+            file: file.into(),
+            block: Some(7),
+            ..SingleLock::default()
+        };
+        let label = |relation, file| page(relation, file).label();
+        assert_eq!(label("public.t", "base/5/16384"), "public.t block 7");
+        assert_eq!(
+            label("public.t", "base/5/16384_vm"),
+            "public.t (visibility map) block 7"
+        );
+        // As long as it has no name.
+        assert_eq!(label("", "base/5/16384_fsm"), "base/5/16384_fsm block 7");
+        // In a tablespace's directory there is another '_'.
+        assert_eq!(
+            label("public.t", "pg_tblspc/1/PG_17_2/5/16384"),
+            "public.t block 7"
+        );
+    }
+}
