@@ -200,6 +200,10 @@ struct dbt_slot {
 	__u32 ended_by_chance; /* bit n: and was known whatever it was */
 	__u32 code_is_new;     /* the stack of the last row went through code of which the address space of that time knew nothing */
 	__u32 stack_space;     /* that address space */
+	__u32 rests;           /* looks since its wakings are counted, in all of which it slept in the same row, up to RESTS */
+	__u32 wakings;         /* of it, while they are counted: only who wakes it writes this */
+	__u32 wakings_seen;    /* at the first of these looks */
+	__u32 rests_pad;
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */

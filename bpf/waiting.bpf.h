@@ -651,6 +651,37 @@ static __always_inline void begin_account(struct task_struct *task, struct dbt_s
 		slot->has_account = report_totals(task, slot, visit);
 }
 
+/* What is seen of a waking that is under way becomes true within nanoseconds. */
+#define RESTS 3
+
+/* A session that sleeps in the same row, look after look, is not looked at until it is woken, or totals are due: most sessions of most
+ * servers have nothing to do. A waking is told before the kernel changes the state of the task, so one that came just before its wakings
+ * were counted is seen in one of the next looks. */
+static __always_inline void note_rest(struct task_struct *task, struct dbt_slot *slot, __u32 i)
+{
+	__u32 state = task_field(task, __state);
+	struct dbt_mark *mark;
+
+	if (slot->is_new || slot->was_awake || state != slot->state || switches_of(task) != slot->switches ||
+	    !(state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) || slot->wakings != slot->wakings_seen) {
+		slot->rests = 0;
+		slot->wakings_seen = slot->wakings;
+	} else if (slot->rests) {
+		slot->rests += slot->rests < RESTS;
+	} else {
+		mark = bpf_task_storage_get(&marks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!mark)
+			return;
+		mark->rests_in = i + 1;
+		slot->rests = 1;
+	}
+}
+
+static __always_inline bool rests(struct dbt_slot *slot)
+{
+	return slot->rests == RESTS && slot->wakings == slot->wakings_seen && slot->switches != NO_ROW;
+}
+
 static long look_at_slot(__u32 i, struct dbt_visit *visit)
 {
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
@@ -658,11 +689,16 @@ static long look_at_slot(__u32 i, struct dbt_visit *visit)
 
 	if (!slot || !slot->task.pid)
 		return 0;
+	if (rests(slot) && !visit->totals) {
+		slot->repeats++;
+		return 0;
+	}
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
 		return 0;
 	if (is_session(task, slot)) {
 		look(task, slot, visit);
+		note_rest(task, slot, i);
 		/* Here, where nothing sleeps: no session's totals wait for another one's memory. */
 		if (visit->totals && !needs_account(slot))
 			report_totals(task, slot, visit);

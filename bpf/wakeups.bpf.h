@@ -18,7 +18,7 @@ struct dbt_mark {
 	__u32 slot;     /* then: where the sampler keeps it, counted from 1 */
 	__u32 state;    /* raw __state of the sleep that ended last */
 	__u32 in_iowait; /* it slept for block I/O then */
-	__u32 pad;
+	__u32 rests_in; /* where the sampler keeps it, counted from 1, which has to learn when it is woken; 0 = it has not */
 };
 
 struct {
@@ -57,6 +57,17 @@ static __always_inline void tell_last_waker(struct task_struct *task)
 		tell_waker(task, mark->woken_ns, &mark->waker);
 }
 
+/* The sampler looks at it again. */
+static __always_inline void end_rest(struct task_struct *task, struct dbt_mark *mark)
+{
+	__u32 index = mark->rests_in - 1;
+	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &index);
+
+	mark->rests_in = 0;
+	if (slot && slot->task.pid == task->pid)
+		slot->wakings++;
+}
+
 /* moment.bpf.h */
 static __always_inline void note_waking(struct task_struct *task, struct task_struct *current, struct dbt_mark *mark);
 
@@ -70,6 +81,8 @@ int BPF_PROG(on_waking_sampled, struct task_struct *task)
 
 	if (!mark)
 		return 0;
+	if (mark->rests_in)
+		end_rest(task, mark);
 	marked = mark->switches;
 	mark->switches = 0;
 	mark->waker.pid = 0;

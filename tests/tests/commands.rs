@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_model::State;
 use dbtime_tests::{
-    Outcome, Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution,
-    needs_recording, number, pgbench, say,
+    Outcome, Recorded, Recorder, Session, SlowDisk, assert_between, assert_close, builds, dbtime,
+    distribution, needs_recording, number, pgbench, say,
 };
 use serde_json::Value;
 
@@ -267,6 +267,43 @@ fn a_cpu_that_others_have_is_named() {
         "waiting for a CPU",
         5.0..60.0,
     );
+}
+
+#[test]
+fn a_disk_that_is_slow_for_some_commits_is_named() {
+    needs_recording!();
+    const FAST: u32 = 1_000_000;
+    let Some(disk) = SlowDisk::mount(400, FAST) else {
+        return;
+    };
+    let options = Options {
+        parent_dir: Some(disk.path()),
+        ..Options::default()
+    };
+    let options = options
+        .set("compute_query_id", "on")
+        .set("fsync", "on")
+        .set("autovacuum", "off");
+    let cluster = distribution().start(options);
+    cluster.psql("CREATE TABLE t (a int)").expect("a table");
+    let mut session = Session::connect(&cluster);
+    disk.slow_down(session.pid());
+    let insert = "INSERT INTO t VALUES (1)";
+    session.run(insert);
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    for _ in 0..10 {
+        for _ in 0..38 {
+            session.run(insert);
+        }
+        // Of ten writes a second the first one comes through at once, and the next one waits.
+        disk.limit(10);
+        session.run(insert);
+        session.run(insert);
+        disk.limit(FAST);
+    }
+    let recorded = recorder.stop();
+    assert_cause(&recorded, "INSERT INTO t VALUES", "IO:WALSync", 20.0..120.0);
+    drop((session, cluster));
 }
 
 #[test]

@@ -65,6 +65,7 @@ mod lanes;
 mod latches;
 mod latency;
 mod ledger;
+mod letters;
 mod load;
 mod locks;
 mod next_step;
@@ -162,7 +163,8 @@ pub use load::{Dimensions, Part, Source};
 pub use locks::{HeavyLock, LockReport, LockRequest, LockTarget};
 pub use next_step::{
     NextStep, next_steps, next_steps_of_causes, next_steps_of_commands, next_steps_of_latches,
-    next_steps_of_latencies, next_steps_of_reads, next_steps_of_stacks, next_steps_of_timeline, shell_word,
+    next_steps_of_latencies, next_steps_of_reads, next_steps_of_snapshot, next_steps_of_stacks,
+    next_steps_of_timeline, next_steps_of_what_if, shell_word,
 };
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};

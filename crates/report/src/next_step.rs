@@ -15,9 +15,11 @@ use crate::latency::LatencyReport;
 use crate::ledger::Section;
 use crate::number::Amounts;
 use crate::report::Report;
+use crate::snapshot::Snapshot;
 use crate::stack_views::StackReport;
 use crate::sums::percent;
 use crate::timeline::Timeline;
+use crate::what_if::WhatIfReport;
 
 /// More would be a manual.
 const MOST: usize = 2;
@@ -223,11 +225,32 @@ pub fn next_steps_of_stacks(report: &StackReport) -> Vec<NextStep> {
 
 /// Of who held locks inside the server, to whom all waits were waits for.
 pub fn next_steps_of_latches(report: &LatchReport) -> Vec<NextStep> {
-    if !is_whole(&report.meta, &report.filter) || !has::<CauseRow>(&report.meta) {
+    causes_of_waits(&report.meta, &report.filter)
+}
+
+/// Of what would be, to what was.
+pub fn next_steps_of_what_if(report: &WhatIfReport) -> Vec<NextStep> {
+    causes_of_waits(&report.meta, &report.filter)
+}
+
+fn causes_of_waits(meta: &Meta, filter: &Filter) -> Vec<NextStep> {
+    if !is_whole(meta, filter) || !has::<CauseRow>(meta) {
         return Vec::new();
     }
     let why = "who was waited for in all waits".to_string();
     vec![NextStep::new("report", "--causes", why)]
+}
+
+/// Of all sessions' growth, to the one with the most DB time.
+pub fn next_steps_of_snapshot(snapshot: &Snapshot) -> Vec<NextStep> {
+    let first = snapshot.sessions.first();
+    let first = first.filter(|first| first.view.db_time_ns > 0 && first.session.pid != 0);
+    let (Some(first), true) = (first, is_whole(&snapshot.meta, &snapshot.filter)) else {
+        return Vec::new();
+    };
+    let why = "where the time of the busiest session went".to_string();
+    let options = format!("--session {}", first.session.pid);
+    vec![NextStep::new("report", &options, why)]
 }
 
 /// Of a time line, to its peak.

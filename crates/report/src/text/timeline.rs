@@ -5,6 +5,7 @@ use dbtime_model::recording::Clock;
 use super::page::{Page, Table, percent};
 use super::{header, quality};
 use crate::group::{date_and_time, moment};
+use crate::letters::Letters;
 use crate::number::{Amounts, at_axis, counted, round_step, seconds};
 use crate::scan::Period;
 use crate::statement_text::beginning;
@@ -297,49 +298,18 @@ fn when(timeline: &Timeline, us: i64) -> String {
     }
 }
 
-/// A letter for each value: its first one; where that is taken, the first of its others that is not.
+/// A letter for each value.
 fn letters(values: &[TimelineValue]) -> Vec<char> {
-    let own = |value: &TimelineValue| -> Vec<char> {
-        let letters = value.label.chars().filter(char::is_ascii_alphabetic);
-        letters.map(|letter| letter.to_ascii_uppercase()).collect()
+    let mut letters = Letters::default();
+    letters.give(
+        values
+            .iter()
+            .filter(|value| !value.is_other)
+            .map(|value| &*value.label),
+    );
+    let of = |value: &TimelineValue| match value.is_other {
+        true => OTHER,
+        false => letters.of(&value.label),
     };
-    let mut given: Vec<Option<char>> = Vec::with_capacity(values.len());
-    for value in values {
-        let first = own(value).first().copied().filter(|_| !value.is_other);
-        given.push(first.filter(|letter| !given.contains(&Some(*letter))));
-    }
-    for (at, value) in values.iter().enumerate() {
-        let is_free = |letter: &char| !given.contains(&Some(*letter));
-        let mut letters = own(value).into_iter().chain('A'..='Z').chain('a'..='z');
-        given[at] = match (value.is_other, given[at]) {
-            (true, _) => Some(OTHER),
-            (false, None) => letters.find(is_free),
-            (false, given) => given,
-        };
-    }
-    given.into_iter().map(|letter| letter.unwrap_or('#')).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_value_has_a_letter_of_its_own() {
-        let named = |labels: &[&str], is_other| -> Vec<TimelineValue> {
-            let value = |label: &&str| TimelineValue {
-                label: label.to_string(),
-                text: None,
-                is_other,
-                count: 1,
-                ns: 1,
-                peak: None,
-            };
-            labels.iter().map(value).collect()
-        };
-        let mut values = named(&["CPU", "Lock", "Client", "IO", "LWLock", "-42", "7", "é"], false);
-        values.extend(named(&["other"], true));
-        let letters: String = letters(&values).into_iter().collect();
-        assert_eq!(letters, "CLEIWABD.");
-    }
+    values.iter().map(of).collect()
 }

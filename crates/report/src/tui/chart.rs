@@ -11,6 +11,7 @@ use super::colours::Colours;
 use super::pen::{plain, write, write_right};
 use crate::filter::SECOND_US;
 use crate::group::date_and_time;
+use crate::letters::Letters;
 use crate::palette::{BY_CLASS, CPUS};
 use crate::timeline::{MarkKind, Timeline};
 
@@ -34,8 +35,7 @@ pub struct Chart {
     bars: BTreeMap<i64, Bar>,
     /// By the second, as the bars: what stands on the axis.
     marks: BTreeMap<i64, MarkKind>,
-    /// The values in the order in which they were met, each with a letter of its own.
-    letters: Vec<(String, char)>,
+    letters: Letters,
     cpus: Option<u32>,
 }
 
@@ -85,9 +85,7 @@ impl Chart {
                 })
                 .collect();
             parts.sort_by_key(|(label, _)| layer(label));
-            for (label, _) in &parts {
-                self.give_letter(label);
-            }
+            self.letters.give(parts.iter().map(|(label, _)| label.as_str()));
             // Of several the one that is met least often.
             let is_there = |kind: &MarkKind| timeline.has_mark(*kind, bucket.period);
             match kinds.iter().copied().rfind(is_there) {
@@ -116,21 +114,7 @@ impl Chart {
 
     /// The letter that stands for a value where there are no colours.
     pub(super) fn letter(&self, label: &str) -> char {
-        let found = self.letters.iter().find(|(other, _)| other == label);
-        found.map_or('#', |(_, letter)| *letter)
-    }
-
-    fn give_letter(&mut self, label: &str) {
-        if self.letters.iter().any(|(other, _)| other == label) {
-            return;
-        }
-        let own = label.chars().filter(char::is_ascii_alphabetic);
-        let mut letters = own
-            .map(|letter| letter.to_ascii_uppercase())
-            .chain('A'..='Z')
-            .chain('a'..='z');
-        let free = letters.find(|letter| self.letters.iter().all(|(_, other)| other != letter));
-        self.letters.push((label.to_string(), free.unwrap_or('#')));
+        self.letters.of(label)
     }
 
     pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, extent: Extent, colours: Colours) {
@@ -345,7 +329,7 @@ mod tests {
                 .iter()
                 .map(|(label, rate)| (label.to_string(), *rate))
                 .collect();
-            parts.iter().for_each(|(label, _)| chart.give_letter(label));
+            chart.letters.give(parts.iter().map(|(label, _)| label.as_str()));
             chart.bars.insert(second * SECOND_US, Bar { parts });
         }
         chart
@@ -425,15 +409,5 @@ mod tests {
         };
         let steps = steps(&bar, 4.001, 40);
         assert_eq!(steps, [("CPU", 0, 13), ("IO", 13, 13), ("Lock", 13, 40)]);
-    }
-
-    #[test]
-    fn every_value_has_a_letter_of_its_own() {
-        let mut chart = Chart::default();
-        for label in ["CPU", "Client", "Lock", "LWLock", "IO"] {
-            chart.give_letter(label);
-        }
-        let letters: Vec<char> = chart.letters.iter().map(|(_, letter)| *letter).collect();
-        assert_eq!(letters, ['C', 'L', 'O', 'W', 'I']);
     }
 }

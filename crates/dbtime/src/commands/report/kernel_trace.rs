@@ -14,7 +14,7 @@ use crate::usage::Usage;
 #[derive(Debug, PartialEq)]
 pub(super) struct KernelTrace {
     pub(super) view: DiveView,
-    /// What is shown of many; 0: all of it.
+    /// What is shown of many.
     pub(super) top: usize,
     /// Levels of a tree.
     pub(super) depth: Option<usize>,

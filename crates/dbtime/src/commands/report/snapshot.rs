@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{LineKind, SnapshotColumn, SnapshotOptions, json, text};
+use dbtime_report::{LineKind, SnapshotColumn, SnapshotOptions, json, next_steps_of_snapshot, text};
 
 use super::subject::Subject;
 use crate::import::Detail;
@@ -30,6 +30,7 @@ impl Snapshot {
             TableFormat::Json => json::render_snapshot(&snapshot),
             TableFormat::Text => {
                 text::render_snapshot(&snapshot, &SnapshotColumn::USUAL, self.top, output::width())
+                    + &subject.next(&next_steps_of_snapshot(&snapshot))
             }
         };
         subject.answer(

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{WhatIf, WhatIfOptions, json, text};
+use dbtime_report::{WhatIf, WhatIfOptions, json, next_steps_of_what_if, text};
 
 use super::subject::Subject;
 use crate::import::Detail;
@@ -26,7 +26,10 @@ impl Prediction {
         let report = dbtime_report::what_if(&source, &options)?;
         let answer = match self.format {
             TableFormat::Json => json::render_what_if(&report),
-            TableFormat::Text => text::render_what_if(&report, output::width()),
+            TableFormat::Text => {
+                text::render_what_if(&report, output::width())
+                    + &subject.next(&next_steps_of_what_if(&report))
+            }
         };
         subject.answer(
             &answer,
