@@ -48,8 +48,9 @@ struct dbt_wait_source {
 	__u64 lock_count; /* SOURCE_POINTER: of the 32-bit number of internal locks that it has; 0 = not known */
 	__u64 lock_list;  /* of the list of them: held_locks.bpf.h */
 	__u64 page_locks; /* of the first lock of a page, in the description of the first buffer; 0 = not known */
-	__u32 page_lock_count; /* so many lie BUFFER_STEP bytes from each other */
-	__u32 page_lock_offset; /* of the lock in that description, which begins with the page that the buffer has */
+	__u32 page_lock_count; /* how many there are */
+	__u16 page_lock_step;  /* bytes from one to the next */
+	__u16 page_lock_offset; /* of the lock in that description, which begins with the page that the buffer has */
 	__u64 contexts;   /* SOURCE_POINTER: of a pointer to the list of what it is in: routines.bpf.h; 0 = not known */
 	__u16 routine_id;        /* in a function of PL/pgSQL, of its 32-bit id */
 	__u16 routine_statement; /* in the state of its execution, of the address of the statement it is at */
@@ -85,8 +86,6 @@ enum dbt_wait_mark {
 	WAIT_NUMBERED = 0x80000000,  /* SOURCE_NUMBERS: it waits, in the event of the number in the other bits */
 	WAIT_NOT_READ = 0xffffffff,
 };
-
-#define BUFFER_STEP 64 /* a power of two: BUFFERDESC_PAD_TO_SIZE in PostgreSQL's src/include/storage/buf_internals.h */
 
 /* Which page of which file: BufferTag in the same place. */
 struct dbt_page {

@@ -38,7 +38,8 @@ const volatile __u16 since_offset = 0;
 /* Where the locks of pages are: as there. Set before loading. */
 const volatile __u64 page_locks = 0;
 const volatile __u32 page_lock_count = 0;
-const volatile __u32 page_lock_offset = 0;
+const volatile __u16 page_lock_step = 0;
+const volatile __u16 page_lock_offset = 0;
 
 /* What is told apart. */
 struct dbt_lock_key {
@@ -265,6 +266,7 @@ static __always_inline void read_lock(struct dbt_hold *hold)
 	struct dbt_wait_source source = {
 		.page_locks = page_locks,
 		.page_lock_count = page_lock_count,
+		.page_lock_step = page_lock_step,
 		.page_lock_offset = page_lock_offset,
 	};
 

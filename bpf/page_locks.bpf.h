@@ -11,7 +11,8 @@ static __always_inline void read_page(struct task_struct *task, const struct dbt
 	__u64 behind = lock - source->page_locks;
 
 	*page = (struct dbt_page){};
-	if (source->page_locks && behind < (__u64)source->page_lock_count * BUFFER_STEP && !(behind & (BUFFER_STEP - 1)))
+	if (source->page_locks && behind < (__u64)source->page_lock_count * source->page_lock_step &&
+	    !(behind % source->page_lock_step))
 		read_memory(task, page, sizeof(*page), lock - source->page_lock_offset);
 }
 

@@ -656,7 +656,7 @@ static __always_inline void begin_account(struct task_struct *task, struct dbt_s
 
 /* A session that sleeps in the same row, look after look, is not looked at until it is woken, or totals are due: most sessions of most
  * servers have nothing to do. A waking is told before the kernel changes the state of the task, so one that came just before its wakings
- * were counted is seen in one of the next looks. */
+ * were counted is seen in one of the next looks. All are looked at for totals, whatever was missed. */
 static __always_inline void note_rest(struct task_struct *task, struct dbt_slot *slot, __u32 i)
 {
 	__u32 state = task_field(task, __state);

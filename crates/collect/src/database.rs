@@ -92,8 +92,10 @@ pub(crate) struct PageLocks {
     pub(crate) first: u64,
     /// How many there are.
     pub(crate) count: u32,
+    /// Bytes from one to the next.
+    pub(crate) step: u16,
     /// So many bytes before each of them stands which page it is.
-    pub(crate) offset: u32,
+    pub(crate) offset: u16,
 }
 
 /// Where a session lists the functions of a procedural language that it is in: bpf/routines.bpf.h.

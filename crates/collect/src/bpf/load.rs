@@ -665,6 +665,7 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             lock_list: locks.map_or(0, |locks| locks.list),
             page_locks: pages.map_or(0, |pages| pages.first),
             page_lock_count: pages.map_or(0, |pages| pages.count),
+            page_lock_step: pages.map_or(0, |pages| pages.step),
             page_lock_offset: pages.map_or(0, |pages| pages.offset),
             contexts: routines.map_or(0, |list| list.contexts),
             routine_id: routines.map_or(0, |list| list.id),
@@ -708,6 +709,7 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
                 pages: (source.page_locks != 0).then_some(PageLocks {
                     first: source.page_locks,
                     count: source.page_lock_count,
+                    step: source.page_lock_step,
                     offset: source.page_lock_offset,
                 }),
             }),

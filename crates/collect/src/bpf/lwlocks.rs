@@ -119,6 +119,7 @@ impl LockProbes {
             constants.since_offset = source.since_offset;
             constants.page_locks = source.page_locks;
             constants.page_lock_count = source.page_lock_count;
+            constants.page_lock_step = source.page_lock_step;
             constants.page_lock_offset = source.page_lock_offset;
         }
         let skel = open.load().map_err(|e| failed("load", e))?;

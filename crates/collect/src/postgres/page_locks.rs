@@ -46,12 +46,13 @@ pub(super) fn page_locks(
     Some(PageLocks {
         first: begin.checked_add(offset.into())?,
         count,
+        step: STEP as u16,
         offset,
     })
 }
 
 /// Where in each of these descriptions the lock lies.
-fn lock_offset(descriptions: &[u8], is_of_page: impl Fn(u16) -> bool) -> Option<u32> {
+fn lock_offset(descriptions: &[u8], is_of_page: impl Fn(u16) -> bool) -> Option<u16> {
     let all = || descriptions.chunks_exact(STEP);
     let mut numbers = all().enumerate();
     if !numbers.all(|(n, one)| one[NUMBER..NUMBER + 4] == (n as u32).to_ne_bytes()) {
@@ -61,7 +62,7 @@ fn lock_offset(descriptions: &[u8], is_of_page: impl Fn(u16) -> bool) -> Option<
     let places = (NUMBER + 4..=STEP - LOCK_BYTES).step_by(4);
     let mut locks = places.filter(|at| is_lock(*at));
     let only = locks.next()?;
-    locks.next().is_none().then_some(only as u32)
+    locks.next().is_none().then_some(only as u16)
 }
 
 /// The file that has the page, without number of a segment: a path below the data directory. `version_directory`: the one that the server

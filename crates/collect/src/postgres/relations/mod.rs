@@ -186,7 +186,10 @@ fn version_directory(home: &TargetDirectory, tablespace: u32) -> Option<String> 
         .ok()?;
     let names = there.entries().ok()?.flatten();
     let mut names = names.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_string));
-    names.find(|name| name.starts_with(&prefix))
+    names.find(|name| {
+        let catalogue = name.strip_prefix(&prefix).unwrap_or_default();
+        !catalogue.is_empty() && catalogue.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 impl RelationFile {
