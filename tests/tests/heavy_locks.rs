@@ -511,11 +511,12 @@ fn the_time_that_a_lock_is_held_and_waited_for_is_that_of_clocks() {
     say(&format!(
         "{looked:.3} s: held {exclusive:.3} s, by its own clock {held:.3} s; waited {found:.3} s, by its own clock {waited:.3} s"
     ));
-    // Some fifteen times it comes and goes, each met to within a look of a tenth of a second: by chance 0.2 s.
-    let error = 0.4 + (stolen() - before).as_secs_f64();
+    // Some fifteen times it comes and goes, each met to within a look of a tenth of a second: a standard error of 0.2 s.
+    let stolen = (stolen() - before).as_secs_f64();
+    let error = 0.8 + stolen;
     assert_close("held, s", exclusive, held, 0.0, error);
     assert_close("waited, s", found, waited, 0.0, error);
     // Nobody had it for longer than it was given to anybody, to a look.
     let longest = number(&lock["longest_held_ns"]) / 1e9;
-    assert!(longest < 0.45 + error, "{longest} s: {lock:#}");
+    assert!(longest < 0.85 + stolen, "{longest} s: {lock:#}");
 }
