@@ -87,13 +87,9 @@ enum dbt_wait_mark {
 	WAIT_NOT_READ = 0xffffffff,
 };
 
-/* Which page of which file: BufferTag in the same place. */
+/* Which page, as PostgreSQL's BufferTag has it: tablespace, database, number of the relation's files (0 = no page), fork, block. */
 struct dbt_page {
-	__u32 tablespace;
-	__u32 database; /* 0 = of no single one */
-	__u32 relation; /* the number of its files */
-	__u32 fork;
-	__u32 block;
+	__u32 numbers[5];
 };
 
 #define MAX_LOCKS 8
@@ -111,7 +107,7 @@ struct dbt_locks {
 	__u32 count; /* may be more than there is room for */
 	__u32 pad;
 	__u64 locks[MAX_LOCKS];
-	struct dbt_page pages[MAX_PAGES]; /* relation 0 = it is not of a page, or that could not be read */
+	struct dbt_page pages[MAX_PAGES]; /* none: it is not of a page, or that could not be read */
 };
 
 /* Value of the map `targets`: the tasks that are sampled. */

@@ -51,7 +51,7 @@ struct dbt_lock_key {
 	__u32 pid;
 	__u16 kind;
 	__u16 mode; /* 0 = alone, 1 = with others that read */
-	struct dbt_page page; /* relation 0 = it is not of a page, or that is not known */
+	struct dbt_page page; /* none: it is not of a page, or that is not known */
 	__u32 pad;
 };
 

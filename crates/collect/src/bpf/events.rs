@@ -395,15 +395,7 @@ fn locks(locks: &dbt_locks) -> Option<Vec<RawLock>> {
         kind: (packed >> LOCK_KIND_SHIFT) as u16,
         address: packed & LOCK_ADDRESS,
         exclusive: packed & LOCK_MODE == 0,
-        page: locks.pages.get(n).and_then(|page| {
-            RawPage::of([
-                page.tablespace,
-                page.database,
-                page.relation,
-                page.fork,
-                page.block,
-            ])
-        }),
+        page: locks.pages.get(n).and_then(|page| RawPage::of(page.numbers)),
     };
     Some(locks.locks.iter().enumerate().take(count).map(lock).collect())
 }

@@ -12,7 +12,7 @@ use super::latency::{LatencyMaps, wait_for_programs};
 use super::load::{MapValue, as_bytes, source_to};
 use super::lwlocks_skeleton::LwlocksSkelBuilder;
 use super::lwlocks_skeleton::types::{
-    bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window, dbt_page,
+    bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window,
 };
 use super::messages::refusals;
 use super::plain::{Plain, globals, read};
@@ -335,7 +335,7 @@ fn key_of(key: &dbt_lock_key) -> LockUseKey {
         start_ns: key.start_ns,
         kind: key.kind,
         address: key.lock,
-        page: page_of(&key.page),
+        page: RawPage::of(key.page.numbers),
         exclusive: key.mode == 0,
         caller: key.caller,
         outer: key.outer,
@@ -349,22 +349,12 @@ fn key_of_open(task: &dbt_lock_task, hold: &dbt_hold) -> LockUseKey {
         start_ns: task.start_ns,
         kind: hold.kind,
         address: hold.lock,
-        page: page_of(&hold.page),
+        page: RawPage::of(hold.page.numbers),
         exclusive: hold.mode == 0,
         caller: hold.caller,
         outer: hold.outer,
         statement: hold.statement,
     }
-}
-
-fn page_of(page: &dbt_page) -> Option<RawPage> {
-    RawPage::of([
-        page.tablespace,
-        page.database,
-        page.relation,
-        page.fork,
-        page.block,
-    ])
 }
 
 fn sums_of(sums: &dbt_lock_sums) -> LockUseSums {

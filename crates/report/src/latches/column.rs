@@ -95,11 +95,11 @@ impl LatchColumn {
             |take: fn(&Session) -> String, dimensions: &mut Dimensions| take(dimensions.session(row.session));
         match self {
             LatchColumn::Name => row.lock.clone(),
-            LatchColumn::Lock => match SingleLock::held(row) {
+            LatchColumn::Lock => match SingleLock::of_row(row) {
                 any if any.is_any() => String::new(),
                 one => one.label(),
             },
-            LatchColumn::Relation => match SingleLock::held(row).of() {
+            LatchColumn::Relation => match SingleLock::of_row(row).relation_or_file() {
                 None if row.lock != OF_PAGES => NO_PAGE.to_string(),
                 relation => relation.unwrap_or_default(),
             },

@@ -246,19 +246,19 @@ pub(super) fn exact(
         {
             continue;
         }
+        let row = as_row(used);
         let sums = latches.entry(&used.lock).or_default();
         let of_mode = match used.exclusive {
             true => &mut sums.exclusive,
             false => &mut sums.shared,
         };
         of_mode.get_or_insert_default().add(used);
-        sums.single.entry(SingleLock::used(used)).or_default().add(used);
+        sums.single.entry(SingleLock::of_row(&row)).or_default().add(used);
         sums.sessions.entry(used.session).or_default().add(used);
         sums.statements.entry(used.statement).or_default().add(used);
         let code = innermost(frames(used.user_stack, dimensions));
         sums.places.entry(code).or_default().add(used);
         if !columns.is_empty() {
-            let row = as_row(used);
             let cells = columns.iter().map(|column| column.of(&row, dimensions));
             profile.entry(cells.collect()).or_default().add(used);
         }

@@ -363,7 +363,7 @@ impl Builder {
         }
         let single = SingleLock {
             relation: Arc::default(),
-            ..SingleLock::held(row)
+            ..SingleLock::of_row(row)
         };
         *latch.single.entry(single).or_default() += ns;
         if !row.relation.is_empty() {

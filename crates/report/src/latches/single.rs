@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dbtime_model::{HeldLockRow, LockUse};
+use dbtime_model::HeldLockRow;
 use serde::{Serialize, Serializer};
 
 /// One lock.
@@ -29,7 +29,7 @@ fn hexadecimal<S: Serializer>(address: &u64, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl SingleLock {
-    pub(super) fn held(row: &HeldLockRow) -> SingleLock {
+    pub(super) fn of_row(row: &HeldLockRow) -> SingleLock {
         SingleLock {
             number: row.number,
             address: if row.block.is_some() { 0 } else { row.address },
@@ -39,23 +39,13 @@ impl SingleLock {
         }
     }
 
-    pub(super) fn used(by: &LockUse) -> SingleLock {
-        SingleLock {
-            number: by.number,
-            address: if by.block.is_some() { 0 } else { by.address },
-            relation: Arc::clone(&by.relation),
-            file: Arc::clone(&by.file),
-            block: by.block,
-        }
-    }
-
     /// None of several is told apart.
     pub(super) fn is_any(&self) -> bool {
         *self == SingleLock::default()
     }
 
     /// What its page is a page of; none where it is of none, or that is not known.
-    pub(super) fn of(&self) -> Option<String> {
+    pub(super) fn relation_or_file(&self) -> Option<String> {
         if self.file.is_empty() {
             return None;
         }
@@ -73,7 +63,7 @@ impl SingleLock {
 
     /// As it stands in a text: by number, else by page, else by address.
     pub fn label(&self) -> String {
-        match (self.number, self.of(), self.block, self.address) {
+        match (self.number, self.relation_or_file(), self.block, self.address) {
             (Some(number), ..) => format!("[{number}]"),
             (None, Some(of), Some(block), _) => format!("{of} block {block}"),
             (None, _, _, 0) => "[not told apart]".to_string(),
