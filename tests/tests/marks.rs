@@ -5,9 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime::throwaway::{Cluster, Options};
-use dbtime_tests::{
-    Recorded, Recorder, Server, Session, assert_between, builds, distribution, needs_recording, number, say,
-};
+use dbtime_tests::{Recorded, Recorder, Server, Session, builds, distribution, needs_recording, number, say};
 
 /// A mark, or what the log says, in seconds since the epoch.
 #[derive(Debug, Clone)]
@@ -155,13 +153,23 @@ fn of_one_server(build: &Server) {
     say(&format!("{name}: log {expected:.1?}, marks {marked:.1?}"));
     assert_eq!(expected.len(), 2, "{name}: {checkpoints:?}");
     assert!(expected[1].to - expected[1].from > 1.5, "{name}: {expected:?}");
-    assert_eq!(marked.len(), expected.len(), "{name}: {marked:?} of {expected:?}");
-    for (mark, work) in marked.iter().zip(&expected) {
-        let about = format!("{name}: begin of {mark:?}, was {work:?}");
-        assert_between(&about, mark.from, work.from, work.from, 0.0, 1.1);
-        let about = format!("{name}: end of {mark:?}, was {work:?}");
-        assert_between(&about, mark.to, work.to, work.to, 0.0, 1.1);
+    let is_it =
+        |mark: &Work, work: &Work| (mark.from - work.from).abs() < 1.1 && (mark.to - work.to).abs() < 1.1;
+    for mark in &marked {
+        assert!(
+            expected.iter().any(|work| is_it(mark, work)),
+            "{name}: {mark:?} of {expected:?}"
+        );
     }
+    // One of some milliseconds may be met by no sample.
+    for work in expected.iter().filter(|work| is_long(work)) {
+        let its = marked.iter().filter(|mark| is_it(mark, work)).count();
+        assert_eq!(its, 1, "{name}: {work:?} in {marked:?}");
+    }
+    assert!(
+        marked.len() <= expected.len(),
+        "{name}: {marked:?} of {expected:?}"
+    );
 
     let marked = marks(&recorded, "autovacuum");
     say(&format!("{name}: log {vacuums:.1?}, marks {marked:.1?}"));
