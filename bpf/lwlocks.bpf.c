@@ -239,17 +239,26 @@ static __always_inline void add_wait(struct dbt_lock_sums *sums, struct dbt_hold
 		sums->max_wait_ns = ns;
 }
 
-/* What the session executes. */
-static __always_inline __u64 own_statement(struct dbt_text *text)
+static __always_inline struct dbt_wait_source source_of_server(void)
 {
-	struct dbt_wait_source source = {
+	return (struct dbt_wait_source){
 		.statement = statement_pointer,
 		.statement_offset = statement_offset,
 		.state_offset = state_offset,
 		.process_offset = process_offset,
 		.text_offset = text_offset,
 		.since_offset = since_offset,
+		.page_locks = page_locks,
+		.page_lock_count = page_lock_count,
+		.page_lock_step = page_lock_step,
+		.page_lock_offset = page_lock_offset,
 	};
+}
+
+/* What the session executes. */
+static __always_inline __u64 own_statement(struct dbt_text *text)
+{
+	struct dbt_wait_source source = source_of_server();
 	struct dbt_activity activity = {};
 	__u64 record = 0;
 
@@ -263,12 +272,7 @@ static __always_inline __u64 own_statement(struct dbt_text *text)
 /* What the lock says of itself. */
 static __always_inline void read_lock(struct dbt_hold *hold)
 {
-	struct dbt_wait_source source = {
-		.page_locks = page_locks,
-		.page_lock_count = page_lock_count,
-		.page_lock_step = page_lock_step,
-		.page_lock_offset = page_lock_offset,
-	};
+	struct dbt_wait_source source = source_of_server();
 
 	hold->kind = 0;
 	bpf_probe_read_user(&hold->kind, sizeof(hold->kind), (void *)hold->lock);

@@ -19,17 +19,13 @@ const SAMPLED: f64 = 0.1;
 
 /// A server with room for sixteen pages, a table in it, one in a tablespace, and names of both in the catalogue's files.
 fn server(build: &Server) -> Cluster {
-    let options = Options::default()
+    let mut options = Options::default()
         .set("shared_buffers", "128kB")
-        .set("autovacuum", "off")
-        .set("allow_in_place_tablespaces", "on");
-    let options = match build.major {
-        // It cannot have one inside of its own directory.
-        14 => Options::default()
-            .set("shared_buffers", "128kB")
-            .set("autovacuum", "off"),
-        _ => options,
-    };
+        .set("autovacuum", "off");
+    // 14 cannot have a tablespace inside of its own directory.
+    if build.major > 14 {
+        options = options.set("allow_in_place_tablespaces", "on");
+    }
     let cluster = server_with_hold(build, options);
     let tables = "CREATE TABLE paged AS SELECT n, repeat('x', 900) AS filler FROM generate_series(1, 1000) n; \
                   VACUUM paged; CHECKPOINT";

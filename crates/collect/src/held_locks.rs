@@ -45,15 +45,6 @@ impl RawPage {
     }
 }
 
-/// A page of a file, as rows have it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
-    /// See [`HeldLockRow::file`].
-    pub(crate) file: Arc<str>,
-    /// Counted from 0, over all segments of the file.
-    pub(crate) block: u32,
-}
-
 /// A lock that a session has at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RawLock {
@@ -85,8 +76,10 @@ pub(crate) struct LockName {
     pub(crate) name: Rc<str>,
     /// See [`HeldLockRow::number`].
     pub(crate) number: Option<u32>,
-    /// Of which page it is.
-    pub(crate) page: Option<Page>,
+    /// See [`HeldLockRow::file`].
+    pub(crate) file: Arc<str>,
+    /// See [`HeldLockRow::block`].
+    pub(crate) block: Option<u32>,
 }
 
 /// A lock of a set, as rows have it.
@@ -224,13 +217,9 @@ impl HeldLocks {
             lock: lock.named.name.to_string(),
             number: lock.named.number,
             address: lock.address,
-            file: lock
-                .named
-                .page
-                .as_ref()
-                .map_or_else(Arc::default, |page| Arc::clone(&page.file)),
+            file: Arc::clone(&lock.named.file),
             relation: Arc::default(),
-            block: lock.named.page.as_ref().map(|page| page.block),
+            block: lock.named.block,
             exclusive: lock.exclusive,
             mode_unknown: false,
             wait_class: spent.wait.class.to_string(),
@@ -272,7 +261,7 @@ mod tests {
         LockName {
             name: format!("L{}", lock.kind).into(),
             number: (lock.address != 0).then_some(lock.address as u32),
-            page: None,
+            ..LockName::default()
         }
     }
 

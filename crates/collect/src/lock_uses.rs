@@ -232,8 +232,6 @@ impl LockCounter {
                     page: key.page,
                 };
                 let named = words.lock(lock);
-                let (file, block) = named.page.map(|page| (page.file, page.block)).unzip();
-                let file = file.unwrap_or_default();
                 LockUse {
                     // One that nobody has told of yet is nobody's.
                     session: self
@@ -244,9 +242,9 @@ impl LockCounter {
                     lock: named.name.to_string(),
                     number: named.number.filter(|_| key.address != 0),
                     address: key.address,
-                    relation: words.relation(&file),
-                    file,
-                    block,
+                    relation: words.relation(&named.file),
+                    file: named.file,
+                    block: named.block,
                     exclusive: key.exclusive,
                     user_stack: words.code(key.pid, key.caller, key.outer),
                     statement: key.statement,

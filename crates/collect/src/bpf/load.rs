@@ -633,10 +633,6 @@ const SOURCE_POINTER: u32 = dbt_source_kind::SOURCE_POINTER.0;
 const SOURCE_NUMBERS: u32 = dbt_source_kind::SOURCE_NUMBERS.0;
 
 pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
-    let pages = match source {
-        WaitSource::Pointer { locks, .. } => locks.and_then(|locks| locks.pages),
-        WaitSource::Numbers { .. } | WaitSource::None => None,
-    };
     match source {
         WaitSource::None => dbt_wait_source {
             kind: SOURCE_NONE,
@@ -647,31 +643,34 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             status,
             locks,
             routines,
-        } => dbt_wait_source {
-            kind: SOURCE_POINTER,
-            event,
-            statement: status.map_or(0, |record| record.pointer),
-            statement_offset: status.map_or(0, |record| record.statement),
-            state_offset: status.map_or(0, |record| record.session_state),
-            process_offset: status.map_or(0, |record| record.process),
-            type_offset: status.map_or(0, |record| record.kind),
-            whose_offset: status.map_or(0, |record| record.whose),
-            text_offset: status.map_or(0, |record| record.text),
-            since_offset: status.map_or(0, |record| record.since),
-            comment_offset: status.map_or(0, |record| record.comment),
-            most_text: status.map_or(0, |record| record.most_text),
-            whole_text: status.map_or(0, |record| record.whole_text),
-            lock_count: locks.map_or(0, |locks| locks.count),
-            lock_list: locks.map_or(0, |locks| locks.list),
-            page_locks: pages.map_or(0, |pages| pages.first),
-            page_lock_count: pages.map_or(0, |pages| pages.count),
-            page_lock_step: pages.map_or(0, |pages| pages.step),
-            page_lock_offset: pages.map_or(0, |pages| pages.offset),
-            contexts: routines.map_or(0, |list| list.contexts),
-            routine_id: routines.map_or(0, |list| list.id),
-            routine_statement: routines.map_or(0, |list| list.statement),
-            ..dbt_wait_source::default()
-        },
+        } => {
+            let pages = locks.and_then(|locks| locks.pages);
+            dbt_wait_source {
+                kind: SOURCE_POINTER,
+                event,
+                statement: status.map_or(0, |record| record.pointer),
+                statement_offset: status.map_or(0, |record| record.statement),
+                state_offset: status.map_or(0, |record| record.session_state),
+                process_offset: status.map_or(0, |record| record.process),
+                type_offset: status.map_or(0, |record| record.kind),
+                whose_offset: status.map_or(0, |record| record.whose),
+                text_offset: status.map_or(0, |record| record.text),
+                since_offset: status.map_or(0, |record| record.since),
+                comment_offset: status.map_or(0, |record| record.comment),
+                most_text: status.map_or(0, |record| record.most_text),
+                whole_text: status.map_or(0, |record| record.whole_text),
+                lock_count: locks.map_or(0, |locks| locks.count),
+                lock_list: locks.map_or(0, |locks| locks.list),
+                page_locks: pages.map_or(0, |pages| pages.first),
+                page_lock_count: pages.map_or(0, |pages| pages.count),
+                page_lock_step: pages.map_or(0, |pages| pages.step),
+                page_lock_offset: pages.map_or(0, |pages| pages.offset),
+                contexts: routines.map_or(0, |list| list.contexts),
+                routine_id: routines.map_or(0, |list| list.id),
+                routine_statement: routines.map_or(0, |list| list.statement),
+                ..dbt_wait_source::default()
+            }
+        }
         WaitSource::Numbers {
             event,
             on_cpu,

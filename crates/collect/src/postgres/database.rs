@@ -32,7 +32,7 @@ use crate::database::{
     self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
 };
 use crate::executable::Executable;
-use crate::held_locks::{LockName, Page, RawLock};
+use crate::held_locks::{LockName, RawLock};
 use crate::lock_requests::LockLook;
 use crate::session::Role;
 
@@ -424,14 +424,14 @@ impl Database for PostgresDatabase {
         let name = kind_of_lock(&self.server, lock.kind);
         let page = lock.page.and_then(|page| {
             let relations = &self.places.as_ref()?.relations;
-            let file = relations.file_of(self.server.postmaster, page)?;
-            let block = page.block;
-            Some(Page { file, block })
+            Some((relations.file_of(self.server.postmaster, page)?, page.block))
         });
+        let (file, block) = page.unzip();
         LockName {
             name: name.map_or_else(Rc::default, |event| event.into()),
             number: self.server_locks().and_then(|locks| locks.number(lock)),
-            page,
+            file: file.unwrap_or_default(),
+            block,
         }
     }
 

@@ -12,7 +12,7 @@ mod tests;
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -152,8 +152,7 @@ fn directory_of(home: &TargetDirectory, database: u32) -> io::Result<TargetDirec
     let prefix = version_prefix(home)?;
     let tablespaces = home.subdirectory(c"pg_tblspc")?;
     for entry in tablespaces.entries()?.flatten() {
-        let there = tablespaces.subdirectory(entry.file_name());
-        let Ok(tablespace) = there.or_else(|_| tablespaces.behind_link(entry.file_name())) else {
+        let Ok(tablespace) = tablespace(&tablespaces, entry.file_name()) else {
             continue;
         };
         for version in tablespace.entries()?.flatten() {
@@ -169,6 +168,13 @@ fn directory_of(home: &TargetDirectory, database: u32) -> io::Result<TargetDirec
     Err(io::ErrorKind::NotFound.into())
 }
 
+/// The tablespace of this name: a directory of the server's own, or a link to one.
+fn tablespace(tablespaces: &TargetDirectory, name: &CStr) -> io::Result<TargetDirectory> {
+    tablespaces
+        .subdirectory(name)
+        .or_else(|_| tablespaces.behind_link(name))
+}
+
 /// A tablespace has a directory for each version of the server that uses it: how those of this one begin.
 fn version_prefix(home: &TargetDirectory) -> io::Result<String> {
     let major = home.file(c"PG_VERSION")?.small_text()?;
@@ -180,10 +186,7 @@ fn version_directory(home: &TargetDirectory, tablespace: u32) -> Option<String> 
     let prefix = version_prefix(home).ok()?;
     let name = CString::new(tablespace.to_string()).ok()?;
     let tablespaces = home.subdirectory(c"pg_tblspc").ok()?;
-    let there = tablespaces
-        .subdirectory(&name)
-        .or_else(|_| tablespaces.behind_link(&name))
-        .ok()?;
+    let there = self::tablespace(&tablespaces, &name).ok()?;
     let names = there.entries().ok()?.flatten();
     let mut names = names.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_string));
     names.find(|name| {
