@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use dbtime_model::literals::signature;
 
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 
 /// Which statements are taken as one, because they differ in literals only.
 #[derive(Debug, Default)]

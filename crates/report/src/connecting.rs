@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::{BackendType, StackId};
 use serde::{Serialize, Serializer};
 
+use crate::dimensions::Dimensions;
 use crate::filter::Filter;
 use crate::ledger::Section;
-use crate::load::Dimensions;
 use crate::scan::{Activity, Period};
 use crate::sums::{Sums, percent};
 

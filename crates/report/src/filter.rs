@@ -3,8 +3,8 @@
 use dbtime_model::choice::did_you_mean;
 use dbtime_model::{Session, State, Wait};
 
+use crate::dimensions::Comment;
 use crate::group::Dimension;
-use crate::load::Comment;
 
 /// Microseconds of a second.
 pub(crate) const SECOND_US: i64 = 1_000_000;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dbtime_model::{Frame, NO_STACK, StackId, State};
 use serde::Serialize;
 
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 use crate::preemption::{PREEMPTED, own_frames};
 
 /// Stands for the frames of a stack that is not in the recording.

@@ -8,8 +8,8 @@ use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, CommentRow, Session, SessionId, State, Wait, comment};
 
 use crate::alike_statements::AlikeStatements;
+use crate::dimensions::{Comment, Dimensions};
 use crate::filter::SECOND_US;
-use crate::load::{Comment, Dimensions};
 use crate::scan::Activity;
 
 /// Something by which time can be told apart; the words of `--by`.

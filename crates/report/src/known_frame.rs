@@ -63,7 +63,7 @@ impl PartialEq for KnownFrame {
 impl Eq for KnownFrame {}
 
 /// All frames of a recording.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct KnownFrames {
     frames: HashSet<KnownFrame>,
     labels: HashSet<Arc<str>>,
@@ -95,5 +95,11 @@ impl KnownFrames {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Frame> {
         self.frames.iter().map(Deref::deref)
+    }
+
+    /// Forgets frames that nobody else has any more.
+    pub(crate) fn forget_unused(&mut self) {
+        self.frames.retain(|frame| Arc::strong_count(&frame.0) > 1);
+        self.labels.retain(|label| Arc::strong_count(label) > 1);
     }
 }

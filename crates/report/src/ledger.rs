@@ -9,8 +9,9 @@ use dbtime_model::{BackendType, State, Wait};
 
 use crate::alike_statements::AlikeStatements;
 use crate::causes::ByCause;
+use crate::dimensions::Dimensions;
 use crate::group::{Dimension, GroupKey, not_recorded};
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::scan::Activity;
 use crate::sums::Sums;
 

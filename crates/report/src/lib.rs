@@ -43,6 +43,7 @@ mod cost_of_looking;
 mod database_view;
 mod diff;
 pub mod diff_export;
+mod dimensions;
 mod dive;
 mod drawing;
 mod explanation;
@@ -61,6 +62,7 @@ mod io;
 pub mod json;
 mod kernel_layers;
 mod known_frame;
+mod known_stacks;
 mod lanes;
 mod latches;
 mod latency;
@@ -132,6 +134,7 @@ pub use diff::{
     LatencyChange, LatencyQuantity, NoiseTest, Place, StatementChange, Statements, Verdict, WaitingStatement,
     diff,
 };
+pub use dimensions::Dimensions;
 pub use dive::{
     CallChoice, CallSummary, ChildOf, ChildrenOf, DiveAnswer, DiveChange, DiveDiff, DiveOptions, DiveReport,
     DiveSide, DiveView, Durations, FunctionDurations, LayerPart, PathDurations, PathTree, SampledFunction,
@@ -159,7 +162,7 @@ pub use latency::{
     heat_map, latency,
 };
 pub use ledger::{Ledger, LedgerRow, Rest, Section};
-pub use load::{Dimensions, Part, Source};
+pub use load::{Part, Source};
 pub use locks::{HeavyLock, LockReport, LockRequest, LockTarget};
 pub use next_step::{
     NextStep, next_steps, next_steps_of_causes, next_steps_of_commands, next_steps_of_latches,

@@ -3,15 +3,14 @@
 //! A report asks questions of a [`Source`]. [`Recent::source`] is one of some of these seconds, so what is asked while rows come is what
 //! would be asked of the recording. What is kept has a bound, whatever comes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use dbtime_model::recording::{Meta, Problem};
-use dbtime_model::{
-    CommentRow, Described, LatencyRow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
-};
+use dbtime_model::{Described, LatencyRow, Rows, Timed};
 
+use crate::dimensions::Dimensions;
 use crate::filter::SECOND_US;
-use crate::load::{Source, learn};
+use crate::load::Source;
 
 /// Rows of activity, counters, causes and held locks that are kept: some 100 MB.
 const MOST_ROWS: usize = 400_000;
@@ -30,13 +29,9 @@ pub struct Recent {
     meta: Meta,
     keep_us: i64,
     seconds: BTreeMap<i64, Rows>,
-    sessions: HashMap<SessionId, SessionRow>,
-    stacks: HashMap<StackId, StackRow>,
-    statements: HashMap<u64, StatementRow>,
-    comments: HashMap<u64, CommentRow>,
+    described: Dimensions,
     rows: usize,
     latencies: usize,
-    frames: usize,
     is_cut: bool,
     /// What was forgotten ends here: what comes later of that time would be a part of it.
     forgotten_us: i64,
@@ -84,13 +79,9 @@ impl Recent {
             meta,
             keep_us: keep_s.saturating_mul(SECOND_US),
             seconds: BTreeMap::new(),
-            sessions: HashMap::new(),
-            stacks: HashMap::new(),
-            statements: HashMap::new(),
-            comments: HashMap::new(),
+            described: Dimensions::default(),
             rows: 0,
             latencies: 0,
-            frames: 0,
             is_cut: false,
             forgotten_us: i64::MIN,
             latencies_forgotten_us: i64::MIN,
@@ -154,21 +145,11 @@ impl Recent {
             self.put(row, |second| &mut second.held_locks);
         }
         rows.latency.into_iter().for_each(|row| self.add_latency(row));
-        for row in rows.sessions {
-            self.sessions.insert(row.id, row);
-        }
-        for row in &rows.statements {
-            learn(&mut self.statements, row);
-        }
-        for row in rows.comments {
-            self.comments.insert(row.id, row);
-        }
-        for row in rows.stacks {
-            self.frames += row.frames.len();
-            if let Some(old) = self.stacks.insert(row.id, row) {
-                self.frames -= old.frames.len();
-            }
-        }
+        let described = &mut self.described;
+        (rows.sessions.iter()).for_each(|row| described.learn_session(row));
+        (rows.stacks.iter()).for_each(|row| described.learn_stack(row));
+        (rows.statements.iter()).for_each(|row| described.learn_statement(row));
+        (rows.comments.iter()).for_each(|row| described.learn_comment(row));
         if let Some(newest) = self.seconds.keys().next_back().copied() {
             let old = newest.saturating_sub(self.keep_us);
             while self.oldest_us().is_some_and(|oldest| oldest <= old) {
@@ -206,11 +187,21 @@ impl Recent {
 
     /// The rows from one moment to another (microseconds since the Unix epoch), for any question about the tables that are taken.
     pub fn source(&self, from_us: i64, to_us: i64, more: MoreTables) -> Source {
-        Source::memory(self.meta.clone(), self.rows(from_us, to_us, more))
+        Source::described(
+            self.meta.clone(),
+            self.facts(from_us, to_us, more),
+            self.described.clone(),
+        )
     }
 
     /// The same rows, with what describes them.
     pub fn rows(&self, from_us: i64, to_us: i64, more: MoreTables) -> Rows {
+        let mut rows = self.facts(from_us, to_us, more);
+        rows.append(self.descriptions_of(&rows.refers_to()));
+        rows
+    }
+
+    fn facts(&self, from_us: i64, to_us: i64, more: MoreTables) -> Rows {
         let mut rows = Rows::default();
         if from_us < to_us {
             for (_, second) in self.seconds.range(from_us..to_us) {
@@ -229,21 +220,13 @@ impl Recent {
                     rows.causes.extend_from_slice(&second.causes);
                 }
             }
-            let named = rows.refers_to();
-            rows.append(self.descriptions_of(&named));
         }
         rows
     }
 
     /// Rows that describe these, as far as they are kept.
     pub fn descriptions_of(&self, wanted: &Described) -> Rows {
-        Rows {
-            sessions: known(&self.sessions, &wanted.sessions),
-            stacks: known(&self.stacks, &wanted.stacks),
-            statements: known(&self.statements, &wanted.statements),
-            comments: known(&self.comments, &wanted.comments),
-            ..Rows::default()
-        }
+        self.described.descriptions_of(wanted)
     }
 
     fn put<T: Timed>(&mut self, row: T, table: impl Fn(&mut Rows) -> &mut Vec<T>) {
@@ -285,21 +268,12 @@ impl Recent {
 
     /// A stack is described once, and may be met again much later: what no row mentions is kept as long as there is room.
     fn forget_unmentioned(&mut self) {
-        if self.frames <= MOST_FRAMES
-            && self.sessions.len() <= MOST_OTHERS
-            && self.statements.len() <= MOST_OTHERS
-            && self.comments.len() <= MOST_OTHERS
-        {
+        if self.described.depth_of_stacks() <= MOST_FRAMES && self.described.most_entities() <= MOST_OTHERS {
             return;
         }
         loop {
-            let mentioned = named(self.seconds.values());
-            self.sessions.retain(|id, _| mentioned.sessions.contains(id));
-            self.statements.retain(|id, _| mentioned.statements.contains(id));
-            self.comments.retain(|id, _| mentioned.comments.contains(id));
-            self.stacks.retain(|id, _| mentioned.stacks.contains(id));
-            self.frames = self.stacks.values().map(|stack| stack.frames.len()).sum();
-            if self.frames <= MOST_FRAMES || self.seconds.len() <= 1 {
+            self.described.retain(&named(self.seconds.values()));
+            if self.described.depth_of_stacks() <= MOST_FRAMES || self.seconds.len() <= 1 {
                 return;
             }
             self.drop_oldest();
@@ -308,13 +282,12 @@ impl Recent {
     }
 }
 
-fn known<I: std::hash::Hash + Eq, T: Clone>(rows: &HashMap<I, T>, ids: &HashSet<I>) -> Vec<T> {
-    ids.iter().filter_map(|id| rows.get(id)).cloned().collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use dbtime_model::{ActivityRow, CauseRow, Fidelity, Frame, NO_STACK, SessionState, State, stack_id};
+    use dbtime_model::{
+        ActivityRow, CauseRow, Fidelity, Frame, NO_STACK, SessionId, SessionRow, SessionState, StackId,
+        StackRow, State, stack_id,
+    };
 
     use super::*;
     use crate::report::{Options, report};
@@ -523,8 +496,8 @@ mod tests {
                     ..Rows::default()
                 },
             );
-            assert!(recent.rows <= MOST_ROWS && recent.frames <= MOST_FRAMES);
-            assert!(recent.sessions.len() <= MOST_OTHERS);
+            assert!(recent.rows <= MOST_ROWS && recent.described.depth_of_stacks() <= MOST_FRAMES);
+            assert!(recent.described.most_entities() <= MOST_OTHERS);
         }
         assert_eq!(recent.newest_us(), Some(19 * SECOND_US));
         assert!(

@@ -8,11 +8,12 @@ use dbtime_model::recording::{Meta, Problem, Unit};
 use dbtime_model::{ActivityRow, Fidelity, HeldLockRow, LockRow, Session, State, Wait, WaitKind};
 
 use crate::causes::Cause;
+use crate::dimensions::{Comment, Dimensions};
 use crate::dive::has_kernel_trace;
 use crate::filter::{Filter, SECOND_US};
 use crate::group::query_id;
 use crate::ledger::Section;
-use crate::load::{Comment, Dimensions, Source};
+use crate::load::Source;
 use crate::locks;
 use crate::report::ReportError;
 

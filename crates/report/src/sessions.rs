@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use dbtime_model::{BackendType, CounterRow, Session, SessionId, counter};
 use serde::{Serialize, Serializer};
 
+use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::filter::{Filter, SECOND_US};
 use crate::ledger::Section;
-use crate::load::Dimensions;
 use crate::scan::Activity;
 
 /// Less than this is 0.000 s.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use dbtime_model::{NO_STACK, StackId, State, Wait};
 use serde::Serialize;
 
+use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::function::MISSING;
 use crate::known_frame::KnownFrame;
 use crate::ledger::Section;
-use crate::load::Dimensions;
 use crate::numbered::Numbered;
 use crate::preemption::{PREEMPTED, own_frames};
 use crate::scan::Activity;

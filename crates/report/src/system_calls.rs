@@ -9,10 +9,10 @@ use dbtime_model::recording::Meta;
 use dbtime_model::{ActivityRow, CounterRow, LatencyRow, NO_STACK};
 use serde::{Serialize, Serializer};
 
+use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::filter::Filter;
 use crate::histogram::Histogram;
-use crate::load::Dimensions;
 use crate::number::counted;
 use crate::sums::percent;
 

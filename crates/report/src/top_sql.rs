@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use dbtime_model::{SessionState, State, Wait};
 use serde::{Serialize, Serializer};
 
+use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::ledger::Section;
-use crate::load::Dimensions;
 use crate::scan::Activity;
 use crate::statement_counts::{CountedStatement, StatementCounts};
 use crate::sums::{FidelityMix, Sums};

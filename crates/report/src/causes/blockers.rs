@@ -11,7 +11,7 @@ use dbtime_model::{CauseKind, CauseLink, SessionId, StateGroup, Wait};
 use super::chains::{Who, who};
 use super::divide::{Blocked, Divided};
 use super::parts::{Doing, Root, root};
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 
 /// A session for which others waited.
 #[derive(Debug, Clone, PartialEq, Eq)]

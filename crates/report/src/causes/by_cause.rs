@@ -8,8 +8,9 @@ use dbtime_model::{ActivityRow, CauseKind, CauseLink, Fidelity, SessionId, Wait}
 
 use super::divide::{Blocked, Divided, Samples, is_blocked};
 use super::words::{doing, no_session};
+use crate::dimensions::Dimensions;
 use crate::group::Dimension;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::scan::Activity;
 
 /// What a part of a row led to.

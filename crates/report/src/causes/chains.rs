@@ -8,7 +8,7 @@ use dbtime_model::{CauseKind, CauseLink, SessionId, Wait};
 
 use super::divide::{Blocked, Divided};
 use super::parts::{CausePart, Parts};
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 
 /// Somebody, and all that waited behind. The times of all roots sum to the blocked time.
 #[derive(Debug, Clone, PartialEq)]

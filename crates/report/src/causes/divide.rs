@@ -6,8 +6,9 @@ use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, SessionId, State, StateGroup, Wait};
 
 use super::{follows_waits, has_rows};
+use crate::dimensions::Dimensions;
 use crate::ledger::Section;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::number::counted;
 use crate::scan::Activity;
 

@@ -7,7 +7,8 @@ use dbtime_model::{StateGroup, Wait};
 
 use super::divide::{Blocked, Divided, Samples};
 use super::words::no_session;
-use crate::load::{Dimensions, Source};
+use crate::dimensions::Dimensions;
+use crate::load::Source;
 use crate::stacks::{frames, kernel_frames};
 
 /// Below what it is about.

@@ -7,7 +7,7 @@ use dbtime_model::{CauseKind, SessionId};
 
 use super::divide::Divided;
 use super::parts::{Doing, Root, root};
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 
 /// Sessions that were waited for and did the same, or what is no session.
 #[derive(Debug, Clone, PartialEq, Eq)]

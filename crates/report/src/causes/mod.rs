@@ -20,8 +20,9 @@ use std::collections::{BTreeSet, HashMap};
 use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, CauseRow, SessionId, Table, Wait};
 
+use crate::dimensions::Dimensions;
 use crate::filter::Filter;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, Scan, scan};
 use blockers::Blockers;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dbtime_model::{CauseKind, CauseLink, SessionState, State, StateGroup, Wait};
 
 use super::Divided;
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 use crate::stacks::frames;
 
 /// A part of it: where following it ended.

@@ -6,7 +6,7 @@ use dbtime_model::{CauseKind, Wait};
 
 use super::side::{Slices, Total};
 use crate::causes::{Blocked, CauseGroup, Divided, Doing, Parts, root};
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 
 /// A wait event, and what it was for: whichever session that was, it did the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

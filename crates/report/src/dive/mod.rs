@@ -19,9 +19,10 @@ pub use paths::{ChildOf, ChildrenOf, Durations, FunctionDurations, PathDurations
 pub use samples::{SampledFunction, SampledInterval, SampledPath, TimerSamples};
 pub use summary::{CallSummary, LayerPart};
 
+use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::filter::Filter;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, finish};
 use paths::Paths;

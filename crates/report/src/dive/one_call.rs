@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use super::samples::without_interval;
 use super::{DiveOptions, module_of};
+use crate::dimensions::Dimensions;
 use crate::kernel_layers::is_foreign_root;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::report::ReportError;
 
 /// Which call.

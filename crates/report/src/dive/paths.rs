@@ -7,9 +7,9 @@ use dbtime_model::{ActivityRow, Frame, LatencyRow};
 use serde::{Serialize, Serializer};
 
 use super::{STATES, module_of};
+use crate::dimensions::Dimensions;
 use crate::histogram::Histogram;
 use crate::kernel_layers::{is_call_root, is_foreign_root};
-use crate::load::Dimensions;
 
 /// How long calls of a function, or at a path, were.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use dbtime_model::{ActivityRow, Frame};
 use serde::Serialize;
 
 use super::paths::Paths;
+use crate::dimensions::Dimensions;
 use crate::kernel_layers::{INTERRUPT_ROOT, PREEMPTION_ROOT, TRACING_ROOT, is_foreign_root};
-use crate::load::Dimensions;
 
 /// What stands between the names of two tracepoints.
 const INTERVAL: &str = " → ";

@@ -7,8 +7,9 @@ use dbtime_model::{CauseKind, CauseLink, SessionState, State, Wait};
 use super::cells::{Amount, Cell, Cells, LEFT_OUT};
 use super::{Packer, Table};
 use crate::causes::{divided, is_recorded, why_not_recorded};
+use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::numbered::Numbered;
 
 /// Cells, at most.

@@ -8,10 +8,11 @@ use dbtime_model::{LatencyRow, Session, SessionId};
 
 use super::Packer;
 use super::latency_cells::{Apart, Events, LatencyCell, LatencyCells, NO_SESSION};
+use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
 use crate::histogram::middle;
 use crate::latency::{in_order, scan};
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 
 /// Cells, at most.
 const MOST_CELLS: usize = 150_000;

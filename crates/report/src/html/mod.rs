@@ -27,10 +27,11 @@ pub use difference::{DifferencePage, difference};
 pub use dive_page::{DivePage, dive_page};
 pub use write::{write, write_difference, write_dive};
 
+use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
 use crate::function::{Function, FunctionId, Functions};
 use crate::ledger::{Rest, Section};
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::numbered::Numbered;
 use crate::report::{Options, Report, ReportError, load, report};
 use crate::scan::{Activity, Period, scan};

@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use dbtime_model::{Frame, LatencyRow, NO_STACK, SessionId, StackId, State, Wait};
 
 use super::reads::ReadSource;
+use crate::dimensions::Dimensions;
 use crate::histogram::Histogram;
 use crate::kernel_layers::{KernelLayer, kernel_layer};
-use crate::load::Dimensions;
 use crate::scan::Activity;
 use crate::sums::{FidelityMix, Sums};
 

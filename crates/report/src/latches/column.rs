@@ -8,8 +8,8 @@ use dbtime_model::{HeldLockRow, Session, Wait};
 
 use super::holding::{innermost, session_label};
 use super::{HoldMode, SingleLock};
+use crate::dimensions::Dimensions;
 use crate::group::known_query_id;
-use crate::load::Dimensions;
 use crate::stacks::frames;
 
 /// PostgreSQL's name for the locks of pages.

@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::column::LatchColumn;
 use super::holding::{innermost, session_label};
 use super::{HoldMode, SingleLock};
+use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::filter::Filter;
-use crate::load::Dimensions;
 use crate::stacks::frames;
 
 /// What was counted of some uses.

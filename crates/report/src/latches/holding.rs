@@ -8,8 +8,8 @@ use dbtime_model::{HeldLockRow, Session, State, Wait};
 use serde::{Serialize, Serializer};
 
 use super::{HoldMode, is_not_told};
+use crate::dimensions::Dimensions;
 use crate::fields;
-use crate::load::Dimensions;
 use crate::stacks::frames;
 
 /// Innermost functions of a place in the code.

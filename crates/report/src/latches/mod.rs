@@ -22,8 +22,9 @@ use dbtime_model::recording::Meta;
 use dbtime_model::{Fidelity, HeldLockRow, LockUses, SessionId, StateGroup, Wait};
 use serde::Serialize;
 
+use crate::dimensions::Dimensions;
 use crate::filter::Filter;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::locks::{self, LockReport};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use dbtime_model::{LatencyRow, SessionId};
 
+use crate::dimensions::Dimensions;
 use crate::group::moment;
-use crate::load::Dimensions;
 
 /// Something by which events can be told apart; the words of `--by` with `--latency`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

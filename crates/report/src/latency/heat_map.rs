@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use dbtime_model::recording::Meta;
 
 use super::{LatencyOptions, Recorded, in_order, scan};
+use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
 use crate::histogram::{Histogram, middle};
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::Period;
 

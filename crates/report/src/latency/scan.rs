@@ -4,9 +4,10 @@ use dbtime_model::latency::kind;
 use dbtime_model::recording::Problem;
 use dbtime_model::{LatencyRow, SessionId};
 
+use crate::dimensions::Dimensions;
 use crate::filter::Filter;
 use crate::group::query_id;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::scan::{Scan, finish};
 
 /// Hands on every row of latency that is of events, and whether period and session are those of the filter.

@@ -13,9 +13,10 @@ use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{LockRow, SessionId, SessionState, State, Wait};
 use serde::Serialize;
 
+use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::filter::Filter;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::scan::Scan;
 pub use target::LockTarget;
 

@@ -13,9 +13,10 @@ use dbtime_model::recording::{Meta, Problem, Scheduling};
 use dbtime_model::{CounterRow, LatencyRow, SessionId, SwitchRow, counter};
 use serde::Serialize;
 
+use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
 use crate::histogram::Histogram;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::sums::percent;
 pub use switch::SwitchLine;

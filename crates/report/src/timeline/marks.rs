@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use dbtime_model::recording::Meta;
 use dbtime_model::{BackendType, SessionId, Wait};
 
+use crate::dimensions::Dimensions;
 use crate::filter::SECOND_US;
-use crate::load::Dimensions;
 use crate::scan::{Activity, Period};
 
 /// More are no picture any longer.

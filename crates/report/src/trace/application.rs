@@ -8,7 +8,7 @@ use dbtime_model::{CounterRow, SessionId};
 use serde::Serialize;
 
 use super::CallView;
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 
 /// Sessions that say the same of themselves; what they do not say is empty.
 #[derive(Debug, Clone, PartialEq, Serialize)]

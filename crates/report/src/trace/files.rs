@@ -2,7 +2,7 @@
 
 use dbtime_model::recording::{CallInFlight, ImportedFile, Meta, SqlTrace, TraceGap};
 
-use crate::load::Dimensions;
+use crate::dimensions::Dimensions;
 
 /// A file of SQL trace.
 #[derive(Debug, Clone, PartialEq)]

@@ -20,10 +20,11 @@ use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{CounterRow, LatencyRow, counter};
 
 use crate::alike_statements::AlikeStatements;
+use crate::dimensions::Dimensions;
 use crate::filter::Filter;
 use crate::group::Dimension;
 use crate::io::USUAL_THRESHOLDS_US;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::scan::Activity;
 use application::ApplicationsBuilder;
 pub use application::{Application, ApplicationTime};

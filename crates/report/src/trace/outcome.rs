@@ -7,8 +7,8 @@ use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
 use serde::Serialize;
 
+use crate::dimensions::Dimensions;
 use crate::fields;
-use crate::load::Dimensions;
 
 /// Transactions that ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -7,8 +7,8 @@ use dbtime_model::{Wait, WaitKind};
 use serde::Serialize;
 
 use crate::alike_statements::AlikeStatements;
+use crate::dimensions::Dimensions;
 use crate::fields;
-use crate::load::Dimensions;
 use crate::scan::Activity;
 
 /// A statement and where its own time went.

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::plan::StatementPlan;
 use crate::alike_statements::AlikeStatements;
+use crate::dimensions::Dimensions;
 use crate::fields;
-use crate::load::Dimensions;
 
 /// Sums of calls of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -25,8 +25,9 @@ use serde::{Serialize, Serializer};
 pub use alignment::Alignment;
 pub use matrix::{CallTime, Matrix, WaitCalls};
 
+use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 
 /// All processes of which there are both.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use dbtime_model::{CauseKind, CauseLink, SessionId, SessionState, State, StateGroup, Wait, counter};
 
 use crate::causes::{Blocked, BlockedTime, Samples, is_blocked};
+use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
 use crate::ledger::Section;
-use crate::load::{Dimensions, Source};
+use crate::load::Source;
 use crate::scan::{Scan, scan};
 
 /// A recording is cut into so many blocks at most.
